@@ -1,0 +1,175 @@
+"""Every error the engine raises.
+
+::
+
+    ContinuousError                 .hint  .epoch  .partition  .retryable
+    ├ ConfigError                   wrong before anything started
+    │ ├ UnsupportedQueryError       the plan holds what cannot run continuously
+    │ └ NotEnoughSlotsError         more partitions than free task slots
+    ├ CheckpointError
+    │ ├ CheckpointCorruptError      gap, torn or unreadable entry
+    │ ├ CheckpointVersionError      written by a newer engine
+    │ └ ConcurrentRunError          another run owns this checkpoint
+    ├ SourceError
+    │ ├ SourceUnavailableError      retryable
+    │ ├ OffsetOutOfRangeError       data expired before it was read
+    │ └ BadRecordError              a record that cannot be parsed
+    ├ SinkError
+    │ ├ SinkUnavailableError        surely not committed; retryable
+    │ ├ SinkCommitRejectedError     surely not committed; final
+    │ ├ SinkCommitUnknownError      maybe committed: the restart table decides
+    │ └ SinkAheadError              the sink belongs to another checkpoint
+    ├ TaskError
+    │ ├ TransformError              an expression or the user's function failed on a record
+    │ └ TaskLostError               a task died or fell silent
+    └ ProtocolError                 our bug: please report
+      ├ StaleRunError               a message of an older run
+      └ EpochBacklogError           too many open epochs: names the late partition
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+class ContinuousError(Exception):
+    """Base of all errors of the engine.
+
+    :param message: what went wrong: the thing and the cause.
+    :param hint: what to do next, shown after the message.
+    :param epoch: the epoch concerned, if one is.
+    :param partition: the partition concerned, if one is.
+    """
+
+    retryable: bool = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        epoch: int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.epoch = epoch
+        self.partition = partition
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors travel from executors to the driver: keyword arguments have to survive.
+        return (_rebuild, (type(self), self.message, self.__dict__.copy()))
+
+
+def _rebuild(
+    error_class: type[ContinuousError], message: str, state: dict[str, Any]
+) -> ContinuousError:
+    error = error_class.__new__(error_class)
+    Exception.__init__(error, message)
+    error.__dict__.update(state)
+    return error
+
+
+class ConfigError(ContinuousError):
+    """Something is wrong with the query, its options or the machine; nothing was started."""
+
+
+class UnsupportedQueryError(ConfigError):
+    """The plan holds parts that cannot run continuously; ``problems`` lists them all."""
+
+    def __init__(self, problems: Iterable[str], *, hint: str | None = None) -> None:
+        self.problems = tuple(problems)
+        super().__init__(
+            "This query cannot run continuously: " + "; ".join(self.problems) + ".", hint=hint
+        )
+
+
+class NotEnoughSlotsError(ConfigError):
+    """The query needs one task slot per partition, and fewer are free."""
+
+
+class CheckpointError(ContinuousError):
+    """The checkpoint directory cannot be used."""
+
+
+class CheckpointCorruptError(CheckpointError):
+    """A log has a gap, or holds a torn or unreadable entry."""
+
+
+class CheckpointVersionError(CheckpointError):
+    """An entry was written by a newer engine or a newer Spark."""
+
+
+class ConcurrentRunError(CheckpointError):
+    """Another run owns this checkpoint."""
+
+
+class SourceError(ContinuousError):
+    """A source failed."""
+
+
+class SourceUnavailableError(SourceError):
+    """The source cannot be reached now."""
+
+    retryable = True
+
+
+class OffsetOutOfRangeError(SourceError):
+    """The data at the requested offset no longer exists."""
+
+
+class BadRecordError(SourceError):
+    """A record cannot be parsed; names where it is."""
+
+
+class SinkError(ContinuousError):
+    """A sink failed."""
+
+
+class SinkUnavailableError(SinkError):
+    """The sink cannot be reached; the epoch is surely not committed in it."""
+
+    retryable = True
+
+
+class SinkCommitRejectedError(SinkError):
+    """The sink refused the epoch for good; it is surely not committed."""
+
+
+class SinkCommitUnknownError(SinkError):
+    """The commit may or may not have happened; the next start finds out."""
+
+
+class SinkAheadError(SinkError):
+    """The sink holds epochs that this checkpoint has never prepared."""
+
+
+class TaskError(ContinuousError):
+    """A task failed."""
+
+
+class TransformError(TaskError):
+    """An expression or a user's function failed on a record."""
+
+
+class TaskLostError(TaskError):
+    """A task died, or was silent for too long."""
+
+    retryable = True
+
+
+class ProtocolError(ContinuousError):
+    """A bug of the engine. Please report it with the log of the query."""
+
+
+class StaleRunError(ProtocolError):
+    """A message or a write of an older run was refused."""
+
+
+class EpochBacklogError(ProtocolError):
+    """Too many epochs are open because a partition does not finish its epoch."""

@@ -1,0 +1,104 @@
+"""The table of kernels: Catalyst class name → how to evaluate it on Arrow data.
+
+A *kernel factory* is called once per query with the node, the evaluators of its children and the
+context, and returns the node's own evaluator. Simple functions register with :func:`strict`:
+they only see values. Conditionals register with :func:`lazy`: they decide which rows their
+children are evaluated on, because Spark never raises an error for a branch it does not take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from engine.expressions.tree import Expr
+
+Datum = Any  # a pyarrow Array, or a Scalar that stands for a column of equal values
+Evaluator = Callable[[pa.RecordBatch], Datum]
+Factory = Callable[[Expr, Sequence[Evaluator], "Context"], Evaluator]
+ValueFunction = Callable[..., Datum]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What kernels need to know about the session they come from.
+
+    :param session_timezone: IANA name, e.g. ``"Europe/Berlin"`` (``spark.sql.session.timeZone``).
+    """
+
+    session_timezone: str = "UTC"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One row of the table.
+
+    :param op: the Catalyst class name.
+    :param factory: builds the evaluator.
+    :param can_fail: tells for a node whether it may raise for some values (ANSI errors), so that
+        conditionals evaluate it only on the rows that reach it.
+    :param supports: returns why a node cannot be evaluated, or None if it can.
+    """
+
+    op: str
+    factory: Factory
+    can_fail: Callable[[Expr], bool]
+    supports: Callable[[Expr], str | None]
+
+
+KERNELS: dict[str, Kernel] = {}
+
+
+def _never(expr: Expr) -> bool:
+    return False
+
+
+def _always_supported(expr: Expr) -> str | None:
+    return None
+
+
+def lazy(
+    *ops: str,
+    can_fail: Callable[[Expr], bool] = _never,
+    supports: Callable[[Expr], str | None] = _always_supported,
+) -> Callable[[Factory], Factory]:
+    """Register a factory that gets its children's evaluators."""
+
+    def register(factory: Factory) -> Factory:
+        for op in ops:
+            if op in KERNELS:
+                raise ValueError(f"two kernels for {op}")
+            KERNELS[op] = Kernel(op, factory, can_fail, supports)
+        return factory
+
+    return register
+
+
+def strict(
+    *ops: str,
+    can_fail: Callable[[Expr], bool] = _never,
+    supports: Callable[[Expr], str | None] = _always_supported,
+) -> Callable[[Callable[[Expr, Context], ValueFunction]], Callable[[Expr, Context], ValueFunction]]:
+    """Register ``make(expr, context) -> function(*values)`` for a node whose children are always
+    evaluated on all rows. Values are Arrays or Scalars; so may be the result."""
+
+    def register(
+        make: Callable[[Expr, Context], ValueFunction],
+    ) -> Callable[[Expr, Context], ValueFunction]:
+        def factory(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+            function = make(expr, context)
+            if len(children) == 1:
+                (only,) = children
+                return lambda batch: function(only(batch))
+            if len(children) == 2:
+                left, right = children
+                return lambda batch: function(left(batch), right(batch))
+            return lambda batch: function(*(child(batch) for child in children))
+
+        lazy(*ops, can_fail=can_fail, supports=supports)(factory)
+        return make
+
+    return register

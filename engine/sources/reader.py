@@ -1,0 +1,72 @@
+"""What a continuous source is: the one method that it adds to PySpark's data source interface.
+
+A source is a ``pyspark.sql.datasource.DataSource`` with one more method,
+``continuousReader(schema) -> DataSourceContinuousReader``. Names follow PySpark's
+``DataSourceStreamReader``.
+
+Offsets are JSON values (dict, list, str, int) and always name the position of the **next** record.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+Offset = Any
+
+
+class PartitionReader(ABC):
+    """Reads one partition on an executor, for as long as the query lives."""
+
+    @abstractmethod
+    def read(self, timeout_s: float) -> pa.RecordBatch | None:
+        """The records that are there, or None if none came within ``timeout_s`` seconds.
+
+        Returns as soon as anything is there, and never later than ``timeout_s`` plus the time of
+        one fetch: an epoch ends between two calls. A batch has at least one row, and its columns
+        are those of the schema that the reader was made with.
+
+        :raises SourceError: the partition cannot be read.
+        """
+
+    @property
+    @abstractmethod
+    def offset(self) -> Offset:
+        """The position behind everything that :meth:`read` has returned. Beware of off by one:
+        a new reader that starts here returns exactly the records that this one has not."""
+
+    def close(self) -> None:  # noqa: B027
+        """Release what is held. Not called when the process is killed."""
+
+
+class DataSourceContinuousReader(ABC):
+    """The driver's side of a source. Is pickled to the executors, where only :meth:`open` is
+    called."""
+
+    @abstractmethod
+    def initialOffset(self) -> Offset:
+        """Where a new query starts."""
+
+    @abstractmethod
+    def partitions(self, start: Offset) -> Sequence[Any]:
+        """Split the stream from ``start`` on into picklable partitions, one task each.
+
+        :raises SourceError: ``start`` is not an offset of this source, or no longer exists.
+        """
+
+    @abstractmethod
+    def open(self, partition: Any) -> PartitionReader:
+        """On the executor: start reading one of :meth:`partitions`."""
+
+    @abstractmethod
+    def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
+        """One offset of the whole stream from those of all partitions, in partition order."""
+
+    def commit(self, end: Offset) -> None:  # noqa: B027
+        """Everything before ``end`` is durable in the sink and will never be asked for again."""
+
+    def stop(self) -> None:  # noqa: B027
+        """The query has ended: release what the driver's side holds."""
