@@ -1,0 +1,48 @@
+"""Continuous stream processing for PySpark.
+
+::
+
+    from engine import write_stream
+
+    query = write_stream(df).format("parquet").option("path", out) \\
+        .option("checkpointLocation", checkpoint).trigger(continuous="1 second").start()
+
+Names are resolved on first use: importing this package imports neither pyspark nor pyarrow.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.api import ContinuousStreamWriter, write_stream
+    from engine.checkpoint.checkpoint import Checkpoint
+    from engine.errors import ContinuousError
+    from engine.query import ContinuousQuery
+    from engine.register import register
+
+__all__ = [
+    "Checkpoint",
+    "ContinuousError",
+    "ContinuousQuery",
+    "ContinuousStreamWriter",
+    "register",
+    "write_stream",
+]
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Checkpoint": "engine.checkpoint.checkpoint",
+    "ContinuousError": "engine.errors",
+    "ContinuousQuery": "engine.query",
+    "ContinuousStreamWriter": "engine.api",
+    "register": "engine.register",
+    "write_stream": "engine.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'engine' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -38,6 +38,11 @@ class PartitionReader(ABC):
         """The position behind everything that :meth:`read` has returned. Beware of off by one:
         a new reader that starts here returns exactly the records that this one has not."""
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether everything before ``until`` was returned; always False without ``until``."""
+        return False
+
     def close(self) -> None:  # noqa: B027
         """Release what is held. Not called when the process is killed."""
 
@@ -58,8 +63,13 @@ class DataSourceContinuousReader(ABC):
         """
 
     @abstractmethod
-    def open(self, partition: Any) -> PartitionReader:
-        """On the executor: start reading one of :meth:`partitions`."""
+    def open(self, partition: Any, until: Offset | None = None) -> PartitionReader:
+        """On the executor: start reading one of :meth:`partitions`.
+
+        :param until: an offset of the whole stream: return no record behind it, and be
+            :attr:`PartitionReader.exhausted` when all before it were returned. Used to run an
+            epoch again whose end is already in the offset log.
+        """
 
     @abstractmethod
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:

@@ -1,0 +1,305 @@
+"""The epoch coordinator: events in, actions out. No clock, no I/O, no threads.
+
+Theory of operation
+-------------------
+Tasks produce records of the *open* epoch. When it has elapsed, the coordinator closes it (every
+task gets the marker) and opens the next; nothing waits for a commit. Each task then reports its
+part of the closed epoch. An epoch is *complete* when every partition has reported it. Complete
+epochs are committed one at a time and in order::
+
+    ... committed | committing | closed, some reports missing | open
+                 ^ self.committed                             ^ self.open_epoch
+
+Invariants, checked in :meth:`EpochCoordinator.check`:
+
+- epochs are committed in order and without gaps;
+- at most one epoch is being committed;
+- an epoch is committed only with one report of each partition;
+- no report is kept of an epoch that is committed or still open;
+- at most ``backlog_max`` epochs are closed and not committed. When a partition is late, the run
+  fails and names it; when only the sink is slow, the open epoch just grows.
+
+All transitions stand in :data:`TRANSITIONS`: phase → event → handler. An event that has no entry
+is our bug and raises ProtocolError.
+
+Source: Spark's EpochCoordinator, with its known faults turned into rules: commits in order
+(SPARK-23503), a report of a committed epoch is dropped, a lost partition is named at the limit
+(SPARK-27355).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from engine.coordinator.events import (
+    Action,
+    CloseEpoch,
+    CommitEpoch,
+    CommitFailed,
+    DrainAsked,
+    EndRun,
+    EpochCommitted,
+    EpochElapsed,
+    Event,
+    RunFailed,
+    StopAsked,
+    TaskLost,
+    TasksEnded,
+)
+from engine.errors import ContinuousError, EpochBacklogError, ProtocolError, TaskLostError
+from engine.messages import EpochCommitMessage, TaskFailed, TaskMessage, TaskStarted
+
+
+class Phase(Enum):
+    """Where a run is in its life."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    DRAINING = "draining"
+    ENDED = "ended"
+
+
+class EpochCoordinator:
+    """One run of a query.
+
+    :param run_id: messages of any other run are refused.
+    :param partitions: how many tasks there are.
+    :param first_epoch: the first epoch of this run; the one before it is committed (or is -1).
+    :param backlog_max: how many epochs may be closed and not committed.
+    :param bounded: the tasks end the first epoch by themselves, at a given offset, and the run
+        ends with its commit: a replay of an epoch whose end is already in the offset log.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        partitions: int,
+        first_epoch: int,
+        backlog_max: int,
+        bounded: bool = False,
+    ) -> None:
+        self.run_id = run_id
+        self.partitions = partitions
+        self.backlog_max = backlog_max
+        self.phase = Phase.STARTING
+        self.committed = first_epoch - 1
+        self.open_epoch = first_epoch
+        self.committing: int | None = None
+        self.started: set[int] = set()
+        self.reports: dict[int, dict[int, EpochCommitMessage]] = {}
+        self.final_epoch: int | None = None
+        self.refused = 0  # messages of older runs
+        if bounded:
+            self.final_epoch = first_epoch
+            self.open_epoch = first_epoch + 1
+
+    def handle(self, event: Event) -> list[Action]:
+        """Take in one event.
+
+        :return: what is to be done, in this order.
+        :raises ProtocolError: the event cannot happen in this phase.
+        """
+        if isinstance(event, TaskMessage) and event.run_id != self.run_id:
+            self.refused += 1
+            return []
+        handler = TRANSITIONS[self.phase].get(type(event))
+        if handler is None:
+            raise ProtocolError(f"{type(event).__name__} cannot happen while {self.phase.value}.")
+        return handler(self, event)
+
+    def missing(self, epoch: int) -> list[int]:
+        """The partitions that have not reported the epoch, ascending."""
+        reported = self.reports.get(epoch, {})
+        return [partition for partition in range(self.partitions) if partition not in reported]
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert self.committed < self.open_epoch
+        assert self.open_epoch - self.committed - 1 <= self.backlog_max
+        assert self.committing is None or self.committing == self.committed + 1
+        assert all(self.committed < epoch < self.open_epoch for epoch in self.reports)
+        assert len(self.started) <= self.partitions
+
+    # -- handlers ---------------------------------------------------------------------------
+
+    def _task_started(self, event: TaskStarted) -> list[Action]:
+        if event.partition in self.started:
+            # A new attempt would read on from where the run began, not from where the task died.
+            return self._fail(
+                TaskLostError(
+                    f"The task of partition {event.partition} was started a second time.",
+                    partition=event.partition,
+                    hint="Its first attempt died; start the query again.",
+                )
+            )
+        self.started.add(event.partition)
+        if len(self.started) == self.partitions:
+            self.phase = Phase.RUNNING if self.final_epoch is None else Phase.DRAINING
+        return self._next_commit()
+
+    def _epoch_elapsed(self, event: EpochElapsed) -> list[Action]:
+        if self.open_epoch - self.committed - 1 < self.backlog_max:
+            return [self._close()]
+        late = self.missing(self.committed + 1)
+        if not late:
+            return []  # the sink is behind, no partition is: let the open epoch grow
+        return self._fail(
+            EpochBacklogError(
+                f"{self.backlog_max} epochs wait for epoch {self.committed + 1}, which partitions "
+                f"{late} have not finished.",
+                epoch=self.committed + 1,
+                partition=late[0],
+                hint="See what these tasks do, or raise option epochBacklogMax.",
+            )
+        )
+
+    def _epoch_reported(self, event: EpochCommitMessage) -> list[Action]:
+        if event.epoch <= self.committed or event.partition in self.reports.get(event.epoch, {}):
+            return []  # repeated: the first report counts
+        if event.epoch >= self.open_epoch:
+            return self._fail(
+                ProtocolError(
+                    f"Partition {event.partition} reported epoch {event.epoch}, "
+                    f"which is still open.",
+                    epoch=event.epoch,
+                    partition=event.partition,
+                )
+            )
+        self.reports.setdefault(event.epoch, {})[event.partition] = event
+        return self._next_commit()
+
+    def _epoch_committed(self, event: EpochCommitted) -> list[Action]:
+        if event.epoch != self.committing:
+            raise ProtocolError(f"Epoch {event.epoch} was committed, not {self.committing}.")
+        self.committed, self.committing = event.epoch, None
+        del self.reports[event.epoch]
+        if event.epoch == self.final_epoch:
+            return self._end(None)
+        return self._next_commit()
+
+    def _commit_failed(self, event: CommitFailed) -> list[Action]:
+        return self._fail(event.error)
+
+    def _task_failed(self, event: TaskFailed) -> list[Action]:
+        return self._fail(event.error)
+
+    def _run_failed(self, event: RunFailed) -> list[Action]:
+        return self._fail(event.error)
+
+    def _task_lost(self, event: TaskLost) -> list[Action]:
+        if self._has_finished(event.partition):
+            return []
+        return self._fail(
+            TaskLostError(
+                f"The task of partition {event.partition} is lost: {event.reason}.",
+                partition=event.partition,
+                hint="Start the query again: it goes on after the last committed epoch.",
+            )
+        )
+
+    def _tasks_ended(self, event: TasksEnded) -> list[Action]:
+        unfinished = [p for p in range(self.partitions) if not self._has_finished(p)]
+        if event.error is None and not unfinished:
+            return []
+        return self._fail(
+            event.error or TaskLostError(f"The tasks of partitions {unfinished} ended by themselves.")
+        )
+
+    def _drain_while_starting(self, event: DrainAsked) -> list[Action]:
+        return self._end(None)
+
+    def _drain(self, event: DrainAsked) -> list[Action]:
+        self.phase = Phase.DRAINING
+        self.final_epoch = self.open_epoch
+        return [self._close()]
+
+    def _stop(self, event: StopAsked) -> list[Action]:
+        return self._end(None)
+
+    def _ignore(self, event: Event) -> list[Action]:
+        return []
+
+    # -- decisions --------------------------------------------------------------------------
+
+    def _close(self) -> CloseEpoch:
+        epoch = self.open_epoch
+        self.open_epoch += 1
+        return CloseEpoch(epoch, final=epoch == self.final_epoch)
+
+    def _next_commit(self) -> list[Action]:
+        epoch = self.committed + 1
+        if self.committing is not None or epoch not in self.reports or self.missing(epoch):
+            return []
+        self.committing = epoch
+        reports = self.reports[epoch]
+        return [CommitEpoch(epoch, tuple(reports[p] for p in range(self.partitions)))]
+
+    def _has_finished(self, partition: int) -> bool:
+        final = self.final_epoch
+        return final is not None and (
+            self.committed >= final or partition in self.reports.get(final, {})
+        )
+
+    def _fail(self, error: ContinuousError) -> list[Action]:
+        return self._end(error)
+
+    def _end(self, error: ContinuousError | None) -> list[Action]:
+        self.phase = Phase.ENDED
+        return [EndRun(error)]
+
+
+Handler = Callable[[EpochCoordinator, Any], list[Action]]  # each takes its own event
+_C = EpochCoordinator
+_ANYTIME: dict[type, Handler] = {
+    TaskFailed: _C._task_failed,
+    TaskLost: _C._task_lost,
+    TasksEnded: _C._tasks_ended,
+    RunFailed: _C._run_failed,
+    StopAsked: _C._stop,
+}
+TRANSITIONS: dict[Phase, dict[type, Handler]] = {
+    Phase.STARTING: {
+        **_ANYTIME,
+        TaskStarted: _C._task_started,
+        EpochElapsed: _C._ignore,
+        EpochCommitMessage: _C._epoch_reported,
+        DrainAsked: _C._drain_while_starting,
+    },
+    Phase.RUNNING: {
+        **_ANYTIME,
+        TaskStarted: _C._task_started,
+        EpochElapsed: _C._epoch_elapsed,
+        EpochCommitMessage: _C._epoch_reported,
+        EpochCommitted: _C._epoch_committed,
+        CommitFailed: _C._commit_failed,
+        DrainAsked: _C._drain,
+    },
+    Phase.DRAINING: {
+        **_ANYTIME,
+        TaskStarted: _C._task_started,
+        EpochElapsed: _C._ignore,
+        EpochCommitMessage: _C._epoch_reported,
+        EpochCommitted: _C._epoch_committed,
+        CommitFailed: _C._commit_failed,
+        DrainAsked: _C._ignore,
+    },
+    Phase.ENDED: {
+        event: _C._ignore
+        for event in (
+            TaskStarted,
+            EpochCommitMessage,
+            TaskFailed,
+            EpochElapsed,
+            EpochCommitted,
+            CommitFailed,
+            TaskLost,
+            TasksEnded,
+            DrainAsked,
+            StopAsked,
+            RunFailed,
+        )
+    },
+}

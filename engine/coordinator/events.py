@@ -1,0 +1,111 @@
+"""What happens to the coordinator (events, past tense) and what it decides (actions, imperative).
+
+Messages of tasks (:mod:`engine.messages`) are events as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.errors import ContinuousError
+from engine.messages import EpochCommitMessage, TaskFailed, TaskStarted
+
+
+@dataclass(frozen=True)
+class EpochElapsed:
+    """The open epoch has lasted as long as the trigger's interval says."""
+
+
+@dataclass(frozen=True)
+class EpochCommitted:
+    """All steps of :class:`CommitEpoch` are done."""
+
+    epoch: int
+
+
+@dataclass(frozen=True)
+class CommitFailed:
+    epoch: int
+    error: ContinuousError
+
+
+@dataclass(frozen=True)
+class TaskLost:
+    """A task's connection ended, or it was silent for too long."""
+
+    partition: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class TasksEnded:
+    """The launcher's tasks have all ended, with an error if they failed."""
+
+    error: ContinuousError | None
+
+
+@dataclass(frozen=True)
+class DrainAsked:
+    """Finish the open epoch, commit it, then end."""
+
+
+@dataclass(frozen=True)
+class StopAsked:
+    """End now; what is not prepared is dropped."""
+
+
+@dataclass(frozen=True)
+class RunFailed:
+    """Something outside the epochs ended the run, e.g. the lease was lost."""
+
+    error: ContinuousError
+
+
+Event = (
+    TaskStarted
+    | EpochCommitMessage
+    | TaskFailed
+    | EpochElapsed
+    | EpochCommitted
+    | CommitFailed
+    | TaskLost
+    | TasksEnded
+    | DrainAsked
+    | StopAsked
+    | RunFailed
+)
+
+
+@dataclass(frozen=True)
+class CloseEpoch:
+    """Tell every task that the epoch is over.
+
+    :param final: tasks end after it.
+    """
+
+    epoch: int
+    final: bool
+
+
+@dataclass(frozen=True)
+class CommitEpoch:
+    """Make the epoch durable.
+
+    :param reports: one per partition, in partition order.
+    """
+
+    epoch: int
+    reports: tuple[EpochCommitMessage, ...]
+
+
+@dataclass(frozen=True)
+class EndRun:
+    """Dismiss the tasks and end the run.
+
+    :param error: why it failed; None for an end that was asked for.
+    """
+
+    error: ContinuousError | None
+
+
+Action = CloseEpoch | CommitEpoch | EndRun

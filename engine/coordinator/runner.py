@@ -1,0 +1,175 @@
+"""Carries out the commit of an epoch, step by step and in order.
+
+1. ``prepared/<epoch>``: the writers' messages, so that a restart can finish the epoch
+2. ``offsets/<epoch>``: the write-ahead offset log
+3. ``sink.commit(messages, epoch)``
+4. ``commits/<epoch>``: the commit log
+5. ``source.commit(offset)``
+6. retention
+
+A crash between any two steps leaves a state that :mod:`engine.coordinator.restart` resolves. Before
+each step that others can see, the lease is checked: a run that was fenced writes nothing more.
+Source: Spark's EpochCoordinator ("commit to the writer before recording the commit").
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.commit_log import CommitEntry
+from engine.checkpoint.lease import Lease
+from engine.checkpoint.offset_log import OffsetEntry
+from engine.checkpoint.prepared_log import PreparedEntry
+from engine.checkpoint.retention import prune
+from engine.errors import (
+    ConcurrentRunError,
+    ContinuousError,
+    SinkCommitUnknownError,
+    SourceError,
+)
+from engine.sources.reader import DataSourceContinuousReader, Offset
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CommittedEpoch:
+    """What a commit did.
+
+    :param offset: the end offset of the whole stream.
+    :param duration_ms: step → milliseconds.
+    """
+
+    epoch: int
+    offset: Offset
+    duration_ms: dict[str, int]
+
+
+class EpochRunner:
+    """Commits epochs of one run, one at a time.
+
+    :param sink: the driver's stream writer: ``commit(messages, epoch)``, ``abort(messages, epoch)``.
+    :param message_modules: where the sink's message classes may come from (see
+        :mod:`engine.checkpoint.codec`).
+    """
+
+    def __init__(
+        self,
+        *,
+        checkpoint: Checkpoint,
+        lease: Lease,
+        source: DataSourceContinuousReader,
+        sink: Any,
+        message_modules: Collection[str],
+        min_epochs_to_retain: int,
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._lease = lease
+        self._source = source
+        self._sink = sink
+        self._message_modules = message_modules
+        self._retain = min_epochs_to_retain
+
+    def commit(
+        self, epoch: int, offsets: Sequence[Offset], messages: Sequence[Any]
+    ) -> CommittedEpoch:
+        """Make a complete epoch durable.
+
+        :param offsets: end offset of each partition, in partition order.
+        :param messages: the writer's message of each partition, in partition order.
+        :raises StaleRunError: this run was fenced; nothing more was written.
+        :raises SinkError: the sink refused, or may or may not have committed.
+        :raises CheckpointError: a log could not be written.
+        """
+        steps = _Stopwatch()
+        offset = self._source.mergeOffsets(list(offsets))
+        # Step 1 and 2: what will be done.
+        self._lease.check()
+        entry = PreparedEntry(
+            generation=self._lease.generation, run_id=self._lease.run_id, messages=tuple(messages)
+        )
+        self._add(self._checkpoint.prepared, epoch, entry)
+        steps.done("prepare")
+        self._lease.check()
+        self._add(self._checkpoint.offsets, epoch, OffsetEntry(offsets=(offset,)))
+        steps.done("walCommit")
+        self._finish(epoch, messages, steps)
+        # Step 5 and 6: what is no longer needed. The epoch is committed: a failure is only logged.
+        try:
+            self._source.commit(offset)
+        except Exception:
+            logger.exception("the source did not take the commit of epoch %d", epoch)
+        prune(self._checkpoint, keep_epochs=self._retain)
+        steps.done("retention")
+        return CommittedEpoch(epoch, offset, steps.duration_ms)
+
+    def commit_again(self, epoch: int, *, sink_has_it: bool) -> None:
+        """Finish an epoch that an earlier run has prepared and logged, but not committed.
+
+        :param sink_has_it: the sink says that it has committed the epoch.
+        :raises CheckpointCorruptError: the prepared messages cannot be read.
+        """
+        entry = self._checkpoint.prepared_with(self._message_modules).get(epoch)
+        assert entry is not None, f"prepared/{epoch} vanished"
+        self._finish(epoch, entry.messages, _Stopwatch(), sink_has_it=sink_has_it)
+
+    def abort(self, epoch: int, messages: Sequence[Any]) -> None:
+        """Drop what tasks have prepared of an epoch that will not be committed by this run."""
+        try:
+            self._lease.check()
+            self._sink.abort(list(messages), epoch)
+        except Exception as exc:
+            logger.warning("epoch %d was not aborted cleanly: %s", epoch, exc)
+
+    def _finish(
+        self, epoch: int, messages: Sequence[Any], steps: _Stopwatch, *, sink_has_it: bool = False
+    ) -> None:
+        # Step 3: sink before commit log, or a crash between the two would lose the epoch.
+        self._lease.check()
+        if not sink_has_it:
+            self._commit_sink(epoch, messages)
+        steps.done("commitSink")
+        # Step 4
+        self._lease.check()
+        self._add(self._checkpoint.commits, epoch, CommitEntry())
+        steps.done("commitOffsets")
+
+    def _commit_sink(self, epoch: int, messages: Sequence[Any]) -> None:
+        try:
+            self._sink.commit(list(messages), epoch)
+        except ContinuousError as exc:
+            exc.epoch = epoch if exc.epoch is None else exc.epoch
+            raise
+        except Exception as exc:
+            raise SinkCommitUnknownError(
+                f"The sink failed to commit epoch {epoch}: {type(exc).__name__}: {exc}",
+                epoch=epoch,
+                hint="A restart commits it again: the sink must skip what it already has.",
+            ) from exc
+
+    def _add(self, log: Any, epoch: int, entry: Any) -> None:
+        if not log.add(epoch, entry):
+            raise ConcurrentRunError(
+                f"Epoch {epoch} is already in {log.name} of {self._checkpoint.url}: "
+                "another run writes this checkpoint.",
+                epoch=epoch,
+                hint="Find it with `python -m engine status`, and stop one of the two.",
+            )
+
+
+class _Stopwatch:
+    def __init__(self) -> None:
+        self.duration_ms: dict[str, int] = {}
+        self._lap = time.perf_counter()
+
+    def done(self, step: str) -> None:
+        now = time.perf_counter()
+        self.duration_ms[step] = round((now - self._lap) * 1000)
+        self._lap = now
+
+

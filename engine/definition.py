@@ -1,0 +1,53 @@
+"""A query, ready to run: everything that the execution needs, and nothing of pyspark."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.config import EngineOptions
+from engine.plan.pipeline import Pipeline
+from engine.sources.reader import DataSourceContinuousReader
+from engine.task.spec import EpochWriter
+
+
+@dataclass(frozen=True)
+class SinkBinding:
+    """A sink bound to its path and options.
+
+    :param writer: the driver's stream writer (``commit``, ``abort``, and perhaps ``validate`` and
+        ``latestEpoch``).
+    :param write: its executor side, picklable.
+    :param description: for explain and progress, e.g. ``parquet[/data/out]``.
+    :param delivery: the guarantee, e.g. ``"exactly once"``.
+    :param message_modules: where the writer's message classes may come from.
+    """
+
+    writer: Any
+    write: EpochWriter
+    description: str
+    delivery: str
+    message_modules: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class QueryDefinition:
+    """What ``write_stream(df)...start()`` has put together.
+
+    :param reader: the driver's side of the source.
+    :param source_description: for explain and progress, e.g. ``rate[rowsPerSecond=10]``.
+    :param temporary_checkpoint: delete the checkpoint when the query has ended without an error.
+    :param epoch_interval_ms: 0 for epochs as fast as they commit.
+    """
+
+    name: str | None
+    pipeline: Pipeline
+    reader: DataSourceContinuousReader
+    source_description: str
+    sink: SinkBinding
+    checkpoint: Checkpoint
+    epoch_interval_ms: int
+    options: EngineOptions = field(default_factory=EngineOptions)
+    temporary_checkpoint: bool = False

@@ -1,0 +1,86 @@
+"""How tasks get to run: on Spark's executors, or on threads without a JVM."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.errors import ContinuousError, TaskLostError
+from engine.task.loop import run_task
+from engine.task.spec import TaskSpec
+
+OnEnd = Callable[[ContinuousError | None], None]
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Task slots of the cluster: ``free`` of ``total`` have nothing to do now."""
+
+    total: int
+    free: int
+
+
+class Launcher(Protocol):
+    """Runs the tasks of one run at a time.
+
+    :ivar host: an address of this process that the tasks can reach.
+    :ivar application: what the cluster calls this application, for the checkpoint's lease.
+    """
+
+    host: str
+    application: str | None
+
+    def slots(self) -> Slots | None:
+        """How many tasks can run at once; None where nothing limits them."""
+
+    def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> None:
+        """Start one task per spec, all at once, and return.
+
+        :param on_end: called once, when the last task has ended, with an error if they were not
+            able to run.
+        """
+
+    def cancel(self, run_id: str, reason: str) -> None:
+        """Kill the tasks that are still there and return when they are gone."""
+
+
+class ThreadLauncher:
+    """Each task is a thread of this process: for tests, and for work that needs no cluster."""
+
+    host = "127.0.0.1"
+    application = None
+
+    def __init__(self) -> None:
+        self._threads: list[threading.Thread] = []
+
+    def slots(self) -> Slots | None:
+        return None
+
+    def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> None:
+        errors: list[Exception] = []
+
+        def body(spec: TaskSpec) -> None:
+            try:
+                run_task(spec)
+            except Exception as exc:
+                errors.append(exc)
+
+        def watch() -> None:
+            for thread in self._threads:
+                thread.join()
+            on_end(TaskLostError(f"A task could not run: {errors[0]}") if errors else None)
+
+        self._threads = [
+            threading.Thread(target=body, args=(spec,), name=f"task-{spec.index}", daemon=True)
+            for spec in specs
+        ]
+        for thread in self._threads:
+            thread.start()
+        threading.Thread(target=watch, name="task-watch", daemon=True).start()
+
+    def cancel(self, run_id: str, reason: str) -> None:
+        # A thread cannot be killed; all tasks have been dismissed and leave between two batches.
+        for thread in self._threads:
+            thread.join(timeout=10)

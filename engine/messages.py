@@ -1,0 +1,95 @@
+"""What the driver and its tasks say to each other.
+
+=====================  =========  ==================================================
+message                sent by    meaning
+=====================  =========  ==================================================
+TaskStarted            task       the reader is open, the first epoch is being read
+EpochCommitMessage     task       this partition's part of an epoch is prepared
+TaskFailed             task       the task ends with this error
+TaskAlive              task       nothing else to say for a while
+EpochMarker            driver     this epoch is over: finish it
+Dismissed              driver     leave at once, report nothing more
+=====================  =========  ==================================================
+
+Each carries nothing that needs a JVM. One :class:`EpochCommitMessage` per task and epoch holds both
+the end offset and the writer's message, so that neither can be lost without the other (Spark's
+EpochCoordinator gets two, and has to pair them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.errors import ContinuousError
+from engine.progress.histogram import LatencyHistogram
+
+
+@dataclass
+class EpochCounters:
+    """What a task counted during one epoch.
+
+    :param rows_read: rows that the source returned.
+    :param rows_written: rows that the writer took.
+    :param read_to_written: microseconds from a batch's return by the reader to the writer asking
+        for the next one, weighted by rows.
+    """
+
+    rows_read: int = 0
+    rows_written: int = 0
+    read_to_written: LatencyHistogram = field(default_factory=LatencyHistogram)
+
+
+@dataclass(frozen=True)
+class TaskStarted:
+    run_id: str
+    partition: int
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class EpochCommitMessage:
+    """:param offset: the source partition's position behind the epoch's last record.
+    :param writer_message: what the sink's ``write`` returned.
+    """
+
+    run_id: str
+    partition: int
+    epoch: int
+    offset: Any
+    writer_message: Any
+    counters: EpochCounters
+
+
+@dataclass(frozen=True)
+class TaskFailed:
+    """:param trace: the remote traceback, for the log."""
+
+    run_id: str
+    partition: int
+    error: ContinuousError
+    trace: str
+
+
+@dataclass(frozen=True)
+class TaskAlive:
+    run_id: str
+    partition: int
+
+
+@dataclass(frozen=True)
+class EpochMarker:
+    """:param final: the task ends after this epoch (drain)."""
+
+    epoch: int
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class Dismissed:
+    reason: str
+
+
+TaskMessage = TaskStarted | EpochCommitMessage | TaskFailed | TaskAlive
+DriverMessage = EpochMarker | Dismissed

@@ -1,0 +1,73 @@
+"""Hands a query to Spark's own Structured Streaming: the same DataFrame, source and sink."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from engine.config import EngineOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from engine.api import ContinuousStreamWriter
+
+_POLL_S = 0.1
+
+
+def start_in_spark(builder: ContinuousStreamWriter, table: str | None = None) -> SparkQuery:
+    """Start with ``df.writeStream`` what was told to ``write_stream(df)``.
+
+    :param table: for ``toTable``.
+    """
+    writer = builder.df.writeStream.outputMode(builder.output_mode)
+    writer = writer.trigger(**{builder.trigger_kind: builder.trigger_value})  # type: ignore[arg-type]
+    _own, options = EngineOptions.take(builder.sink_options)
+    for key, value in options.items():
+        writer = writer.option(key, value)
+    if builder.query_name is not None:
+        writer = writer.queryName(builder.query_name)
+    if builder.partition_columns:
+        writer = writer.partitionBy(*builder.partition_columns)
+    if builder.sink_format == "foreach":
+        writer = writer.foreach(builder.function)
+    elif builder.sink_format == "foreachBatch":
+        writer = writer.foreachBatch(builder.function)
+    elif builder.sink_format is not None:
+        writer = writer.format(builder.sink_format)
+    return SparkQuery(writer.toTable(table) if table is not None else writer.start())
+
+
+class SparkQuery:
+    """A query that Spark runs, with the two methods that :class:`engine.query.ContinuousQuery` has
+    beyond StreamingQuery. Everything else is StreamingQuery's own."""
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self._query = query
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._query, name)
+
+    def awaitEpoch(self, epoch: int, timeout: float | None = None) -> bool:
+        """Wait until the micro-batch with this id is committed; whether it is.
+
+        :raises StreamingQueryException: the query failed.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            progress = self._query.lastProgress
+            if progress is not None and progress["batchId"] >= epoch:
+                return True
+            left = _POLL_S if deadline is None else min(_POLL_S, deadline - time.monotonic())
+            if left <= 0:
+                return False
+            if self._query.awaitTermination(left):
+                progress = self._query.lastProgress
+                return progress is not None and progress["batchId"] >= epoch
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Process what the source has now, then stop; Spark cannot bound this by ``timeout``."""
+        if self._query.isActive:
+            self._query.processAllAvailable()
+            self._query.stop()
+        return True

@@ -1,0 +1,81 @@
+"""Runs the tasks as one Spark job whose tasks do not end while the query lives."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from engine.errors import ContinuousError, TaskLostError
+from engine.launcher import OnEnd, Slots
+from engine.task.loop import run_task
+from engine.task.spec import TaskSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CANCEL_TIMEOUT_S = 10.0
+
+
+class SparkLauncher:
+    """One job per run, in a job group named by the run id.
+
+    Slots are checked by the execution before the job is submitted: Spark itself would leave the
+    tasks that find no slot waiting, silently and for ever (SPARK-33274).
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext
+        self._thread: threading.Thread | None = None
+        self.host = self._context.getConf().get("spark.driver.host") or "127.0.0.1"
+        self.application = self._context.applicationId
+
+    def slots(self) -> Slots:
+        scala_context = self._context._jsc.sc()
+        profile = scala_context.resourceProfileManager().defaultResourceProfile()
+        total = scala_context.maxNumConcurrentTasks(profile)
+        tracker = self._context.statusTracker()
+        busy = 0
+        for stage_id in tracker.getActiveStageIds():
+            stage = tracker.getStageInfo(stage_id)
+            busy += stage.numActiveTasks if stage else 0
+        return Slots(total, max(total - busy, 0))
+
+    def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> None:
+        from pyspark import InheritableThread
+
+        tasks = list(specs)
+
+        def submit() -> None:
+            error: ContinuousError | None = None
+            context = self._context
+            context.setJobGroup(run_id, f"continuous query {run_id}", interruptOnCancel=True)
+            context.setLocalProperty("spark.scheduler.pool", None)
+            try:
+                indexes = context.parallelize(range(len(tasks)), len(tasks))
+                indexes.foreach(lambda index: run_task(tasks[index]))
+            except Exception as exc:
+                error = TaskLostError(
+                    f"The Spark job of the query failed: {_first_line(exc)}",
+                    hint="The executor's log tells more.",
+                )
+            on_end(error)
+
+        self._thread = InheritableThread(target=submit, name=f"spark-job-{run_id}", daemon=True)
+        self._thread.start()
+
+    def cancel(self, run_id: str, reason: str) -> None:
+        if self._thread is None:
+            return
+        # Dismissed tasks leave by themselves; cancelling at once would have Spark wait 2 s and
+        # then kill the Python workers, which the next run would have to start again.
+        self._thread.join(timeout=1.0)
+        if self._thread.is_alive():
+            self._context.cancelJobGroup(run_id)
+            self._thread.join(timeout=CANCEL_TIMEOUT_S)
+
+
+def _first_line(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    text = str(java.getMessage() if java is not None else error)
+    return text.strip().splitlines()[0] if text.strip() else type(error).__name__

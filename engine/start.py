@@ -1,0 +1,114 @@
+"""Puts a query together from what ``write_stream`` was told, and starts it."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.config import EngineOptions, parse_interval_ms
+from engine.connectors import bind_sink, bind_source, bind_writer
+from engine.definition import QueryDefinition, SinkBinding
+from engine.errors import ConfigError
+from engine.execution import ContinuousExecution
+from engine.plan.explain import explain
+from engine.query import ContinuousQuery
+
+if TYPE_CHECKING:
+    from engine.api import ContinuousStreamWriter
+
+CHECKPOINT = "checkpointLocation"
+_EPHEMERAL_SINKS = ("console", "memory", "noop", "foreach", "foreachbatch")
+"""These need no checkpoint location, as in Spark: a temporary one serves."""
+
+
+def start_continuous(builder: ContinuousStreamWriter) -> ContinuousQuery:
+    """Plan, check, and start; see :meth:`ContinuousStreamWriter.start`."""
+    from engine.plan.planner import plan_query
+    from engine.spark.launcher import SparkLauncher
+
+    interval_ms = parse_interval_ms(str(builder.trigger_value))
+    pipeline = plan_query(builder.df)
+    options, rest = EngineOptions.take(builder.sink_options)
+    location = _pop(rest, CHECKPOINT)
+    launcher = SparkLauncher(builder.df.sparkSession)
+    parallelism = builder.df.sparkSession.sparkContext.defaultParallelism
+    reader, source = bind_source(pipeline.source, parallelism)
+    sink = _sink(builder, rest)
+    partitions = len(reader.partitions(reader.initialOffset()))
+    explanation = explain(
+        pipeline,
+        sink=sink.description,
+        partitions=partitions,
+        epoch_interval_ms=interval_ms,
+        delivery=sink.delivery,
+    )
+    location, temporary = _checkpoint_location(builder, location)
+    definition = QueryDefinition(
+        name=builder.query_name,
+        pipeline=pipeline,
+        reader=reader,
+        source_description=source,
+        sink=sink,
+        checkpoint=Checkpoint(location),
+        epoch_interval_ms=interval_ms,
+        options=options,
+        temporary_checkpoint=temporary,
+    )
+    execution = ContinuousExecution(definition, launcher)
+    execution.start()
+    return ContinuousQuery(execution, explanation)
+
+
+def _sink(builder: ContinuousStreamWriter, options: dict[str, str]) -> SinkBinding:
+    spark, schema = builder.df.sparkSession, builder.df.schema
+    name = builder.sink_format
+    if name is None:
+        raise ConfigError(
+            "The query has no sink.", hint='Name one: .format("parquet").option("path", ...).'
+        )
+    if name == "foreach":
+        from engine.sinks.foreach import ForeachWriter
+
+        return bind_writer(ForeachWriter(builder.function, schema), "foreach")
+    if name == "foreachBatch":
+        from engine.sinks.foreach_batch import ForeachBatchWriter
+
+        return bind_writer(ForeachBatchWriter(builder.function, spark, schema), "foreachBatch")
+    if builder.partition_columns:
+        options = {**options, "__partition_by": builder.partition_option()}
+    if name.lower() == "memory":
+        from engine.sinks.memory import MemoryWriter
+
+        if builder.query_name is None:
+            raise ConfigError(
+                "The memory sink needs a name for its table.", hint="Set queryName(...)."
+            )
+        return bind_writer(
+            MemoryWriter(builder.query_name, schema, spark), f"memory[{builder.query_name}]"
+        )
+    return bind_sink(spark, name, options, schema)
+
+
+def _checkpoint_location(
+    builder: ContinuousStreamWriter, location: str | None
+) -> tuple[str, bool]:
+    """The checkpoint's URL, and whether it is temporary."""
+    if location is not None:
+        return location, False
+    default = builder.df.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
+    if default and builder.query_name:
+        return f"{default.rstrip('/')}/{builder.query_name}", False
+    if str(builder.sink_format).lower() in _EPHEMERAL_SINKS:
+        return tempfile.mkdtemp(prefix="continuous-"), True
+    raise ConfigError(
+        "The query has no checkpoint location.",
+        hint='Set option("checkpointLocation", ...): it is what makes the query restartable.',
+    )
+
+
+def _pop(options: dict[str, str], name: str) -> str | None:
+    for key in list(options):
+        if key.lower() == name.lower():
+            return options.pop(key)
+    return None

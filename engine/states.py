@@ -1,0 +1,37 @@
+"""The states of a query, as its checkpoint tells them."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class QueryState(str, Enum):
+    """Where a query is in its life. The value is the name, so it is JSON as it is."""
+
+    STARTING = "STARTING"
+    """A run holds the checkpoint; its tasks are not all running yet."""
+    RUNNING = "RUNNING"
+    """Epochs are being committed."""
+    DRAINING = "DRAINING"
+    """The open epoch is being finished; then the run ends."""
+    STOPPED = "STOPPED"
+    """The last run ended as it was asked to."""
+    FAILED = "FAILED"
+    """The last run ended with an error."""
+    LOST = "LOST"
+    """The last run died, or fell silent for longer than its lease, without saying so."""
+    UNKNOWN = "UNKNOWN"
+    """No run of this engine has left a lease: a checkpoint of Spark itself, or none at all."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a run says that it is alive."""
+        return self in (QueryState.STARTING, QueryState.RUNNING, QueryState.DRAINING)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether a run said that it is over."""
+        return self in (QueryState.STOPPED, QueryState.FAILED)
+
+    def __str__(self) -> str:
+        return self.value

@@ -1,0 +1,66 @@
+"""A task's end of the wire: sends reports, and knows which epochs the driver has closed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from engine.errors import ContinuousError
+from engine.messages import DriverMessage, EpochMarker, TaskMessage
+from engine.wire import Connection
+
+NEVER = -1
+
+
+class Channel:
+    """Receives on a thread of its own; the task looks at the attributes between two batches.
+
+    :ivar closed_epoch: the newest epoch that the driver has closed, -1 before the first.
+    :ivar final_epoch: the epoch after which the task ends, None if it goes on.
+    :ivar dismissed: why the task must leave at once, None while it may stay.
+    """
+
+    def __init__(
+        self, connection: Connection, *, alive: Callable[[], TaskMessage], heartbeat_s: float
+    ) -> None:
+        self.closed_epoch = NEVER
+        self.final_epoch: int | None = None
+        self.dismissed: str | None = None
+        self._connection = connection
+        self._alive = alive
+        self._heartbeat_s = heartbeat_s
+        self._closed = threading.Event()
+        for target in (self._receive, self._say_alive):
+            threading.Thread(target=target, name=f"task-{target.__name__}", daemon=True).start()
+
+    def send(self, message: TaskMessage) -> None:
+        """Send to the driver. A broken connection dismisses the task instead of raising: the
+        driver is gone or has already noticed."""
+        try:
+            self._connection.send(message)
+        except OSError as exc:
+            self.dismissed = self.dismissed or f"the driver cannot be reached: {exc}"
+
+    def close(self) -> None:
+        """End the connection and the threads."""
+        self._closed.set()
+        self._connection.close()
+
+    def _receive(self) -> None:
+        try:
+            while True:
+                self._take(self._connection.receive())
+        except (EOFError, OSError, ContinuousError) as exc:
+            self.dismissed = self.dismissed or f"the driver is gone: {exc}"
+
+    def _take(self, message: DriverMessage) -> None:
+        if isinstance(message, EpochMarker):
+            if message.final:
+                self.final_epoch = message.epoch
+            self.closed_epoch = max(self.closed_epoch, message.epoch)
+        else:
+            self.dismissed = message.reason
+
+    def _say_alive(self) -> None:
+        while not self._closed.wait(self._heartbeat_s) and self.dismissed is None:
+            self.send(self._alive())

@@ -1,0 +1,169 @@
+"""The body of a task: read, transform and write record batches, epoch after epoch.
+
+One iterator per epoch is handed to the sink's writer, which pulls the records through it as they
+arrive. The iterator ends when the driver has closed the epoch; the next epoch's writer starts at
+once. The epoch ends between two reads, so the reader's offset is exactly what the writer got.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import traceback
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from engine.errors import ContinuousError, SinkError, SourceError, TransformError
+from engine.messages import (
+    EpochCommitMessage,
+    EpochCounters,
+    TaskAlive,
+    TaskFailed,
+    TaskStarted,
+)
+from engine.sources.reader import PartitionReader
+from engine.task.channel import Channel
+from engine.task.context import EpochContext
+from engine.task.spec import TaskSpec
+from engine.task.transform import compile_steps
+from engine.wire import connect
+
+MARKER_POLL_S = 0.005
+"""An idle reader waits so long between two looks at the marker."""
+
+
+class _TaskDismissed(BaseException):
+    """The driver told us to leave. Not an Exception: a writer must not swallow it."""
+
+
+def run_task(spec: TaskSpec) -> None:
+    """Run until the driver dismisses the task, or until its final epoch is reported.
+
+    A failure is told to the driver; it is not raised, because the driver decides what follows.
+
+    :raises AuthenticationError: the driver refused the task.
+    :raises OSError: the driver cannot be reached.
+    """
+    channel = Channel(
+        connect(spec.address, spec.secret),
+        alive=lambda: TaskAlive(spec.run_id, spec.index),
+        heartbeat_s=spec.heartbeat_s,
+    )
+    try:
+        _Task(spec, channel).run()
+    except _TaskDismissed:
+        pass
+    except Exception as exc:
+        error = _as_continuous_error(exc, spec.index)
+        channel.send(TaskFailed(spec.run_id, spec.index, error, traceback.format_exc()))
+    finally:
+        EpochContext.set(None)
+        channel.close()
+
+
+class _Task:
+    def __init__(self, spec: TaskSpec, channel: Channel) -> None:
+        self._spec = spec
+        self._channel = channel
+        self._transform = compile_steps(spec.pipeline)
+
+    def run(self) -> None:
+        spec = self._spec
+        with _blaming(SourceError, "opening the source", spec.index):
+            reader = spec.reader.open(spec.source_partition, spec.until)
+        try:
+            self._channel.send(
+                TaskStarted(spec.run_id, spec.index, socket.gethostname(), os.getpid())
+            )
+            self._run_epochs(reader)
+        finally:
+            reader.close()
+
+    def _run_epochs(self, reader: PartitionReader) -> None:
+        spec, channel = self._spec, self._channel
+        epoch = spec.first_epoch
+        while channel.dismissed is None:
+            counters = EpochCounters()
+            EpochContext.set(
+                EpochContext(spec.query_id, spec.run_id, spec.generation, spec.index, epoch)
+            )
+            batches = self._epoch(reader, epoch, counters)
+            with _blaming(SinkError, "the sink's write", spec.index, epoch):
+                message = spec.write(batches)
+                for _ in batches:
+                    raise SinkError(
+                        "The sink's write() returned before the end of its iterator.",
+                        hint="Consume all batches: what was not read would be lost.",
+                    )
+            channel.send(
+                EpochCommitMessage(
+                    spec.run_id, spec.index, epoch, reader.offset, message, counters
+                )
+            )
+            if spec.until is not None or epoch == channel.final_epoch:
+                return
+            epoch += 1
+
+    def _epoch(
+        self, reader: PartitionReader, epoch: int, counters: EpochCounters
+    ) -> Iterator[pa.RecordBatch]:
+        channel, transform, index = self._channel, self._transform, self._spec.index
+        bounded = self._spec.until is not None
+        now = time.perf_counter_ns
+        reading = _blaming(SourceError, "reading the source", index, epoch)
+        transforming = _blaming(TransformError, "the query's expressions", index, epoch)
+        while channel.closed_epoch < epoch:
+            if channel.dismissed is not None:
+                raise _TaskDismissed
+            with reading:
+                batch = reader.read(MARKER_POLL_S)
+            if batch is None:
+                if bounded and reader.exhausted:
+                    return
+                continue
+            arrived = now()
+            counters.rows_read += batch.num_rows
+            with transforming:
+                batch = transform(batch)
+            rows = batch.num_rows
+            if rows:
+                yield batch
+                counters.rows_written += rows
+                counters.read_to_written.record((now() - arrived) // 1000, rows)
+
+
+class _blaming:
+    """Errors inside the block become errors of the engine that say whose they are."""
+
+    def __init__(
+        self, blame: type[ContinuousError], doing: str, partition: int, epoch: int | None = None
+    ) -> None:
+        self._blame, self._doing = blame, doing
+        self._partition, self._epoch = partition, epoch
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or not isinstance(error, Exception):
+            return
+        if not isinstance(error, ContinuousError):
+            raise self._blame(
+                f"Partition {self._partition} failed in {self._doing}: "
+                f"{type(error).__name__}: {error}",
+                partition=self._partition,
+                epoch=self._epoch,
+            ) from error
+        error.partition = self._partition if error.partition is None else error.partition
+        error.epoch = self._epoch if error.epoch is None else error.epoch
+
+
+def _as_continuous_error(error: Exception, partition: int) -> ContinuousError:
+    if isinstance(error, ContinuousError):
+        return error
+    return ContinuousError(
+        f"The task of partition {partition} failed: {type(error).__name__}: {error}",
+        partition=partition,
+    )

@@ -1,0 +1,271 @@
+"""The pure coordinator: Spark's EpochCoordinatorSuite, and every order of events."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.coordinator.coordinator import TRANSITIONS, EpochCoordinator, Phase
+from engine.coordinator.events import (
+    Action,
+    CloseEpoch,
+    CommitEpoch,
+    CommitFailed,
+    DrainAsked,
+    EndRun,
+    EpochCommitted,
+    EpochElapsed,
+    Event,
+    RunFailed,
+    StopAsked,
+    TaskLost,
+    TasksEnded,
+)
+from engine.errors import (
+    ContinuousError,
+    EpochBacklogError,
+    ProtocolError,
+    SinkError,
+    TaskLostError,
+)
+from engine.messages import EpochCommitMessage, EpochCounters, TaskFailed, TaskStarted
+
+RUN = "run-1"
+
+
+def started(partition: int, run_id: str = RUN) -> TaskStarted:
+    return TaskStarted(run_id, partition, "host", 1)
+
+
+def report(epoch: int, partition: int = 0, run_id: str = RUN) -> EpochCommitMessage:
+    return EpochCommitMessage(run_id, partition, epoch, epoch * 10, None, EpochCounters())
+
+
+class Driver:
+    """Feeds events and commits whatever is asked for, at once unless told otherwise."""
+
+    def __init__(self, partitions: int, first_epoch: int = 1, backlog_max: int = 10) -> None:
+        self.coordinator = EpochCoordinator(
+            run_id=RUN, partitions=partitions, first_epoch=first_epoch, backlog_max=backlog_max
+        )
+        self.committed: list[int] = []
+        self.closed: list[int] = []
+        self.ended: list[ContinuousError | None] = []
+        self.auto_commit = True
+
+    def feed(self, *events: Event) -> list[Action]:
+        all_actions: list[Action] = []
+        for event in events:
+            actions = self.coordinator.handle(event)
+            self.coordinator.check()
+            all_actions += actions
+            for action in actions:
+                if isinstance(action, CloseEpoch):
+                    self.closed.append(action.epoch)
+                elif isinstance(action, EndRun):
+                    self.ended.append(action.error)
+                elif self.auto_commit:
+                    self.commit(action)
+        return all_actions
+
+    def commit(self, action: CommitEpoch) -> None:
+        assert [r.partition for r in action.reports] == list(range(self.coordinator.partitions))
+        assert {r.epoch for r in action.reports} == {action.epoch}
+        self.committed.append(action.epoch)
+        self.feed(EpochCommitted(action.epoch))
+
+    def run(self, *, epochs: int) -> Driver:
+        self.feed(*(started(p) for p in range(self.coordinator.partitions)))
+        self.feed(*(EpochElapsed() for _ in range(epochs)))
+        return self
+
+
+def test_single_epoch() -> None:
+    driver = Driver(3).run(epochs=1)
+    driver.feed(report(1, 0), report(1, 1))
+    assert driver.committed == []
+    driver.feed(report(1, 2))
+    assert driver.committed == [1]
+
+
+def test_consecutive_epochs_in_order() -> None:
+    driver = Driver(2).run(epochs=2)
+    driver.feed(report(1, 0), report(1, 1), report(2, 0), report(2, 1))
+    assert driver.committed == [1, 2]
+
+
+def test_late_message_of_an_earlier_epoch() -> None:
+    driver = Driver(2).run(epochs=2)
+    driver.feed(report(1, 0), report(2, 0), report(2, 1))
+    assert driver.committed == []
+    driver.feed(report(1, 1))
+    assert driver.committed == [1, 2]
+
+
+@pytest.mark.parametrize("order", [(1, 3, 4, 2), (1, 3, 5, 4, 2)])
+def test_messages_arrive_out_of_order(order: tuple[int, ...]) -> None:
+    driver = Driver(1).run(epochs=len(order))
+    driver.feed(*(report(epoch) for epoch in order))
+    assert driver.committed == sorted(order)
+
+
+@given(st.data())
+def test_any_order_of_messages(data: st.DataObject) -> None:
+    """Whatever the order and however often repeated: every epoch once, in order."""
+    partitions = data.draw(st.integers(1, 4))
+    epochs = data.draw(st.integers(1, 6))
+    messages = [report(e, p) for e in range(1, epochs + 1) for p in range(partitions)]
+    repeated = data.draw(st.lists(st.sampled_from(messages), max_size=5))
+    stale = [report(1, 0, run_id="older")]
+    driver = Driver(partitions).run(epochs=epochs)
+    driver.feed(*data.draw(st.permutations(messages + repeated + stale)))
+    assert driver.committed == list(range(1, epochs + 1))
+    assert driver.coordinator.reports == {}
+    assert driver.coordinator.refused == 1
+
+
+@given(st.data())
+def test_random_walk_keeps_the_invariants(data: st.DataObject) -> None:
+    """Ticks, reports and slow commits interleaved in any way."""
+    partitions = data.draw(st.integers(1, 3))
+    driver = Driver(partitions, backlog_max=4)
+    driver.auto_commit = False
+    driver.run(epochs=0)
+    next_report = [1] * partitions
+    pending: list[CommitEpoch] = []
+    for _ in range(data.draw(st.integers(0, 40))):
+        step = data.draw(st.sampled_from(["tick", "commit", *range(partitions)]))
+        actions: list[Action] = []
+        if step == "tick":
+            actions = driver.feed(EpochElapsed())
+        elif step == "commit":
+            if pending:
+                actions = driver.feed(EpochCommitted(pending.pop().epoch))
+        elif next_report[step] < driver.coordinator.open_epoch:
+            actions = driver.feed(report(next_report[step], step))
+            next_report[step] += 1
+        pending += [action for action in actions if isinstance(action, CommitEpoch)]
+        assert len(pending) <= 1
+        if driver.ended:
+            late = min(next_report)
+            assert isinstance(driver.ended[0], EpochBacklogError)
+            assert driver.ended[0].epoch == late
+            return
+
+
+def test_a_late_partition_ends_the_run_at_the_backlog_limit() -> None:
+    driver = Driver(2, backlog_max=10).run(epochs=10)
+    driver.feed(*(report(epoch, 0) for epoch in range(1, 11)))
+    assert driver.ended == []
+    driver.feed(EpochElapsed())
+    (error,) = driver.ended
+    assert isinstance(error, EpochBacklogError)
+    assert error.partition == 1
+    assert "[1]" in str(error)
+
+
+def test_a_slow_sink_lets_the_open_epoch_grow() -> None:
+    driver = Driver(1, backlog_max=3)
+    driver.auto_commit = False
+    driver.run(epochs=3)
+    driver.feed(report(1), report(2), report(3))
+    driver.feed(EpochElapsed(), EpochElapsed())
+    assert driver.closed == [1, 2, 3]
+    assert driver.ended == []
+    driver.feed(EpochCommitted(1), EpochElapsed())
+    assert driver.closed == [1, 2, 3, 4]
+
+
+def test_nothing_elapses_before_all_tasks_have_started() -> None:
+    driver = Driver(2)
+    driver.feed(started(0), EpochElapsed())
+    assert driver.closed == []
+    driver.feed(started(1), EpochElapsed())
+    assert driver.closed == [1]
+
+
+def test_a_task_started_twice_fails_the_run() -> None:
+    driver = Driver(1).run(epochs=0)
+    driver.feed(started(0))
+    assert isinstance(driver.ended[0], TaskLostError)
+
+
+def test_a_report_of_an_open_epoch_is_our_bug() -> None:
+    driver = Driver(1).run(epochs=1)
+    driver.feed(report(2))
+    assert isinstance(driver.ended[0], ProtocolError)
+
+
+def test_drain_closes_the_open_epoch_and_ends_with_its_commit() -> None:
+    driver = Driver(2).run(epochs=1)
+    (close,) = driver.feed(DrainAsked())
+    assert close == CloseEpoch(2, final=True)
+    driver.feed(EpochElapsed(), DrainAsked())
+    assert driver.closed == [1, 2]
+    driver.feed(report(2, 0), report(1, 0), report(1, 1), TaskLost(0, "it left"))
+    assert driver.ended == []
+    driver.feed(report(2, 1))
+    assert driver.committed == [1, 2]
+    assert driver.ended == [None]
+
+
+def test_drain_before_the_start_ends_at_once() -> None:
+    driver = Driver(1)
+    driver.feed(DrainAsked())
+    assert driver.ended == [None]
+
+
+def test_a_task_that_leaves_before_its_final_report_is_lost() -> None:
+    driver = Driver(2).run(epochs=0)
+    driver.feed(DrainAsked(), report(1, 0), TaskLost(1, "its connection was closed"))
+    assert isinstance(driver.ended[0], TaskLostError)
+    assert driver.ended[0].partition == 1
+
+
+def test_a_bounded_run_ends_with_its_only_epoch() -> None:
+    driver = Driver(1)
+    driver.coordinator = EpochCoordinator(
+        run_id=RUN, partitions=1, first_epoch=7, backlog_max=10, bounded=True
+    )
+    driver.feed(started(0), EpochElapsed(), report(7))
+    assert driver.closed == []
+    assert driver.committed == [7]
+    assert driver.ended == [None]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        TaskFailed(RUN, 0, ContinuousError("boom"), ""),
+        CommitFailed(1, SinkError("boom")),
+        TasksEnded(TaskLostError("boom")),
+        RunFailed(ContinuousError("boom")),
+    ],
+)
+def test_failures_end_the_run_with_their_error(event: Event) -> None:
+    driver = Driver(1).run(epochs=1)
+    driver.feed(event)
+    (error,) = driver.ended
+    assert str(error) == "boom"
+
+
+def test_after_the_end_nothing_happens() -> None:
+    driver = Driver(1).run(epochs=1)
+    driver.feed(StopAsked())
+    assert driver.ended == [None]
+    driver.feed(report(1), EpochElapsed(), TaskLost(0, "gone"), TasksEnded(None), DrainAsked())
+    assert driver.committed == []
+    assert driver.ended == [None]
+
+
+def test_every_phase_knows_every_event_or_refuses_it() -> None:
+    impossible = {
+        (phase, event)
+        for phase in Phase
+        for event in TRANSITIONS[Phase.ENDED]
+        if event not in TRANSITIONS[phase]
+    }
+    assert impossible == {(Phase.STARTING, EpochCommitted), (Phase.STARTING, CommitFailed)}
+    with pytest.raises(ProtocolError, match="EpochCommitted cannot happen while starting"):
+        Driver(1).coordinator.handle(EpochCommitted(1))

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.progress.histogram import LatencyHistogram
+
+durations = st.lists(st.integers(0, 10**9), min_size=1, max_size=200)
+
+
+@given(durations, st.floats(1, 100))
+def test_percentiles_are_never_too_low_and_at_most_a_sixteenth_too_high(
+    values: list[int], percent: float
+) -> None:
+    histogram = LatencyHistogram()
+    for value in values:
+        histogram.record(value)
+    rank = max(1, -int(-len(values) * percent // 100))
+    true_ms = sorted(values)[rank - 1] / 1000
+    measured = histogram.percentile_ms(percent)
+    assert measured is not None
+    assert true_ms <= measured <= true_ms * (1 + 1 / 16) + 1e-9
+
+
+@given(durations, durations)
+def test_merging_is_recording_both(left: list[int], right: list[int]) -> None:
+    one, other, both = LatencyHistogram(), LatencyHistogram(), LatencyHistogram()
+    for value in left:
+        one.record(value)
+        both.record(value)
+    for value in right:
+        other.record(value)
+        both.record(value)
+    one.merge(other)
+    assert one == both
+    assert one.total == len(left) + len(right)
+
+
+def test_weights_and_the_empty_histogram() -> None:
+    histogram = LatencyHistogram()
+    assert histogram.summary_ms() is None
+    histogram.record(1_000, count=99)
+    histogram.record(50_000)
+    summary = histogram.summary_ms()
+    assert summary is not None
+    assert summary["p50"] < 1.1
+    assert summary["p99"] < 1.1
+    assert summary["max"] == 50.0
