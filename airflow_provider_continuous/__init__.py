@@ -1,0 +1,4 @@
+"""Airflow provider for continuous queries.
+
+Imports nothing: Airflow loads this package while it reads its own configuration.
+"""

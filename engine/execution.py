@@ -282,7 +282,7 @@ class ContinuousExecution:
             self._save_progress(throttled=False)
             lease.release(state, error=None if error is None else str(error))
             if definition.temporary_checkpoint and error is None:
-                definition.checkpoint.delete()
+                definition.checkpoint.storage.delete_all()
         except Exception:
             logger.exception("the query did not end cleanly")
         finally:

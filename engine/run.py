@@ -82,6 +82,7 @@ class ContinuousRun:
         self._on_committed = on_committed
         self._on_phase = on_phase
         self._run_id = first.run_id
+        self._bounded = first.until is not None
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         secret = secrets.token_bytes(32)
         self._endpoint = Endpoint(launcher.host, secret, self._inbox.put)
@@ -93,7 +94,7 @@ class ContinuousRun:
             partitions=len(specs),
             first_epoch=first.first_epoch,
             backlog_max=backlog_max,
-            bounded=first.until is not None,
+            bounded=self._bounded,
         )
         self._committer = ThreadPoolExecutor(1, thread_name_prefix="epoch-commit")
         self._opened_ms = {first.first_epoch: clock.now_ms()}
@@ -205,6 +206,7 @@ class ContinuousRun:
                 epoch,
                 [report.offset for report in reports],
                 [report.writer_message for report in reports],
+                replayed=self._bounded,
             )
             now_ms = self._clock.now_ms()
             started_ms = self._opened_ms.pop(epoch, now_ms)

@@ -201,11 +201,15 @@ class EpochCoordinator:
         )
 
     def _tasks_ended(self, event: TasksEnded) -> list[Action]:
-        unfinished = [p for p in range(self.partitions) if not self._has_finished(p)]
-        if event.error is None and not unfinished:
+        if event.error is not None:
+            unfinished = [p for p in range(self.partitions) if not self._has_finished(p)]
+            return self._fail(event.error) if unfinished else []
+        # What a started task still has to say, or its silence, arrives on its own connection.
+        unheard = [p for p in range(self.partitions) if p not in self.started]
+        if not unheard:
             return []
         return self._fail(
-            event.error or TaskLostError(f"The tasks of partitions {unfinished} ended by themselves.")
+            TaskLostError(f"The tasks of partitions {unheard} ended without a word.")
         )
 
     def _drain_while_starting(self, event: DrainAsked) -> list[Action]:

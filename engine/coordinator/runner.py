@@ -25,10 +25,10 @@ from engine.checkpoint.commit_log import CommitEntry
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.offset_log import OffsetEntry
 from engine.checkpoint.prepared_log import PreparedEntry
-from engine.checkpoint.retention import prune
 from engine.errors import (
     ConcurrentRunError,
     ContinuousError,
+    ProtocolError,
     SinkCommitUnknownError,
     SourceError,
 )
@@ -76,12 +76,18 @@ class EpochRunner:
         self._retain = min_epochs_to_retain
 
     def commit(
-        self, epoch: int, offsets: Sequence[Offset], messages: Sequence[Any]
+        self,
+        epoch: int,
+        offsets: Sequence[Offset],
+        messages: Sequence[Any],
+        *,
+        replayed: bool = False,
     ) -> CommittedEpoch:
         """Make a complete epoch durable.
 
         :param offsets: end offset of each partition, in partition order.
         :param messages: the writer's message of each partition, in partition order.
+        :param replayed: the epoch was run again to its end in the offset log, which stays.
         :raises StaleRunError: this run was fenced; nothing more was written.
         :raises SinkError: the sink refused, or may or may not have committed.
         :raises CheckpointError: a log could not be written.
@@ -96,7 +102,10 @@ class EpochRunner:
         self._add(self._checkpoint.prepared, epoch, entry)
         steps.done("prepare")
         self._lease.check()
-        self._add(self._checkpoint.offsets, epoch, OffsetEntry(offsets=(offset,)))
+        if replayed:
+            self._assert_logged(epoch, offset)
+        else:
+            self._add(self._checkpoint.offsets, epoch, OffsetEntry(offsets=(offset,)))
         steps.done("walCommit")
         self._finish(epoch, messages, steps)
         # Step 5 and 6: what is no longer needed. The epoch is committed: a failure is only logged.
@@ -104,7 +113,9 @@ class EpochRunner:
             self._source.commit(offset)
         except Exception:
             logger.exception("the source did not take the commit of epoch %d", epoch)
-        prune(self._checkpoint, keep_epochs=self._retain)
+        checkpoint = self._checkpoint
+        for log in (checkpoint.prepared, checkpoint.offsets, checkpoint.commits):
+            log.purge(epoch + 1 - self._retain)
         steps.done("retention")
         return CommittedEpoch(epoch, offset, steps.duration_ms)
 
@@ -151,6 +162,15 @@ class EpochRunner:
                 epoch=epoch,
                 hint="A restart commits it again: the sink must skip what it already has.",
             ) from exc
+
+    def _assert_logged(self, epoch: int, offset: Offset) -> None:
+        entry = self._checkpoint.offsets.get(epoch)
+        if entry is None or entry.offsets != (offset,):
+            logged = None if entry is None else entry.offsets
+            raise ProtocolError(
+                f"Epoch {epoch} was run again to {offset}, but the offset log says {logged}.",
+                epoch=epoch,
+            )
 
     def _add(self, log: Any, epoch: int, entry: Any) -> None:
         if not log.add(epoch, entry):

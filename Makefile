@@ -1,0 +1,41 @@
+# Every target sets up what it needs; `make` alone lists them.
+PYTHON_IN_VENV := .venv/bin/python
+SHELL := /bin/sh
+
+.DEFAULT_GOAL := help
+.PHONY: help install test test-unit test-spark check demo up bench clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+install: ## make .venv from uv.lock, with Java where none is found
+	@scripts/setup.sh
+
+test: install ## every test
+	$(PYTHON_IN_VENV) -m pytest
+
+test-unit: install ## the tests that need no Spark and no Airflow processes
+	$(PYTHON_IN_VENV) -m pytest -m "not spark and not airflow and not system"
+
+test-spark: install ## the tests on a real Spark
+	$(PYTHON_IN_VENV) -m pytest -m spark
+
+check: install ## format, lint, types, import contracts
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+demo: install ## real departures through a continuous query that real Airflow processes run
+	$(PYTHON_IN_VENV) scripts/demo.py
+
+up: install ## Airflow with the example DAGs; prints the address and the login
+	$(PYTHON_IN_VENV) -m airflow_provider_continuous.standalone up
+
+bench: install ## benchmarks beside Spark's own modes
+	$(PYTHON_IN_VENV) -m bench
+
+clean: ## remove everything that was made here, .venv too
+	rm -rf .venv .uv .demo .up build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,33 @@
+"""Arguments of operators and sensors as they arrive: rendered templates are text."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from engine.errors import ConfigError
+
+
+def whole_number(name: str, value: object, minimum: int = 0) -> int:
+    """Read a whole number that may have come out of a template.
+
+    :raises ConfigError: it is none, or less than ``minimum``.
+    """
+    number: int | None = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    elif isinstance(value, str):
+        try:
+            number = int(value.strip())
+        except ValueError:
+            number = None
+    if number is None or number < minimum:
+        raise ConfigError(
+            f"{name} is {value!r}, and not a whole number from {minimum}.",
+            hint="If it is a template, see in the task's rendered template what it became.",
+        )
+    return number
+
+
+def seconds(value: timedelta | float) -> float:
+    """Return a duration in seconds."""
+    return value.total_seconds() if isinstance(value, timedelta) else float(value)

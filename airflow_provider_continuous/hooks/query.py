@@ -1,0 +1,245 @@
+"""ContinuousQueryHook: start a query, find it again, ask it to end."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from subprocess import TimeoutExpired
+from typing import Any, Literal
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.launch import query_environment
+from airflow_provider_continuous.location import CheckpointLocation
+from airflow_provider_continuous.submission import (
+    SubmittedQuery,
+    default_log_dir,
+    start_process,
+)
+from engine.checkpoint.checkpoint import CheckpointStatus
+from engine.errors import ConfigError
+from engine.spec import load_spec, read_document
+
+_POLL_S = 0.2
+_TERMINATE_S = 10.0
+
+
+@dataclass(frozen=True)
+class ConnectionSettings:
+    """What a connection of type ``continuous`` says; the defaults are those of no connection."""
+
+    deploy_mode: str = "local"
+    checkpoint_root: str | None = None
+    log_dir: str | None = None
+    conf: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ContinuousQueryHook(BaseHook):
+    """Runs continuous queries, each in a process of its own that outlives the task.
+
+    :param continuous_conn_id: a connection of type ``continuous``. ``continuous_default`` need
+        not exist.
+    :param storage_conn_id: the Airflow connection that opens the checkpoint's storage for this
+        hook. The query itself never sees Airflow's connections: it reaches the storage with the
+        credentials of its environment.
+    """
+
+    conn_name_attr = "continuous_conn_id"
+    default_conn_name = "continuous_default"
+    conn_type = "continuous"
+    hook_name = "Continuous query"
+
+    def __init__(
+        self, continuous_conn_id: str = default_conn_name, storage_conn_id: str | None = None
+    ) -> None:
+        super().__init__()
+        self.continuous_conn_id = continuous_conn_id
+        self.storage_conn_id = storage_conn_id
+
+    @cached_property
+    def settings(self) -> ConnectionSettings:
+        """What the connection says.
+
+        :raises ConfigError: a connection that was named does not exist, or is not usable.
+        """
+        try:
+            connection = self.get_connection(self.continuous_conn_id)
+        except AirflowNotFoundException:
+            if self.continuous_conn_id != self.default_conn_name:
+                raise ConfigError(
+                    f"There is no connection {self.continuous_conn_id!r}.",
+                    hint="Create it, of type 'continuous', or leave continuous_conn_id out.",
+                ) from None
+            self.log.info("No connection %r: local queries, no defaults", self.continuous_conn_id)
+            return ConnectionSettings()
+        if connection.conn_type != self.conn_type:
+            raise ConfigError(
+                f"The connection {self.continuous_conn_id!r} is of type "
+                f"{connection.conn_type!r}, and not 'continuous'."
+            )
+        return _read_settings(self.continuous_conn_id, connection.extra_dejson)
+
+    def get_conn(self) -> ConnectionSettings:
+        """Return what the connection says."""
+        return self.settings
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Tell whether the connection can be used (Airflow's button in the form)."""
+        try:
+            settings = self.settings
+        except ConfigError as error:
+            return False, str(error)
+        return True, f"Queries run in deploy mode {settings.deploy_mode}."
+
+    def specification(
+        self, spec: Mapping[str, Any] | str | Path, **overrides: Any
+    ) -> dict[str, Any]:
+        """Return a complete, valid specification.
+
+        :param spec: the specification or the path of its YAML or JSON file.
+        :param overrides: keys to set in it; those that are None are left alone.
+        :raises ConfigError: lists everything that is wrong with it.
+        """
+        document = dict(spec) if isinstance(spec, Mapping) else _read(Path(spec))
+        document |= {key: value for key, value in overrides.items() if value is not None}
+        if self.settings.conf:
+            document["conf"] = {**self.settings.conf, **(document.get("conf") or {})}
+        root, name = self.settings.checkpoint_root, document.get("name")
+        if document.get("checkpoint_location") is None and root and name:
+            document["checkpoint_location"] = f"{root.rstrip('/')}/{name}"
+        load_spec(self._for_the_query(document), query_environment())
+        return document
+
+    def submit(self, document: Mapping[str, Any]) -> SubmittedQuery:
+        """Start a query's process: ``python -m engine run``. Returns at once.
+
+        :param document: what :meth:`specification` returned.
+        """
+        status = self.status(document["checkpoint_location"])
+        document = self._for_the_query(document)
+        location, log_dir = document["checkpoint_location"], self.settings.log_dir
+        submitted = start_process(
+            document,
+            Path(log_dir) if log_dir else default_log_dir(location),
+            previous_run_id=status.run_id,
+        )
+        self.log.info(
+            "Started the query of %s: process %d, log %s",
+            location,
+            submitted.process.pid,
+            submitted.log_path,
+        )
+        return submitted
+
+    def wait_until_started(
+        self, submitted: SubmittedQuery, timeout_s: float = 120.0
+    ) -> CheckpointStatus:
+        """Wait until the process holds the checkpoint's lease; return the state it is in.
+
+        A process that hangs instead is ended.
+
+        :raises QueryStartError: it ended or hung before; the message has the end of its log.
+        """
+        deadline = time.monotonic() + timeout_s
+        never, process = threading.Event(), submitted.process
+        try:
+            while True:
+                exit_code = process.poll()
+                status = self.status(submitted.checkpoint_location)
+                if status.pid == process.pid and status.run_id != submitted.previous_run_id:
+                    return status
+                if exit_code is not None:
+                    raise submitted.start_error(f"ended with exit code {exit_code}")
+                if time.monotonic() >= deadline:
+                    process.terminate()
+                    with suppress(TimeoutExpired):
+                        process.wait(_TERMINATE_S)
+                    process.kill()
+                    process.wait()
+                    raise submitted.start_error(f"hung for {timeout_s:g} seconds")
+                never.wait(_POLL_S)
+        finally:
+            submitted.spec_path.unlink(missing_ok=True)
+
+    def status(self, checkpoint_location: str) -> CheckpointStatus:
+        """Return who runs the query, in which state, and how far it has come."""
+        return self._checkpoint(checkpoint_location).status()
+
+    def find(self, checkpoint_location: str) -> CheckpointStatus | None:
+        """Return the status of the run that holds the checkpoint's lease, None if none does."""
+        status = self.status(checkpoint_location)
+        return status if status.state.is_active else None
+
+    def drain(self, checkpoint_location: str, by: str, run_id: str | None = None) -> None:
+        """Ask the query to finish its open epochs and end.
+
+        :param by: who asks, for the query's log.
+        :param run_id: the run that is meant; None is whichever runs now.
+        :raises ConfigError: there is no checkpoint.
+        """
+        self._ask("drain", checkpoint_location, by, run_id)
+
+    def stop(self, checkpoint_location: str, by: str, run_id: str | None = None) -> None:
+        """Ask the query to end now; open epochs are aborted. Parameters as for :meth:`drain`."""
+        self._ask("stop", checkpoint_location, by, run_id)
+
+    def _for_the_query(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        location = CheckpointLocation.parse(
+            document.get("checkpoint_location"), self.storage_conn_id
+        )
+        return {**document, "checkpoint_location": location.url}
+
+    def _ask(
+        self,
+        what: Literal["drain", "stop"],
+        checkpoint_location: str,
+        by: str,
+        run_id: str | None,
+    ) -> None:
+        hook = self._checkpoint(checkpoint_location)
+        if not hook.exists():
+            raise ConfigError(
+                f"There is no checkpoint at {checkpoint_location}.",
+                hint="Check checkpoint_location; a query creates it when it first runs.",
+            )
+        hook.checkpoint.requests.ask(what, by=by, run_id=run_id)
+        self.log.info("Asked the query of %s to %s", checkpoint_location, what)
+
+    def _checkpoint(self, checkpoint_location: str) -> CheckpointHook:
+        return CheckpointHook(checkpoint_location, self.storage_conn_id)
+
+
+def _read_settings(conn_id: str, extra: Mapping[str, Any]) -> ConnectionSettings:
+    mode = extra.get("deploy-mode") or "local"
+    if mode != "local":
+        raise ConfigError(
+            f"The connection {conn_id!r} names the deploy mode {mode!r}.", hint="There is: local."
+        )
+    conf = extra.get("conf") or {}
+    if isinstance(conf, str):
+        try:
+            conf = json.loads(conf)
+        except ValueError:
+            conf = None
+    if not isinstance(conf, Mapping):
+        raise ConfigError(f"The configuration of the connection {conn_id!r} is no JSON object.")
+    return ConnectionSettings(
+        mode, extra.get("checkpoint-root") or None, extra.get("log-dir") or None, conf
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    document = read_document(path)
+    folders = document.get("python_path")
+    if isinstance(folders, list):
+        # Relative to the document, which the query will read from elsewhere.
+        document["python_path"] = [str(path.parent.absolute() / str(name)) for name in folders]
+    return document

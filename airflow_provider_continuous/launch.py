@@ -1,0 +1,61 @@
+"""Start a process that outlives the task which starts it.
+
+A task's process group is signalled when Airflow ends the task, and its standard streams are
+sockets to the supervisor: the query gets a session, a standard input and a log of its own, and
+no other file descriptor.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+_AIRFLOW_SETTINGS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW")
+
+
+def launch_detached(arguments: list[str], log_path: Path) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own.
+
+    :param arguments: the command, without secrets: anyone on the machine can read it.
+    :param log_path: created, readable by its owner only; takes standard output and error.
+    """
+    descriptor = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        return subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            close_fds=True,
+            env=query_environment(),
+        )
+    finally:
+        os.close(descriptor)
+
+
+def query_environment() -> dict[str, str]:
+    """Return the task's environment without Airflow's own settings, some of which are secrets.
+
+    What the task could import, such as modules beside the DAG file, the process can import too.
+    """
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(_AIRFLOW_SETTINGS)
+    }
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    environment["PYTHONUNBUFFERED"] = "1"
+    return environment
+
+
+def tail(log_path: Path, lines_max: int = 20) -> str:
+    """Return the end of a log; empty when the log is not on this machine."""
+    try:
+        with log_path.open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - 16_384))
+            lines = log.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(lines[-lines_max:])

@@ -1,0 +1,166 @@
+"""A client for the few calls of Airflow's REST API (v2) that a demo or a test needs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import httpx
+
+T = TypeVar("T")
+
+
+class AirflowApiError(RuntimeError):
+    """Airflow did not answer as it should, or not in time."""
+
+
+class AirflowClient:
+    """Talks to one api-server as one user.
+
+    :param address: such as ``http://127.0.0.1:8080``.
+    """
+
+    def __init__(self, address: str, user: str, password: str) -> None:
+        self.address = address
+        self._login = {"username": user, "password": password}
+        self._http = httpx.Client(base_url=address, timeout=30.0, trust_env=False)
+        self._token: str | None = None
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def health(self) -> dict[str, str]:
+        """Return each component's health, ``healthy`` or not; empty while nothing answers."""
+        try:
+            answer = self._http.get("/api/v2/monitor/health")
+        except httpx.TransportError:
+            return {}
+        return {name: part["status"] for name, part in answer.json().items() if part}
+
+    def dag_known(self, dag_id: str) -> bool:
+        """Tell whether the DAG has been parsed.
+
+        :raises AirflowApiError: its file cannot be imported.
+        """
+        if self._call("GET", f"/dags/{dag_id}", accept=(200, 404)).status_code == 200:
+            return True
+        errors = self._call("GET", "/importErrors").json()["import_errors"]
+        if errors:
+            raise AirflowApiError("\n".join(error["stack_trace"] for error in errors))
+        return False
+
+    def trigger(self, dag_id: str, conf: dict[str, Any] | None = None) -> str:
+        """Start a DAG run; return its id. A paused DAG is unpaused."""
+        self._call("PATCH", f"/dags/{dag_id}", json={"is_paused": False})
+        body = {"logical_date": None, "conf": conf or {}}
+        answer = self._call("POST", f"/dags/{dag_id}/dagRuns", json=body)
+        return str(answer.json()["dag_run_id"])
+
+    def run_state(self, dag_id: str, run_id: str) -> str:
+        """Return a DAG run's state: queued, running, success or failed."""
+        return str(self._call("GET", f"/dags/{dag_id}/dagRuns/{run_id}").json()["state"])
+
+    def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """Return the run's task instances as the API tells them, in order of their start."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
+        found: list[dict[str, Any]] = self._call("GET", path).json()["task_instances"]
+        return sorted(found, key=lambda task: task["start_date"] or "9")
+
+    def task_state(self, dag_id: str, run_id: str, task_id: str) -> str | None:
+        """Return a task's state, None before it is scheduled."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+        state: str | None = self._call("GET", path).json()["state"]
+        return state
+
+    def set_task_state(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
+        """Mark a task as ``success`` or ``failed``, as a user does by hand."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+        self._call("PATCH", path, json={"new_state": state})
+
+    def clear(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Clear a task, so that it runs again."""
+        body = {
+            "dry_run": False,
+            "dag_run_id": run_id,
+            "task_ids": [task_id],
+            "only_failed": False,
+            "reset_dag_runs": True,
+        }
+        self._call("POST", f"/dags/{dag_id}/clearTaskInstances", json=body)
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
+        """Return what a task has returned, or pushed under another key."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
+        return self._call("GET", path, params={"deserialize": "false"}).json()["value"]
+
+    def log(self, dag_id: str, run_id: str, task_id: str, attempt: int = 1) -> str:
+        """Return the log of a task's attempt."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{attempt}"
+        content = self._call("GET", path, accept=(200, 404)).json().get("content", [])
+        return "\n".join(_log_line(line) for line in content)
+
+    def wait_for_run(self, dag_id: str, run_id: str, timeout_s: float) -> str:
+        """Wait until a DAG run has ended; return its state."""
+
+        def ended() -> str | None:
+            state = self.run_state(dag_id, run_id)
+            return state if state in ("success", "failed") else None
+
+        return wait_for(ended, timeout_s, f"the end of {dag_id}, {run_id}")
+
+    def failures(self, dag_id: str, run_id: str) -> str:
+        """Return the logs of the run's failed tasks, for a person to read."""
+        parts = []
+        for task in self.tasks(dag_id, run_id):
+            if task["state"] == "failed":
+                log = self.log(dag_id, run_id, task["task_id"], max(1, task["try_number"]))
+                parts.append(f"---- {task['task_id']}\n{log}")
+        return "\n".join(parts)
+
+    def _call(
+        self, method: str, path: str, accept: tuple[int, ...] = (200, 201), **arguments: Any
+    ) -> httpx.Response:
+        for _ in range(2):
+            if self._token is None:
+                answer = self._http.post("/auth/token", json=self._login)
+                if answer.status_code != 201:
+                    raise AirflowApiError(f"The login failed: {answer.status_code} {answer.text}")
+                self._token = answer.json()["access_token"]
+            headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+            answer = self._http.request(method, f"/api/v2{path}", headers=headers, **arguments)
+            if answer.status_code != 401:
+                break
+            self._token = None  # expired
+        if answer.status_code not in accept:
+            raise AirflowApiError(f"{method} {path}: {answer.status_code} {answer.text}")
+        return answer
+
+
+def wait_for(
+    condition: Callable[[], T | None], timeout_s: float, what: str, every_s: float = 0.5
+) -> T:
+    """Wait until a condition returns something true; return that.
+
+    :raises AirflowApiError: it did not in time; ``what`` names it.
+    """
+    deadline = time.monotonic() + timeout_s
+    never = threading.Event()
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() >= deadline:
+            raise AirflowApiError(f"Waited {timeout_s:g} s for {what}, in vain.")
+        never.wait(every_s)
+
+
+def _log_line(line: Any) -> str:
+    if not isinstance(line, dict):
+        return str(line)
+    text = f"{line.get('timestamp', '')} {line.get('level', '')} {line.get('event', '')}".strip()
+    for error in line.get("error_detail") or []:
+        text += f"\n{error.get('exc_type')}: {error.get('exc_value')}"
+    return text

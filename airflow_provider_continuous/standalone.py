@@ -1,0 +1,252 @@
+"""A local Airflow of four processes, for demos, development and tests.
+
+``python -m airflow_provider_continuous.standalone up`` runs one until Ctrl-C, and prints its
+address and login. Embedded defaults: SQLite, LocalExecutor, everything bound to 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from airflow_provider_continuous.launch import tail
+from airflow_provider_continuous.rest import AirflowClient, wait_for
+
+COMPONENTS = {
+    "api-server": ["api-server"],
+    # Their log servers would listen on every address, and the api-server reads the files anyway.
+    "scheduler": ["scheduler", "--skip-serve-logs"],
+    "dag-processor": ["dag-processor"],
+    "triggerer": ["triggerer", "--skip-serve-logs"],
+}
+USER = "admin"
+_STOP_S = 15.0
+
+
+class StandaloneError(RuntimeError):
+    """Airflow did not come up, or one of its processes has ended."""
+
+
+class AirflowProcesses:
+    """Airflow's four processes, started and stopped together; a context manager.
+
+    :param home: Airflow's home: database, configuration, logs, secrets. Kept, and used again.
+    :param dags_folder: the DAGs.
+    :param port: of the web address; 0 takes a free one.
+    :param paused: whether new DAGs are paused until somebody starts them.
+    :param environment: more environment variables for the processes, and so for the tasks.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        dags_folder: Path,
+        port: int = 0,
+        paused: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.home = home.absolute()
+        self.logs = self.home / "processes"
+        self._dags_folder = dags_folder.absolute()
+        self._port = port or _free_port()
+        self._paused = paused
+        self._extra = dict(environment or {})
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self.address = f"http://127.0.0.1:{self._port}"
+        self.password = ""
+
+    def start(self, timeout_s: float = 180.0) -> AirflowClient:
+        """Bring the database up to date, start the processes, wait until all are healthy.
+
+        :return: a client that is logged in; the caller closes it.
+        :raises StandaloneError: a process has ended; the message has the end of its log.
+        """
+        self.logs.mkdir(parents=True, exist_ok=True)
+        environment = self._environment()
+        migrate = self._spawn("db", ["db", "migrate"], environment)
+        if migrate.wait() != 0:
+            raise StandaloneError(f"airflow db migrate failed:\n{tail(self.logs / 'db.log', 50)}")
+        try:
+            for component, command in COMPONENTS.items():
+                self._running[component] = self._spawn(component, command, environment)
+            client = AirflowClient(self.address, USER, self.password)
+            wait_for(lambda: self._healthy(client), timeout_s, f"Airflow, logs in {self.logs}")
+        except BaseException:
+            self.stop()
+            raise
+        return client
+
+    def stop(self) -> None:
+        """End the processes and what they have started; queries, which are detached, go on."""
+        # The api-server last: the others, and running tasks, say good-bye to it.
+        for component in reversed(COMPONENTS):
+            started = self._running.pop(component, None)
+            if started is not None and started.poll() is None:
+                _end_family(psutil.Process(started.pid))
+                started.wait()
+
+    def check(self) -> None:
+        """Raise StandaloneError if a process has ended."""
+        for name, process in self._running.items():
+            if process.poll() is not None:
+                log = tail(self.logs / f"{name}.log", 50)
+                raise StandaloneError(f"Airflow's {name} has ended ({process.returncode}):\n{log}")
+
+    def pid(self, component: str) -> int:
+        """Return the process id of one of :data:`COMPONENTS`."""
+        return self._running[component].pid
+
+    def __enter__(self) -> AirflowClient:
+        self._client = self.start()
+        return self._client
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._client.close()
+        self.stop()
+
+    def _healthy(self, client: AirflowClient) -> bool:
+        self.check()
+        health = client.health()
+        return len(health) == len(COMPONENTS) and set(health.values()) == {"healthy"}
+
+    def _spawn(
+        self, name: str, arguments: list[str], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        with (self.logs / f"{name}.log").open("ab") as log:
+            # A session of its own: Ctrl-C reaches us alone, and we end them in order.
+            return subprocess.Popen(
+                [sys.executable, "-m", "airflow", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def _environment(self) -> dict[str, str]:
+        kept = self._secrets()
+        self.password = kept["password"]
+        inherited = {name: v for name, v in os.environ.items() if not name.startswith("AIRFLOW__")}
+        return {
+            **inherited,
+            "AIRFLOW_HOME": str(self.home),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self._dags_folder),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+            "AIRFLOW__CORE__PARALLELISM": "8",
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": str(self._paused),
+            "AIRFLOW__CORE__FERNET_KEY": kept["fernet_key"],
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.address}/execution/",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.home / "passwords.json"),
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}",
+            "AIRFLOW__API_AUTH__JWT_SECRET": kept["jwt_secret"],
+            "AIRFLOW__API__HOST": "127.0.0.1",
+            "AIRFLOW__API__PORT": str(self._port),
+            "AIRFLOW__API__BASE_URL": self.address,
+            "AIRFLOW__API__WORKERS": "1",
+            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
+            "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
+            "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+            **self._extra,
+        }
+
+    def _secrets(self) -> dict[str, str]:
+        """The keys and the password, made once per home."""
+        path = self.home / "secrets.json"
+        if not path.exists():
+            made = {
+                "password": secrets.token_urlsafe(12),
+                "jwt_secret": secrets.token_urlsafe(32),
+                "fernet_key": base64.urlsafe_b64encode(os.urandom(32)).decode(),
+            }
+            _write_private(self.home / "passwords.json", {USER: made["password"]})
+            _write_private(path, made)
+        kept: dict[str, str] = json.loads(path.read_text())
+        return kept
+
+
+def _write_private(path: Path, content: Mapping[str, str]) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(content, file)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _end_family(parent: psutil.Process) -> None:
+    """End a process, politely, and whatever is left of its children, in any case.
+
+    A child with a session of its own is a query: it outlives Airflow.
+    """
+    try:
+        session = os.getsid(parent.pid)
+        family = [child for child in parent.children(recursive=True) if _session(child) == session]
+        parent.terminate()
+    except psutil.NoSuchProcess:
+        return
+    _, left = psutil.wait_procs([parent], timeout=_STOP_S)
+    for process in (*left, *family):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs([*left, *family], timeout=_STOP_S)
+
+
+def _session(process: psutil.Process) -> int:
+    try:
+        return os.getsid(process.pid)
+    except ProcessLookupError:
+        return -1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a local Airflow until Ctrl-C or SIGTERM."""
+    parser = argparse.ArgumentParser(prog="airflow_provider_continuous.standalone")
+    up = parser.add_subparsers(required=True).add_parser("up", help="run a local Airflow")
+    up.add_argument("--home", type=Path, default=Path(".up/airflow"), help="Airflow's home")
+    up.add_argument("--dags", type=Path, default=Path("dags"), help="the folder of the DAGs")
+    up.add_argument("--port", type=int, default=8080, help="of the web address; 0: a free one")
+    chosen = parser.parse_args(arguments)
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    airflow = AirflowProcesses(chosen.home, chosen.dags, chosen.port, paused=True)
+    print(f"Starting Airflow, logs in {airflow.logs} ...", flush=True)
+    try:
+        airflow.start().close()
+        print(f"Airflow:  {airflow.address}\nLogin:    {USER} / {airflow.password}")
+        print("Ctrl-C ends it.", flush=True)
+        while not ended.wait(1.0):
+            airflow.check()
+    except StandaloneError as error:
+        print(error, file=sys.stderr)
+        return 1
+    finally:
+        airflow.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

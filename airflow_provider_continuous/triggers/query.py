@@ -1,0 +1,50 @@
+"""Wait until a query runs, or until a run of it has ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_continuous.triggers.base import (
+    CheckpointTrigger,
+    Event,
+    is_over,
+    status_event,
+)
+from engine.states import QueryState
+
+
+class QueryRunningTrigger(CheckpointTrigger):
+    """Ends with ``running``, or with ``ended`` when the query died before it ran."""
+
+    wanted = "the start"
+
+    def look(self) -> Event | None:
+        """Look once."""
+        status = self.hook.status()
+        if status.state is QueryState.RUNNING:
+            return status_event("running", status)
+        return status_event("ended", status) if is_over(status.state) else None
+
+
+class QueryEndedTrigger(CheckpointTrigger):
+    """Ends with ``ended`` once a run is over.
+
+    :param run_id: the run; when another one holds the checkpoint, this one is over.
+    """
+
+    wanted = "the end"
+
+    def __init__(self, checkpoint_location: str, run_id: str, **waiting: Any) -> None:
+        super().__init__(checkpoint_location, **waiting)
+        self.run_id = run_id
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that build this trigger again."""
+        return {**super().arguments(), "run_id": self.run_id}
+
+    def look(self) -> Event | None:
+        """Look once."""
+        status = self.hook.status()
+        if status.run_id == self.run_id and not is_over(status.state):
+            return None
+        return status_event("ended", status)

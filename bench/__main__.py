@@ -1,0 +1,81 @@
+"""``python -m bench [--runs N]``: every engine in a process of its own, in turn, N times.
+
+Prints medians and ratios; the last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import statistics
+import subprocess
+import sys
+from typing import Any
+
+from bench import latency, throughput
+from bench.measure import spread
+
+CASES = {"throughput": throughput.ENGINES, "latency": latency.ENGINES}
+
+
+def measure(case: str, engine: str) -> dict[str, float]:
+    """Run one engine in a fresh process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--one", case, engine],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--runs", type=int, default=3, help="how often each engine runs")
+    parser.add_argument("--only", choices=CASES, help="one case")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        case, engine = arguments.one
+        importlib.import_module(f"bench.{case}").main(engine)
+        return
+    summary: dict[str, Any] = {}
+    for case in [arguments.only] if arguments.only else CASES:
+        results: dict[str, list[dict[str, float]]] = {engine: [] for engine in CASES[case]}
+        for _ in range(arguments.runs):
+            for engine in CASES[case]:
+                results[engine].append(measure(case, engine))
+        summary[case] = _show_throughput(results) if case == "throughput" else _show(results)
+    print(json.dumps(summary))
+
+
+def _show_throughput(results: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    print("\nrate → filter → 3 projections → noop, 2 partitions: million rows/s, median (min … max)")
+    medians = {}
+    for engine, runs in results.items():
+        values = [run["rows_per_second"] / 1e6 for run in runs]
+        medians[engine] = statistics.median(values)
+        print(f"  {engine:20} {spread(values)}")
+    ratios = {f"vs {name}": medians["engine"] / medians[name] for name in list(medians)[1:]}
+    for name, ratio in ratios.items():
+        print(f"  engine {name}: {ratio:.2f} x")
+    return {"million_rows_per_second": medians, "ratios": ratios}
+
+
+def _show(results: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    print("\nrate at 1,000 rows/s, row's timestamp to the writer: ms, median of runs (min … max)")
+    medians: dict[str, dict[str, float]] = {}
+    for engine, runs in results.items():
+        names = [name for name in runs[0] if name != "rows"]
+        medians[engine] = {name: statistics.median(run[name] for run in runs) for name in names}
+        shown = "   ".join(f"{n} {spread([run[n] for run in runs], 2)}" for n in names)
+        print(f"  {engine:20} {shown}")
+    return {"ms": medians}
+
+
+if __name__ == "__main__":
+    main()

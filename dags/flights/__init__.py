@@ -1,0 +1,1 @@
+"""The pieces of the flights demo: the query, the feeder, the comparison."""

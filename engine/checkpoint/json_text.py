@@ -1,0 +1,37 @@
+"""JSON as Spark's logs have it: compact, UTF-8, on one line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+JSON = Any
+"""None, bool, int, float, str, list or dict of such."""
+
+
+def dump(value: JSON) -> str:
+    """:raises ValueError: the value is not JSON (NaN is not)."""
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except TypeError as exc:
+        raise ValueError(str(exc)) from exc
+
+
+def load(text: str | bytes) -> JSON:
+    """:raises ValueError: the text is not JSON."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("JSON is nested too deeply") from None
+
+
+def load_object(text: str | bytes) -> dict[str, Any]:
+    """:raises ValueError: the text is not a JSON object."""
+    value = load(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"Not a JSON object: {str(text)[:80]}")
+    return value
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,342 @@
+"""The lease: one run at a time writes a checkpoint::
+
+    control/generations/<g>    created once: the claim of the run that is generation g
+    control/lease              who runs, replaced with every heartbeat
+
+Generations are counted from 0; each start takes the next one. A run takes a checkpoint over like
+this, and is *fenced* from the moment its claim is gone:
+
+1. look who holds it: the newest claim, with what ``control/lease`` says about it;
+2. refuse if the holder is alive: its last heartbeat is fresh, and it is not seen to be dead;
+3. create the next claim (of two that try, one fails and begins anew), and see that it is the
+   newest;
+4. delete all older claims; write ``control/lease``.
+
+So ``check`` is one look for one's own claim, and a run that slept through any number of takeovers
+still finds out. The newest claim is never deleted: it carries the count on.
+
+A holder on this machine that is seen to be dead is taken over at once. A heartbeat is fresh for
+:data:`EXPIRES_AFTER_INTERVALS` intervals; if it seems older, a holder on another machine, whose
+clock may differ, is watched for so long before it is taken over.
+
+The engine's rule for a write that others see is: ``check``, then write. A run that is suspended
+between the two can still write once. The logs refuse that write if the epoch is taken
+(create-if-absent), and a sink tells generations apart.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from engine.checkpoint.json_text import dump, load_object
+from engine.checkpoint.metadata_log import entry_id
+from engine.checkpoint.process import Process
+from engine.checkpoint.storage import Storage
+from engine.clock import Clock, SystemClock
+from engine.errors import ConcurrentRunError, StaleRunError
+from engine.states import QueryState
+
+if TYPE_CHECKING:
+    from engine.checkpoint.checkpoint import Checkpoint
+
+EXPIRES_AFTER_INTERVALS = 10
+_CLAIMS = "control/generations"
+_LEASE = "control/lease"
+
+
+@dataclass(frozen=True)
+class LeaseRecord:
+    """What ``control/lease`` holds; times in milliseconds since 1970.
+
+    :param process_started: see :class:`engine.checkpoint.process.Process`.
+    :param application: Spark's application id.
+    :param endpoint: URL of the run's HTTP endpoint.
+    :param epoch: the last committed one that the run knew of, -1 for none.
+    """
+
+    run_id: str
+    generation: int
+    state: QueryState
+    host: str
+    pid: int
+    process_started: str
+    started_at_ms: int
+    heartbeat_at_ms: int
+    heartbeat_interval_ms: int
+    application: str | None = None
+    endpoint: str | None = None
+    error: str | None = None
+    epoch: int = -1
+
+    @property
+    def process(self) -> Process:
+        """The process that runs it."""
+        return Process(self.host, self.pid, self.process_started)
+
+    @property
+    def expires_after_ms(self) -> int:
+        """For how long a heartbeat is fresh."""
+        return self.heartbeat_interval_ms * EXPIRES_AFTER_INTERVALS
+
+    def is_fresh(self, now_ms: int) -> bool:
+        """Whether the last heartbeat is younger than :attr:`expires_after_ms`."""
+        return now_ms - self.heartbeat_at_ms < self.expires_after_ms
+
+    def is_alive(self, now_ms: int) -> bool:
+        """Whether the run goes on, as far as can be seen from here."""
+        if not self.state.is_active or self.process.is_running() is False:
+            return False
+        return self.is_fresh(now_ms)
+
+    def observed_state(self, now_ms: int) -> QueryState:
+        """The state, or LOST if the run says that it goes on, and does not."""
+        lost = self.state.is_active and not self.is_alive(now_ms)
+        return QueryState.LOST if lost else self.state
+
+    def serialize(self) -> bytes:
+        """One line of JSON."""
+        return dump(asdict(self)).encode()
+
+    @classmethod
+    def deserialize(cls, data: bytes) -> LeaseRecord:
+        """Fields that a newer engine has added are left out.
+
+        :raises ValueError: torn.
+        """
+        given = load_object(data)
+        known = {field.name: given[field.name] for field in fields(cls) if field.name in given}
+        try:
+            return cls(**{**known, "state": QueryState(given["state"])})
+        except (TypeError, KeyError) as exc:
+            raise ValueError(f"not a lease: {exc}") from exc
+
+
+def read_holder(storage: Storage) -> LeaseRecord | None:
+    """The run that holds the checkpoint or was the last to hold it; None if there was never one.
+
+    :raises CheckpointError: the storage cannot be read.
+    """
+    record, claim = _read(storage, _LEASE), _newest_claim(storage)
+    if claim is not None and (record is None or record.generation < claim.generation):
+        # It has claimed, and not yet written the lease; or a fenced run has just written over it.
+        return claim
+    return record
+
+
+def _newest_claim(storage: Storage) -> LeaseRecord | None:
+    while True:
+        generations = _generations(storage)
+        if not generations:
+            return None
+        claim = _read(storage, f"{_CLAIMS}/{generations[-1]}")
+        if claim is not None or generations == _generations(storage):
+            return claim
+
+
+def _generations(storage: Storage) -> list[int]:
+    ids = (entry_id(file.name) for file in storage.list(_CLAIMS))
+    return sorted(id for id in ids if id is not None)
+
+
+def _read(storage: Storage, name: str) -> LeaseRecord | None:
+    try:
+        return LeaseRecord.deserialize(storage.read(name))
+    except (FileNotFoundError, ValueError):
+        # A heartbeat is not synced: a crash of the machine may tear it. The claim is.
+        return None
+
+
+class Lease:
+    """A run's hold on a checkpoint. Made by :meth:`acquire`; safe to use from several threads."""
+
+    def __init__(self, storage: Storage, record: LeaseRecord, clock: Clock) -> None:
+        self._storage = storage
+        self._record = record
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._renewed_s = clock.monotonic_s()
+        self._released = False
+
+    @classmethod
+    def acquire(
+        cls,
+        checkpoint: Checkpoint,
+        *,
+        run_id: str,
+        application: str | None = None,
+        endpoint: str | None = None,
+        heartbeat_interval_ms: int = 1_000,
+        clock: Clock | None = None,
+    ) -> Lease:
+        """Take the checkpoint, as the next generation and in the state STARTING.
+
+        Clears requests that were made to earlier runs. A run may take over from itself.
+
+        :param heartbeat_interval_ms: how often the caller will call :meth:`heartbeat`.
+        :raises ConcurrentRunError: another run holds it; names it.
+        :raises CheckpointError: the storage cannot be written.
+        """
+        clock = clock or SystemClock()
+        storage, process = checkpoint.storage, Process.current()
+        while True:
+            holder = read_holder(storage)
+            own = holder is not None and holder.run_id == run_id
+            if holder is not None and not own:
+                _refuse_if_alive(storage, holder, clock)
+            known = _generations(storage)
+            generation = max([-1 if holder is None else holder.generation, *known]) + 1
+            now_ms = clock.now_ms()
+            record = LeaseRecord(
+                run_id=run_id,
+                generation=generation,
+                state=QueryState.STARTING,
+                host=process.host,
+                pid=process.pid,
+                process_started=process.started,
+                started_at_ms=now_ms,
+                heartbeat_at_ms=now_ms,
+                heartbeat_interval_ms=heartbeat_interval_ms,
+                application=application,
+                endpoint=endpoint,
+                epoch=-1 if holder is None else holder.epoch,
+            )
+            if storage.create(f"{_CLAIMS}/{generation}", record.serialize()):
+                if max(_generations(storage)) == generation:
+                    break
+                # Others came and went between our look and our claim: begin anew.
+                storage.delete(f"{_CLAIMS}/{generation}")
+        for older in known:
+            storage.delete(f"{_CLAIMS}/{older}")
+        if not own:
+            checkpoint.requests.clear()
+        lease = cls(storage, record, clock)
+        lease.heartbeat()
+        return lease
+
+    @property
+    def run_id(self) -> str:
+        return self._record.run_id
+
+    @property
+    def generation(self) -> int:
+        return self._record.generation
+
+    @property
+    def heartbeat_interval_ms(self) -> int:
+        return self._record.heartbeat_interval_ms
+
+    @property
+    def record(self) -> LeaseRecord:
+        """What was written last."""
+        return self._record
+
+    def heartbeat(
+        self,
+        state: QueryState | None = None,
+        epoch: int | None = None,
+        error: str | None = None,
+        application: str | None = None,
+        endpoint: str | None = None,
+    ) -> None:
+        """Renew the lease; what is given replaces what it said.
+
+        :raises StaleRunError: another run has taken the checkpoint, or this one has released it.
+        :raises CheckpointError: the storage cannot be written; the lease runs on.
+        """
+        given: dict[str, Any] = {
+            "state": state,
+            "epoch": epoch,
+            "error": error,
+            "application": application,
+            "endpoint": endpoint,
+        }
+        with self._lock:
+            self._renew({name: value for name, value in given.items() if value is not None})
+
+    def check(self) -> None:
+        """Assert that this run still owns the checkpoint; call it before each write.
+
+        After a pause that outlived the lease, of a suspended machine for example, it is renewed
+        first: nobody may have taken it over meanwhile.
+
+        :raises StaleRunError: another run has taken the checkpoint, or this one has released it.
+        :raises CheckpointError: the storage cannot be read.
+        """
+        with self._lock:
+            age_ms = (self._clock.monotonic_s() - self._renewed_s) * 1000
+            if age_ms >= self._record.expires_after_ms:
+                self._renew({})
+            self._assert_claimed()
+
+    def release(self, state: QueryState, error: str | None = None) -> None:
+        """Say that the run has ended. A second call, and that of a fenced run, changes nothing.
+
+        :param state: STOPPED or FAILED.
+        :param error: why it failed.
+        :raises CheckpointError: the storage cannot be written.
+        """
+        assert state.has_ended, f"{state} is not an end"
+        with self._lock:
+            if self._released:
+                return
+            try:
+                self._renew({"state": state, "error": error}, durable=True)
+            except StaleRunError:
+                pass
+            finally:
+                self._released = True
+
+    def _renew(self, changes: dict[str, Any], *, durable: bool = False) -> None:
+        self._assert_claimed()
+        # The time before the write: a lease never seems younger here than it does to others.
+        renewed_s = self._clock.monotonic_s()
+        record = replace(self._record, heartbeat_at_ms=self._clock.now_ms(), **changes)
+        self._storage.replace(_LEASE, record.serialize(), durable=durable)
+        self._record, self._renewed_s = record, renewed_s
+
+    def _assert_claimed(self) -> None:
+        if self._released:
+            raise StaleRunError(f"Run {self.run_id} has released the checkpoint.")
+        if not self._storage.exists(f"{_CLAIMS}/{self.generation}"):
+            holder = read_holder(self._storage)
+            by = "its claim is gone" if holder is None else f"run {_describe(holder)} owns it now"
+            raise StaleRunError(
+                f"Run {self.run_id} (generation {self.generation}) does not own the checkpoint "
+                f"{self._storage.url} any more: {by}.",
+                hint="This run writes nothing more; the other one goes on from the last epoch.",
+            )
+
+
+def _refuse_if_alive(storage: Storage, holder: LeaseRecord, clock: Clock) -> None:
+    alive = holder.is_alive(clock.now_ms())
+    if not alive and holder.state.is_active and holder.process.is_running() is None:
+        alive = _is_renewed(storage, holder, clock)
+    if alive:
+        since_s = (clock.now_ms() - holder.started_at_ms) / 1000
+        silent_s = max(0.0, (clock.now_ms() - holder.heartbeat_at_ms) / 1000)
+        raise ConcurrentRunError(
+            f"The checkpoint {storage.url} is held by run {_describe(holder)}, {holder.state} for "
+            f"{since_s:.0f} s; its last heartbeat was {silent_s:.1f} s ago.",
+            hint="Stop or drain that run first: python -m engine stop CHECKPOINT. "
+            f"If it hangs, kill it; it loses the checkpoint after "
+            f"{holder.expires_after_ms / 1000:g} s without a heartbeat.",
+        )
+
+
+def _is_renewed(storage: Storage, holder: LeaseRecord, clock: Clock) -> bool:
+    """Watch a holder whose heartbeat seems old; whether it comes."""
+    deadline_s = clock.monotonic_s() + holder.expires_after_ms / 1000
+    while clock.monotonic_s() < deadline_s:
+        clock.sleep(holder.heartbeat_interval_ms / 1000)
+        now = read_holder(storage)
+        if now != holder:
+            return now is not None and now.state.is_active
+    return False
+
+
+def _describe(record: LeaseRecord) -> str:
+    return (
+        f"{record.run_id} (generation {record.generation}, process {record.pid} on {record.host})"
+    )

@@ -1,0 +1,72 @@
+"""What is asked of a running query, by anyone who may write its checkpoint::
+
+    control/requests/drain    {"kind":"drain","by":"...","run_id":null,"asked_at_ms":1795174660561}
+    control/requests/stop
+
+A request is for one run: the one it names or, if it names none, the one that holds the lease when
+it is asked. A run clears what it finds when it takes the lease
+(:meth:`engine.checkpoint.lease.Lease.acquire`), so a request to an earlier run does not end it.
+``stop`` goes before ``drain``. A file with other content, ``touch control/requests/stop``, is a
+request by somebody who does not say who.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from engine.checkpoint.json_text import dump, load_object
+from engine.checkpoint.storage import Storage
+from engine.clock import Clock, SystemClock
+
+RequestKind = Literal["drain", "stop"]
+_KINDS: tuple[RequestKind, ...] = ("stop", "drain")
+_FOLDER = "control/requests"
+
+
+class Requests:
+    """See the module."""
+
+    def __init__(self, storage: Storage, clock: Clock | None = None) -> None:
+        self._storage = storage
+        self._clock = clock or SystemClock()
+
+    def ask(self, kind: RequestKind, by: str, run_id: str | None = None) -> None:
+        """Ask a run to drain or stop. It looks about once a second; nothing waits here.
+
+        :param by: who asks, for the log.
+        :param run_id: the run that is meant; None: whichever runs now.
+        :raises ValueError: there is no such request.
+        :raises CheckpointError: the checkpoint cannot be written.
+        """
+        if kind not in _KINDS:
+            raise ValueError(f"There is no request {kind!r}, only {' and '.join(sorted(_KINDS))}.")
+        request = {"kind": kind, "by": by, "run_id": run_id, "asked_at_ms": self._clock.now_ms()}
+        self._storage.replace(f"{_FOLDER}/{kind}", dump(request).encode())
+
+    def pending(self, run_id: str) -> RequestKind | None:
+        """What is asked of this run: ``stop``, else ``drain``, else None.
+
+        :raises CheckpointError: the checkpoint cannot be read.
+        """
+        present = {file.name for file in self._storage.list(_FOLDER)}
+        for kind in _KINDS:
+            if kind in present and self._is_for(run_id, kind):
+                return kind
+        return None
+
+    def clear(self) -> None:
+        """Forget all requests.
+
+        :raises CheckpointError: the checkpoint cannot be written.
+        """
+        for kind in _KINDS:
+            self._storage.delete(f"{_FOLDER}/{kind}")
+
+    def _is_for(self, run_id: str, kind: RequestKind) -> bool:
+        try:
+            request: dict[str, Any] = load_object(self._storage.read(f"{_FOLDER}/{kind}"))
+        except FileNotFoundError:
+            return False
+        except ValueError:
+            return True
+        return request.get("run_id") in (None, run_id)

@@ -1,0 +1,173 @@
+"""Retention: which entries of the logs may go, and deleting them.
+
+Nothing that a restart could need ever goes: the last two committed epochs, and everything newer
+than the last commit, stay whatever is asked for. Entries go oldest first, a commit before its
+offsets, so a crash in between leaves neither a gap nor a commit without offsets; and the newest
+entries are never touched, so a running query does not notice.
+
+On Spark's own checkpoints the same holds for ``offsets`` and ``commits``, which Spark purges
+itself; ``sources`` and ``state``, of which only Spark knows what it needs, are left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from engine.checkpoint.metadata_log import entry_id
+from engine.checkpoint.storage import FileInfo, checksum_twin
+from engine.clock import Clock, SystemClock
+from engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from engine.checkpoint.checkpoint import Checkpoint
+
+KEEP_EPOCHS_MIN = 2
+KEEP_EPOCHS_DEFAULT = 100
+LEFTOVER_AGE_S = 3600.0
+# In the order of deletion within an epoch.
+_LOGS = ("commits", "offsets", "prepared")
+# The commits first: what is newer than the last of them is out of reach then.
+_FOLDERS = (*_LOGS, "", "progress", "control", "control/generations", "control/requests")
+# ".7.<uuid>.tmp" of ours and of Spark, "..7.<uuid>.tmp.crc" of Hadoop.
+_TEMPORARY = re.compile(r"\.(?:.+\.tmp|\..+\.tmp\.crc)")
+_TWIN = re.compile(r"\.(.+)\.crc")
+
+
+@dataclass(frozen=True)
+class PruneReport:
+    """What was removed, or would be.
+
+    :param removed_files: checksum twins and leftover temporary files included.
+    :param removed_epochs: how many epochs.
+    :param kept_from: the oldest epoch that is kept; None if nothing was ever committed.
+    """
+
+    removed_files: int
+    removed_bytes: int
+    removed_epochs: int
+    kept_from: int | None
+    dry_run: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def plan_prune(
+    commits: Collection[int],
+    *,
+    keep_epochs: int | None = None,
+    keep_from_ms: float | None = None,
+    committed_at_ms: Mapping[int, float] | None = None,
+) -> int | None:
+    """The oldest epoch that has to stay; all below may go. None: nothing may.
+
+    An epoch stays if any of the rules wants it: it is one of the last ``keep_epochs``, it was
+    committed at ``keep_from_ms`` or later, or a restart could need it.
+
+    :param commits: the committed epochs.
+    :param keep_epochs: at least 2; None: no such rule, and 2.
+    :param committed_at_ms: when each was committed; needed for ``keep_from_ms``.
+    :raises ConfigError: ``keep_epochs`` is less than 2.
+    """
+    if keep_epochs is None:
+        keep_epochs = KEEP_EPOCHS_MIN
+    if keep_epochs < KEEP_EPOCHS_MIN:
+        raise ConfigError(
+            f"keep_epochs is {keep_epochs}; a restart needs the last {KEEP_EPOCHS_MIN} epochs.",
+            hint=f"Keep at least {KEEP_EPOCHS_MIN}.",
+        )
+    newest = sorted(commits)[-keep_epochs:]
+    if len(newest) < keep_epochs:
+        return None
+    kept_from = newest[0]
+    if keep_from_ms is not None:
+        young = [
+            epoch
+            for epoch in commits
+            if (committed_at_ms or {}).get(epoch, keep_from_ms) >= keep_from_ms
+        ]
+        kept_from = min([kept_from, *young])
+    return kept_from
+
+
+def prune(
+    checkpoint: Checkpoint,
+    keep_epochs: int | None = None,
+    keep_for_s: float | None = None,
+    dry_run: bool = False,
+    clock: Clock | None = None,
+) -> PruneReport:
+    """Remove what no restart can need, and temporary files that crashes left an hour ago or more.
+
+    Safe at any time, while the query runs too.
+
+    :param keep_epochs: keep at least the last so many committed epochs; 100 if neither this nor
+        ``keep_for_s`` is given.
+    :param keep_for_s: keep every epoch that was committed less than so many seconds ago.
+    :param dry_run: only tell what would be removed.
+    :raises ConfigError: ``keep_epochs`` is less than 2, or ``keep_for_s`` is negative.
+    :raises CheckpointError: the storage cannot be read or written.
+    """
+    if keep_for_s is not None and keep_for_s < 0:
+        raise ConfigError(f"keep_for_s is {keep_for_s}; an age is zero or more.")
+    if keep_epochs is None and keep_for_s is None:
+        keep_epochs = KEEP_EPOCHS_DEFAULT
+    storage, now_s = checkpoint.storage, (clock or SystemClock()).now_ms() / 1000
+    found = {folder: storage.list(folder) for folder in _FOLDERS}
+    committed = _by_id(found["commits"])
+    kept_from = plan_prune(
+        committed,
+        keep_epochs=keep_epochs,
+        keep_from_ms=None if keep_for_s is None else (now_s - keep_for_s) * 1000,
+        committed_at_ms={epoch: file.modified_s * 1000 for epoch, file in committed.items()},
+    )
+    sizes: dict[str, int] = {}
+    epochs: set[int] = set()
+    if kept_from is not None:
+        doomed = [
+            (epoch, rank, log)
+            for rank, log in enumerate(_LOGS)
+            for epoch in _by_id(found[log])
+            if epoch < kept_from
+        ]
+        for epoch, _, log in sorted(doomed):
+            epochs.add(epoch)
+            sizes |= _with_twin(log, str(epoch), found[log])
+    for folder, files in found.items():
+        for file in files:
+            if now_s - file.modified_s >= LEFTOVER_AGE_S and _is_leftover(file, folder, kept_from):
+                sizes[f"{folder}/{file.name}" if folder else file.name] = file.size
+    if not dry_run:
+        for name in sizes:
+            storage.delete(name)
+    return PruneReport(
+        removed_files=len(sizes),
+        removed_bytes=sum(sizes.values()),
+        removed_epochs=len(epochs),
+        kept_from=min(committed, default=None) if kept_from is None else kept_from,
+        dry_run=dry_run,
+    )
+
+
+def _by_id(files: Iterable[FileInfo]) -> dict[int, FileInfo]:
+    ids = {entry_id(file.name): file for file in files}
+    return {id: file for id, file in ids.items() if id is not None}
+
+
+def _with_twin(folder: str, name: str, files: Iterable[FileInfo]) -> dict[str, int]:
+    both = (name, checksum_twin(name))
+    sizes = {file.name: file.size for file in files}
+    return {f"{folder}/{each}": sizes[each] for each in both if each in sizes}
+
+
+def _is_leftover(file: FileInfo, folder: str, kept_from: int | None) -> bool:
+    """A temporary file of a crash, or the checksums of an entry that is gone."""
+    if _TEMPORARY.fullmatch(file.name):
+        return True
+    twin_of = _TWIN.fullmatch(file.name) if folder in _LOGS else None
+    id = entry_id(twin_of.group(1)) if twin_of else None
+    return id is not None and kept_from is not None and id < kept_from

@@ -1,0 +1,121 @@
+"""The command line, ``python -m engine`` or ``continuous``.
+
+Results go to standard output, with ``--json`` as one object; logs and errors go to standard error.
+Exit codes: 0 as asked, 1 it failed, 2 the arguments, the specification or the machine are wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from engine import __version__
+from engine.commands.result import FAILED, WRONG_USE, Result
+from engine.errors import ConfigError, ContinuousError
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    args = _parser().parse_args(arguments)
+    logging.basicConfig(
+        level=logging.DEBUG if args.debug else logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        result = _execute(args)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        if args.debug:
+            traceback.print_exc()
+        wrong_use = isinstance(error, ConfigError)
+        result = Result({"error": _describe(error)}, "", WRONG_USE if wrong_use else FAILED)
+        print(f"continuous {args.command}: {_describe(error)}", file=sys.stderr)
+    if args.json:
+        print(json.dumps(result.data), flush=True)
+    elif result.text:
+        print(result.text, flush=True)
+    return result.exit_code
+
+
+def _execute(args: argparse.Namespace) -> Result:
+    module, _, function = args.execute.partition(":")
+    command: Callable[[argparse.Namespace], Result] = getattr(
+        import_module(f"engine.commands.{module}"), function
+    )
+    return command(args)
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, ContinuousError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="continuous", description="Run and look after continuous queries."
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name: str, execute: str, text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument("--json", action="store_true", help="print one JSON object")
+        command.add_argument("--debug", action="store_true", help="log more; show tracebacks")
+        command.set_defaults(execute=execute)
+        return command
+
+    def on_checkpoint(name: str, execute: str, text: str) -> argparse.ArgumentParser:
+        command = add(name, execute, text)
+        command.add_argument("checkpoint", metavar="CHECKPOINT", help="a folder or a URL")
+        return command
+
+    run = add("run", "run:run", "run a query until it ends; SIGTERM or Ctrl-C drains it")
+    run.add_argument("spec", metavar="SPEC", help="its YAML or JSON file; - is standard input")
+
+    on_checkpoint("status", "inspect:status", "who runs a query, and how far it has come")
+    epochs = on_checkpoint("epochs", "inspect:epochs", "the committed epochs")
+    epochs.add_argument("--last", type=_positive, default=20, metavar="N", help="how many (20)")
+
+    for name, text in (
+        ("drain", "finish the open epoch of a running query, then end it"),
+        ("stop", "end a running query now; its open epoch is read again next time"),
+    ):
+        end = on_checkpoint(name, f"control:{name}", text)
+        waits = "how long to wait for the end (60)"
+        end.add_argument("--timeout", type=_seconds, default=60.0, metavar="SECONDS", help=waits)
+
+    prune = on_checkpoint("prune", "control:prune", "remove what no restart can need")
+    prune.add_argument("--keep-epochs", type=int, metavar="N", help="the last N epochs")
+    prune.add_argument("--keep-for", metavar="DURATION", help='younger ones, e.g. "7 days"')
+    prune.add_argument("--dry-run", action="store_true", help="only tell what would go")
+
+    doctor = add("doctor", "doctor:doctor", "find out whether queries can run here")
+    doctor.add_argument(
+        "checkpoint", metavar="CHECKPOINT", nargs="?", help="try this storage as well"
+    )
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not number >= 0:
+        raise ValueError
+    return number

@@ -1,0 +1,80 @@
+"""What a command gives back, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+DONE, FAILED, WRONG_USE = 0, 1, 2
+"""Exit codes: as asked; it failed; the arguments, the specification or the machine are wrong."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """:param data: the JSON object that ``--json`` prints.
+    :param text: what is printed otherwise; may be empty.
+    :param exit_code: one of the codes above.
+    """
+
+    data: Mapping[str, Any]
+    text: str
+    exit_code: int = DONE
+
+
+def format_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table of text: numbers to the right, None as a dash, whole numbers with thousands."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    columns = list(zip(headers, *(cells or [[("", False)] * len(headers)]), strict=True))
+    widths = [max(len(header), *(len(text) for text, _ in below)) for header, *below in columns]
+    lines = [
+        "  ".join(header.ljust(width) for header, width in zip(headers, widths, strict=True)),
+        "  ".join("-" * width for width in widths),
+    ]
+    for row in cells:
+        lines.append(
+            "  ".join(
+                text.rjust(width) if right else text.ljust(width)
+                for (text, right), width in zip(row, widths, strict=True)
+            )
+        )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def format_pairs(pairs: Mapping[str, Any]) -> str:
+    """One ``name  value`` per line; those that are None are left out."""
+    shown = {key: _cell(value)[0] for key, value in pairs.items() if value is not None}
+    width = max(map(len, shown), default=0)
+    return "\n".join(f"{key.ljust(width)}  {value}" for key, value in shown.items())
+
+
+def format_time(ms: int | float | None) -> str | None:
+    """ISO 8601 in UTC, to the millisecond; None stays None."""
+    if ms is None:
+        return None
+    moment = datetime.fromtimestamp(ms / 1000, tz=timezone.utc)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def format_bytes(size: int) -> str:
+    """``1.5 MiB``."""
+    amount, unit = float(size), "bytes"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
+
+
+def _cell(value: Any) -> tuple[str, bool]:
+    """Its text, and whether it belongs to the right."""
+    if value is None:
+        return "-", True
+    if isinstance(value, bool):
+        return ("yes" if value else "no"), False
+    if isinstance(value, int):
+        return f"{value:,}", True
+    if isinstance(value, float):
+        return f"{value:,.2f}", True
+    return str(value), False

@@ -1,0 +1,77 @@
+"""From an expression tree to a function on record batches.
+
+Constant subtrees are computed once, here. One that raises (``1/0`` in ANSI mode) stays in the
+tree, because Spark raises it only for a row that reaches it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import replace
+
+import pyarrow as pa
+
+import engine.expressions
+from engine.errors import TransformError
+from engine.expressions.datum import may_raise, to_array, to_scalar
+from engine.expressions.registry import KERNELS, Context, Evaluator
+from engine.expressions.tree import Expr
+
+__all__ = ["compile_expression", "fold", "may_raise", "to_array", "unsupported"]
+
+# Every module of this package that registers kernels fills the table when it is imported.
+for _module in pkgutil.iter_modules(engine.expressions.__path__):
+    if _module.name != "compile":
+        importlib.import_module(f"engine.expressions.{_module.name}")
+
+_ONE_ROW = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
+
+
+def unsupported(expr: Expr, context: Context | None = None) -> list[str]:
+    """Why this tree cannot be evaluated: every reason, each naming its node. Empty if it can."""
+    context = context or Context()
+    return _reasons(_fold_children(expr, context), context)
+
+
+def _reasons(expr: Expr, context: Context) -> list[str]:
+    kernel = KERNELS.get(expr.op)
+    if kernel is None:
+        own = [f"{expr.op} has no continuous counterpart yet"]
+    else:
+        reason = kernel.supports(expr)
+        own = [] if reason is None else [f"{expr.op}: {reason}"]
+    return own + [reason for child in expr.children for reason in _reasons(child, context)]
+
+
+def compile_expression(expr: Expr, context: Context | None = None) -> Evaluator:
+    """The evaluator of a supported tree: a function from a batch to an Array or a Scalar.
+
+    :raises KeyError: a node has no kernel; ask :func:`unsupported` first.
+    """
+    context = context or Context()
+    return _build(fold(expr, context), context)
+
+
+def _build(expr: Expr, context: Context) -> Evaluator:
+    children = [_build(child, context) for child in expr.children]
+    return KERNELS[expr.op].factory(expr, children, context)
+
+
+def fold(expr: Expr, context: Context) -> Expr:
+    """The same tree with its constant parts computed."""
+    expr = _fold_children(expr, context)
+    if not expr.children or any(child.op != "Literal" for child in expr.children):
+        return expr
+    kernel = KERNELS.get(expr.op)
+    if kernel is None or kernel.supports(expr) is not None:
+        return expr
+    try:
+        value = to_scalar(_build(expr, context)(_ONE_ROW))
+    except TransformError:
+        return expr
+    return Expr("Literal", (), expr.dtype, not value.is_valid, {"value": value})
+
+
+def _fold_children(expr: Expr, context: Context) -> Expr:
+    return replace(expr, children=tuple(fold(child, context) for child in expr.children))

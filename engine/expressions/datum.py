@@ -1,0 +1,82 @@
+"""What flows between kernels: an Arrow Array, or a Scalar that stands for a column of equal values.
+
+Helpers that every family of kernels needs: constants, rows that are asked for, Arrays from Scalars.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.expressions.registry import KERNELS, Datum, Evaluator
+from engine.expressions.tree import Expr
+
+
+def constant(expr: Expr) -> pa.Scalar | None:
+    """The value of a literal, null included; None for everything else.
+
+    Factories see folded trees: whatever Spark calls foldable has become a literal.
+    """
+    if expr.op != "Literal":
+        return None
+    value = expr.params["value"]
+    return value if isinstance(value, pa.Scalar) else pa.scalar(value, expr.dtype)
+
+
+def constant_value(expr: Expr) -> Any:
+    """The Python value of a literal; None for a null literal and for everything else."""
+    scalar = constant(expr)
+    return None if scalar is None else scalar.as_py()
+
+
+def may_raise(expr: Expr) -> bool:
+    """Whether evaluating this tree may raise for some values."""
+    return any(KERNELS[node.op].can_fail(node) for node in expr.walk())
+
+
+def to_array(datum: Datum, num_rows: int, dtype: pa.DataType) -> pa.Array:
+    """The datum as an Array of ``num_rows`` values of exactly ``dtype``.
+
+    :raises TypeError: the datum has another type. A null of no type is fine.
+    """
+    if isinstance(datum, pa.Scalar):
+        if not datum.is_valid:
+            return pa.nulls(num_rows, dtype)
+        if datum.type == dtype:
+            return pa.repeat(datum, num_rows)
+    elif datum.type == dtype:
+        return datum
+    elif pa.types.is_null(datum.type):
+        return pa.nulls(num_rows, dtype)
+    raise TypeError(f"a kernel returned {datum.type} where {dtype} was due")
+
+
+def to_scalar(datum: Datum) -> pa.Scalar:
+    """The only value of a datum of one row."""
+    return datum if isinstance(datum, pa.Scalar) else datum[0]
+
+
+def evaluate_where(
+    evaluator: Evaluator, batch: pa.RecordBatch, mask: pa.Array, dtype: pa.DataType
+) -> pa.Array:
+    """Evaluate only on the rows where ``mask`` is true: an Array of all rows, null elsewhere.
+
+    A branch that no row takes is not evaluated at all, so it raises nothing.
+    """
+    selected = mask.true_count
+    if selected == 0:
+        return pa.nulls(batch.num_rows, dtype)
+    if selected == batch.num_rows:
+        return to_array(evaluator(batch), batch.num_rows, dtype)
+    part = batch.filter(mask)
+    values = to_array(evaluator(part), part.num_rows, dtype)
+    return values.take(_positions(mask))
+
+
+def _positions(mask: pa.Array) -> pa.Array:
+    """For each row its index among the selected ones, null for the others."""
+    chosen = pc.fill_null(mask, False)
+    running = pc.subtract(pc.cumulative_sum(chosen.cast(pa.int32())), 1)
+    return pc.if_else(chosen, running, pa.scalar(None, pa.int32()))

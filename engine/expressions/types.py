@@ -1,0 +1,166 @@
+"""Spark's data types and Arrow's, both ways.
+
+============== ============================ =============
+Spark (JSON)   Arrow                        Spark (SQL)
+============== ============================ =============
+boolean        bool                         BOOLEAN
+byte           int8                         TINYINT
+short          int16                        SMALLINT
+integer        int32                        INT
+long           int64                        BIGINT
+float          float32                      FLOAT
+double         float64                      DOUBLE
+decimal(p,s)   decimal128(p, s)             DECIMAL(p,s)
+string         string                       STRING
+binary         binary                       BINARY
+date           date32                       DATE
+timestamp      timestamp[us, tz=UTC]        TIMESTAMP
+timestamp_ntz  timestamp[us]                TIMESTAMP_NTZ
+void           null                         VOID
+array          list<element>                ARRAY<...>
+map            map<key, value>              MAP<..., ...>
+struct         struct                       STRUCT<...>
+interval day.. duration[us]                 INTERVAL ...
+============== ============================ =============
+
+Day-time intervals are for use inside of expressions (``ts + INTERVAL 1 DAY``).
+
+A TIMESTAMP is an instant: its Arrow zone is always UTC, whatever the session's zone.
+
+Source: ``org.apache.spark.sql.types.DataType.json`` and ``.sql``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+import pyarrow as pa
+
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+TIMESTAMP_NTZ: Final = pa.timestamp("us")
+DAY_TIME_INTERVAL: Final = pa.duration("us")
+
+_ATOMIC: Final[dict[str, tuple[pa.DataType, str]]] = {
+    "boolean": (pa.bool_(), "BOOLEAN"),
+    "byte": (pa.int8(), "TINYINT"),
+    "short": (pa.int16(), "SMALLINT"),
+    "integer": (pa.int32(), "INT"),
+    "long": (pa.int64(), "BIGINT"),
+    "float": (pa.float32(), "FLOAT"),
+    "double": (pa.float64(), "DOUBLE"),
+    "string": (pa.string(), "STRING"),
+    "binary": (pa.binary(), "BINARY"),
+    "date": (pa.date32(), "DATE"),
+    "timestamp": (TIMESTAMP, "TIMESTAMP"),
+    "timestamp_ntz": (TIMESTAMP_NTZ, "TIMESTAMP_NTZ"),
+    "void": (pa.null(), "VOID"),
+    "interval day to second": (DAY_TIME_INTERVAL, "INTERVAL DAY TO SECOND"),
+}
+_BY_ARROW: Final = {arrow: (name, sql) for name, (arrow, sql) in _ATOMIC.items()}
+_DAY_TIME: Final = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?")
+_DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+
+
+class UnsupportedTypeError(ValueError):
+    """A data type that has no place in the engine."""
+
+
+def from_spark_json(text: str) -> pa.DataType:
+    """The Arrow type of the text that ``DataType.json()`` returns, e.g. ``'"long"'``.
+
+    :raises UnsupportedTypeError: intervals, variants, user-defined types and the like.
+    """
+    return from_spark(json.loads(text))
+
+
+def from_spark(value: Any) -> pa.DataType:
+    """The Arrow type of a parsed ``DataType.json()``: a name, or a dict for a nested type.
+
+    :raises UnsupportedTypeError: intervals, variants, user-defined types and the like.
+    """
+    if isinstance(value, str):
+        if value in _ATOMIC:
+            return _ATOMIC[value][0]
+        if match := _DECIMAL.fullmatch(value):
+            return pa.decimal128(int(match[1]), int(match[2]))
+        if _DAY_TIME.fullmatch(value):
+            return DAY_TIME_INTERVAL
+        raise UnsupportedTypeError(f"the data type {value} is not supported")
+    kind = value["type"]
+    if kind == "struct":
+        return pa.struct(schema_from_spark(value))
+    if kind == "array":
+        element = from_spark(value["elementType"])
+        return pa.list_(pa.field("element", element, value["containsNull"]))
+    if kind == "map":
+        item = pa.field("value", from_spark(value["valueType"]), value["valueContainsNull"])
+        return pa.map_(pa.field("key", from_spark(value["keyType"]), False), item)
+    raise UnsupportedTypeError(f"the data type {kind} is not supported")
+
+
+def schema_from_spark(value: Any) -> pa.Schema:
+    """The Arrow schema of a parsed ``StructType.json()``."""
+    return pa.schema(
+        [pa.field(f["name"], from_spark(f["type"]), f["nullable"]) for f in value["fields"]]
+    )
+
+
+def to_spark(dtype: pa.DataType) -> Any:
+    """The inverse of :func:`from_spark`: what ``json.loads(DataType.json())`` would return.
+
+    :raises UnsupportedTypeError: Spark has no such type, or the engine does not use it.
+    """
+    if dtype in _BY_ARROW:
+        return _BY_ARROW[dtype][0]
+    if pa.types.is_decimal128(dtype):
+        return f"decimal({dtype.precision},{dtype.scale})"
+    if pa.types.is_struct(dtype):
+        return schema_to_spark(pa.schema(list(dtype)))
+    if pa.types.is_map(dtype):
+        return {
+            "type": "map",
+            "keyType": to_spark(dtype.key_type),
+            "valueType": to_spark(dtype.item_type),
+            "valueContainsNull": dtype.item_field.nullable,
+        }
+    if pa.types.is_list(dtype):
+        return {
+            "type": "array",
+            "elementType": to_spark(dtype.value_type),
+            "containsNull": dtype.value_field.nullable,
+        }
+    raise UnsupportedTypeError(f"Arrow's {dtype} has no counterpart in Spark")
+
+
+def schema_to_spark(schema: pa.Schema) -> dict[str, Any]:
+    """What ``json.loads(StructType.json())`` would return for this schema."""
+    fields = [
+        {"name": f.name, "type": to_spark(f.type), "nullable": f.nullable, "metadata": {}}
+        for f in schema
+    ]
+    return {"type": "struct", "fields": fields}
+
+
+def sql_name(dtype: pa.DataType) -> str:
+    """The name in Spark's SQL and error messages, e.g. ``BIGINT``."""
+    if dtype in _BY_ARROW:
+        return _BY_ARROW[dtype][1]
+    if pa.types.is_decimal128(dtype):
+        return f"DECIMAL({dtype.precision},{dtype.scale})"
+    if pa.types.is_struct(dtype):
+        fields = ", ".join(
+            f"{f.name}: {sql_name(f.type)}{'' if f.nullable else ' NOT NULL'}" for f in dtype
+        )
+        return f"STRUCT<{fields}>"
+    if pa.types.is_map(dtype):
+        return f"MAP<{sql_name(dtype.key_type)}, {sql_name(dtype.item_type)}>"
+    if pa.types.is_list(dtype):
+        return f"ARRAY<{sql_name(dtype.value_type)}>"
+    raise UnsupportedTypeError(f"Arrow's {dtype} has no counterpart in Spark")
+
+
+def is_integral(dtype: pa.DataType) -> bool:
+    """TINYINT, SMALLINT, INT or BIGINT."""
+    return bool(pa.types.is_signed_integer(dtype))

@@ -1,0 +1,149 @@
+"""Kernels from plain functions: on NumPy arrays for numbers and times, row by row for texts.
+
+They take Arrays and Scalars in any mixture, give NULL where any argument is NULL, and return a
+Scalar if all arguments are Scalars.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from engine.errors import TransformError
+from engine.expressions.registry import Datum
+
+Mask = npt.NDArray[np.bool_]
+Failure = Callable[..., TransformError]
+
+
+def on_numpy(
+    function: Callable[..., Any], dtype: pa.DataType, *values: Datum, failure: Failure | None = None
+) -> Datum:
+    """Apply a function of NumPy arrays; Scalars arrive as NumPy scalars, NULL as 0.
+
+    Integers of any width arrive in 64 bits, so do dates (days), timestamps and intervals
+    (microseconds). The result wraps around to the width of ``dtype``, as casts in Java do.
+
+    :param function: returns an array, or an array and a mask that is false where the result is
+        not defined.
+    :param failure: makes the error for the first row that is not defined, from its arguments.
+        Without it such rows are NULL.
+    """
+    length = _length(values)
+    if _any_null_scalar(values):
+        return _nulls(dtype, length)
+    arguments: list[Any] = []
+    valid: Any = np.True_
+    for value in values:
+        array, is_valid = to_numpy(value)
+        arguments.append(array)
+        valid = valid & is_valid
+    with np.errstate(all="ignore"):
+        result = function(*arguments)
+    if isinstance(result, tuple):
+        result, defined = result
+        undefined = np.broadcast_to(valid & ~defined, (length,) if length is not None else ())
+        if failure is not None and undefined.any():
+            row = int(np.argmax(undefined))
+            raise failure(*(a[row] if np.ndim(a) else a for a in arguments))
+        valid = valid & defined
+    if length is None:
+        return from_numpy(np.atleast_1d(result), np.atleast_1d(valid), dtype)[0]
+    return from_numpy(np.broadcast_to(result, (length,)), valid, dtype)
+
+
+def per_row(function: Callable[..., Any], dtype: pa.DataType, *values: Datum) -> Datum:
+    """Apply a function of Python values to each row. It may return None for NULL."""
+    length = _length(values)
+    if _any_null_scalar(values):
+        return _nulls(dtype, length)
+    if len(values) == 1 and length is not None:
+        column = to_list(values[0])
+        return pa.array([None if v is None else function(v) for v in column], dtype)
+    return _collected(
+        (None if None in row else function(*row) for row in _rows(values)), dtype, length
+    )
+
+
+def per_row_with_nulls(function: Callable[..., Any], dtype: pa.DataType, *values: Datum) -> Datum:
+    """As :func:`per_row`, for a function that is to see NULL, as None."""
+    return _collected((function(*row) for row in _rows(values)), dtype, _length(values))
+
+
+def to_numpy(value: Datum) -> tuple[Any, Any]:
+    """Values, NULL as 0, and a mask of those that are not NULL. Scalars must be valid."""
+    if isinstance(value, pa.Scalar):
+        return to_numpy(pa.repeat(value, 1))[0][0], np.True_
+    mask: Any = np.True_
+    storage = _storage(value.type)
+    if storage != value.type:
+        value = value.view(storage)
+    if value.null_count:
+        mask = value.is_valid().to_numpy(zero_copy_only=False)
+        value = value.fill_null(pa.scalar(0, pa.int8()).cast(storage))
+    array = value.to_numpy(zero_copy_only=False)
+    return (array.astype(np.int64) if pa.types.is_signed_integer(storage) else array), mask
+
+
+def to_list(array: pa.Array) -> list[Any]:
+    """Python values; dates as days, timestamps and intervals as microseconds, for Python's own
+    types end at the year 9999."""
+    storage = _storage(array.type)
+    return list((array if storage == array.type else array.view(storage)).to_pylist())
+
+
+def from_numpy(array: Any, valid: Any, dtype: pa.DataType) -> pa.Array:
+    """The inverse of :func:`to_numpy`."""
+    storage = _storage(dtype)
+    array = np.asarray(array).astype(storage.to_pandas_dtype(), copy=False)
+    mask = None if valid is np.True_ else ~np.broadcast_to(valid, array.shape)
+    result = pa.array(array, storage, mask=mask)
+    return result if storage == dtype else result.view(dtype)
+
+
+def all_null(values: Sequence[Datum], dtype: pa.DataType) -> Datum:
+    """NULL for every row of ``values``."""
+    return _nulls(dtype, _length(values))
+
+
+def _storage(dtype: pa.DataType) -> pa.DataType:
+    if pa.types.is_date32(dtype):
+        return pa.int32()
+    if pa.types.is_timestamp(dtype) or pa.types.is_duration(dtype):
+        return pa.int64()
+    return dtype
+
+
+def _length(values: Iterable[Datum]) -> int | None:
+    return next((len(value) for value in values if not isinstance(value, pa.Scalar)), None)
+
+
+def _any_null_scalar(values: Iterable[Datum]) -> bool:
+    return any(isinstance(value, pa.Scalar) and not value.is_valid for value in values)
+
+
+def _nulls(dtype: pa.DataType, length: int | None) -> Datum:
+    return pa.scalar(None, dtype) if length is None else pa.nulls(length, dtype)
+
+
+def _rows(values: Sequence[Datum]) -> Iterable[tuple[Any, ...]]:
+    scalars_repeat = _length(values) is not None
+    columns: list[Iterable[Any]] = []
+    for value in values:
+        if isinstance(value, pa.Scalar):
+            only = to_list(pa.repeat(value, 1))
+            columns.append(itertools.repeat(only[0]) if scalars_repeat else only)
+        else:
+            columns.append(to_list(value))
+    return zip(*columns, strict=False)
+
+
+def _collected(results: Iterable[Any], dtype: pa.DataType, length: int | None) -> Datum:
+    if length is None:
+        return pa.scalar(next(iter(results)), dtype)
+    return pa.array(list(results), dtype)

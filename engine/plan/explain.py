@@ -1,0 +1,58 @@
+"""A pipeline as text, for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from engine.expressions.types import sql_name
+from engine.plan.pipeline import Pipeline
+
+REDACTED: Final = "*********(redacted)"
+"""What Spark prints in place of a secret."""
+
+_SECRET: Final = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+"""Spark's ``spark.redaction.regex``."""
+
+
+def redact(options: Mapping[str, str]) -> dict[str, str]:
+    """The options with the values of those that look like secrets replaced."""
+    return {
+        key: REDACTED if _SECRET.search(key) or _SECRET.search(value) else value
+        for key, value in options.items()
+    }
+
+
+def describe_connector(name: str, options: Mapping[str, str]) -> str:
+    """A source or a sink in one line, without secrets: ``rate[rowsPerSecond=10]``."""
+    shown = ", ".join(f"{key}={value}" for key, value in sorted(redact(options).items()))
+    return f"{name}[{shown}]"
+
+
+def explain(
+    pipeline: Pipeline,
+    *,
+    sink: str,
+    partitions: int,
+    epoch_interval_ms: int,
+    delivery: str,
+) -> str:
+    """The whole query, from the source on top to the sink.
+
+    :param sink: the sink's description, without secrets.
+    :param delivery: what the sink guarantees, e.g. ``exactly-once``.
+    """
+    source = pipeline.source
+    columns = ", ".join(f"{f.name} {sql_name(f.type)}" for f in pipeline.schema)
+    lines = [
+        "== Continuous Pipeline ==",
+        f"Source     {describe_connector(source.format, source.options)}",
+        *(f"           {description}" for description in pipeline.descriptions),
+        f"Output     {columns}",
+        f"Sink       {sink}",
+        f"Partitions {partitions}",
+        f"Epochs     every {epoch_interval_ms} ms",
+        f"Delivery   {delivery}",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,210 @@
+"""Resolved Catalyst expression → :class:`Expr`, read over py4j.
+
+Every Catalyst expression is a Scala case class, so one rule fits all: constructor arguments that
+are expressions become children (in the order of ``children``), the others become ``params`` under
+their snake-case names. Spark 4.2's ``evalContext`` and 4.1's ``evalMode`` both become ``eval_mode``.
+
+What is different on purpose:
+
+- an attribute becomes ``Column`` with its ordinal among the input's columns;
+- aliases vanish; ``With`` is written out (``CommonExpressionRef`` → the expression it refers to);
+- a ``RuntimeReplaceable`` such as ``nvl`` is kept when a kernel of its own name supports it (its
+  children are then the arguments as the user wrote them, without implicit casts); otherwise what
+  it stands for is read in its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from py4j.java_gateway import JavaObject, is_instance_of
+
+from engine.expressions.compile import unsupported
+from engine.expressions.registry import KERNELS, Context
+from engine.expressions.tree import Expr
+from engine.expressions.types import UnsupportedTypeError, from_spark_json
+
+_CATALYST = "org.apache.spark.sql.catalyst.expressions"
+_TRANSPARENT = {"Alias", "KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized"}
+
+
+class ExpressionReader:
+    """Reads expressions over the columns of one plan node.
+
+    :param gateway: the py4j gateway of the session.
+    :param columns: exprId → (ordinal, name) of the node's input.
+    :param problems: every obstacle that :meth:`read` meets is added here.
+    """
+
+    def __init__(
+        self,
+        gateway: Any,
+        columns: Mapping[int, tuple[int, str]],
+        context: Context,
+        problems: list[str],
+    ) -> None:
+        self._gateway = gateway
+        self._columns = columns
+        self._context = context
+        self._problems = problems
+        self._common: dict[str, Expr] = {}
+
+    def read(self, node: JavaObject) -> Expr:
+        """Convert one expression. What cannot be evaluated is added to the problems."""
+        obstacles: list[str] = []
+        expr = self._convert(node, obstacles)
+        if not obstacles:
+            obstacles = unsupported(expr, self._context)
+        if obstacles:
+            text = (node.child() if simple_name(node) == "Alias" else node).sql()
+            reasons = dict.fromkeys(obstacles)
+            self._problems.extend(f"the expression {text}: {why}" for why in reasons)
+        return expr
+
+    def _convert(self, node: JavaObject, obstacles: list[str]) -> Expr:
+        op = simple_name(node)
+        if op in _TRANSPARENT:
+            return self._convert(node.child(), obstacles)
+        if op == "AttributeReference":
+            return self._column(node, obstacles)
+        if op == "With":
+            for definition in scala_seq(node.defs()):
+                key = definition.id().toString()
+                self._common[key] = self._convert(definition.child(), obstacles)
+            return self._convert(node.child(), obstacles)
+        if op == "CommonExpressionRef":
+            return self._common[node.id().toString()]
+        if self._is_a(node, f"{_CATALYST}.RuntimeReplaceable"):
+            return self._replaceable(op, node, obstacles)
+        dtype = self._dtype(node, obstacles)
+        if op == "TypedNullLiteral":
+            return Expr("Literal", (), dtype, True, {"value": None})
+        children = self._convert_all(scala_seq(node.children()), obstacles)
+        if op == "Cast" and children[0].dtype == dtype:
+            return children[0]
+        return Expr(op, children, dtype, node.nullable(), self._params(node))
+
+    def _convert_all(
+        self, nodes: Iterable[JavaObject], obstacles: list[str]
+    ) -> tuple[Expr, ...]:
+        return tuple(self._convert(node, obstacles) for node in nodes)
+
+    def _replaceable(self, op: str, node: JavaObject, obstacles: list[str]) -> Expr:
+        """Ours if it can be evaluated, else what Spark puts in its place if that can be, else
+        ours again: the user wrote that name, so the refusal has to speak of it."""
+        arguments = [
+            argument
+            for name, part in constructor_parts(node)
+            if name != "replacement"
+            for argument in self._expressions_in(part)
+        ]
+        mine: list[str] = []
+        replacement = node.replacement()
+        dtype = self._dtype(replacement, mine)
+        children = self._convert_all(arguments, mine)
+        outer = Expr(op, children, dtype, replacement.nullable(), self._params(node))
+        if op in KERNELS and not mine and not unsupported(outer, self._context):
+            return outer
+        theirs: list[str] = []
+        expr = self._convert(replacement, theirs)
+        if not theirs and not unsupported(expr, self._context):
+            return expr
+        obstacles += mine
+        return outer
+
+    def _column(self, node: JavaObject, obstacles: list[str]) -> Expr:
+        dtype = self._dtype(node, obstacles)
+        ordinal, name = self._columns[node.exprId().id()]
+        params = {"ordinal": ordinal, "name": name}
+        return Expr("Column", (), dtype, node.nullable(), params)
+
+    def _dtype(self, node: JavaObject, obstacles: list[str]) -> pa.DataType:
+        try:
+            return arrow_type(node.dataType())
+        except UnsupportedTypeError as error:
+            obstacles.append(str(error))
+            return pa.null()
+
+    def _expressions_in(self, value: Any) -> Iterator[JavaObject]:
+        if self._is_expression(value):
+            yield value
+        elif isinstance(value, JavaObject) and simple_name(value) == "Some":
+            yield from self._expressions_in(value.get())
+        elif self._is_a(value, "scala.collection.immutable.Seq"):
+            for item in scala_seq(value):
+                yield from self._expressions_in(item)
+
+    def _params(self, node: JavaObject) -> dict[str, Any]:
+        params: dict[str, Any] = {}
+        for name, value in constructor_parts(node):
+            if name == "replacement" or next(self._expressions_in(value), None) is not None:
+                continue
+            if name in ("evalContext", "evalMode"):
+                mode = value.evalMode() if name == "evalContext" else value
+                params["eval_mode"] = mode.toString()
+            elif name != "dataType" or simple_name(node) != "Literal":
+                params[_snake_case(name)] = self._plain(value)
+        return params
+
+    def _plain(self, value: Any) -> Any:
+        """A constructor argument as plain Python data; its text if it is none."""
+        if not isinstance(value, JavaObject):
+            return bytes(value) if isinstance(value, bytearray) else value
+        kind = simple_name(value)
+        if kind == "Some":
+            return self._plain(value.get())
+        if kind == "None$":
+            return None
+        if self._is_a(value, "org.apache.spark.sql.types.DataType"):
+            try:
+                return arrow_type(value)
+            except UnsupportedTypeError:
+                return value.json()
+        if self._is_a(value, "org.apache.spark.sql.types.Decimal"):
+            return value.toJavaBigDecimal()  # which py4j turns into a decimal.Decimal
+        if self._is_a(value, "scala.collection.Map"):
+            pairs = scala_seq(value.toSeq())
+            return {self._plain(pair._1()): self._plain(pair._2()) for pair in pairs}
+        if self._is_a(value, "scala.collection.immutable.Seq"):
+            return tuple(self._plain(item) for item in scala_seq(value))
+        return value.toString()
+
+    def _is_expression(self, value: Any) -> bool:
+        return self._is_a(value, f"{_CATALYST}.Expression")
+
+    def _is_a(self, value: Any, class_name: str) -> bool:
+        return isinstance(value, JavaObject) and is_instance_of(self._gateway, value, class_name)
+
+
+def simple_name(obj: JavaObject) -> str:
+    """The class name of a JVM object without its package."""
+    return str(obj.getClass().getSimpleName())
+
+
+def scala_seq(seq: JavaObject) -> Iterator[Any]:
+    """The items of a Scala sequence."""
+    return (seq.apply(index) for index in range(seq.size()))
+
+
+def constructor_parts(obj: JavaObject) -> Iterator[tuple[str, Any]]:
+    """Name and value of each constructor argument of a case class."""
+    for index in range(obj.productArity()):
+        yield obj.productElementName(index), obj.productElement(index)
+
+
+def arrow_type(data_type: JavaObject) -> pa.DataType:
+    """The Arrow type of a Catalyst data type.
+
+    :raises UnsupportedTypeError: there is none, or the type has a collation.
+    """
+    name = data_type.sql()
+    if "COLLATE" in name:
+        raise UnsupportedTypeError(f"the data type {name} is not supported: use CAST(... AS STRING)")
+    return from_spark_json(data_type.json())
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()

@@ -1,0 +1,247 @@
+"""JSON lines as record batches: one object per line, read as Spark reads JSON.
+
+There are two parsers. The fast one is Arrow's. It is used for a block only if each line is certain
+to hold exactly one object; what it refuses is parsed again, line by line, with Spark's own rules
+where they are wider: a number or an object becomes text in a STRING column, a decimal with too many
+digits is rounded, ``"NaN"`` is a DOUBLE, a line with an array holds several rows. What these rules
+refuse too is a bad record.
+
+Unknown fields are ignored, missing ones are null. Field names are case-sensitive.
+
+Source: Spark's JacksonParser.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.json
+
+from engine.sources.line_formats import LineFormat
+from engine.sources.written_types import from_written, written_type
+
+_SPECIAL_DOUBLES: Final = {
+    "NaN": float("nan"),
+    **dict.fromkeys(("INF", "+INF", "Infinity", "+Infinity"), float("inf")),
+    **dict.fromkeys(("-INF", "-Infinity"), float("-inf")),
+}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class _Number(str):
+    """A JSON number as it is written."""
+
+    __slots__ = ()
+
+
+class JsonLines(LineFormat):
+    """See the module."""
+
+    def __init__(self, schema: pa.Schema, session_timezone: str) -> None:
+        super().__init__(schema)
+        self._session_timezone = session_timezone
+        self._written = pa.schema(
+            [pa.field(field.name, written_type(field.type)) for field in schema]
+        )
+        self._arrow_can = not any(_holds_map_or_binary(field.type) for field in schema)
+
+    def _parse(self, block: bytes, at_start: bool) -> pa.RecordBatch:
+        written = self._parse_fast(block) if self._arrow_can else None
+        if written is None:
+            written = self._parse_by_line(block)
+        columns = [
+            from_written(column, field.type, self._session_timezone)
+            for column, field in zip(written.columns, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _parse_fast(self, block: bytes) -> pa.RecordBatch | None:
+        block = block.replace(b"\r\n", b"\n") if b"\r" in block else block
+        lines = block.count(b"\n")
+        # Arrow's parser takes an object that spans lines and several on one line, and it crashes on
+        # a line that is `null`. If every line break stands between } and {, it stands between two
+        # objects; if there are then as many rows as lines, each line is one object.
+        if not block.startswith(b"{") or block.count(b"}\n{") != lines - 1:
+            return None
+        try:
+            block.decode("utf-8")  # which Arrow does not check
+            table = pyarrow.json.read_json(
+                pa.BufferReader(block),
+                read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(block)),
+                parse_options=pyarrow.json.ParseOptions(
+                    explicit_schema=self._written, unexpected_field_behavior="ignore"
+                ),
+            )
+        except (UnicodeDecodeError, pa.ArrowException):
+            return None
+        if table.num_rows != lines:
+            return None
+        (batch,) = table.combine_chunks().to_batches()
+        return batch.select(self._written.names)
+
+    def _parse_by_line(self, block: bytes) -> pa.RecordBatch:
+        rows: list[dict[str, Any]] = []
+        for line in block.split(b"\n"):
+            if line.strip():
+                rows += _objects(line)
+        columns = []
+        for field in self.schema:
+            convert, name = _converter(field.type), field.name
+            values = [_converted(convert, row.get(name), name) for row in rows]
+            columns.append(pa.array(values, written_type(field.type)))
+        return pa.RecordBatch.from_arrays(columns, schema=self._written)
+
+
+def _holds_map_or_binary(dtype: pa.DataType) -> bool:
+    if pa.types.is_struct(dtype):
+        return any(_holds_map_or_binary(field.type) for field in dtype)
+    if pa.types.is_list(dtype):
+        return _holds_map_or_binary(dtype.value_type)
+    return bool(pa.types.is_map(dtype) or pa.types.is_null(dtype))
+
+
+def _objects(line: bytes) -> list[dict[str, Any]]:
+    value = json.loads(
+        line.decode("utf-8"), parse_float=_Number, parse_int=_Number, parse_constant=_Number
+    )
+    values = value if isinstance(value, list) else [value]
+    for each in values:
+        if not isinstance(each, dict):
+            raise ValueError(f"the line holds {_dump(each)[:40]} where an object is due")
+    return values
+
+
+# -- one value ------------------------------------------------------------------------------------
+
+Converter = Callable[[Any], Any]
+
+
+def _converted(convert: Converter, value: Any, name: str) -> Any:
+    try:
+        return None if value is None else convert(value)
+    except ValueError as exc:
+        raise ValueError(f"field {name}: {exc}") from None
+
+
+def _converter(dtype: pa.DataType) -> Converter:
+    """From a parsed JSON value, which is not null, to a Python value of the written type.
+
+    :raises ValueError: (the function) the value does not fit.
+    """
+    if pa.types.is_struct(dtype):
+        fields = {field.name: _converter(field.type) for field in dtype}
+        return lambda value: _struct(value, fields)
+    if pa.types.is_map(dtype):
+        item = _converter(dtype.item_type)
+        return lambda value: [
+            (key, _converted(item, each, key)) for key, each in _of(dict, value).items()
+        ]
+    if pa.types.is_list(dtype):
+        element = _converter(dtype.value_type)
+        return lambda value: [_converted(element, each, "element") for each in _of(list, value)]
+    if pa.types.is_decimal(dtype):
+        return lambda value: _decimal(value, dtype.precision, dtype.scale)
+    if pa.types.is_integer(dtype):
+        limit = 1 << (dtype.bit_width - 1)
+        return lambda value: _integer(value, limit)
+    if pa.types.is_timestamp(dtype) and dtype.tz is not None:
+        return _timestamp
+    return _SIMPLE[dtype]
+
+
+def _struct(value: Any, fields: Mapping[str, Converter]) -> dict[str, Any]:
+    found = _of(dict, value)
+    return {name: _converted(convert, found.get(name), name) for name, convert in fields.items()}
+
+
+def _of(kind: type, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise _misfit(value, "an object" if kind is dict else "an array")
+    return value
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else _dump(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or isinstance(value, _Number) or not value:
+        raise _misfit(value, "text")
+    return value
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _misfit(value, "true or false")
+    return value
+
+
+def _integer(value: Any, limit: int) -> int:
+    if isinstance(value, _Number) and value.lstrip("-").isdigit():
+        number = int(value)
+        if -limit <= number < limit:
+            return number
+    raise _misfit(value, f"a whole number from {-limit} to {limit - 1}")
+
+
+def _double(value: Any) -> float:
+    if isinstance(value, _Number):
+        return float(value)
+    if isinstance(value, str) and value in _SPECIAL_DOUBLES:
+        return _SPECIAL_DOUBLES[value]
+    raise _misfit(value, "a number")
+
+
+def _decimal(value: Any, precision: int, scale: int) -> Decimal:
+    if not isinstance(value, str) or not value:
+        raise _misfit(value, "a number")
+    try:
+        number = Decimal(value)
+        rounded = number.quantize(
+            Decimal(1).scaleb(-scale), ROUND_HALF_UP, Context(prec=precision)
+        )
+    except InvalidOperation:
+        raise _misfit(value, f"a number with at most {precision - scale} digits before the point")
+    return rounded
+
+
+def _timestamp(value: Any) -> str:
+    if isinstance(value, _Number) and value.lstrip("-").isdigit():
+        return (_EPOCH + timedelta(seconds=int(value))).isoformat()
+    return _text(value)
+
+
+def _nothing(value: Any) -> None:
+    raise _misfit(value, "null")
+
+
+def _misfit(value: Any, due: str) -> ValueError:
+    return ValueError(f"{_dump(value)[:40]} is not {due}")
+
+
+_SIMPLE: Final[dict[pa.DataType, Converter]] = {
+    pa.string(): _string,
+    pa.bool_(): _boolean,
+    pa.float32(): _double,
+    pa.float64(): _double,
+    pa.date32(): _text,
+    pa.timestamp("us"): _text,
+    pa.binary(): _text,
+    pa.null(): _nothing,
+}
+
+
+def _dump(value: Any) -> str:
+    """JSON text, with numbers as they were written."""
+    if isinstance(value, _Number):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_dump(k)}:{_dump(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_dump, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

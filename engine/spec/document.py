@@ -1,0 +1,61 @@
+"""Reads a YAML or JSON document into a dict."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from engine.errors import ConfigError
+
+STANDARD_INPUT = Path("-")
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Read a specification's file; ``-`` is standard input. JSON is YAML too.
+
+    :raises ConfigError: the file is missing or unreadable, not YAML, or not a mapping.
+    """
+    try:
+        text = sys.stdin.read() if path == STANDARD_INPUT else path.read_text(encoding="utf-8")
+        content = json.loads(text) if path.suffix == ".json" else yaml.load(text, _UniqueKeys)  # noqa: S506  # a SafeLoader
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else f"it is not UTF-8 ({exc})"
+        raise ConfigError(f"{path} cannot be read: {reason}.") from exc
+    except ValueError as exc:
+        raise ConfigError(f"{path} is not JSON: {exc}.") from exc
+    except yaml.YAMLError as exc:
+        raise ConfigError(f"{path} is not YAML: {_where_and_why(exc)}.") from exc
+    if not isinstance(content, dict):
+        raise ConfigError(
+            f"{path} holds {type(content).__name__ if content is not None else 'nothing'}, not a "
+            "query specification.",
+            hint="It is a mapping with keys such as source, sql and sink.",
+        )
+    return content
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML forbids a key to occur twice; PyYAML would silently take the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key.value!r} occurs twice", key.start_mark
+                )
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
+def _where_and_why(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None)
+    if mark is None or problem is None:
+        return str(error)
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"

@@ -1,0 +1,62 @@
+#!/bin/sh
+# Makes .venv from uv.lock, with whatever is missing on this machine; touches nothing outside the
+# project's folder. Does nothing when nothing has changed. PYTHON=... chooses the interpreter.
+set -eu
+cd "$(dirname "$0")/.."
+
+fail() {
+    echo "setup: $*" >&2
+    exit 1
+}
+
+find_python() {
+    for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.10}; do
+        "$candidate" -c 'import sys
+sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null && "$candidate" -c 'import sys; print(sys.executable)' && return
+    done
+    fail "Python 3.10 to 3.13 is needed, and ${PYTHON:-python3} is not one." \
+        "Install one, or name it: make install PYTHON=/path/to/python3.12"
+}
+
+# Whether "$1" is the command of Java 17 or newer. Old versions call themselves 1.8.
+is_java_17() {
+    version=$("$1" -version 2>&1 | sed -n 's/^.* version "\([0-9]*\).*/\1/p' | head -n 1)
+    [ "${version:-0}" -ge 17 ]
+}
+
+find_uv() {
+    for candidate in uv .uv/bin/uv; do
+        case $("$candidate" --version 2>/dev/null) in
+            "uv 0."[0-4].*) ;; # too old for dependency groups
+            "uv "*) echo "$candidate" && return ;;
+        esac
+    done
+    echo "setup: getting uv into .uv" >&2
+    # A --target folder also works where pip may not touch the system's Python (PEP 668).
+    export PIP_USER=0 PIP_ROOT_USER_ACTION=ignore
+    if ! "$python" -m pip install --quiet --target .uv --upgrade uv >&2; then
+        "$python" -m venv .uv >&2 && .uv/bin/python -m pip install --quiet uv >&2 ||
+            fail "uv is missing, and $python has no working pip to get it with." \
+                "Install pip (Debian: apt install python3-pip), or uv, and run this again."
+    fi
+    echo .uv/bin/uv
+}
+
+python=$(find_python) || exit 1
+extras="--extra airflow"
+is_java_17 "${JAVA_HOME:+$JAVA_HOME/bin/}java" || is_java_17 java || extras="$extras --extra java"
+
+stamp=.venv/.setup-stamp
+state=$(cat uv.lock pyproject.toml scripts/setup.sh | cksum; echo "$python $extras")
+if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$state" ]; then
+    exit 0
+fi
+
+uv=$(find_uv) || exit 1
+unset UV_PROJECT_ENVIRONMENT VIRTUAL_ENV
+export UV_PYTHON_DOWNLOADS=never
+echo "setup: installing into .venv (the first time takes a few minutes)" >&2
+# shellcheck disable=SC2086 # several words are meant
+"$uv" sync --frozen --quiet --python "$python" $extras ||
+    fail "uv could not make .venv from uv.lock; the reason is above."
+echo "$state" >"$stamp"

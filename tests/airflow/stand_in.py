@@ -1,0 +1,65 @@
+"""Stands in for ``python -m engine run SPEC``: a query's outside without Spark.
+
+Takes the real lease, commits an epoch every 50 ms, answers requests and SIGTERM. The key
+``stand_in`` of the specification's ``conf`` makes it misbehave: ``die`` before the lease,
+``hang`` before the lease, ``fail`` after the first epoch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import uuid
+from pathlib import Path
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.commit_log import CommitEntry
+from engine.checkpoint.lease import Lease
+from engine.checkpoint.offset_log import OffsetEntry
+from engine.errors import ConcurrentRunError
+from engine.states import QueryState
+
+
+def main() -> int:
+    assert sys.argv[1] == "run"
+    spec_path = Path(sys.argv[2])
+    assert spec_path.stat().st_mode & 0o777 == 0o600, "others can read the specification"
+    spec = json.loads(spec_path.read_text())
+    behaviour = spec.get("conf", {}).get("stand_in")
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    if behaviour == "hang":
+        ended.wait()
+        return 0
+    if behaviour == "die":
+        print("no Java found", file=sys.stderr)
+        return 3
+    print("environment", sorted(os.environ))
+    print("session", os.getsid(0) == os.getpid(), "standard input", sys.stdin.read() == "")
+    checkpoint = Checkpoint(spec["checkpoint_location"])
+    checkpoint.create_or_read_query_id(str(uuid.uuid4()))
+    try:
+        lease = Lease.acquire(checkpoint, run_id=str(uuid.uuid4()))
+    except ConcurrentRunError as error:
+        print(error, file=sys.stderr)
+        return 1
+    epoch = checkpoint.committed_epoch()
+    while True:
+        lease.heartbeat(state=QueryState.RUNNING)
+        epoch += 1
+        checkpoint.offsets.add(epoch, OffsetEntry((epoch,)))
+        checkpoint.commits.add(epoch, CommitEntry())
+        if behaviour == "fail":
+            print("the sink is full", file=sys.stderr)
+            lease.release(QueryState.FAILED, "the sink is full")
+            return 2
+        if ended.wait(0.05) or checkpoint.requests.pending(lease.run_id):
+            lease.release(QueryState.STOPPED)
+            return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

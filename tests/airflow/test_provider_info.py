@@ -1,0 +1,88 @@
+"""What Airflow is told about the provider."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+import json
+import subprocess
+import sys
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import pytest
+
+from airflow_provider_continuous.get_provider_info import get_provider_info
+
+INFO = get_provider_info()
+MODULES = [
+    name
+    for kind in ("operators", "sensors", "hooks", "triggers")
+    for entry in INFO[kind]
+    for name in entry["python-modules"]
+]
+
+
+def test_it_is_valid_for_airflow() -> None:
+    schema = json.loads((files("airflow") / "provider_info.schema.json").read_text())
+
+    jsonschema.validate(INFO, schema)
+
+    assert INFO["package-name"] == "airflow-provider-continuous"
+
+
+def test_the_entry_point_leads_to_it() -> None:
+    found = importlib.metadata.entry_points(group="apache_airflow_provider")
+
+    (ours,) = [entry for entry in found if entry.value.startswith("airflow_provider_continuous")]
+
+    assert ours.load() is get_provider_info
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_it_names_exists(name: str) -> None:
+    importlib.import_module(name)
+
+
+def test_the_connection_type_leads_to_the_hook() -> None:
+    (kind,) = INFO["connection-types"]
+    module, _, name = kind["hook-class-name"].rpartition(".")
+
+    hook = getattr(importlib.import_module(module), name)
+
+    assert kind["connection-type"] == hook.conn_type == "continuous"
+    assert hook.conn_name_attr in inspect.signature(hook).parameters
+    assert hook.hook_name == kind["hook-name"]
+
+
+def test_importing_it_imports_no_airflow() -> None:
+    loaded = _loaded_by("from airflow_provider_continuous.get_provider_info import *")
+
+    assert not {"airflow", "engine"} & loaded
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "sensors.epoch",
+        "triggers.epoch",
+        "triggers.query",
+        "hooks.checkpoint",
+        "hooks.query",
+        "operators.query",
+        "operators.checkpoint",
+    ],
+)
+def test_the_door_is_light(module: str) -> None:
+    loaded = _loaded_by(f"import airflow_provider_continuous.{module}")
+
+    assert not {"pyspark", "pandas", "numpy", "pyarrow", "py4j"} & loaded
+
+
+def _loaded_by(statement: str) -> set[str]:
+    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules: list[Any] = json.loads(done.stderr.splitlines()[-1])
+    return {name.partition(".")[0] for name in modules}

@@ -1,0 +1,152 @@
+"""A source and a sink whose every move a test can see and steer, for the engine on threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.config import EngineOptions
+from engine.definition import QueryDefinition, SinkBinding
+from engine.plan.pipeline import Pipeline, SourceRelation
+from engine.sources.reader import DataSourceContinuousReader, Offset, PartitionReader
+
+SCHEMA = pa.schema([pa.field("partition", pa.int32()), pa.field("seq", pa.int64())])
+
+
+class Feed:
+    """The records of each partition: how many there are; record k of partition p is (p, k).
+
+    An exception in ``faults[(partition, seq)]`` is raised once, in place of that record.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        self.available = [0] * partitions
+        self.faults: dict[tuple[int, int], BaseException] = {}
+        self.changed = threading.Condition()
+
+    def add(self, count: int) -> None:
+        """Let ``count`` more records appear in every partition."""
+        with self.changed:
+            self.available = [have + count for have in self.available]
+            self.changed.notify_all()
+
+
+class ModelReader(DataSourceContinuousReader):
+    """Offsets: ``{"0": next seq, "1": ...}``; of a partition: ``[partition, next seq]``."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self.commits: list[Offset] = []
+        self.stopped = False
+
+    def initialOffset(self) -> Offset:
+        return {str(p): 0 for p in range(len(self.feed.available))}
+
+    def partitions(self, start: Offset) -> Sequence[Any]:
+        return [(int(p), seq) for p, seq in sorted(start.items())]
+
+    def open(self, partition: Any, until: Offset | None = None) -> PartitionReader:
+        index, seq = partition
+        end = None if until is None else until[str(index)]
+        return ModelPartitionReader(self.feed, index, seq, end)
+
+    def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
+        return {str(p): seq for p, seq in offsets}
+
+    def commit(self, end: Offset) -> None:
+        self.commits.append(end)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class ModelPartitionReader(PartitionReader):
+    def __init__(self, feed: Feed, index: int, seq: int, end: int | None) -> None:
+        self._feed, self._index, self._seq, self._end = feed, index, seq, end
+
+    def read(self, timeout_s: float) -> pa.RecordBatch | None:
+        with self._feed.changed:
+            if self.exhausted or not self._feed.changed.wait_for(
+                lambda: self._feed.available[self._index] > self._seq, timeout_s
+            ):
+                return None
+            fault = self._feed.faults.pop((self._index, self._seq), None)
+        if fault is not None:
+            raise fault
+        row = {"partition": self._index, "seq": self._seq}
+        self._seq += 1
+        return pa.RecordBatch.from_pylist([row], schema=SCHEMA)
+
+    @property
+    def offset(self) -> Offset:
+        return [self._index, self._seq]
+
+    @property
+    def exhausted(self) -> bool:
+        return self._end is not None and self._seq >= self._end
+
+
+@dataclass
+class ModelMessage:
+    """What a task wrote in an epoch: (partition, seq) pairs."""
+
+    rows: list[list[int]]
+
+
+@dataclass
+class ModelSink:
+    """Keeps what was committed; ``fail_commit`` raises for an epoch, once."""
+
+    committed: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    commit_calls: list[int] = field(default_factory=list)
+    aborted: list[int] = field(default_factory=list)
+    fail_commit: dict[int, Exception] = field(default_factory=dict)
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> ModelMessage:
+        rows = [[r["partition"], r["seq"]] for batch in batches for r in batch.to_pylist()]
+        return ModelMessage(rows)
+
+    def commit(self, messages: list[ModelMessage], epoch: int) -> None:
+        self.commit_calls.append(epoch)
+        if epoch in self.fail_commit:
+            raise self.fail_commit.pop(epoch)
+        rows = [(p, seq) for message in messages for p, seq in message.rows]
+        self.committed.setdefault(epoch, rows)
+
+    def abort(self, messages: list[ModelMessage], epoch: int) -> None:
+        self.aborted.append(epoch)
+
+    def rows(self) -> list[tuple[int, int]]:
+        """All committed records, in the order of epochs."""
+        return [row for epoch in sorted(self.committed) for row in self.committed[epoch]]
+
+    def assert_exactly_once(self, partitions: int) -> int:
+        """No record lost, repeated or out of order; returns how many there are."""
+        rows = self.rows()
+        for partition in range(partitions):
+            seqs = [seq for p, seq in rows if p == partition]
+            assert seqs == list(range(len(seqs))), f"partition {partition}: {seqs}"
+        return len(rows)
+
+
+def definition(
+    feed: Feed, sink: ModelSink, folder: Path, *, interval_ms: int = 20, **options: int
+) -> QueryDefinition:
+    """A query from the feed to the sink with a checkpoint in ``folder``."""
+    relation = SourceRelation("model", {}, SCHEMA)
+    return QueryDefinition(
+        name="model",
+        pipeline=Pipeline(relation, (), SCHEMA),
+        reader=ModelReader(feed),
+        source_description="model",
+        sink=SinkBinding(sink, sink.write, "model", "exactly once", ("tests.model",)),
+        checkpoint=Checkpoint(str(folder)),
+        epoch_interval_ms=interval_ms,
+        options=EngineOptions(**{"lease_heartbeat_ms": 50, **options}),
+    )

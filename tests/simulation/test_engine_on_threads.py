@@ -1,0 +1,263 @@
+"""The whole engine on threads, without a JVM: life, death and restart of a query."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.errors import (
+    ConcurrentRunError,
+    NotEnoughSlotsError,
+    SinkCommitUnknownError,
+    SinkUnavailableError,
+    SourceError,
+    TaskLostError,
+)
+from engine.execution import ContinuousExecution
+from engine.launcher import Slots, ThreadLauncher
+from engine.query import ContinuousQuery
+from engine.states import QueryState
+from tests.model import Feed, ModelReader, ModelSink, definition
+
+WAIT_S = 30
+
+
+class Story:
+    """One checkpoint, one feed, one sink; as many starts as the test wants."""
+
+    def __init__(self, folder: Path, partitions: int = 2) -> None:
+        self.folder = folder
+        self.partitions = partitions
+        self.feed = Feed(partitions)
+        self.sink = ModelSink()
+
+    def start(self, **options: int) -> ContinuousQuery:
+        execution = ContinuousExecution(
+            definition(self.feed, self.sink, self.folder, **options), ThreadLauncher()
+        )
+        execution.start()
+        return ContinuousQuery(execution, "")
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return Checkpoint(str(self.folder))
+
+    def await_rows(self, query: ContinuousQuery, count: int) -> None:
+        """Until the sink has so many rows, or the query has ended."""
+        epoch = query.status["epoch"]
+        while len(self.sink.rows()) < count and query.isActive:
+            epoch += 1
+            assert query.awaitEpoch(epoch, WAIT_S) or not query.isActive
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    return Story(tmp_path / "checkpoint")
+
+
+def test_records_arrive_once_and_epochs_are_logged(story: Story) -> None:
+    query = story.start()
+    story.feed.add(10)
+    story.await_rows(query, 20)
+    story.feed.add(5)
+    query.processAllAvailable()
+    assert query.drain(WAIT_S)
+    assert story.sink.assert_exactly_once(2) == 30
+    checkpoint = story.checkpoint
+    epoch = checkpoint.committed_epoch()
+    assert checkpoint.committed_offsets(epoch) == ({"0": 15, "1": 15},)
+    assert checkpoint.offsets.ids() == checkpoint.commits.ids() == list(range(epoch + 1))
+    status = checkpoint.status()
+    assert (status.state, status.epoch, status.error) == (QueryState.STOPPED, epoch, None)
+    assert query.exception() is None
+    assert query.id == checkpoint.query_id()
+
+
+def test_the_files_are_sparks_byte_for_byte(story: Story) -> None:
+    query = story.start()
+    query.awaitEpoch(0, WAIT_S)
+    query.stop()
+    assert (story.folder / "offsets/0").read_bytes() == b'v1\n\n{"0":0,"1":0}'
+    assert (story.folder / "commits/0").read_bytes() == b'v1\n{"nextBatchWatermarkMs":0}'
+    assert json.loads((story.folder / "metadata").read_bytes()) == {"id": query.id}
+
+
+def test_stopped_and_started_twenty_times(story: Story) -> None:
+    total = 0
+    for turn in range(20):
+        query = story.start()
+        story.feed.add(7)
+        total += 7
+        if turn % 2:
+            story.await_rows(query, total * 2)
+            query.drain(WAIT_S)
+        else:
+            query.awaitEpoch(query.status["epoch"] + 1, WAIT_S)
+            query.stop()
+    query = story.start()
+    story.await_rows(query, total * 2)
+    query.drain(WAIT_S)
+    assert story.sink.assert_exactly_once(2) == total * 2
+    assert sorted(story.sink.committed) == list(range(len(story.sink.committed)))
+
+
+def test_progress_has_sparks_shape_and_latencies(story: Story) -> None:
+    query = story.start()
+    story.feed.add(3)
+    story.await_rows(query, 6)
+    query.drain(WAIT_S)
+    reports = query.recentProgress
+    assert sum(report["numInputRows"] for report in reports) == 6
+    last = query.lastProgress
+    assert last is not None
+    assert {"id", "runId", "name", "timestamp", "batchId", "numInputRows", "durationMs"} <= set(last)
+    assert {"inputRowsPerSecond", "processedRowsPerSecond", "sources", "sink"} <= set(last)
+    assert last["sources"][0]["endOffset"] == '{"0":3,"1":3}'
+    with_rows = next(report for report in reports if report["numInputRows"])
+    assert with_rows["latencyMs"]["readToWritten"]["p99"] >= 0
+    assert story.checkpoint.progress.read()[-1] == last
+
+
+def test_a_failing_task_ends_the_query_with_its_error(story: Story) -> None:
+    story.feed.faults[(1, 3)] = ValueError("the wire is cut")
+    query = story.start()
+    story.feed.add(10)
+    with pytest.raises(SourceError, match="ValueError: the wire is cut") as caught:
+        query.awaitTermination(WAIT_S)
+    assert caught.value.partition == 1
+    assert query.exception() is caught.value
+    assert not query.isActive
+    assert "the wire is cut" in query.status["message"]
+    status = story.checkpoint.status()
+    assert status.state is QueryState.FAILED
+    assert status.error is not None
+    assert "the wire is cut" in status.error
+    again = story.start()
+    story.await_rows(again, 20)
+    again.drain(WAIT_S)
+    assert story.sink.assert_exactly_once(2) == 20
+
+
+@pytest.mark.parametrize("error", [OSError("disk on fire"), SinkUnavailableError("no route")])
+def test_a_failing_sink_commit_ends_the_query_and_is_done_again(
+    story: Story, error: Exception
+) -> None:
+    story.sink.fail_commit[2] = error
+    query = story.start()
+    story.feed.add(4)
+    with pytest.raises((SinkCommitUnknownError, SinkUnavailableError)) as caught:
+        query.awaitTermination(WAIT_S)
+    assert caught.value.epoch == 2
+    assert story.checkpoint.committed_epoch() == 1
+    assert story.checkpoint.offsets.latest_id() == 2
+    again = story.start()
+    assert story.sink.commit_calls[3] == 2
+    story.await_rows(again, 8)
+    again.drain(WAIT_S)
+    assert story.sink.assert_exactly_once(2) == 8
+
+
+def test_a_log_entry_of_another_writer_is_fatal(story: Story) -> None:
+    query = story.start()
+    query.awaitEpoch(0, WAIT_S)
+    claimed = query.status["epoch"] + 20
+    assert story.checkpoint.storage.create(f"offsets/{claimed}", b"v1\n\n{}")
+    with pytest.raises(ConcurrentRunError, match=f"Epoch {claimed} is already in"):
+        query.awaitTermination(WAIT_S)
+
+
+def test_a_second_run_is_refused_while_the_first_lives(story: Story) -> None:
+    query = story.start()
+    query.awaitEpoch(0, WAIT_S)
+    with pytest.raises(ConcurrentRunError, match=r"held by run .* process \d+ on"):
+        story.start()
+    assert query.isActive
+    query.stop()
+
+
+@pytest.mark.parametrize("kind", ["drain", "stop"])
+def test_a_request_file_ends_the_query(story: Story, kind: str) -> None:
+    query = story.start()
+    query.awaitEpoch(0, WAIT_S)
+    story.checkpoint.requests.ask(kind, by="test")
+    assert query.awaitTermination(WAIT_S)
+    assert story.checkpoint.status().state is QueryState.STOPPED
+    again = story.start()
+    assert again.awaitEpoch(again.status["epoch"] + 1, WAIT_S)
+    again.stop()
+
+
+def test_retention_keeps_what_was_asked_for(story: Story) -> None:
+    query = story.start(min_epochs_to_retain=3)
+    query.awaitEpoch(12, WAIT_S)
+    query.stop()
+    checkpoint = story.checkpoint
+    epoch = checkpoint.committed_epoch()
+    assert checkpoint.commits.ids() == [epoch - 2, epoch - 1, epoch]
+    assert checkpoint.offsets.ids()[0] == epoch - 2
+    story.start().stop()
+
+
+def test_no_slot_is_an_error_that_names_both_numbers(story: Story) -> None:
+    class OneSlot(ThreadLauncher):
+        def slots(self) -> Slots:
+            return Slots(total=4, free=1)
+
+    execution = ContinuousExecution(
+        definition(story.feed, story.sink, story.folder), OneSlot()
+    )
+    with pytest.raises(NotEnoughSlotsError, match=r"2 partitions .* 1 of the 4 slots"):
+        execution.start()
+    assert story.checkpoint.status().state is QueryState.FAILED
+
+
+def test_a_writer_that_returns_early_loses_nothing_silently(story: Story) -> None:
+    story.sink.write = lambda batches: next(iter(batches)) and None  # type: ignore[method-assign]
+    query = story.start()
+    story.feed.add(5)
+    with pytest.raises(Exception, match="before the end of its iterator"):
+        query.awaitTermination(WAIT_S)
+
+
+def test_a_replayed_epoch_ends_exactly_at_its_logged_offsets(story: Story) -> None:
+    """Spark's own checkpoint: offsets/1 without commits/1 and without prepared messages."""
+    query = story.start()
+    query.awaitEpoch(0, WAIT_S)
+    query.drain(WAIT_S)
+    epoch = story.checkpoint.committed_epoch()
+    story.checkpoint.storage.create(f"offsets/{epoch + 1}", b'v1\n\n{"0":3,"1":5}')
+    story.feed.add(10)
+    query = story.start()
+    story.await_rows(query, 20)
+    query.drain(WAIT_S)
+    assert len(story.sink.committed[epoch + 1]) == 8
+    assert story.checkpoint.committed_offsets(epoch + 1) == ({"0": 3, "1": 5},)
+    assert story.sink.assert_exactly_once(2) == 20
+
+
+def test_tasks_leave_and_the_source_is_stopped(story: Story) -> None:
+    query = story.start()
+    query.awaitEpoch(0, WAIT_S)
+    query.stop()
+    reader = query._execution.definition.reader
+    assert isinstance(reader, ModelReader)
+    assert reader.stopped
+    left = [t.name for t in threading.enumerate() if t.name.startswith(("task-", "epoch-commit"))]
+    assert left == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_task_that_dies_without_a_word_is_lost(story: Story) -> None:
+    class Mute(BaseException):
+        pass
+
+    query = story.start()
+    query.awaitEpoch(0, WAIT_S)
+    story.feed.faults[(0, 0)] = Mute()
+    story.feed.add(1)
+    with pytest.raises(TaskLostError, match="partition 0"):
+        query.awaitTermination(WAIT_S)

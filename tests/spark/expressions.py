@@ -1,0 +1,247 @@
+"""Parity: the same SQL expressions in real Spark and in our kernels, row for row.
+
+``assert_parity(spark, table, ["a + 1", "upper(s)"])`` evaluates every expression over every row of
+the Arrow table on both sides, with ANSI mode on and off, and compares result type, values (NaN
+equals NaN, 0.0 differs from -0.0) and, for rows that raise, Spark's error class. All differences
+are listed in one AssertionError.
+
+One Spark query evaluates all expressions at once; a row for which our side raises is taken out of
+it (by CASE, which Spark evaluates lazily) and evaluated in a query of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from engine.errors import TransformError
+from engine.expressions.compile import compile_expression, to_array
+from engine.expressions.registry import Context, Evaluator
+from engine.expressions.tree import Expr
+from engine.plan.expressions import ExpressionReader, scala_seq
+
+_ROW = "__row"
+
+
+@dataclass
+class OurResult:
+    """What our kernels made of one expression: values of the good rows, errors of the others."""
+
+    expr: Expr
+    values: list[Any]
+    errors: dict[int, str] = field(default_factory=dict)
+
+
+def assert_parity(
+    spark: SparkSession,
+    table: pa.Table,
+    expressions: Sequence[str],
+    *,
+    ansi: Sequence[bool] = (True, False),
+    timezone: str = "UTC",
+) -> None:
+    """Compare Spark and our kernels on every row of ``table`` for every SQL expression.
+
+    :param table: the input; its column names may be used in the expressions.
+    :param ansi: the values of ``spark.sql.ansi.enabled`` to compare under.
+    :param timezone: the session's time zone.
+    """
+    differences: list[str] = []
+    for mode in ansi:
+        conf = {"spark.sql.ansi.enabled": str(mode).lower(), "spark.sql.session.timeZone": timezone}
+        with configured(spark, conf):
+            found = compare(spark, table, expressions, timezone)
+        differences += [f"ansi={mode}: {text}" for text in found]
+    if differences:
+        shown = "\n".join(differences[:40])
+        raise AssertionError(f"{len(differences)} differences from Spark:\n{shown}")
+
+
+def compare(
+    spark: SparkSession, table: pa.Table, expressions: Sequence[str], timezone: str = "UTC"
+) -> list[str]:
+    """The differences under the session's present configuration, one text each."""
+    positions = pa.array(range(table.num_rows), pa.int32())
+    frame = spark.createDataFrame(table.append_column(_ROW, positions))
+    trees, problems = read_expressions(frame, expressions, timezone)
+    if problems:
+        return [f"unsupported: {problem}" for problem in problems]
+    batch = table.combine_chunks().to_batches()[0]
+    context = Context(timezone)
+    ours = [_evaluate(tree, batch, context) for tree in trees]
+    differences: list[str] = []
+    try:
+        theirs = _spark_values(frame, expressions, ours)
+    except PySparkException:
+        # Some row raises in Spark only: find it, expression by expression.
+        theirs = None
+    for index, (text, result) in enumerate(zip(expressions, ours, strict=True)):
+        differences += _compare_errors(frame, text, result, table)
+        if theirs is not None:
+            differences += _compare_values(text, result, theirs.column(index), table)
+            continue
+        try:
+            alone = _spark_values(frame, [text], [result])
+            differences += _compare_values(text, result, alone.column(0), table)
+        except PySparkException:
+            differences += _rows_that_raise_in_spark_only(frame, text, result, table)
+    return differences
+
+
+def read_expressions(
+    frame: DataFrame, expressions: Sequence[str], timezone: str = "UTC"
+) -> tuple[list[Expr], list[str]]:
+    """The trees of SQL expressions over the columns of ``frame``, and what cannot be evaluated."""
+    project = frame.selectExpr(*expressions)._jdf.queryExecution().analyzed()
+    output = scala_seq(project.child().output())
+    columns = {a.exprId().id(): (i, a.name()) for i, a in enumerate(output)}
+    problems: list[str] = []
+    gateway = frame.sparkSession.sparkContext._gateway
+    reader = ExpressionReader(gateway, columns, Context(timezone), problems)
+    return [reader.read(node) for node in scala_seq(project.projectList())], problems
+
+
+@contextmanager
+def configured(spark: SparkSession, conf: dict[str, str]) -> Iterator[None]:
+    """The session with other settings, for a while."""
+    before = {key: spark.conf.get(key) for key in conf}
+    try:
+        for key, value in conf.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            spark.conf.set(key, old) if old is not None else spark.conf.unset(key)
+
+
+def _evaluate(tree: Expr, batch: pa.RecordBatch, context: Context) -> OurResult:
+    evaluator = compile_expression(tree, context)
+    try:
+        return OurResult(tree, _values(evaluator, batch, tree.dtype))
+    except TransformError:
+        result = OurResult(tree, [])
+    for row in range(batch.num_rows):
+        try:
+            result.values += _values(evaluator, batch.slice(row, 1), tree.dtype)
+        except TransformError as error:
+            result.values.append(None)
+            result.errors[row] = error_class(error.message)
+    return result
+
+
+def _values(evaluator: Evaluator, batch: pa.RecordBatch, dtype: pa.DataType) -> list[Any]:
+    return plain_values(to_array(evaluator(batch), batch.num_rows, dtype))
+
+
+def plain_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Comparable Python values; temporal ones as integers, for Python's own types are too small."""
+    dtype = array.type
+    if pa.types.is_timestamp(dtype) or pa.types.is_duration(dtype):
+        array = array.cast(pa.int64())
+    elif pa.types.is_date32(dtype):
+        array = array.cast(pa.int32())
+    elif pa.types.is_struct(dtype):
+        columns = [plain_values(_struct_field(array, i)) for i in range(dtype.num_fields)]
+        valid = array.is_valid().to_pylist()
+        rows = zip(*columns, strict=True) if columns else ((),) * len(valid)
+        return [row if ok else None for row, ok in zip(rows, valid, strict=True)]
+    return array.to_pylist()
+
+
+def _struct_field(array: pa.Array | pa.ChunkedArray, index: int) -> pa.Array:
+    if isinstance(array, pa.ChunkedArray):
+        return pa.chunked_array(
+            [chunk.flatten()[index] for chunk in array.chunks], array.type.field(index).type
+        )
+    return array.flatten()[index]
+
+
+def _spark_values(frame: DataFrame, expressions: Sequence[str], ours: list[OurResult]) -> pa.Table:
+    columns = []
+    for index, (text, result) in enumerate(zip(expressions, ours, strict=True)):
+        if result.errors:
+            rows = ", ".join(map(str, result.errors))
+            text = f"CASE WHEN {_ROW} NOT IN ({rows}) THEN {text} END"
+        columns.append(f"{text} AS _{index}")
+    return frame.selectExpr(*columns, _ROW).toArrow().sort_by(_ROW)
+
+
+def _compare_values(
+    text: str, result: OurResult, column: pa.ChunkedArray, table: pa.Table
+) -> Iterator[str]:
+    theirs_type = normalized(column.type)
+    if theirs_type != normalized(result.expr.dtype):
+        yield f"{text}: type is {theirs_type} in Spark, {result.expr.dtype} here"
+        return
+    for row, (theirs, mine) in enumerate(zip(plain_values(column), result.values, strict=True)):
+        if row not in result.errors and not same(theirs, mine):
+            yield f"{text}: {_input(table, row)} is {theirs!r} in Spark, {mine!r} here"
+
+
+def _compare_errors(
+    frame: DataFrame, text: str, result: OurResult, table: pa.Table
+) -> Iterator[str]:
+    for row, mine in result.errors.items():
+        theirs = _spark_error(frame, text, row)
+        if theirs != mine:
+            yield f"{text}: {_input(table, row)} raises {theirs} in Spark, {mine} here"
+
+
+def _rows_that_raise_in_spark_only(
+    frame: DataFrame, text: str, result: OurResult, table: pa.Table
+) -> Iterator[str]:
+    for row in range(table.num_rows):
+        if row not in result.errors and (theirs := _spark_error(frame, text, row)):
+            mine = result.values[row]
+            yield f"{text}: {_input(table, row)} raises {theirs} in Spark, is {mine!r} here"
+
+
+def _spark_error(frame: DataFrame, text: str, row: int) -> str | None:
+    try:
+        frame.where(f"{_ROW} = {row}").selectExpr(text).toArrow()
+    except PySparkException as error:
+        return error_class(error.getCondition() and f"[{error.getCondition()}]" or str(error))
+    return None
+
+
+def error_class(message: str) -> str:
+    """Spark's error class without its subclass: ``CAST_INVALID_INPUT``."""
+    match = re.search(r"\[([A-Z0-9_]+)[\].]", message)
+    return match[1] if match else message
+
+
+def normalized(dtype: pa.DataType) -> pa.DataType:
+    """A type without what Spark and we may say differently: nullability, names of list items."""
+    if pa.types.is_struct(dtype):
+        return pa.struct([(f.name, normalized(f.type)) for f in dtype])
+    if pa.types.is_map(dtype):
+        return pa.map_(normalized(dtype.key_type), normalized(dtype.item_type))
+    if pa.types.is_list(dtype):
+        return pa.list_(normalized(dtype.value_type))
+    if pa.types.is_timestamp(dtype) and dtype.tz is not None:
+        return pa.timestamp("us", tz="UTC")
+    return dtype
+
+
+def same(theirs: Any, mine: Any) -> bool:
+    """Equal as Spark's own tests understand it."""
+    if isinstance(theirs, float) and isinstance(mine, float):
+        both_nan = math.isnan(theirs) and math.isnan(mine)
+        return both_nan or struct.pack("d", theirs) == struct.pack("d", mine)
+    if isinstance(theirs, (list, tuple)) and isinstance(mine, (list, tuple)):
+        pairs = zip(theirs, mine, strict=False)
+        return len(theirs) == len(mine) and all(same(a, b) for a, b in pairs)
+    return bool(type(theirs) is type(mine) and theirs == mine)
+
+
+def _input(table: pa.Table, row: int) -> str:
+    return str(table.slice(row, 1).to_pylist()[0])[:300]
