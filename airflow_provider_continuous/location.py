@@ -36,9 +36,9 @@ class CheckpointLocation:
                 "see what it rendered to.",
             )
         parts = urlsplit(url)
-        named, found, host = parts.netloc.rpartition("@")
-        if found:
-            url = parts._replace(netloc=host).geturl()
+        named = parts.netloc.rpartition("@")[0]
+        if named:
+            url = url.replace(f"{named}@", "", 1)
         if not parts.scheme and not url.startswith("/"):
             raise ConfigError(
                 f"checkpoint_location {url!r} is relative.",
@@ -55,12 +55,11 @@ class CheckpointLocation:
     def storage_options(self) -> dict[str, Any]:
         """Return what fsspec needs to open the storage: of the connection, or nothing.
 
-        Opening the connection is the business of Airflow's own ``ObjectStoragePath`` and of the
-        provider that owns the scheme; fsspec remembers what it built the file system from.
+        Opening a connection is the business of the provider that owns the scheme, as for Airflow's
+        ``ObjectStoragePath``; fsspec remembers what it has built the file system from.
         """
         if self.conn_id is None:
             return {}
-        from airflow.sdk import ObjectStoragePath
+        from airflow.sdk.io import attach
 
-        path = ObjectStoragePath(self.url, conn_id=self.conn_id)
-        return dict(path.fs.storage_options)
+        return dict(attach(urlsplit(self.url).scheme, self.conn_id).fs.storage_options)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from engine import __version__
+from engine.commands.live import ERASE_LINE
 from engine.commands.result import FAILED, WRONG_USE, Result
 from engine.errors import ConfigError, ContinuousError
 
@@ -24,22 +25,18 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     args = _parser().parse_args(arguments)
-    logging.basicConfig(
-        level=logging.DEBUG if args.debug else logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-        stream=sys.stderr,
-    )
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    _configure_logging(args.debug)
     try:
         result = _execute(args)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
+        exit_code = WRONG_USE if isinstance(error, ConfigError) else FAILED
+        result = Result({"error": _describe(error)}, "", exit_code, error)
+    if result.error is not None:
         if args.debug:
-            traceback.print_exc()
-        wrong_use = isinstance(error, ConfigError)
-        result = Result({"error": _describe(error)}, "", WRONG_USE if wrong_use else FAILED)
-        print(f"continuous {args.command}: {_describe(error)}", file=sys.stderr)
+            traceback.print_exception(result.error)
+        print(f"continuous {args.command}: {_describe(result.error)}", file=sys.stderr)
     if args.json:
         print(json.dumps(result.data), flush=True)
     elif result.text:
@@ -56,9 +53,20 @@ def _execute(args: argparse.Namespace) -> Result:
 
 
 def _describe(error: Exception) -> str:
+    """One line for what is not ours: Spark's messages have the JVM's whole stack."""
     if isinstance(error, ContinuousError):
         return str(error)
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
+
+
+def _configure_logging(debug: bool) -> None:
+    erase = ERASE_LINE if sys.stderr.isatty() else ""
+    logging.basicConfig(
+        level=logging.DEBUG if debug else logging.INFO,
+        format=f"{erase}%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,14 +116,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
 
 
 def _seconds(text: str) -> float:
-    number = float(text)
-    if not number >= 0:
-        raise ValueError
-    return number
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return seconds

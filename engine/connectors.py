@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from engine.definition import SinkBinding
 from engine.errors import ConfigError
 from engine.expressions.types import schema_to_spark
+from engine.options import DEFAULT_PARALLELISM
 from engine.plan.explain import describe_connector
 from engine.plan.pipeline import SourceRelation
 from engine.plan.source import user_data_source
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.types import StructType
-
-DEFAULT_PARALLELISM = "__default_parallelism"
 
 
 def bind_source(

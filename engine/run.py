@@ -99,7 +99,7 @@ class ContinuousRun:
         self._committer = ThreadPoolExecutor(1, thread_name_prefix="epoch-commit")
         self._opened_ms = {first.first_epoch: clock.now_ms()}
         self._closed_ms: dict[int, int] = {}
-        self._next_tick_ms: int | None = None
+        self._next_tick_s: float | None = None
         self._ended = False
         self._error: ContinuousError | None = None
 
@@ -137,8 +137,8 @@ class ContinuousRun:
 
     def _wait(self) -> Event | None:
         timeout_s = _WATCH_S
-        if self._next_tick_ms is not None:
-            until_tick_s = (self._next_tick_ms - self._clock.now_ms()) / 1000
+        if self._next_tick_s is not None:
+            until_tick_s = self._next_tick_s - self._clock.monotonic_s()
             timeout_s = min(max(until_tick_s, 0.0), timeout_s)
         try:
             return self._inbox.get(timeout=timeout_s) if timeout_s else self._inbox.get_nowait()
@@ -161,16 +161,17 @@ class ContinuousRun:
             self._schedule_tick()
 
     def _tick(self) -> None:
-        now_ms = self._clock.now_ms()
-        if self._next_tick_ms is not None and now_ms >= self._next_tick_ms:
-            self._next_tick_ms = None
+        if self._next_tick_s is not None and self._clock.monotonic_s() >= self._next_tick_s:
+            self._next_tick_s = None
             if self._interval_ms:
                 self._schedule_tick()
             self._handle(EpochElapsed())
 
     def _schedule_tick(self) -> None:
-        now_ms, interval_ms = self._clock.now_ms(), self._interval_ms
-        self._next_tick_ms = (now_ms // interval_ms + 1) * interval_ms if interval_ms else now_ms
+        # Aligned by the wall clock, awaited by the monotonic one: the former may jump meanwhile.
+        interval_ms = self._interval_ms
+        left_ms = interval_ms - self._clock.now_ms() % interval_ms if interval_ms else 0
+        self._next_tick_s = self._clock.monotonic_s() + left_ms / 1000
 
     def _watch(self, start_deadline_s: float) -> None:
         if self.coordinator.phase is Phase.STARTING:

@@ -54,6 +54,10 @@ _VALUE_TYPES: dict[tuple[str, str], type] = {
 }
 
 
+# What a writer returns that has nothing to say.
+_EMPTY_MESSAGE = ("pyspark.sql.datasource", "WriterCommitMessage")
+
+
 class _NotPlainError(Exception):
     """The value is more than JSON, bytes and dataclasses."""
 
@@ -215,6 +219,8 @@ class _RestrictedUnpickler(pickle._Unpickler):
 
 def _record_class(module: str, qualified_name: str, allowed_modules: Collection[str]) -> type:
     """A class by name, if it is an allowed one."""
+    if (module, qualified_name) == _EMPTY_MESSAGE:
+        allowed_modules = (*allowed_modules, module)
     if not _is_allowed(module, allowed_modules):
         raise _refused(module, qualified_name, "its module is not one that the sink names")
     try:
@@ -245,10 +251,7 @@ def _is_record(kind: type) -> bool:
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return True
     # By name: this package does not import pyspark.
-    return any(
-        (base.__module__, base.__qualname__) == ("pyspark.sql.datasource", "WriterCommitMessage")
-        for base in kind.__mro__
-    )
+    return any((base.__module__, base.__qualname__) == _EMPTY_MESSAGE for base in kind.__mro__)
 
 
 def _refused(module: str, name: str, reason: str) -> CheckpointCorruptError:

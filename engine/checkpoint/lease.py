@@ -16,8 +16,8 @@ So ``check`` is one look for one's own claim, and a run that slept through any n
 still finds out. The newest claim is never deleted: it carries the count on.
 
 A holder on this machine that is seen to be dead is taken over at once. A heartbeat is fresh for
-:data:`EXPIRES_AFTER_INTERVALS` intervals; if it seems older, a holder on another machine, whose
-clock may differ, is watched for so long before it is taken over.
+:data:`EXPIRES_AFTER_INTERVALS` intervals. If it seems older, the holder is watched for so long
+before it is taken over: clocks differ, jump, and stand still while a machine is suspended.
 
 The engine's rule for a write that others see is: ``check``, then write. A run that is suspended
 between the two can still write once. The logs refuse that write if the epoch is taken
@@ -311,7 +311,7 @@ class Lease:
 
 def _refuse_if_alive(storage: Storage, holder: LeaseRecord, clock: Clock) -> None:
     alive = holder.is_alive(clock.now_ms())
-    if not alive and holder.state.is_active and holder.process.is_running() is None:
+    if not alive and holder.state.is_active and holder.process.is_running() is not False:
         alive = _is_renewed(storage, holder, clock)
     if alive:
         since_s = (clock.now_ms() - holder.started_at_ms) / 1000

@@ -16,11 +16,13 @@ class Result:
     """:param data: the JSON object that ``--json`` prints.
     :param text: what is printed otherwise; may be empty.
     :param exit_code: one of the codes above.
+    :param error: why it failed, for standard error.
     """
 
     data: Mapping[str, Any]
     text: str
     exit_code: int = DONE
+    error: Exception | None = None
 
 
 def format_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

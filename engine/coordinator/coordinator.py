@@ -201,16 +201,11 @@ class EpochCoordinator:
         )
 
     def _tasks_ended(self, event: TasksEnded) -> list[Action]:
-        if event.error is not None:
-            unfinished = [p for p in range(self.partitions) if not self._has_finished(p)]
-            return self._fail(event.error) if unfinished else []
-        # What a started task still has to say, or its silence, arrives on its own connection.
-        unheard = [p for p in range(self.partitions) if p not in self.started]
-        if not unheard:
+        # Without an error every task has had its say, or has broken off: both arrive, perhaps
+        # later, on the task's own connection.
+        if event.error is None or all(map(self._has_finished, range(self.partitions))):
             return []
-        return self._fail(
-            TaskLostError(f"The tasks of partitions {unheard} ended without a word.")
-        )
+        return self._fail(event.error)
 
     def _drain_while_starting(self, event: DrainAsked) -> list[Action]:
         return self._end(None)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from engine.errors import ConfigError, TransformError
@@ -63,7 +64,7 @@ class LineFormat(ABC):
         """As :meth:`parse`; raises one of ``_REFUSALS`` for a bad line."""
 
     def _first_bad_line(self, block: bytes, at_start: bool) -> BadLineError:
-        lines = block.splitlines(keepends=True) if b"\r" not in block else _lines(block)
+        lines = [line + b"\n" for line in block.split(b"\n")[:-1]]
         good, bad = 0, len(lines)  # this many lines are fine; this many are not
         while bad - good > 1:
             middle = (good + bad) // 2
@@ -84,16 +85,12 @@ class LineFormat(ABC):
 _REFUSALS = (ValueError, pa.ArrowException, TransformError)
 
 
-def _lines(block: bytes) -> list[bytes]:
-    return [line + b"\n" for line in block.split(b"\n")[:-1]]
-
-
 class TextLines(LineFormat):
     """One column, a string."""
 
     def _parse(self, block: bytes, at_start: bool) -> pa.RecordBatch:
         lines = block.decode("utf-8").split("\n")[:-1]
-        if "\r" in lines[0]:
+        if b"\r" in block:
             lines = [line.removesuffix("\r") for line in lines]
         return pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], schema=self.schema)
 
@@ -149,6 +146,10 @@ class CsvLines(LineFormat):
                 quoted_strings_can_be_null=False,
             ),
         )
+        if b'"' in block:
+            for column in table.columns:
+                if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+                    _refuse_line_breaks(column)
         columns = [
             from_written(column.combine_chunks(), field.type, self._session_timezone)
             if pa.types.is_temporal(field.type)
@@ -156,6 +157,12 @@ class CsvLines(LineFormat):
             for column, field in zip(table.columns, self.schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _refuse_line_breaks(column: pa.ChunkedArray) -> None:
+    # An open quote swallows the lines that follow.
+    if pc.any(pc.match_substring(column, "\n")).as_py():
+        raise ValueError("a quoted value is not closed on its line")
 
 
 def _csv_type(dtype: pa.DataType) -> pa.DataType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.live_checkpoint import LiveCheckpoint
-
 _HOME = tempfile.TemporaryDirectory(prefix="airflow-unit-")
 os.environ["AIRFLOW_HOME"] = _HOME.name
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+
+from airflow_provider_continuous import submission  # noqa: E402
+from tests.airflow.live_checkpoint import LiveCheckpoint  # noqa: E402
 
 
 class FakeStore(dict[str, Any]):
@@ -29,7 +31,13 @@ class FakeStore(dict[str, Any]):
 @pytest.fixture
 def context() -> dict[str, Any]:
     """The part of a task's context that the provider uses: the first attempt of a new task."""
-    task_instance = SimpleNamespace(dag_id="a_dag", task_id="a_task", try_number=1, max_tries=2)
+    task_instance = SimpleNamespace(
+        dag_id="a_dag",
+        task_id="a_task",
+        try_number=1,
+        max_tries=2,
+        get_first_reschedule_date=lambda _: None,
+    )
     return {"ti": task_instance, "run_id": "a_run", "task_state_store": FakeStore()}
 
 
@@ -37,3 +45,23 @@ def context() -> dict[str, Any]:
 def live(tmp_path: Path) -> Iterator[LiveCheckpoint]:
     """A checkpoint that the test writes."""
     return LiveCheckpoint(tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> dict[str, Any]:
+    """A small query."""
+    return {
+        "name": "numbers",
+        "source": {"format": "rate", "options": {"rowsPerSecond": "10"}},
+        "sql": "SELECT value FROM source",
+        "sink": {"format": "noop"},
+        "trigger": {"continuous": "1 second"},
+        "checkpoint_location": str(tmp_path / "checkpoints" / "numbers"),
+    }
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries run in real processes, but in ``stand_in.py`` instead of Spark."""
+    script = str(Path(__file__).with_name("stand_in.py"))
+    monkeypatch.setattr(submission, "ENGINE", (sys.executable, script))

@@ -19,7 +19,7 @@ from engine.errors import ConfigError
         ("s3://store@bucket/c", None, CheckpointLocation("s3://bucket/c", "store")),
         ("s3://bucket/c", "store", CheckpointLocation("s3://bucket/c", "store")),
         ("s3://store@bucket/c", "store", CheckpointLocation("s3://bucket/c", "store")),
-        (ObjectStoragePath("memory://store@c"), None, CheckpointLocation("memory://c", "store")),
+        (ObjectStoragePath("memory://store@c"), None, CheckpointLocation("memory:///c", "store")),
     ],
 )
 def test_parse(text: object, conn_id: str | None, expected: CheckpointLocation) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,8 @@ def test_records_arrive_once_and_epochs_are_logged(story: Story) -> None:
     checkpoint = story.checkpoint
     epoch = checkpoint.committed_epoch()
     assert checkpoint.committed_offsets(epoch) == ({"0": 15, "1": 15},)
-    assert checkpoint.offsets.ids() == checkpoint.commits.ids() == list(range(epoch + 1))
+    kept = list(range(max(epoch - 99, 0), epoch + 1))
+    assert checkpoint.offsets.ids() == checkpoint.commits.ids() == kept
     status = checkpoint.status()
     assert (status.state, status.epoch, status.error) == (QueryState.STOPPED, epoch, None)
     assert query.exception() is None
@@ -261,3 +263,16 @@ def test_a_task_that_dies_without_a_word_is_lost(story: Story) -> None:
     story.feed.add(1)
     with pytest.raises(TaskLostError, match="partition 0"):
         query.awaitTermination(WAIT_S)
+
+
+def test_epochs_end_at_multiples_of_the_interval(story: Story) -> None:
+    query = story.start()
+    query.awaitEpoch(8, WAIT_S)
+    query.stop()
+    reports = query.recentProgress
+    ends = [
+        datetime.fromisoformat(report["timestamp"].replace("Z", "+00:00")).timestamp() * 1000
+        for report in reports[1:]  # an epoch starts where the one before ends
+    ]
+    off_by_ms = sorted(min(end % 20, 20 - end % 20) for end in ends)
+    assert off_by_ms[len(ends) // 2] < 5

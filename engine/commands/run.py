@@ -1,0 +1,149 @@
+"""``run``: start a query in this process and stay with it until it ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from engine.commands.live import ProgressDisplay
+from engine.commands.result import DONE, FAILED, Result
+from engine.spark.session import build_session
+from engine.spec import QuerySpec, build, load_spec
+from engine.states import QueryState
+
+if TYPE_CHECKING:
+    from engine.query import ContinuousQuery
+    from engine.spark.handoff import SparkQuery
+
+    Query = ContinuousQuery | SparkQuery
+
+logger = logging.getLogger(__name__)
+_POLL_S = 0.2
+
+
+def run(args: Namespace) -> Result:
+    """Run a query until it ends, by itself or because somebody asked for it."""
+    spec = load_spec(Path(args.spec))
+    with _prints_go_to_stderr() if args.json else nullcontext():
+        return _run(spec)
+
+
+def _run(spec: QuerySpec) -> Result:
+    with EndSignals() as signals:
+        spark = build_session(spec.conf, spec.name or "continuous query", spec.python_path)
+        signals.catch()  # PySpark has taken Ctrl-C for itself
+        try:
+            if signals.count:
+                return Result({"state": None}, "Ended before the query was started.")
+            query = build(spec, spark).start()
+            logger.info("query %s, run %s, is running", query.id, query.runId)
+            return _result(query, spec, _stay_with(query, signals))
+        finally:
+            spark.stop()
+
+
+def _stay_with(query: Query, signals: EndSignals) -> Exception | None:
+    """Wait for the query's end, show its progress, and end it when a signal says so.
+
+    :return: why it failed.
+    """
+    display = ProgressDisplay(sys.stderr)
+    answered = 0
+    try:
+        while not query.awaitTermination(_POLL_S):
+            display.show(query.lastProgress)
+            if signals.count > answered:
+                answered = signals.count
+                _end(query, answered)
+    except Exception as error:
+        return error
+    finally:
+        display.close()
+    return None
+
+
+def _end(query: Query, signal_count: int) -> None:
+    if signal_count > 1:
+        logger.info("stopping")
+        query.stop()
+        return
+    logger.info("draining; a second signal stops at once")
+    # Spark's own queries block until they are drained, and a second signal must get through.
+    threading.Thread(target=_drain, args=(query,), name="drain", daemon=True).start()
+
+
+def _drain(query: Query) -> None:
+    with suppress(Exception):  # a failure of the query is reported by who waits for its end
+        query.drain()
+
+
+def _result(query: Query, spec: QuerySpec, error: Exception | None) -> Result:
+    progress = query.lastProgress
+    state = QueryState.STOPPED if error is None else QueryState.FAILED
+    epoch = query.status.get("epoch", progress["batchId"] if progress else -1)
+    data = {
+        "id": str(query.id),
+        "run_id": str(query.runId),
+        "name": spec.name,
+        "state": state.value,
+        "epoch": epoch,
+        "error": None if error is None else str(error),
+    }
+    return Result(
+        data,
+        f"The query is {state}, last committed epoch {epoch}.",
+        DONE if error is None else FAILED,
+        error,
+    )
+
+
+class EndSignals:
+    """Counts SIGTERM and SIGINT (Ctrl-C) while it is entered. The third one kills."""
+
+    _NUMBERS = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def catch(self) -> None:
+        """Take the signals, whoever had them."""
+        for number in self._NUMBERS:
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        if self.count > 2:
+            raise KeyboardInterrupt
+
+    def __enter__(self) -> EndSignals:
+        self._before = {number: signal.getsignal(number) for number in self._NUMBERS}
+        self.catch()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _prints_go_to_stderr() -> Iterator[None]:
+    """Keep standard output for the result: what sinks, user code and Spark's JVM print, which
+    inherits it, goes to standard error."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)

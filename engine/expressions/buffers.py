@@ -1,0 +1,55 @@
+"""NumPy's view of Arrow columns, for what Arrow has no kernel for. Nothing is copied.
+
+The slots of nulls hold arbitrary values: a function that works on them must not fail for any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Values = npt.NDArray[Any]
+
+
+def values_of(array: pa.Array) -> Values:
+    """The values of a column of fixed-width numbers, including those in the slots of nulls."""
+    if array.null_count == 0:
+        return np.asarray(array.to_numpy(zero_copy_only=True))
+    dtype = array.type.to_pandas_dtype()
+    everything = np.frombuffer(array.buffers()[1], dtype)
+    return everything[array.offset : array.offset + len(array)]
+
+
+def with_nulls_of(array: pa.Array, values: Values, dtype: pa.DataType) -> pa.Array:
+    """New values, null where ``array`` is."""
+    if array.null_count == 0:
+        return pa.Array.from_buffers(dtype, len(values), [None, pa.py_buffer(values)], 0)
+    shifted: Values = values
+    if array.offset:
+        # The bits of the nulls start at the array's offset, so the values have to as well.
+        shifted = np.empty(array.offset + len(values), values.dtype)
+        shifted[array.offset :] = values
+    buffers = [array.buffers()[0], pa.py_buffer(shifted)]
+    return pa.Array.from_buffers(dtype, len(values), buffers, array.null_count, array.offset)
+
+
+def is_valid(array: pa.Array) -> npt.NDArray[np.bool_]:
+    """True where the column has a value."""
+    if array.null_count == 0:
+        return np.ones(len(array), np.bool_)
+    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
+
+
+def on_array(function: Callable[[pa.Array], pa.Array]) -> Callable[[Any], Any]:
+    """Let a function of one Array also take a Scalar, and then return one."""
+
+    def either(datum: Any) -> Any:
+        if isinstance(datum, pa.Scalar):
+            return function(pa.array([datum.as_py()], datum.type))[0]
+        return function(datum)
+
+    return either

@@ -1,0 +1,155 @@
+"""Binaries and digests: hex, base64, UTF-8, MD5, SHA, CRC-32.
+
+Source: ``mathExpressions.scala`` (hex), ``stringExpressions.scala``, ``hash.scala`` of Spark;
+``java.util.Base64`` (MIME decoder).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import zlib
+
+import pyarrow as pa
+
+from engine.expressions.ansi import failure
+from engine.expressions.datum import constant, constant_value
+from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.tree import Expr
+from engine.expressions.vectors import per_row
+
+
+@strict("Hex")
+def hex_text(expr: Expr, context: Context) -> ValueFunction:
+    """``hex``: of a text's UTF-8, of a binary, or of a BIGINT's 64 bits without leading zeros."""
+    if pa.types.is_integer(expr.children[0].dtype):
+        return lambda n: per_row(lambda i: f"{i & 0xFFFFFFFFFFFFFFFF:X}", expr.dtype, n)
+    return lambda s: per_row(
+        lambda value: (value.encode() if isinstance(value, str) else value).hex().upper(),
+        expr.dtype, s,
+    )  # fmt: skip
+
+
+@strict("Unhex", can_fail=lambda expr: bool(expr.params["fail_on_error"]))
+def unhex(expr: Expr, context: Context) -> ValueFunction:
+    """``unhex``: NULL for what is not hexadecimal; a digit too few counts as a leading zero."""
+    strictly = expr.params["fail_on_error"]
+
+    def decode(text: str) -> bytes | None:
+        if re.fullmatch("[0-9a-fA-F]*", text):
+            return bytes.fromhex("0" + text if len(text) % 2 else text)
+        if strictly:
+            raise failure("CONVERSION_INVALID_INPUT", f"{text!r} is not hexadecimal.")
+        return None
+
+    return lambda s: per_row(decode, expr.dtype, s)
+
+
+@strict("Base64")
+def to_base64(expr: Expr, context: Context) -> ValueFunction:
+    """``base64``: in lines of 76 characters if the session says so."""
+    if not expr.params["chunk_base64"]:
+        return lambda b: per_row(lambda v: base64.b64encode(v).decode(), expr.dtype, b)
+
+    def chunked(value: bytes) -> str:
+        text = base64.b64encode(value).decode()
+        return "\r\n".join(text[i : i + 76] for i in range(0, len(text), 76))
+
+    return lambda b: per_row(chunked, expr.dtype, b)
+
+
+_NOT_BASE64 = re.compile("[^A-Za-z0-9+/]")
+
+
+@strict("UnBase64", can_fail=lambda expr: True)
+def from_base64(expr: Expr, context: Context) -> ValueFunction:
+    """``unbase64``: skips other characters, as MIME does; what cannot be decoded raises."""
+    return lambda s: per_row(_from_base64, expr.dtype, s)
+
+
+def _from_base64(text: str) -> bytes:
+    body, padding, rest = text.partition("=")
+    digits = _NOT_BASE64.sub("", body)
+    last = len(digits) % 4
+    wrong = last == 1
+    if padding:
+        wrong |= last == 0 or (last == 2 and not rest.startswith("="))
+        wrong |= len(_NOT_BASE64.sub("", rest)) > 0
+    if wrong:
+        raise failure("CONVERSION_INVALID_INPUT", f"{text!r} is not base64.")
+    return base64.b64decode(digits + "=" * (-last % 4))
+
+
+def _is_utf8(expr: Expr) -> str | None:
+    charset = constant_value(expr.children[1])
+    if constant(expr.children[1]) is None or str(charset).upper() != "UTF-8":
+        return "only the character set UTF-8 is supported"
+    source, expected = expr.children[0].dtype, (pa.string() if expr.op == "Encode" else pa.binary())
+    return None if source == expected else f"its argument must be cast to {expected} first"
+
+
+@strict("Encode", supports=_is_utf8)
+def encode(expr: Expr, context: Context) -> ValueFunction:
+    """``encode``: a text's UTF-8."""
+    return lambda s, charset: s.cast(pa.binary())
+
+
+@strict("StringDecode", can_fail=lambda expr: True, supports=_is_utf8)
+def decode(expr: Expr, context: Context) -> ValueFunction:
+    """``decode``: the text of UTF-8."""
+    replaces = expr.params.get("legacy_error_action")
+
+    def to_text(value: bytes) -> str:
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            if replaces:
+                raise
+            raise failure(
+                "MALFORMED_CHARACTER_CODING", "A value to decode is not UTF-8."
+            ) from None
+
+    return lambda b, charset: per_row(to_text, expr.dtype, b)
+
+
+@strict("Md5")
+def md5(expr: Expr, context: Context) -> ValueFunction:
+    """``md5``, in hexadecimal."""
+    return lambda b: per_row(
+        lambda v: hashlib.md5(v, usedforsecurity=False).hexdigest(), expr.dtype, b
+    )
+
+
+@strict("Sha1")
+def sha1(expr: Expr, context: Context) -> ValueFunction:
+    """``sha1``, in hexadecimal."""
+    return lambda b: per_row(
+        lambda v: hashlib.sha1(v, usedforsecurity=False).hexdigest(), expr.dtype, b
+    )
+
+
+_SHA2 = {
+    0: hashlib.sha256,
+    224: hashlib.sha224,
+    256: hashlib.sha256,
+    384: hashlib.sha384,
+    512: hashlib.sha512,
+}
+
+
+@strict("Sha2")
+def sha2(expr: Expr, context: Context) -> ValueFunction:
+    """``sha2``, in hexadecimal; NULL for a length that there is not."""
+
+    def digest(value: bytes, bits: int) -> str | None:
+        algorithm = _SHA2.get(bits)
+        return None if algorithm is None else algorithm(value).hexdigest()
+
+    return lambda b, bits: per_row(digest, expr.dtype, b, bits)
+
+
+@strict("Crc32")
+def crc32(expr: Expr, context: Context) -> ValueFunction:
+    """``crc32``."""
+    return lambda b: per_row(zlib.crc32, expr.dtype, b)

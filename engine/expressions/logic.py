@@ -1,0 +1,41 @@
+"""Three-valued logic: ``AND``, ``OR``, ``NOT``.
+
+Spark does not evaluate the right side where the left one decides. That can be seen only when the
+right side may raise, so only then is it evaluated on the rows that need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.expressions.datum import evaluate_where, may_raise, to_array
+from engine.expressions.registry import Context, Datum, Evaluator, ValueFunction, lazy, strict
+from engine.expressions.tree import Expr
+
+_BOOL = pa.bool_()
+
+
+@lazy("And", "Or")
+def connective(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """False decides AND, true decides OR; null decides nothing."""
+    left, right = children
+    combine = pc.and_kleene if expr.op == "And" else pc.or_kleene
+    if not may_raise(expr.children[1]):
+        return lambda batch: combine(left(batch), right(batch))
+    decisive = expr.op == "Or"
+
+    def guarded(batch: pa.RecordBatch) -> Datum:
+        first = to_array(left(batch), batch.num_rows, _BOOL)
+        open_rows = pc.fill_null(pc.not_equal(first, decisive), True)
+        return combine(first, evaluate_where(right, batch, open_rows, _BOOL))
+
+    return guarded
+
+
+@strict("Not")
+def negation(expr: Expr, context: Context) -> ValueFunction:
+    """Null stays null."""
+    return lambda value: pc.invert(value)

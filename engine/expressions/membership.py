@@ -1,0 +1,56 @@
+"""``value IN (a, b, ...)``: null if the value is, or if it is not found and a null is in the list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.expressions.comparison import comparable
+from engine.expressions.datum import constant
+from engine.expressions.registry import KERNELS, Context, Datum, Evaluator, lazy
+from engine.expressions.tree import Expr
+
+_NULL = pa.scalar(None, pa.bool_())
+
+
+def _supports(expr: Expr) -> str | None:
+    if len(expr.children) < 2:
+        return "an empty list is not supported: its meaning depends on Spark's configuration"
+    return comparable(expr)
+
+
+@lazy("In", supports=_supports)
+def is_in(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """Constants are looked up in a hash table; anything else is compared one by one."""
+    dtype = expr.children[0].dtype
+    constants = [constant(item) for item in expr.children[1:]]
+    if None in constants or pa.types.is_floating(dtype) or pa.types.is_null(dtype):
+        return _any_equal(expr, children, context)
+    value, has_null = children[0], any(not item.is_valid for item in constants)
+    items = pa.array([item.as_py() for item in constants if item.is_valid], dtype)
+
+    def look_up(batch: pa.RecordBatch) -> Datum:
+        datum = value(batch)
+        found = pc.is_in(datum, value_set=items)
+        known = pc.and_(found, pc.is_valid(datum)) if has_null else pc.is_valid(datum)
+        return pc.if_else(known, found, _NULL)
+
+    return look_up
+
+
+def _any_equal(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """``v = a OR v = b OR ...``, which is what IN means."""
+    value, *items = expr.children
+    tree, evaluator = None, None
+    for item, child in zip(reversed(items), reversed(children[1:]), strict=True):
+        equal = Expr("EqualTo", (value, item), pa.bool_())
+        test = KERNELS["EqualTo"].factory(equal, (children[0], child), context)
+        if tree is None or evaluator is None:
+            tree, evaluator = equal, test
+        else:
+            tree = Expr("Or", (equal, tree), pa.bool_())
+            evaluator = KERNELS["Or"].factory(tree, (test, evaluator), context)
+    assert evaluator is not None
+    return evaluator

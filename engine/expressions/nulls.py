@@ -1,0 +1,90 @@
+"""Null functions: ``isnull``, ``isnotnull``, ``isnan``, ``nanvl``, ``coalesce`` and row-wise counts.
+
+``nvl``, ``nvl2``, ``ifnull``, ``nullif``, ``zeroifnull``, ``nullifzero`` need no kernel: Spark
+defines them by these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.expressions.datum import evaluate_where, may_raise, to_array
+from engine.expressions.registry import Context, Datum, Evaluator, ValueFunction, lazy, strict
+from engine.expressions.tree import Expr
+
+
+@strict("IsNull")
+def is_null(expr: Expr, context: Context) -> ValueFunction:
+    """NaN is not null."""
+    return lambda value: pc.is_null(value)
+
+
+@strict("IsNotNull")
+def is_not_null(expr: Expr, context: Context) -> ValueFunction:
+    """NaN is not null."""
+    return lambda value: pc.is_valid(value)
+
+
+@strict("IsNaN")
+def is_nan(expr: Expr, context: Context) -> ValueFunction:
+    """False for null."""
+    return lambda value: pc.fill_null(pc.is_nan(value), False)
+
+
+@lazy("NaNvl")
+def nanvl(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """The right side where the left one is NaN."""
+    left, right = children
+
+    def choose(batch: pa.RecordBatch) -> Datum:
+        first = to_array(left(batch), batch.num_rows, expr.dtype)
+        nan = pc.is_nan(first)
+        return pc.if_else(nan, evaluate_where(right, batch, nan, expr.dtype), first)
+
+    return choose
+
+
+@lazy("Coalesce")
+def coalesce(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """The first value that is not null; later ones are evaluated only where they are needed."""
+    if pa.types.is_null(expr.dtype):
+        return lambda batch: pa.scalar(None)
+    cautious = any(may_raise(child) for child in expr.children[1:])
+    if not cautious and not pa.types.is_nested(expr.dtype):
+        return lambda batch: pc.coalesce(*(child(batch) for child in children))
+    first, *others = children
+
+    def in_turn(batch: pa.RecordBatch) -> Datum:
+        result = to_array(first(batch), batch.num_rows, expr.dtype)
+        for other in others:
+            if result.null_count == 0:
+                break
+            missing = pc.is_null(result)
+            values = evaluate_where(other, batch, missing, expr.dtype)
+            result = pc.if_else(missing, values, result)
+        return result
+
+    return in_turn
+
+
+@strict("AtLeastNNonNulls")
+def at_least_n_non_nulls(expr: Expr, context: Context) -> ValueFunction:
+    """Whether ``n`` of the values are neither null nor NaN: what ``df.na.drop`` asks."""
+    n: int = expr.params["n"]
+
+    def present(value: Datum) -> Datum:
+        valid = pc.is_valid(value)
+        if pa.types.is_floating(value.type):
+            valid = pc.and_not(valid, pc.fill_null(pc.is_nan(value), False))
+        return pc.cast(valid, pa.int32())
+
+    def enough(*values: Datum) -> Datum:
+        total: Datum = pa.scalar(0, pa.int32())
+        for value in values:
+            total = pc.add(total, present(value))
+        return pc.greater_equal(total, n)
+
+    return enough

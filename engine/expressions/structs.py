@@ -1,0 +1,37 @@
+"""Structs: making one, and taking a field out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.expressions.datum import to_array
+from engine.expressions.registry import Context, Datum, Evaluator, ValueFunction, lazy, strict
+from engine.expressions.tree import Expr
+
+
+@strict("GetStructField")
+def get_struct_field(expr: Expr, context: Context) -> ValueFunction:
+    """Null if the struct is."""
+    ordinal: int = expr.params["ordinal"]
+    return lambda value: pc.struct_field(value, ordinal)
+
+
+@lazy("CreateNamedStruct")
+def create_named_struct(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """``children`` are name, value, name, value, ...; the names are in the result's type."""
+    fields = list(expr.dtype)
+    values = children[1::2]
+
+    def make(batch: pa.RecordBatch) -> Datum:
+        arrays = [
+            to_array(value(batch), batch.num_rows, field.type)
+            for value, field in zip(values, fields, strict=True)
+        ]
+        if not arrays:
+            return pa.array([{}] * batch.num_rows, expr.dtype)
+        return pa.StructArray.from_arrays(arrays, fields=fields)
+
+    return make

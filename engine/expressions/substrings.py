@@ -1,0 +1,257 @@
+"""Parts of texts: cutting, finding, splitting, single characters. Positions count from 1.
+
+Source: ``stringExpressions.scala`` and ``UTF8String.java`` of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.expressions.ansi import failure
+from engine.expressions.datum import constant_value, evaluate_where, may_raise, to_array
+from engine.expressions.registry import Context, Datum, Evaluator, ValueFunction, lazy, strict
+from engine.expressions.tree import Expr
+from engine.expressions.vectors import per_row, per_row_with_nulls
+
+_Text = TypeVar("_Text", str, bytes)
+
+_INT_MAX = 2**31 - 1
+
+
+def cut(text: _Text, position: int, length: int) -> _Text:
+    """``substring``: position 0 means 1, a negative one counts from the end and may lie before
+    the start, whose missing characters count as well."""
+    start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
+    end = start + length
+    return text[max(start, 0) : max(end, start, 0)]
+
+
+def _as_slice(position: int, length: int) -> tuple[int, int | None]:
+    """The same as a slice of Python, in which negative positions count from the end as well."""
+    start = position - 1 if position > 0 else position
+    stop: int | None = start + length
+    if length <= 0:
+        return 0, 0
+    if start < 0 and start + length >= 0:
+        stop = None
+    return start, stop if stop is None or stop <= _INT_MAX else None
+
+
+@strict("Substring")
+def substring(expr: Expr, context: Context) -> ValueFunction:
+    """``substring``, ``substr``, ``left``."""
+    is_text = pa.types.is_string(expr.dtype)
+
+    def function(s: Datum, position: Datum, length: Datum) -> Datum:
+        fixed = isinstance(position, pa.Scalar) and isinstance(length, pa.Scalar)
+        if is_text and fixed and position.is_valid and length.is_valid:
+            start, stop = _as_slice(position.as_py(), length.as_py())
+            return pc.utf8_slice_codeunits(s, start, stop)
+        return per_row(cut, expr.dtype, s, position, length)
+
+    return function
+
+
+def before_delimiter(text: str, delimiter: str, count: int) -> str:
+    """``substring_index``: what is left of the ``count``-th delimiter, or right of it, counted
+    from the end, if ``count`` is negative. Delimiters may overlap."""
+    if not delimiter or not count:
+        return ""
+    if count > 0:
+        found = -1
+        for _ in range(count):
+            found = text.find(delimiter, found + 1)
+            if found < 0:
+                return text
+        return text[:found]
+    found = len(text) - len(delimiter) + 1
+    for _ in range(-count):
+        found = text.rfind(delimiter, 0, max(found - 1 + len(delimiter), 0))
+        if found < 0:
+            return text
+    return text[found + len(delimiter) :]
+
+
+@strict("SubstringIndex")
+def substring_index(expr: Expr, context: Context) -> ValueFunction:
+    """``substring_index``."""
+    return lambda *values: per_row(before_delimiter, expr.dtype, *values)
+
+
+@strict("StringInstr")
+def instr(expr: Expr, context: Context) -> ValueFunction:
+    """``instr``: 0 if not found."""
+    return lambda s, part: per_row(lambda text, sub: text.find(sub) + 1, expr.dtype, s, part)
+
+
+def locate(part: str | None, text: str | None, start: int | None) -> int | None:
+    """``locate``: 0 if the start is NULL or below 1, or if nothing is found from there on. An
+    empty text is found at 1, wherever the search starts."""
+    if start is None:
+        return 0
+    if part is None or text is None:
+        return None
+    if start < 1:
+        return 0
+    return text.find(part, start - 1) + 1 if part else 1
+
+
+@strict("StringLocate")
+def string_locate(expr: Expr, context: Context) -> ValueFunction:
+    """``locate``, ``position``."""
+    return lambda *values: per_row_with_nulls(locate, expr.dtype, *values)
+
+
+def _register_search(op: str, with_constant: Any, with_column: Any) -> None:
+    @strict(op)
+    def search(expr: Expr, context: Context) -> ValueFunction:
+        def function(s: Datum, part: Datum) -> Datum:
+            if isinstance(part, pa.Scalar) and part.is_valid:
+                return with_constant(s, part.as_py())
+            return per_row(with_column, expr.dtype, s, part)
+
+        return function
+
+
+_register_search("StartsWith", pc.starts_with, str.startswith)
+_register_search("EndsWith", pc.ends_with, str.endswith)
+_register_search("Contains", pc.match_substring, lambda text, part: part in text)
+
+
+@strict("Ascii")
+def ascii_code(expr: Expr, context: Context) -> ValueFunction:
+    """``ascii``: the code point of the first character, 0 for an empty text."""
+    return lambda s: per_row(lambda text: ord(text[0]) if text else 0, expr.dtype, s)
+
+
+@strict("Chr")
+def char(expr: Expr, context: Context) -> ValueFunction:
+    """``chr``: by the lowest 8 bits; empty for a negative code."""
+    return lambda code: per_row(lambda n: chr(n & 255) if n >= 0 else "", expr.dtype, code)
+
+
+@strict("Overlay")
+def overlay(expr: Expr, context: Context) -> ValueFunction:
+    """``overlay``, of texts and binaries."""
+    return lambda *values: per_row(_overlay, expr.dtype, *values)
+
+
+def _overlay(text: _Text, replacement: _Text, position: int, length: int) -> _Text:
+    if length < 0:
+        length = len(replacement)
+    behind = _int32(position + length)
+    return cut(text, 1, _int32(position - 1)) + replacement + cut(text, behind, _INT_MAX)
+
+
+def _int32(value: int) -> int:
+    """Wrapped around, as Java does."""
+    return (value + 2**31) % 2**32 - 2**31
+
+
+def _split_part_supports(expr: Expr) -> str | None:
+    text, delimiter, part = (child.dtype for child in expr.children)
+    if text == delimiter == pa.string() and part == pa.int32():
+        return None
+    return "it takes two texts and an INT here: cast the arguments"
+
+
+@strict("SplitPart", can_fail=lambda expr: True, supports=_split_part_supports)
+def split_part(expr: Expr, context: Context) -> ValueFunction:
+    """``split_part``: an empty text where there is no such part."""
+    return lambda *values: per_row(_part_of, expr.dtype, *values)
+
+
+def _part_of(text: str, delimiter: str, number: int) -> str:
+    if number == 0:
+        raise failure("INVALID_INDEX_OF_ZERO", "The index 0 is invalid: parts count from 1.")
+    parts = text.split(delimiter) if delimiter else [text]
+    if abs(number) > len(parts):
+        return ""
+    return parts[number - 1 if number > 0 else number]
+
+
+@strict("FindInSet")
+def find_in_set(expr: Expr, context: Context) -> ValueFunction:
+    """``find_in_set``: the position in a list separated by commas, 0 if it is not there."""
+    return lambda word, words: per_row(_find_in_set, expr.dtype, word, words)
+
+
+def _find_in_set(word: str, words: str) -> int:
+    items = words.split(",")
+    return items.index(word) + 1 if "," not in word and word in items else 0
+
+
+@strict("SoundEx")
+def soundex(expr: Expr, context: Context) -> ValueFunction:
+    """``soundex``."""
+    return lambda s: per_row(_soundex, expr.dtype, s)
+
+
+_SOUNDS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230127022455012623017202", strict=True))
+
+
+def _soundex(text: str) -> str:
+    if not text or not (text[0].isascii() and text[0].isalpha()):
+        return text
+    codes, last = text[0].upper(), _SOUNDS[text[0].upper()]
+    for char in text[1:]:
+        code = _SOUNDS.get(char.upper(), "0") if char.isascii() else "0"
+        if code == "7":
+            continue
+        if code not in ("0", last):
+            codes += code
+        last = code
+    return (codes + "000")[:4]
+
+
+@strict("Levenshtein")
+def levenshtein(expr: Expr, context: Context) -> ValueFunction:
+    """``levenshtein``; -1 if the distance exceeds a given threshold."""
+    return lambda *values: per_row(_distance, expr.dtype, *values)
+
+
+def _distance(left: str, right: str, threshold: int | None = None) -> int:
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        before, row[0] = row[0], i
+        for j, b in enumerate(right, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
+    return -1 if threshold is not None and row[-1] > threshold else row[-1]
+
+
+@lazy("Elt", can_fail=lambda expr: bool(expr.params["fail_on_error"]))
+def elt(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """``elt``: the n-th of its arguments, which alone is evaluated."""
+    strictly = bool(expr.params["fail_on_error"])
+    index, choices = children[0], children[1:]
+    some_may_raise = any(map(may_raise, expr.children[1:]))
+
+    def evaluate(batch: pa.RecordBatch) -> Datum:
+        chosen = to_array(index(batch), batch.num_rows, pa.int32())
+        inside = pc.and_(pc.greater(chosen, 0), pc.less_equal(chosen, len(choices)))
+        if strictly and pc.all(inside).as_py() is False:
+            wrong = chosen.filter(pc.invert(inside))[0]
+            raise failure(
+                "INVALID_ARRAY_INDEX", f"The index {wrong} is out of 1 to {len(choices)}."
+            )
+        columns = []
+        for number, choice in enumerate(choices, 1):
+            if some_may_raise:
+                mask = pc.fill_null(pc.equal(chosen, number), False)
+                columns.append(evaluate_where(choice, batch, mask, expr.dtype))
+            else:
+                columns.append(to_array(choice(batch), batch.num_rows, expr.dtype))
+        position = pc.if_else(inside, pc.subtract(chosen, 1), pa.scalar(None, pa.int32()))
+        return pc.choose(position, *columns)
+
+    return evaluate
+
+
+def constant_text(expr: Expr, child: int) -> str | None:
+    """The text of a literal argument, None if it is something else or NULL."""
+    value = constant_value(expr.children[child]) if child < len(expr.children) else None
+    return value if isinstance(value, str) else None

@@ -1,0 +1,51 @@
+"""The example DAGs, as Airflow's DAG processor sees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DAGS = Path(__file__).parents[2] / "dags"
+_PARSE = """
+import json, sys
+from airflow.dag_processing.dagbag import DagBag
+bag = DagBag(sys.argv[1], include_examples=False, bundle_path=__import__("pathlib").Path(sys.argv[1]))
+heavy = {"pyspark", "pandas", "numpy", "pyarrow"} & set(sys.modules)
+dags = {name: [dag.doc_md or "", sorted(dag.task_ids)] for name, dag in bag.dags.items()}
+json.dump([bag.import_errors, sorted(heavy), dags], open(sys.argv[2], "w"))
+"""
+
+
+@pytest.fixture(scope="module")
+def parsed(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, object, dict[str, list[str]]]:
+    result = tmp_path_factory.mktemp("parsed") / "dags.json"
+    subprocess.run(
+        [sys.executable, "-c", _PARSE, str(DAGS), str(result)],
+        env={**os.environ, "PYTHONPATH": str(DAGS)},
+        check=True,
+    )
+    errors, heavy, dags = json.loads(result.read_text())
+    return errors, heavy, dags
+
+
+def test_they_parse_without_spark(parsed: tuple[object, object, dict[str, list[str]]]) -> None:
+    errors, heavy, _ = parsed
+
+    assert errors == {}
+    assert heavy == []
+
+
+def test_they_are_all_there_and_documented(
+    parsed: tuple[object, object, dict[str, list[str]]],
+) -> None:
+    dags = parsed[2]
+
+    assert set(dags) == {"flights_demo", "scheduled_pruning", "wait_for_epoch"}
+    assert dags["flights_demo"][1] == ["compare", "drain", "prune", "start", "wait_for_epochs"]
+    for name, (documentation, _) in dags.items():
+        assert len(documentation) > 200, name

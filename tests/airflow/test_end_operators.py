@@ -1,0 +1,110 @@
+"""DrainContinuousQueryOperator and StopContinuousQueryOperator."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+
+from airflow_provider_continuous.errors import QueryEndedError, WaitTimeoutError
+from airflow_provider_continuous.operators.query import (
+    DrainContinuousQueryOperator,
+    StopContinuousQueryOperator,
+)
+from airflow_provider_continuous.triggers.query import QueryEndedTrigger
+from engine.states import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+OPERATORS = [(DrainContinuousQueryOperator, "drain"), (StopContinuousQueryOperator, "stop")]
+
+
+@pytest.mark.parametrize(("operator", "asks"), OPERATORS)
+def test_it_asks_and_waits_in_the_triggerer(
+    live: LiveCheckpoint, context: Any, operator: Any, asks: str
+) -> None:
+    live.hold("run-1")
+    live.commit(0, 1)
+    task = operator(task_id="end", checkpoint_location=live.location)
+
+    with pytest.raises(TaskDeferred) as caught:
+        task.execute(context)
+
+    trigger = caught.value.trigger
+    assert isinstance(trigger, QueryEndedTrigger)
+    assert trigger.deadline is not None
+    assert live.checkpoint.requests.pending("run-1") == asks
+    assert live.checkpoint.requests.pending("run-2") is None
+    request = live.checkpoint.storage.read(f"control/requests/{asks}")
+    assert b"Airflow task a_dag.a_task, a_run" in request
+    live.end(QueryState.STOPPED)
+    assert task.execute_complete(context, trigger.wait()) == {
+        "query_id": "a-query",
+        "run_id": "run-1",
+        "checkpoint_location": live.location,
+        "epoch": 1,
+        "state": "STOPPED",
+    }
+
+
+@pytest.mark.parametrize(("operator", "asks"), OPERATORS)
+def test_it_waits_here(live: LiveCheckpoint, context: Any, operator: Any, asks: str) -> None:
+    live.hold()
+    timer = threading.Timer(0.3, live.end, [QueryState.STOPPED])
+    timer.start()
+    task = operator(
+        task_id="end", checkpoint_location=live.location, deferrable=False, poll_interval=0.05
+    )
+
+    assert task.execute(context)["state"] == "STOPPED"
+    timer.join()
+
+
+@pytest.mark.parametrize(("operator", "asks"), OPERATORS)
+def test_a_query_that_has_stopped_is_asked_nothing(
+    live: LiveCheckpoint, context: Any, operator: Any, asks: str
+) -> None:
+    live.hold("run-1")
+    live.end(QueryState.STOPPED)
+
+    result = operator(task_id="end", checkpoint_location=live.location).execute(context)
+
+    assert (result["state"], result["epoch"]) == ("STOPPED", -1)
+    assert live.checkpoint.requests.pending("run-1") is None
+
+
+@pytest.mark.parametrize("end", ["FAILED", "LOST"])
+def test_a_failed_query_was_not_drained_and_is_stopped(
+    live: LiveCheckpoint, context: Any, end: str
+) -> None:
+    live.hold()
+    if end == "FAILED":
+        live.end(QueryState.FAILED, "disk full")
+    else:
+        live.lose()
+    arguments: dict[str, Any] = {"task_id": "end", "checkpoint_location": live.location}
+
+    with pytest.raises(QueryEndedError, match=f"was not drained: it is {end} at epoch -1"):
+        DrainContinuousQueryOperator(**arguments).execute(context)
+    assert StopContinuousQueryOperator(**arguments).execute(context)["state"] == end
+
+
+@pytest.mark.parametrize(("operator", "asks"), OPERATORS)
+def test_the_deadline(live: LiveCheckpoint, context: Any, operator: Any, asks: str) -> None:
+    live.hold()
+    task = operator(task_id="end", checkpoint_location=live.location, timeout=0)
+
+    with pytest.raises(WaitTimeoutError, match=r"the end of .*, and it did not come in time"):
+        task.execute(context)
+
+
+@pytest.mark.parametrize(("operator", "asks"), OPERATORS)
+def test_a_query_that_nobody_can_ask(
+    live: LiveCheckpoint, context: Any, operator: Any, asks: str
+) -> None:
+    """A checkpoint of Spark itself, or none at all: no lease."""
+    live.commit(0)
+    for location in (live.location, live.location + "-not"):
+        with pytest.raises(AirflowFailException, match="Nothing tells who runs the query"):
+            operator(task_id="end", checkpoint_location=location).execute(context)

@@ -1,0 +1,225 @@
+"""EpochCommittedSensor: what it waits for, how, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowRescheduleException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferred,
+)
+
+from airflow_provider_continuous.errors import QueryEndedError
+from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
+from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
+from engine.states import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+Sensor = Callable[..., EpochCommittedSensor]
+
+
+@pytest.fixture
+def sensor(live: LiveCheckpoint) -> Sensor:
+    def make(**arguments: Any) -> EpochCommittedSensor:
+        given = {"task_id": "wait", "checkpoint_location": live.location, "timeout": 10}
+        return EpochCommittedSensor(**{**given, **arguments})
+
+    return make
+
+
+def deferred(task: EpochCommittedSensor, context: Any) -> EpochCommittedTrigger:
+    with pytest.raises(TaskDeferred) as caught:
+        task.execute(context)
+    assert caught.value.method_name == "execute_complete"
+    assert caught.value.timeout is None
+    assert isinstance(caught.value.trigger, EpochCommittedTrigger)
+    return caught.value.trigger
+
+
+@pytest.mark.parametrize("mode", [None, "poke", "reschedule"])
+def test_an_epoch_that_is_there(
+    live: LiveCheckpoint, sensor: Sensor, context: Any, mode: str | None
+) -> None:
+    live.commit(0, 1, 2)
+
+    result = sensor(epoch=1, mode=mode).execute(context)
+
+    assert (result["epoch"], result["offsets"]) == (1, [{"0": 20}])
+    assert result["committed_at"].endswith("+00:00")
+    assert set(result) == {"epoch", "offsets", "committed_at"}
+
+
+def test_a_missing_epoch_is_awaited_in_the_triggerer(
+    live: LiveCheckpoint, sensor: Sensor, context: Any
+) -> None:
+    live.hold()
+    task = sensor(epoch=0)
+
+    trigger = deferred(task, context)
+    live.commit(0)
+    event = trigger.observe()
+
+    assert event is not None
+    assert task.execute_complete(context, event)["epoch"] == 0
+
+
+def test_poking_notices_the_commit(live: LiveCheckpoint, sensor: Sensor, context: Any) -> None:
+    live.hold()
+    timer = threading.Timer(0.3, live.commit, [0])
+    timer.start()
+
+    result = sensor(epoch=0, mode="poke", poke_interval=0.05).execute(context)
+
+    timer.join()
+    assert result["epoch"] == 0
+
+
+def test_text_is_a_number_once_it_is_rendered(
+    live: LiveCheckpoint, sensor: Sensor, context: Any
+) -> None:
+    live.commit(0, 1, 2)
+
+    assert sensor(epoch=" 2 ").execute(context)["epoch"] == 2
+
+
+@pytest.mark.parametrize("epoch", ["", "None", "{{ params.epoch }}", "3.5", -1, 2.0, True, "-1"])
+@pytest.mark.parametrize("mode", [None, "poke"])
+def test_what_is_no_epoch_fails_before_the_wait(
+    sensor: Sensor, context: Any, epoch: Any, mode: str | None
+) -> None:
+    with pytest.raises(AirflowFailException, match=r"epoch is .* not a whole number from 0"):
+        sensor(epoch=epoch, mode=mode).execute(context)
+
+
+def test_zero_epochs_from_now_are_none(sensor: Sensor, context: Any) -> None:
+    with pytest.raises(AirflowFailException, match=r"epochs_from_now is 0, .* number from 1"):
+        sensor(epochs_from_now=0).execute(context)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"epoch": 1, "epochs_from_now": 1}])
+def test_exactly_one_of_epoch_and_epochs_from_now(
+    sensor: Sensor, arguments: dict[str, int]
+) -> None:
+    with pytest.raises(ValueError, match="exactly one"):
+        sensor(**arguments)
+
+
+def test_epochs_from_now(live: LiveCheckpoint, sensor: Sensor, context: Any) -> None:
+    live.hold()
+    live.commit(0, 1)
+
+    assert deferred(sensor(epochs_from_now="2"), context).epoch == 3
+
+
+def test_epochs_from_now_before_the_first(sensor: Sensor, context: Any) -> None:
+    assert deferred(sensor(epochs_from_now=1), context).epoch == 0
+
+
+def test_now_outlives_a_reschedule_and_a_retry(
+    live: LiveCheckpoint, sensor: Sensor, context: Any
+) -> None:
+    live.hold()
+    live.commit(0, 1)
+    with pytest.raises(AirflowRescheduleException):
+        sensor(epochs_from_now=2, mode="reschedule").execute(context)
+    live.commit(2, 3)
+    context["ti"].try_number = 2
+
+    result = sensor(epochs_from_now=2, mode="reschedule").execute(context)
+
+    assert result["epoch"] == 3
+
+
+def test_a_cleared_sensor_takes_a_new_now(
+    live: LiveCheckpoint, sensor: Sensor, context: Any
+) -> None:
+    live.hold()
+    live.commit(0)
+    assert deferred(sensor(epochs_from_now=1), context).epoch == 1
+    live.commit(1, 2)
+    context["ti"].try_number, context["ti"].max_tries = 2, 3  # as Airflow counts a clear
+
+    assert deferred(sensor(epochs_from_now=1), context).epoch == 3
+
+
+@pytest.mark.parametrize("end", ["STOPPED", "FAILED", "LOST"])
+@pytest.mark.parametrize("mode", [None, "poke"])
+def test_nobody_will_commit_the_epoch(
+    live: LiveCheckpoint, sensor: Sensor, context: Any, end: str, mode: str | None
+) -> None:
+    live.hold()
+    live.commit(0)
+    if end == "LOST":
+        live.lose()
+    else:
+        live.end(QueryState(end), error="disk full" if end == "FAILED" else None)
+
+    with pytest.raises(QueryEndedError, match=f"epoch 1 of .* the query is {end} at epoch 0"):
+        sensor(epoch=1, mode=mode).execute(context)
+
+
+def test_an_ended_query_that_has_committed_the_epoch(
+    live: LiveCheckpoint, sensor: Sensor, context: Any
+) -> None:
+    live.hold()
+    live.commit(0)
+    live.end(QueryState.STOPPED)
+
+    assert sensor(epoch=0).execute(context)["epoch"] == 0
+
+
+def test_waiting_for_a_restart(live: LiveCheckpoint, sensor: Sensor, context: Any) -> None:
+    live.hold()
+    live.end(QueryState.FAILED)
+
+    trigger = deferred(sensor(epoch=0, wait_for_restart=True), context)
+
+    assert trigger.observe() is None
+    live.commit(0)
+    event = trigger.observe()
+    assert event is not None
+    assert event["outcome"] == "committed"
+
+
+def test_soft_fail_skips(live: LiveCheckpoint, sensor: Sensor, context: Any) -> None:
+    live.hold()
+    live.end(QueryState.STOPPED)
+
+    for mode in (None, "poke"):
+        with pytest.raises(AirflowSkipException):
+            sensor(epoch=0, soft_fail=True, mode=mode).execute(context)
+
+
+def test_the_deadline_travels_in_the_trigger(sensor: Sensor, context: Any) -> None:
+    task = sensor(epoch=0, timeout=timedelta(seconds=0))
+
+    with pytest.raises(AirflowSensorTimeout, match=r"epoch 0 of .* did not come in time"):
+        task.execute(context)
+
+
+def test_a_broken_checkpoint_fails_for_good(
+    live: LiveCheckpoint, sensor: Sensor, context: Any
+) -> None:
+    live.commit(0)
+    live.checkpoint.storage.delete("offsets/0")
+
+    with pytest.raises(AirflowFailException, match="offsets/0 is missing"):
+        sensor(epoch=5).execute(context)
+
+
+def test_naming_a_mode_turns_deferral_off() -> None:
+    def make(**arguments: Any) -> EpochCommittedSensor:
+        return EpochCommittedSensor(task_id="s", checkpoint_location="/c", epoch=1, **arguments)
+
+    assert make().deferrable
+    assert not make(mode="poke").deferrable
+    assert make(mode="poke", deferrable=True).deferrable
+    assert not make(deferrable=False).deferrable
+    assert (make().poke_interval, make(mode="reschedule").poke_interval) == (1.0, 60.0)

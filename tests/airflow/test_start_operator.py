@@ -1,0 +1,290 @@
+"""StartContinuousQueryOperator, with real processes (``stand_in.py``)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+
+from airflow_provider_continuous.errors import QueryEndedError, WaitTimeoutError
+from airflow_provider_continuous.hooks.query import ContinuousQueryHook
+from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
+from airflow_provider_continuous.submission import QueryStartError, SubmittedQuery
+from airflow_provider_continuous.triggers.base import CheckpointTrigger
+from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.states import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+Start = Callable[..., StartContinuousQueryOperator]
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch, stand_in: None) -> Iterator[list[SubmittedQuery]]:
+    """Every process that was started; none is left at the end."""
+    started: list[SubmittedQuery] = []
+    really_submit = ContinuousQueryHook.submit
+
+    def submit(hook: ContinuousQueryHook, document: Any) -> SubmittedQuery:
+        started.append(really_submit(hook, document))
+        return started[-1]
+
+    monkeypatch.setattr(ContinuousQueryHook, "submit", submit)
+    yield started
+    for query in started:
+        query.process.terminate()
+        query.process.wait()
+
+
+@pytest.fixture
+def start(submitted: list[SubmittedQuery], spec: dict[str, Any]) -> Start:
+    def make(**arguments: Any) -> StartContinuousQueryOperator:
+        given = {"task_id": "start", "deferrable": False, "poll_interval": 0.05, "timeout": 30}
+        if "query" not in arguments:
+            given["spec"] = spec
+        return StartContinuousQueryOperator(**{**given, **arguments})
+
+    return make
+
+
+def deferred(task: StartContinuousQueryOperator, context: Any) -> CheckpointTrigger:
+    with pytest.raises(TaskDeferred) as caught:
+        task.execute(context)
+    trigger = caught.value.trigger
+    assert isinstance(trigger, CheckpointTrigger)
+    return trigger
+
+
+def test_it_starts_a_query(
+    start: Start, submitted: list[SubmittedQuery], spec: dict[str, Any], context: Any
+) -> None:
+    result = start().execute(context)
+
+    status = Checkpoint(spec["checkpoint_location"]).status()
+    assert status.state is QueryState.RUNNING
+    assert result["query_id"] == status.id
+    assert result["run_id"] == status.run_id
+    assert result["checkpoint_location"] == spec["checkpoint_location"]
+    assert isinstance(result["epoch"], int)
+    assert len(submitted) == 1
+
+
+def test_it_waits_for_an_epoch(start: Start, context: Any) -> None:
+    assert start(wait_for="3").execute(context)["epoch"] >= 3
+
+
+def test_it_waits_in_the_triggerer_once_the_query_has_started(
+    start: Start, spec: dict[str, Any], context: Any
+) -> None:
+    task = start(wait_for=5, deferrable=True)
+
+    trigger = deferred(task, context)
+
+    assert isinstance(trigger, EpochCommittedTrigger)
+    assert trigger.deadline is not None
+    assert Checkpoint(spec["checkpoint_location"]).status().state.is_active
+    assert task.execute_complete(context, trigger.wait())["epoch"] >= 5
+
+
+@pytest.mark.parametrize("on_running", ["adopt", "fail", "replace"])
+def test_a_retry_adopts_what_the_attempt_before_has_started(
+    start: Start, submitted: list[SubmittedQuery], context: Any, on_running: str
+) -> None:
+    first = start(on_running=on_running).execute(context)
+    context["ti"].try_number = 2
+
+    second = start(on_running=on_running).execute(context)
+
+    assert second["run_id"] == first["run_id"]
+    assert len(submitted) == 1
+
+
+def another_dag_run(context: dict[str, Any]) -> dict[str, Any]:
+    return {**context, "run_id": "another", "task_state_store": type(context["task_state_store"])()}
+
+
+def test_another_dag_run_adopts(
+    start: Start, submitted: list[SubmittedQuery], context: Any
+) -> None:
+    first = start().execute(context)
+
+    second = start().execute(another_dag_run(context))
+
+    assert second["run_id"] == first["run_id"]
+    assert len(submitted) == 1
+
+
+def test_another_dag_run_may_not(
+    start: Start, submitted: list[SubmittedQuery], context: Any
+) -> None:
+    first = start().execute(context)
+
+    with pytest.raises(AirflowFailException, match=f"Run {first['run_id']} is RUNNING on"):
+        start(on_running="fail").execute(another_dag_run(context))
+
+    assert len(submitted) == 1
+
+
+@pytest.mark.parametrize("cleared", [False, True])
+def test_replace_drains_and_starts_anew(
+    start: Start, submitted: list[SubmittedQuery], context: Any, cleared: bool
+) -> None:
+    first = start(wait_for=2).execute(context)
+    if cleared:
+        context["ti"].try_number, context["ti"].max_tries = 2, 3
+    else:
+        context = another_dag_run(context)
+
+    second = start(on_running="replace").execute(context)
+
+    assert second["run_id"] != first["run_id"]
+    assert second["query_id"] == first["query_id"]
+    assert second["epoch"] >= first["epoch"]
+    assert [query.process.wait() for query in submitted[:1]] == [0]
+    assert len(submitted) == 2
+
+
+def test_a_query_that_has_ended_is_started_again(
+    start: Start, submitted: list[SubmittedQuery], context: Any
+) -> None:
+    first = start().execute(context)
+    submitted[0].process.terminate()
+    submitted[0].process.wait()
+
+    second = start().execute(context)
+
+    assert second["run_id"] != first["run_id"]
+    assert len(submitted) == 2
+
+
+def test_a_killed_query_is_started_again(
+    start: Start, submitted: list[SubmittedQuery], context: Any
+) -> None:
+    first = start().execute(context)
+    os.kill(submitted[0].process.pid, signal.SIGKILL)
+    submitted[0].process.wait()
+
+    assert start().execute(context)["run_id"] != first["run_id"]
+
+
+def test_a_draining_query_is_awaited_and_started_again(
+    start: Start, submitted: list[SubmittedQuery], spec: dict[str, Any], context: Any
+) -> None:
+    live = LiveCheckpoint(spec["checkpoint_location"])
+    live.hold("old", QueryState.DRAINING)
+    task = start(timeout=0.3)
+    with pytest.raises(WaitTimeoutError, match="the end of"):
+        task.execute(context)
+    live.end(QueryState.STOPPED)
+
+    assert start().execute(context)["run_id"] != "old"
+    assert len(submitted) == 1
+
+
+def test_two_tasks_at_once_start_one_query(
+    start: Start,
+    submitted: list[SubmittedQuery],
+    context: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second looked before the first held the lease."""
+    first = start().execute(context)
+    really_find = ContinuousQueryHook.find
+    answers = [lambda *_: None]
+
+    def find(hook: ContinuousQueryHook, location: str) -> Any:
+        return (answers.pop() if answers else really_find)(hook, location)
+
+    monkeypatch.setattr(ContinuousQueryHook, "find", find)
+
+    second = start().execute(another_dag_run(context))
+
+    assert second["run_id"] == first["run_id"]
+    assert len(submitted) == 2
+    assert submitted[1].process.returncode == 1
+
+
+def test_a_query_that_dies_early_may_be_retried(
+    start: Start, spec: dict[str, Any], context: Any
+) -> None:
+    spec["conf"] = {"stand_in": "die"}
+
+    with pytest.raises(QueryStartError, match="no Java found"):
+        start().execute(context)
+
+
+def test_a_query_that_fails_before_the_epoch(
+    start: Start, spec: dict[str, Any], context: Any
+) -> None:
+    spec["conf"] = {"stand_in": "fail"}
+
+    with pytest.raises(QueryEndedError, match=r"(?s)FAILED at epoch 0: the sink is full.*its log"):
+        start(wait_for=3).execute(context)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"wait_for": "soon"}, "wait_for is 'soon'"),
+        ({"wait_for": "-2"}, "wait_for is '-2'"),
+        ({"spec": {"source": {"format": "rate"}}}, "checkpoint_location is empty"),
+        ({"spec": "/no/such/file.yaml"}, "no/such/file.yaml"),
+        ({"continuous_conn_id": "missing"}, "no connection 'missing'"),
+        ({"query": "nosuchmodule:f", "checkpoint_location": "/tmp/c"}, "no module nosuchmodule"),
+    ],
+)
+def test_bad_input_fails_before_anything_starts(
+    start: Start,
+    submitted: list[SubmittedQuery],
+    context: Any,
+    arguments: dict[str, Any],
+    problem: str,
+) -> None:
+    with pytest.raises(AirflowFailException, match=problem):
+        start(**arguments).execute(context)
+
+    assert submitted == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({}, "exactly one of spec and query"),
+        ({"spec": {}, "query": "a:b"}, "exactly one of spec and query"),
+        ({"spec": {}, "on_running": "ignore"}, "on_running is 'ignore'"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        StartContinuousQueryOperator(task_id="start", **arguments)
+
+
+def test_no_secret_is_told(
+    start: Start,
+    spec: dict[str, Any],
+    context: Any,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    spec["source"]["options"]["password"] = "s3cret-word"
+
+    result = start().execute(context)
+
+    told = [str(result), str(context["task_state_store"]), caplog.text, *capfd.readouterr()]
+    assert not any("s3cret-word" in text for text in told)
+    logs = Path(spec["checkpoint_location"] + ".logs")
+    assert not any("s3cret-word" in file.read_text() for file in logs.iterdir())
+
+
+def test_killing_the_task_leaves_the_query(start: Start, context: Any) -> None:
+    task = start()
+    result = task.execute(context)
+
+    task.on_kill()
+
+    assert Checkpoint(result["checkpoint_location"]).status().state is QueryState.RUNNING

@@ -1,0 +1,75 @@
+"""Who may import whom: the contracts of pyproject.toml, and what really gets imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from pkgutil import walk_packages
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NEEDS_NO_SPARK = ("checkpoint", "coordinator", "expressions", "progress", "task")
+LIGHT_DOORS = (
+    "airflow_provider_continuous.get_provider_info",
+    "airflow_provider_continuous.hooks.checkpoint",
+    "airflow_provider_continuous.sensors",
+    "airflow_provider_continuous.triggers",
+)
+
+
+def test_import_contracts_are_kept() -> None:
+    linted = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert linted.returncode == 0, linted.stdout + linted.stderr
+
+
+def test_the_heart_of_the_engine_loads_no_spark() -> None:
+    modules = [name for room in NEEDS_NO_SPARK for name in _modules(f"engine.{room}")]
+    assert len(modules) > len(NEEDS_NO_SPARK)
+    assert _loaded_by(modules, ("pyspark", "py4j")) == []
+
+
+def test_importing_the_engine_or_its_commands_loads_nothing_heavy() -> None:
+    modules = ["engine", "engine.cli", "engine.spec", "engine.commands.run"]
+    modules += ["engine.commands.inspect", "engine.commands.control"]
+    assert _loaded_by(modules, ("pyspark", "py4j", "pyarrow", "pandas", "numpy")) == []
+
+
+@pytest.mark.parametrize("door", LIGHT_DOORS)
+def test_a_triggerer_or_a_sensor_loads_no_spark(door: str) -> None:
+    assert _loaded_by(list(_modules(door)), ("pyspark", "py4j", "pandas", "numpy")) == []
+
+
+def test_the_provider_info_is_found_before_airflow_has_loaded() -> None:
+    assert _loaded_by(["airflow_provider_continuous.get_provider_info"], ("airflow",)) == []
+
+
+def _modules(name: str) -> Iterator[str]:
+    """A module and, if it is a package, all below it."""
+    yield name
+    folder = ROOT / Path(*name.split("."))
+    if folder.is_dir():
+        for module in walk_packages([str(folder)], prefix=f"{name}."):
+            yield module.name
+
+
+def _loaded_by(modules: list[str], unwanted: tuple[str, ...]) -> list[str]:
+    """Which of ``unwanted`` a fresh interpreter has loaded after importing the modules."""
+    code = (
+        "import importlib, sys\n"
+        f"for name in {modules!r}: importlib.import_module(name)\n"
+        f"print('loaded', *[name for name in {unwanted!r} if name in sys.modules])"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert shown.returncode == 0, shown.stderr
+    return shown.stdout.strip().splitlines()[-1].split()[1:]

@@ -1,0 +1,307 @@
+"""Queries on a real Spark: started, committed, killed, refused, handed to Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from engine import write_stream
+from engine.api import ContinuousStreamWriter
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.errors import (
+    ConfigError,
+    NotEnoughSlotsError,
+    TaskLostError,
+    TransformError,
+    UnsupportedQueryError,
+)
+from engine.query import ContinuousQuery
+from engine.states import QueryState
+
+pytestmark = pytest.mark.spark
+WAIT_S = 60
+Start = Callable[[ContinuousStreamWriter], ContinuousQuery]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts queries, and stops those that a failing test left behind."""
+    started: list[ContinuousQuery] = []
+
+    def body(builder: ContinuousStreamWriter) -> ContinuousQuery:
+        query = builder.start()
+        assert isinstance(query, ContinuousQuery)
+        started.append(query)
+        return query
+
+    yield body
+    for query in started:
+        query.stop()
+
+
+def rate(spark: SparkSession, rows_per_second: int = 100, partitions: int = 2) -> DataFrame:
+    return (
+        spark.readStream.format("rate")
+        .option("rowsPerSecond", rows_per_second)
+        .option("numPartitions", partitions)
+        .load()
+    )
+
+
+def files(df: DataFrame, folder: Path, **options: Any) -> ContinuousStreamWriter:
+    return (
+        write_stream(df)
+        .format("parquet")
+        .option("path", str(folder / "out"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .options(**options)
+        .trigger(continuous="200 milliseconds")
+    )
+
+
+def test_rows_reach_the_files_exactly_once_over_restarts(
+    spark: SparkSession, tmp_path: Path, start: Start
+) -> None:
+    df = rate(spark).where("value % 2 = 0").selectExpr("timestamp", "value * 3 AS v")
+    for turn in range(3):
+        query = start(files(df, tmp_path))
+        assert query.awaitEpoch(query.status["epoch"] + 3, WAIT_S)
+        if turn % 2:
+            query.stop()
+        else:
+            query.drain(WAIT_S)
+    values = sorted(r.v for r in spark.read.parquet(str(tmp_path / "out")).collect())
+    assert values
+    assert values == [6 * k for k in range(len(values))]
+    offset = Checkpoint(str(tmp_path / "checkpoint")).committed_offsets()[0]
+    read = sum(part["value"] // 2 + (part["value"] % 2) for part in offset.values())
+    assert len(values) <= read + 2
+
+
+def test_sql_over_a_temp_view(spark: SparkSession, tmp_path: Path, start: Start) -> None:
+    rate(spark).createOrReplaceTempView("numbers")
+    df = spark.sql("SELECT value AS v, upper(concat('n', value)) AS name FROM numbers WHERE value < 50")
+    query = start(files(df, tmp_path))
+    query.awaitEpoch(4, WAIT_S)
+    query.drain(WAIT_S)
+    rows = spark.read.parquet(str(tmp_path / "out")).orderBy("v").collect()
+    assert [(r.v, r.name) for r in rows] == [(v, f"N{v}") for v in range(len(rows))]
+    assert len(rows) > 10
+
+
+def test_foreach_sees_rows_and_epochs(spark: SparkSession, tmp_path: Path, start: Start) -> None:
+    log = tmp_path / "log"
+
+    class Writer:
+        def open(self, partition_id: int, epoch_id: int) -> bool:
+            self.where = (partition_id, epoch_id)
+            return True
+
+        def process(self, row: Row) -> None:
+            with log.open("a") as file:
+                file.write(f"{self.where[0]} {self.where[1]} {row.value}\n")
+
+        def close(self, error: BaseException | None) -> None:
+            assert error is None
+
+    query = start(
+        write_stream(rate(spark)).foreach(Writer()).trigger(continuous="100 milliseconds")
+    )
+    query.awaitEpoch(5, WAIT_S)
+    query.drain(WAIT_S)
+    seen = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
+    assert sorted(value for _, _, value in seen) == list(range(len(seen)))
+    assert {partition for partition, _, _ in seen} == {0, 1}
+    assert len({epoch for _, epoch, _ in seen}) > 1
+
+
+def test_memory_and_foreach_batch_deliver_to_the_driver(
+    spark: SparkSession, start: Start
+) -> None:
+    query = start(
+        write_stream(rate(spark, partitions=1))
+        .format("memory")
+        .queryName("remembered")
+        .trigger(continuous="100 milliseconds")
+    )
+    query.awaitEpoch(5, WAIT_S)
+    query.drain(WAIT_S)
+    values = [r.value for r in spark.table("remembered").orderBy("value").collect()]
+    assert values == list(range(len(values)))
+    assert values
+
+    batches: list[tuple[int, int]] = []
+    query = start(
+        write_stream(rate(spark, partitions=1))
+        .foreachBatch(lambda df, epoch: batches.append((epoch, len(df.collect()))))
+        .trigger(continuous="100 milliseconds")
+    )
+    query.awaitEpoch(5, WAIT_S)
+    query.drain(WAIT_S)
+    assert [epoch for epoch, _ in batches] == list(range(len(batches)))
+    assert sum(count for _, count in batches) > 0
+
+
+def test_to_table(spark: SparkSession, tmp_path: Path) -> None:
+    builder = (
+        write_stream(rate(spark).selectExpr("value"))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(continuous="200 milliseconds")
+    )
+    try:
+        query = builder.toTable("counted")
+        query.awaitEpoch(4, WAIT_S)
+        query.drain(WAIT_S)
+        values = [r.value for r in spark.table("counted").orderBy("value").collect()]
+        assert values
+        assert values == list(range(len(values)))
+    finally:
+        spark.sql("DROP TABLE IF EXISTS counted")
+
+
+def test_more_partitions_than_slots_is_refused_within_seconds(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    with pytest.raises(NotEnoughSlotsError, match=r"5 partitions .* 2 of the 2 slots"):
+        files(rate(spark, partitions=5), tmp_path).start()
+    assert time.monotonic() - began < 10
+    assert Checkpoint(str(tmp_path / "checkpoint")).status().state is QueryState.FAILED
+
+
+def test_busy_slots_are_not_free(spark: SparkSession, tmp_path: Path, start: Start) -> None:
+    query = start(files(rate(spark, partitions=1), tmp_path / "one"))
+    query.awaitEpoch(0, WAIT_S)
+    with pytest.raises(NotEnoughSlotsError, match="1 of the 2 slots are free"):
+        files(rate(spark, partitions=2), tmp_path / "two").start()
+
+
+def test_a_failing_expression_names_the_error(
+    spark: SparkSession, tmp_path: Path, start: Start
+) -> None:
+    query = start(files(rate(spark).selectExpr("10 / (value - 7) AS v"), tmp_path))
+    with pytest.raises(TransformError, match="DIVIDE_BY_ZERO"):
+        query.awaitTermination(WAIT_S)
+    assert isinstance(query.exception(), TransformError)
+    assert query.status["state"] == "FAILED"
+
+
+def test_a_killed_worker_ends_the_query_and_a_restart_goes_on(
+    spark: SparkSession, tmp_path: Path, start: Start
+) -> None:
+    df = rate(spark).selectExpr("value")
+    query = start(files(df, tmp_path))
+    query.awaitEpoch(2, WAIT_S)
+    os.kill(worker_pids()[0], signal.SIGKILL)
+    with pytest.raises(TaskLostError):
+        query.awaitTermination(WAIT_S)
+    again = start(files(df, tmp_path))
+    again.awaitEpoch(again.status["epoch"] + 3, WAIT_S)
+    again.drain(WAIT_S)
+    values = sorted(r.value for r in spark.read.parquet(str(tmp_path / "out")).collect())
+    assert values == list(range(len(values)))
+
+
+def worker_pids() -> list[int]:
+    """Python workers that run a task: they have a connection to this process."""
+    return [
+        child.pid
+        for child in psutil.Process().children(recursive=True)
+        if any("pyspark.daemon" in part for part in child.cmdline())
+        and any(c.status == psutil.CONN_ESTABLISHED for c in child.net_connections("tcp"))
+    ]
+
+
+def test_what_cannot_run_is_refused_before_anything_starts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    df = rate(spark).groupBy("value").count()
+    with pytest.raises(UnsupportedQueryError, match="Aggregate"):
+        files(df, tmp_path).start()
+    with pytest.raises(ConfigError, match="no sink"):
+        write_stream(rate(spark)).start()
+    with pytest.raises(ConfigError, match="checkpointLocation"):
+        write_stream(rate(spark)).format("parquet").start(str(tmp_path / "out"))
+    with pytest.raises(ConfigError, match="streaming DataFrame"):
+        write_stream(spark.range(3))
+    with pytest.raises(ConfigError, match="parquett"):
+        write_stream(rate(spark)).format("parquett").option(
+            "checkpointLocation", str(tmp_path / "c")
+        ).start()
+    with pytest.raises(ConfigError, match="minEpochsToRetain"):
+        files(rate(spark), tmp_path, minEpochsToRetain=1).start()
+    with pytest.raises(ConfigError, match="not an interval"):
+        files(rate(spark), tmp_path).trigger(continuous="often").start()
+    assert not (tmp_path / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "0 seconds"}])
+def test_other_triggers_run_in_spark(
+    spark: SparkSession, tmp_path: Path, trigger: dict[str, Any]
+) -> None:
+    builder = files(rate(spark, 10), tmp_path).trigger(**trigger)
+    query = builder.start()
+    assert not isinstance(query, ContinuousQuery)
+    try:
+        assert query.awaitEpoch(0, WAIT_S)
+    finally:
+        query.stop()
+    assert Checkpoint(str(tmp_path / "checkpoint")).status().state is QueryState.UNKNOWN
+
+
+def test_explain_prints_the_pipeline(
+    spark: SparkSession, tmp_path: Path, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = start(files(rate(spark).where("value > 3").selectExpr("value AS v"), tmp_path))
+    query.explain()
+    text = capsys.readouterr().out
+    for part in ("rate", "value > ", "AS v", "parquet", "2 partitions", "200 ms", "exactly once"):
+        assert part in text
+
+
+def test_spark_continues_our_checkpoint_and_we_continue_sparks(
+    spark: SparkSession, tmp_path: Path, start: Start
+) -> None:
+    df = rate(spark, 20).selectExpr("value")
+    checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
+
+    def ours() -> None:
+        builder = write_stream(df).format("noop").trigger(continuous="300 milliseconds")
+        query = start(builder.option("checkpointLocation", checkpoint.url))
+        query.awaitEpoch(query.status["epoch"] + 3, WAIT_S)
+        query.drain(WAIT_S)
+
+    def sparks() -> None:
+        query = (
+            df.writeStream.format("noop")
+            .option("checkpointLocation", checkpoint.url)
+            .trigger(continuous="300 milliseconds")
+            .start()
+        )
+        deadline = time.monotonic() + WAIT_S
+        wanted = checkpoint.committed_epoch() + 4
+        while checkpoint.committed_epoch() < wanted:
+            assert time.monotonic() < deadline
+            assert not query.awaitTermination(0.05), query.exception()
+        query.stop()
+
+    identities = []
+    for run in (sparks, ours, sparks, ours):
+        before = checkpoint.committed_epoch()
+        run()
+        assert checkpoint.committed_epoch() > before
+        identities.append(checkpoint.query_id())
+    assert len(set(identities)) == 1
+    ends = [entry.offsets[0] for _, entry in checkpoint.offsets.range()]
+    assert checkpoint.commits.ids() == list(range(checkpoint.committed_epoch() + 1))
+    for partition in ("0", "1"):
+        values = [end[partition]["value"] for end in ends]
+        assert values == sorted(values)

@@ -1,0 +1,464 @@
+"""One run owns a checkpoint; the others find out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.lease import EXPIRES_AFTER_INTERVALS, Lease, LeaseRecord, read_holder
+from engine.checkpoint.local_storage import LocalStorage
+from engine.checkpoint.process import Process
+from engine.checkpoint.storage import FileInfo
+from engine.clock import ManualClock, SystemClock
+from engine.errors import CheckpointError, ConcurrentRunError, StaleRunError
+from engine.states import QueryState
+
+EXPIRED_S = EXPIRES_AFTER_INTERVALS + 0.001
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=["local", "memory"])
+def checkpoint(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Checkpoint:
+    url = str(tmp_path / "ckpt") if request.param == "local" else f"memory://{uuid.uuid4()}"
+    return Checkpoint(url, clock=clock)
+
+
+def acquire(checkpoint: Checkpoint, clock: ManualClock, run_id: str = "run-a") -> Lease:
+    return Lease.acquire(checkpoint, run_id=run_id, clock=clock)
+
+
+def on_disk(checkpoint: Checkpoint) -> LeaseRecord:
+    return LeaseRecord.deserialize(checkpoint.storage.read("control/lease"))
+
+
+def elsewhere(checkpoint: Checkpoint, lease: Lease) -> None:
+    """Let it look as if the holder ran on another machine."""
+    for name in ("control/lease", f"control/generations/{lease.generation}"):
+        record = LeaseRecord.deserialize(checkpoint.storage.read(name))
+        there = replace(record, host="another-host", process_started="")
+        checkpoint.storage.replace(name, there.serialize())
+
+
+def claims(checkpoint: Checkpoint) -> list[str]:
+    return sorted(file.name for file in checkpoint.storage.list("control/generations"))
+
+
+def test_the_first_run(checkpoint: Checkpoint, clock: ManualClock) -> None:
+    assert read_holder(checkpoint.storage) is None
+    lease = Lease.acquire(
+        checkpoint,
+        run_id="run-a",
+        application="app-1",
+        endpoint="http://127.0.0.1:1",
+        heartbeat_interval_ms=500,
+        clock=clock,
+    )
+    assert (lease.run_id, lease.generation, lease.heartbeat_interval_ms) == ("run-a", 0, 500)
+    record = on_disk(checkpoint)
+    assert record == lease.record == read_holder(checkpoint.storage)
+    assert record.state is QueryState.STARTING
+    assert record.process == Process.current()
+    assert (record.application, record.endpoint) == ("app-1", "http://127.0.0.1:1")
+    assert record.started_at_ms == record.heartbeat_at_ms == clock.now_ms()
+    assert record.epoch == -1
+    lease.check()
+
+
+def test_heartbeats_change_what_they_are_given(checkpoint: Checkpoint, clock: ManualClock) -> None:
+    lease = acquire(checkpoint, clock)
+    clock.advance(1)
+    lease.heartbeat(state=QueryState.RUNNING, epoch=3)
+    clock.advance(1)
+    lease.heartbeat(endpoint="http://127.0.0.1:2", application="app-1")
+    record = on_disk(checkpoint)
+    assert record.heartbeat_at_ms == record.started_at_ms + 2000 == clock.now_ms()
+    assert (record.state, record.epoch) == (QueryState.RUNNING, 3)
+    assert (record.endpoint, record.application) == ("http://127.0.0.1:2", "app-1")
+
+
+def test_a_live_run_is_not_taken_over(checkpoint: Checkpoint, clock: ManualClock) -> None:
+    lease = acquire(checkpoint, clock)
+    lease.heartbeat(state=QueryState.RUNNING)
+    clock.advance(EXPIRES_AFTER_INTERVALS - 0.001)
+    with pytest.raises(ConcurrentRunError) as caught:
+        acquire(checkpoint, clock, "run-b")
+    message = str(caught.value)
+    for part in ("run-a", f"process {os.getpid()}", lease.record.host, "10.0 s ago", "RUNNING"):
+        assert part in message
+    lease.check()
+    assert on_disk(checkpoint).run_id == "run-a"
+    assert claims(checkpoint) == ["0"]
+
+
+@pytest.mark.parametrize("state", [QueryState.STOPPED, QueryState.FAILED])
+def test_a_released_checkpoint_is_free(
+    checkpoint: Checkpoint, clock: ManualClock, state: QueryState
+) -> None:
+    lease = acquire(checkpoint, clock)
+    lease.heartbeat(epoch=7)
+    lease.release(state, error="why")
+    assert on_disk(checkpoint).state is state
+    assert on_disk(checkpoint).error == "why"
+    again = acquire(checkpoint, clock, "run-b")
+    assert again.generation == 1
+    assert on_disk(checkpoint).error is None
+    assert on_disk(checkpoint).epoch == 7
+    assert claims(checkpoint) == ["1"]
+    with pytest.raises(StaleRunError, match="has released"):
+        lease.check()
+    with pytest.raises(StaleRunError, match="has released"):
+        lease.heartbeat()
+    lease.release(QueryState.FAILED)
+    assert on_disk(checkpoint).run_id == "run-b"
+
+
+def test_a_silent_run_is_fenced(checkpoint: Checkpoint, clock: ManualClock) -> None:
+    old = acquire(checkpoint, clock)
+    clock.advance(EXPIRED_S)
+    new = acquire(checkpoint, clock, "run-b")
+    assert new.generation == 1
+    for use in (old.check, old.heartbeat):
+        with pytest.raises(StaleRunError, match=r"run-a \(generation 0\).*run run-b"):
+            use()
+    old.release(QueryState.FAILED, error="too late")
+    assert on_disk(checkpoint) == new.record
+    new.check()
+
+
+def test_a_run_that_slept_through_many_takeovers_is_fenced(
+    checkpoint: Checkpoint, clock: ManualClock
+) -> None:
+    old = acquire(checkpoint, clock)
+    for index in range(5):
+        clock.advance(EXPIRED_S)
+        acquire(checkpoint, clock, f"run-{index}")
+    assert claims(checkpoint) == ["5"]
+    with pytest.raises(StaleRunError, match="run-4"):
+        old.check()
+
+
+def test_a_run_that_slept_and_was_not_missed_goes_on(
+    checkpoint: Checkpoint, clock: ManualClock
+) -> None:
+    lease = acquire(checkpoint, clock)
+    clock.advance(3600)
+    lease.check()
+    assert on_disk(checkpoint).heartbeat_at_ms == clock.now_ms()
+    with pytest.raises(ConcurrentRunError):
+        acquire(checkpoint, clock, "run-b")
+
+
+def test_checking_costs_one_look(tmp_path: Path, clock: ManualClock) -> None:
+    class Counting(LocalStorage):
+        asked: list[str]
+
+        def exists(self, name: str) -> bool:
+            self.asked.append(name)
+            return super().exists(name)
+
+        def list(self, folder: str) -> list[FileInfo]:
+            self.asked.append(folder)
+            return super().list(folder)
+
+        def read(self, name: str) -> bytes:
+            self.asked.append(name)
+            return super().read(name)
+
+    storage = Counting(tmp_path)
+    storage.asked = []
+    lease = acquire(Checkpoint(storage), clock)
+    storage.asked = []
+    lease.check()
+    assert storage.asked == ["control/generations/0"]
+
+
+# -- who is alive ---------------------------------------------------------------------------------
+
+HOLDER = """
+import sys
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.lease import Lease
+lease = Lease.acquire(Checkpoint(sys.argv[1]), run_id="victim")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+@pytest.mark.parametrize("reaped", [True, False], ids=["gone", "zombie"])
+def test_after_kill_9_the_next_run_takes_over_at_once(tmp_path: Path, reaped: bool) -> None:
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as victim:
+        assert victim.stdout is not None
+        assert victim.stdout.readline() == "held\n"
+        checkpoint = Checkpoint(str(tmp_path))
+        with pytest.raises(ConcurrentRunError, match=f"process {victim.pid}"):
+            Lease.acquire(checkpoint, run_id="heir")
+        assert checkpoint.status().state is QueryState.STARTING
+        victim.kill()
+        if reaped:
+            victim.wait(10)
+        else:
+            assert victim.stdout.read() == ""  # the pipe ends with the process
+            os.waitid(os.P_PID, victim.pid, os.WEXITED | os.WNOWAIT)
+        assert checkpoint.status().state is QueryState.LOST
+        started = SystemClock().monotonic_s()
+        heir = Lease.acquire(checkpoint, run_id="heir")
+        assert SystemClock().monotonic_s() - started < 5
+        assert heir.generation == 1
+        assert checkpoint.status().state is QueryState.STARTING
+
+
+def test_a_reused_pid_is_another_process() -> None:
+    me = Process.current()
+    assert me.is_running() is True
+    place, _, ticks = me.started.rpartition("/")
+    assert replace(me, started=f"{place}/{int(ticks) - 1}").is_running() is False
+    assert replace(me, pid=2**22 + 1).is_running() is False
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"host": "another-host"}, {"started": ""}, {"started": "another-boot/4026531836/1"}],
+    ids=str,
+)
+def test_a_process_elsewhere_cannot_be_judged(change: dict[str, str]) -> None:
+    me = Process.current()
+    assert replace(me, **change).is_running() is None  # type: ignore[arg-type]
+    assert replace(me, pid=2**22 + 1, **change).is_running() is None  # type: ignore[arg-type]
+
+
+class EventfulClock(ManualClock):
+    """Something happens whenever somebody sleeps."""
+
+    meanwhile: Callable[[], Any]
+    slept_s = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.slept_s += seconds
+        super().sleep(seconds)
+        self.meanwhile()
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_an_old_heartbeat_may_be_a_wrong_clock(tmp_path: Path, where: str) -> None:
+    checkpoint, clock = Checkpoint(str(tmp_path)), EventfulClock()
+    lease = acquire(checkpoint, clock)
+    holders = clock.now_ms
+
+    def beat() -> None:
+        behind = replace(lease.record, heartbeat_at_ms=holders() - 3_600_000)
+        if where == "elsewhere":
+            behind = replace(behind, host="another-host", process_started="")
+        checkpoint.storage.replace("control/lease", behind.serialize())
+
+    clock.meanwhile = beat
+    clock.jump(3600)
+    if where == "elsewhere":
+        elsewhere(checkpoint, lease)
+    with pytest.raises(ConcurrentRunError, match="run-a"):
+        acquire(checkpoint, clock, "run-b")
+    assert clock.slept_s == 1
+    lease.check()
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_a_silent_run_is_watched_before_it_is_taken_over(tmp_path: Path, where: str) -> None:
+    checkpoint, clock = Checkpoint(str(tmp_path)), EventfulClock()
+    clock.meanwhile = lambda: None
+    lease = acquire(checkpoint, clock)
+    if where == "elsewhere":
+        elsewhere(checkpoint, lease)
+    clock.advance(EXPIRED_S)
+    assert acquire(checkpoint, clock, "run-b").generation == 1
+    assert clock.slept_s == EXPIRES_AFTER_INTERVALS
+
+
+def test_a_run_that_ends_while_it_is_watched_is_not_waited_for(tmp_path: Path) -> None:
+    checkpoint, clock = Checkpoint(str(tmp_path)), EventfulClock()
+    lease = acquire(checkpoint, clock)
+    clock.meanwhile = lambda: lease.release(QueryState.STOPPED)
+    clock.advance(EXPIRED_S)
+    assert acquire(checkpoint, clock, "run-b").generation == 1
+    assert clock.slept_s == 1
+
+
+# -- races ----------------------------------------------------------------------------------------
+
+
+def test_of_many_that_start_at_once_one_wins(checkpoint: Checkpoint, clock: ManualClock) -> None:
+    acquire(checkpoint, clock).release(QueryState.STOPPED)
+    start, won, refused = threading.Barrier(8), [], []
+
+    def run(index: int) -> None:
+        mine = Checkpoint(checkpoint.storage, clock=clock)
+        start.wait(10)
+        try:
+            won.append(acquire(mine, clock, f"run-{index}"))
+        except ConcurrentRunError as exc:
+            refused.append(exc)
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    (lease,) = won
+    assert len(refused) == 7
+    assert lease.generation == 1
+    lease.check()
+    assert on_disk(checkpoint).run_id == lease.run_id
+
+
+def test_a_claim_that_comes_too_late_is_withdrawn(tmp_path: Path, clock: ManualClock) -> None:
+    """Between a run's look and its claim, another one takes that generation and ends, and a third
+    takes the next."""
+
+    class Slow(LocalStorage):
+        interrupted = False
+
+        def create(self, name: str, data: bytes) -> bool:
+            if name == "control/generations/1" and not self.interrupted:
+                self.interrupted = True
+                others = Checkpoint(str(tmp_path), clock=clock)
+                acquire(others, clock, "second").release(QueryState.STOPPED)
+                third.append(acquire(others, clock, "third"))
+            return super().create(name, data)
+
+    third: list[Lease] = []
+    checkpoint = Checkpoint(Slow(tmp_path), clock=clock)
+    acquire(checkpoint, clock, "first").release(QueryState.STOPPED)
+    with pytest.raises(ConcurrentRunError, match="run third"):
+        acquire(checkpoint, clock, "slow")
+    third[0].check()
+    assert claims(checkpoint) == ["2"]
+    assert on_disk(checkpoint).run_id == "third"
+
+
+def test_a_heartbeat_of_a_fenced_run_that_comes_too_late_deceives_nobody(
+    checkpoint: Checkpoint, clock: ManualClock
+) -> None:
+    old = acquire(checkpoint, clock)
+    clock.advance(EXPIRED_S)
+    new = acquire(checkpoint, clock, "run-b")
+    late = replace(old.record, heartbeat_at_ms=clock.now_ms())
+    checkpoint.storage.replace("control/lease", late.serialize())
+    holder = read_holder(checkpoint.storage)
+    assert holder is not None
+    assert holder.run_id == "run-b"
+    assert checkpoint.status().run_id == "run-b"
+    with pytest.raises(ConcurrentRunError, match="run-b"):
+        acquire(checkpoint, clock, "run-c")
+    new.heartbeat()
+    assert on_disk(checkpoint).run_id == "run-b"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"run_id":"x"}', b'{"state":"NEW"}', b"[]"])
+def test_a_torn_lease_falls_back_to_the_claim(
+    checkpoint: Checkpoint, clock: ManualClock, content: bytes
+) -> None:
+    acquire(checkpoint, clock)
+    checkpoint.storage.replace("control/lease", content)
+    holder = read_holder(checkpoint.storage)
+    assert holder is not None
+    assert (holder.run_id, holder.state) == ("run-a", QueryState.STARTING)
+    with pytest.raises(ConcurrentRunError):
+        acquire(checkpoint, clock, "run-b")
+    clock.advance(EXPIRED_S)
+    assert acquire(checkpoint, clock, "run-b").generation == 1
+
+
+def test_a_claim_without_lease_is_a_run_that_just_starts(
+    checkpoint: Checkpoint, clock: ManualClock
+) -> None:
+    acquire(checkpoint, clock)
+    checkpoint.storage.delete("control/lease")
+    with pytest.raises(ConcurrentRunError, match="STARTING"):
+        acquire(checkpoint, clock, "run-b")
+
+
+def test_the_count_of_generations_goes_on_without_the_lease_file(
+    checkpoint: Checkpoint, clock: ManualClock
+) -> None:
+    for run in "abc":
+        acquire(checkpoint, clock, run).release(QueryState.STOPPED)
+    checkpoint.storage.delete("control/lease")
+    clock.advance(EXPIRED_S)
+    assert acquire(checkpoint, clock, "d").generation == 3
+
+
+def test_fields_of_a_newer_engine_are_left_out(checkpoint: Checkpoint, clock: ManualClock) -> None:
+    lease = acquire(checkpoint, clock)
+    newer = {**json.loads(lease.record.serialize()), "zone": "eu"}
+    checkpoint.storage.replace("control/lease", json.dumps(newer).encode())
+    assert read_holder(checkpoint.storage) == lease.record
+
+
+def test_a_run_may_take_over_from_itself(checkpoint: Checkpoint, clock: ManualClock) -> None:
+    first = acquire(checkpoint, clock)
+    second = acquire(checkpoint, clock)
+    assert second.generation == 1
+    with pytest.raises(StaleRunError):
+        first.check()
+
+
+def test_storage_that_fails_does_not_end_the_lease(tmp_path: Path, clock: ManualClock) -> None:
+    class Failing(LocalStorage):
+        broken = False
+
+        def replace(self, name: str, data: bytes, *, durable: bool = True) -> None:
+            if self.broken:
+                raise CheckpointError("no")
+            super().replace(name, data, durable=durable)
+
+    storage = Failing(tmp_path)
+    lease = acquire(Checkpoint(storage), clock)
+    storage.broken = True
+    with pytest.raises(CheckpointError, match="no"):
+        lease.heartbeat(epoch=1)
+    lease.check()
+    clock.advance(EXPIRED_S)
+    with pytest.raises(CheckpointError, match="no"):
+        lease.check()
+    storage.broken = False
+    lease.check()
+    assert lease.record.epoch == -1
+
+
+def test_threads_share_a_lease(checkpoint: Checkpoint, clock: ManualClock) -> None:
+    lease, stop, errors = acquire(checkpoint, clock), threading.Event(), []
+
+    def check() -> None:
+        while not stop.is_set():
+            try:
+                lease.check()
+            except Exception as exc:
+                errors.append(exc)
+
+    threads = [threading.Thread(target=check) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for epoch in range(100):
+        lease.heartbeat(epoch=epoch)
+    stop.set()
+    for thread in threads:
+        thread.join(10)
+    assert errors == []
+    assert on_disk(checkpoint).epoch == 99

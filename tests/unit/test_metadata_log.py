@@ -1,0 +1,323 @@
+"""The log itself; cases after Spark's HDFSMetadataLogSuite."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.checkpoint.local_storage import LocalStorage
+from engine.checkpoint.metadata_log import (
+    MetadataLog,
+    entry_id,
+    parse_version,
+    split_version,
+    verify_ids,
+)
+from engine.checkpoint.storage import FileInfo, Storage, open_storage
+from engine.errors import CheckpointCorruptError, CheckpointVersionError
+
+FOLDER = "log"
+
+
+def text_log(storage: Storage) -> MetadataLog[str]:
+    def deserialize(data: bytes) -> str:
+        _, lines = split_version(data, 1, "text log")
+        (line,) = lines
+        return line
+
+    return MetadataLog(storage, FOLDER, lambda text: f"v1\n{text}".encode(), deserialize)
+
+
+@pytest.fixture(params=["local", "memory"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    url = str(tmp_path / "new") if request.param == "local" else f"memory://{uuid.uuid4()}"
+    return open_storage(url)
+
+
+@pytest.fixture
+def log(storage: Storage) -> MetadataLog[str]:
+    return text_log(storage)
+
+
+def test_basic(log: MetadataLog[str]) -> None:
+    assert log.latest() is None
+    assert log.latest_id() is None
+    assert log.ids() == []
+    assert log.range() == []
+    assert log.get(0) is None
+    assert log.add(0, "batch0") is True
+    assert log.latest() == (0, "batch0")
+    assert log.get(0) == "batch0"
+    assert log.range(None, 0) == [(0, "batch0")]
+    assert log.add(1, "batch1") is True
+    assert log.latest() == (1, "batch1")
+    assert log.range(0, 1) == [(0, "batch0"), (1, "batch1")]
+    assert log.range() == [(0, "batch0"), (1, "batch1")]
+    # Adding again is refused, and the first entry stays.
+    assert log.add(1, "duplicated") is False
+    assert log.get(1) == "batch1"
+
+
+def test_restart_sees_the_same(log: MetadataLog[str], storage: Storage) -> None:
+    for epoch in range(3):
+        log.add(epoch, f"batch{epoch}")
+    again = text_log(storage)
+    assert again.latest() == (2, "batch2")
+    assert again.range(0, 2) == [(0, "batch0"), (1, "batch1"), (2, "batch2")]
+
+
+def test_purge(log: MetadataLog[str], storage: Storage) -> None:
+    for epoch in range(3):
+        log.add(epoch, f"batch{epoch}")
+    log.purge(2)
+    assert log.get(0) is None
+    assert log.get(1) is None
+    assert log.get(2) == "batch2"
+    assert log.latest() == (2, "batch2")
+    assert [file.name for file in storage.list(FOLDER)] == ["2"]
+
+
+def test_purge_after(log: MetadataLog[str]) -> None:
+    for epoch in range(5):
+        log.add(epoch, f"batch{epoch}")
+    log.purge_after(2)
+    assert log.ids() == [0, 1, 2]
+    log.purge_after(2)
+    assert log.latest() == (2, "batch2")
+
+
+class CountingStorage(LocalStorage):
+    """Notes what it is asked."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.listed = 0
+        self.deleted: list[str] = []
+
+    def list(self, folder: str) -> list[FileInfo]:
+        self.listed += 1
+        return super().list(folder)
+
+    def delete(self, name: str) -> None:
+        self.deleted.append(name)
+        super().delete(name)
+
+
+def test_purging_after_each_commit_lists_once(tmp_path: Path) -> None:
+    storage = CountingStorage(tmp_path)
+    log = text_log(storage)
+    for epoch in range(200):
+        log.add(epoch, "x")
+        log.purge(epoch + 1 - 10)
+    assert storage.listed == 1
+    assert len(storage.deleted) == 190
+    assert log.ids() == list(range(190, 200))
+
+
+def test_purging_far_ahead_lists_again(tmp_path: Path) -> None:
+    storage = CountingStorage(tmp_path)
+    log = text_log(storage)
+    for epoch in range(20):
+        log.add(epoch, "x")
+    log.purge(2)
+    log.purge(15)
+    assert storage.listed == 2
+    log.purge(3)  # backwards: nothing to do
+    log.purge(16)
+    assert log.ids() == [16, 17, 18, 19]
+
+
+@pytest.mark.parametrize("line", ["", "xyz", "v10.x", "10", "v0", "v-10", "v", "v1 ", "V1", "v٣"])
+def test_malformed_version(line: str) -> None:
+    with pytest.raises(
+        ValueError, match="Log file was malformed: failed to read correct log version"
+    ):
+        parse_version(line, 100)
+
+
+@pytest.mark.parametrize("maximum", [10, 100])
+def test_version(maximum: int) -> None:
+    assert parse_version("v10", maximum) == 10
+
+
+def test_newer_version() -> None:
+    with pytest.raises(CheckpointVersionError) as caught:
+        parse_version("v200", 100)
+    assert "maximum supported log version is v100, but encountered v200" in str(caught.value)
+    assert "produced by a newer version of Spark and cannot be read by this version" in str(
+        caught.value
+    )
+
+
+def test_only_entries_are_entries(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    log = text_log(storage)
+    log.add(47, "x")
+    folder = tmp_path / FOLDER
+    for name in (
+        ".48.3c0a2e4e-0a52-4a0c-9d4b-6f0d7f5b3a55.tmp",
+        "..59.3c0a2e4e-0a52-4a0c-9d4b-6f0d7f5b3a55.tmp.crc",
+        ".47.crc",
+        "48.crc",
+        "48.compact",
+        "48.tmp",
+        "048",
+        "-1",
+        "1e3",
+        "٣",
+        "99999999999999999999",
+        "README",
+    ):
+        (folder / name).write_text("v1\nleftover")
+    (folder / "49").mkdir()
+    assert log.ids() == [47]
+    assert log.latest() == (47, "x")
+
+
+@pytest.mark.parametrize(
+    ("name", "id"), [("0", 0), ("17", 17), ("007", None), ("1.compact", None), ("", None)]
+)
+def test_entry_names(name: str, id: int | None) -> None:
+    assert entry_id(name) == id
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "text"),
+    [
+        (b"", CheckpointCorruptError, "Incomplete log file"),
+        (b"v1", CheckpointCorruptError, "not enough values"),
+        (b"v1\na\nb", CheckpointCorruptError, "too many values"),
+        (b"v1\n\xff\xfe", CheckpointCorruptError, "codec can't decode"),
+        (b"\0v1\nx", CheckpointCorruptError, "failed to read correct log version"),
+        (b"v99999\nx", CheckpointVersionError, "newer version of Spark"),
+    ],
+)
+def test_unreadable_entries_name_the_file(
+    log: MetadataLog[str],
+    storage: Storage,
+    content: bytes,
+    error: type[Exception],
+    text: str,
+) -> None:
+    storage.create(f"{FOLDER}/7", content)
+    with pytest.raises(error, match=text) as caught:
+        log.get(7)
+    assert f"Failed to read log file {storage.url}/{FOLDER}/7. " in str(caught.value)
+    assert caught.value.epoch == 7  # type: ignore[attr-defined]
+    with pytest.raises(error):
+        log.latest()
+    assert log.latest_id() == 7
+
+
+def test_latest_survives_a_purge_between_listing_and_reading(tmp_path: Path) -> None:
+    class PurgingStorage(LocalStorage):
+        """A running query moves on right after each of the first listings."""
+
+        moves = 3
+
+        def list(self, folder: str) -> list[FileInfo]:
+            found = super().list(folder)
+            if self.moves:
+                self.moves -= 1
+                newest = max(int(file.name) for file in found)
+                self.create(f"{FOLDER}/{newest + 1}", f"v1\nbatch{newest + 1}".encode())
+                super().delete(f"{FOLDER}/{newest}")
+            return found
+
+    storage = PurgingStorage(tmp_path)
+    log = text_log(storage)
+    log.add(0, "batch0")
+    assert log.latest() == (3, "batch3")
+
+
+def test_collision(storage: Storage) -> None:
+    """Five writers append from their own view of the latest entry: every entry is one writer's."""
+
+    def write(name: str) -> None:
+        log = text_log(storage)
+        while (latest := log.latest_id()) is None or latest < 10:
+            epoch = 0 if latest is None else latest + 1
+            if log.add(epoch, f"{name} wrote {epoch}"):
+                wrote.append((epoch, name))
+
+    wrote: list[tuple[int, str]] = []
+    threads = [threading.Thread(target=write, args=(f"writer {i}",)) for i in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    log = text_log(storage)
+    assert log.ids() == list(range(11))
+    assert sorted(epoch for epoch, _ in wrote) == list(range(11))
+    assert dict(log.range()) == {
+        epoch: f"{name} wrote {epoch}" for epoch, name in wrote
+    }
+
+
+Ids = Sequence[int]
+
+
+@pytest.mark.parametrize(
+    ("ids", "start", "end"),
+    [
+        ([1, 2, 3], 1, 3),
+        ([1], 1, 1),
+        ([1, 2, 3], None, 3),
+        ([1, 2, 3], 1, None),
+        ([1, 2, 3], None, None),
+        ([], None, None),
+    ],
+)
+def test_ids_without_gap(ids: Ids, start: int | None, end: int | None) -> None:
+    verify_ids(ids, start, end)
+
+
+@pytest.mark.parametrize(
+    ("ids", "start", "end", "text"),
+    [
+        ([], 1, None, "batch 1 doesn't exist"),
+        ([], None, 1, "batch 1 doesn't exist"),
+        ([], 1, 1, "batch 1 to 1 doesn't exist"),
+        ([2, 3, 4], 1, None, r"batches \(1\) don't exist"),
+        ([2, 3, 4], None, 5, r"batches \(5\) don't exist"),
+        ([2, 3, 4], 1, 5, r"batches \(1, 5\) don't exist"),
+        ([1, 2, 4, 5], 1, 5, r"batches \(3\) don't exist"),
+        ([], 2, 1, "batch 2 to 1 doesn't exist"),
+    ],
+)
+def test_gaps(ids: Ids, start: int | None, end: int | None, text: str) -> None:
+    with pytest.raises(CheckpointCorruptError, match=text):
+        verify_ids(ids, start, end)
+
+
+@pytest.mark.parametrize("ids", [[2], [1], [0]])
+def test_a_range_that_ends_before_it_starts_is_our_bug(ids: Ids) -> None:
+    with pytest.raises(AssertionError):
+        verify_ids(ids, 2, 1)
+
+
+@given(st.sets(st.integers(0, 30)), st.integers(0, 30), st.integers(0, 30))
+def test_verify_ids_accepts_exactly_full_ranges(present: set[int], start: int, length: int) -> None:
+    end = start + length
+    ids = sorted(id for id in present if start <= id <= end)
+    complete = ids == list(range(start, end + 1))
+    if complete:
+        verify_ids(ids, start, end)
+    else:
+        with pytest.raises(CheckpointCorruptError):
+            verify_ids(ids, start, end)
+
+
+def test_range_with_a_gap(log: MetadataLog[str], storage: Storage) -> None:
+    for epoch in range(5):
+        log.add(epoch, "x")
+    storage.delete(f"{FOLDER}/3")
+    with pytest.raises(CheckpointCorruptError, match=r"batches \(3\) don't exist"):
+        log.range(1, 4)
+    assert [epoch for epoch, _ in log.range(0, 2)] == [0, 1, 2]

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import ConfigError
+from engine.options import Options
+
+
+def test_values_are_taken_in_any_case_of_the_name() -> None:
+    options = Options("sink x", {"ROWSperSecond": " 7 ", "header": "TRUE", "Path": "/a b"})
+    assert options.integer("rowsPerSecond", 1, minimum=1) == 7
+    assert options.boolean("header", False) is True
+    assert options.required("path", example="/data") == "/a b"
+    assert options.integer("other", 3, minimum=1) == 3
+    options.refuse_others()
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.5", "0", "-1", "11", "1e3"])
+def test_a_number_out_of_bounds_names_option_value_and_bounds(text: str) -> None:
+    options = Options("source x", {"limit": text})
+    with pytest.raises(ConfigError) as error:
+        options.integer("limit", 1, minimum=1, maximum=10)
+    for part in ("limit", "source x", repr(text), "from 1 up to 10"):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["yes", "1", ""])
+def test_a_boolean_is_true_or_false(text: str) -> None:
+    with pytest.raises(ConfigError, match="one of true, false"):
+        Options("x", {"flag": text}).boolean("flag", False)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("\\t", "\t"), (";", ";")])
+def test_a_character(text: str, expected: str) -> None:
+    assert Options("x", {"sep": text}).character("sep", ",") == expected
+
+
+@pytest.mark.parametrize("text", ["", "ab", "\n", "é"])
+def test_no_character(text: str) -> None:
+    with pytest.raises(ConfigError, match="a single ASCII character"):
+        Options("x", {"sep": text}).character("sep", ",")
+
+
+def test_a_missing_option_says_how_to_set_it() -> None:
+    with pytest.raises(ConfigError, match=r'option\("path", "/data"\)'):
+        Options("x", {"path": "  "}).required("path", example="/data")
+
+
+def test_unknown_options_are_refused_with_the_nearest_name() -> None:
+    options = Options("source rate", {"rowPerSecond": "1"})
+    options.integer("rowsPerSecond", 1, minimum=1)
+    with pytest.raises(ConfigError, match="no option 'rowpersecond'.*Did you mean rowsPerSecond"):
+        options.refuse_others()
+
+
+def test_what_the_engine_and_spark_hand_in_is_not_refused() -> None:
+    given = {"__x": "1", "checkpointLocation": "/c", "queryName": "q"}
+    Options("sink noop", given).refuse_others()
+    with pytest.raises(ConfigError, match="has no options"):
+        Options("sink noop", {"path": "/x"}).refuse_others()

@@ -1,0 +1,321 @@
+from __future__ import annotations
+
+import pickle
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import StructType
+
+from engine.errors import BadRecordError, ConfigError, OffsetOutOfRangeError, SourceError
+from engine.sources import tail_files
+from engine.sources.reader import Offset, PartitionReader
+from engine.sources.tail import TailDataSource, TailReader
+
+ID = StructType().add("id", "long")
+TEXT = StructType().add("value", "string")
+DEADLINE_S = 20.0
+
+
+def reader(folder: Path, schema: StructType = ID, /, **options: Any) -> TailReader:
+    given = {"path": str(folder), "fileFormat": "json", **options}
+    source = TailDataSource(CaseInsensitiveDict({k: str(v) for k, v in given.items()}))
+    return source.continuousReader(schema)
+
+
+def open_one(driver: TailReader, start: Offset = None, until: Offset = None) -> PartitionReader:
+    (partition,) = driver.partitions(start or {})
+    return pickle.loads(pickle.dumps(driver)).open(pickle.loads(pickle.dumps(partition)), until)
+
+
+def write_ids(path: Path, *ids: int, end: str = "\n") -> None:
+    with path.open("a") as file:
+        file.write("\n".join(f'{{"id":{i}}}' for i in ids) + end)
+
+
+def ids_of(batch: pa.RecordBatch | None) -> list[int]:
+    return [] if batch is None else batch.column(0).to_pylist()
+
+
+def read_rows(partition: PartitionReader, count: int) -> list[Any]:
+    """Read until there are so many rows."""
+    rows: list[Any] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while len(rows) < count:
+        assert time.monotonic() < deadline, f"only {rows}"
+        rows += ids_of(partition.read(0.1))
+    return rows
+
+
+def test_what_is_there_comes_in_the_order_of_the_names(tmp_path: Path) -> None:
+    write_ids(tmp_path / "b.json", 3, 4)
+    write_ids(tmp_path / "a.json", 1, 2)
+    partition = open_one(reader(tmp_path))
+    assert read_rows(partition, 4) == [1, 2, 3, 4]
+    assert partition.read(0.0) is None
+    assert partition.offset == {"a.json": 18, "b.json": 18}
+
+
+def test_new_files_and_appended_lines_come_as_they_arrive(tmp_path: Path) -> None:
+    partition = open_one(reader(tmp_path))
+    assert partition.read(0.0) is None
+    write_ids(tmp_path / "z.json", 1)
+    assert read_rows(partition, 1) == [1]
+    write_ids(tmp_path / "z.json", 2)
+    assert read_rows(partition, 1) == [2]
+    write_ids(tmp_path / "a.json", 3)
+    assert read_rows(partition, 1) == [3]
+
+
+def test_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    partition = open_one(reader(tmp_path))
+    write_ids(file, 1, 2, end="")
+    assert read_rows(partition, 1) == [1]
+    assert partition.read(0.05) is None
+    assert partition.offset == {"a.json": 9}
+    with file.open("a") as appended:
+        appended.write("\n")
+    assert read_rows(partition, 1) == [2]
+
+
+def test_an_appended_line_is_there_within_milliseconds(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    write_ids(file, 0)
+    partition = open_one(reader(tmp_path))
+    read_rows(partition, 1)
+    took_s = []
+    for i in range(30):
+        write_ids(file, i)
+        began = time.monotonic()
+        assert read_rows(partition, 1) == [i]
+        took_s.append(time.monotonic() - began)
+    assert sorted(took_s)[15] < 0.05  # the median; generous for a loaded machine
+
+
+def test_a_reader_that_starts_at_an_offset_returns_exactly_the_rest(tmp_path: Path) -> None:
+    write_ids(tmp_path / "a.json", 1, 2)
+    driver = reader(tmp_path)
+    first = open_one(driver)
+    read_rows(first, 2)
+    write_ids(tmp_path / "a.json", 3)
+    write_ids(tmp_path / "b.json", 4)
+    assert read_rows(open_one(driver, start=first.offset), 2) == [3, 4]
+    assert read_rows(open_one(driver), 4) == [1, 2, 3, 4]
+
+
+def test_a_replay_stops_where_it_must(tmp_path: Path) -> None:
+    write_ids(tmp_path / "a.json", 1, 2, 3)
+    write_ids(tmp_path / "b.json", 4)
+    write_ids(tmp_path / "c.json", 5)
+    partition = open_one(
+        reader(tmp_path), start={"a.json": 9}, until={"a.json": 18, "c.json": 9}
+    )
+    assert not partition.exhausted
+    assert read_rows(partition, 2) == [2, 5]
+    assert partition.exhausted
+    assert partition.read(0.0) is None
+    assert partition.offset == {"a.json": 18, "c.json": 9}
+
+
+def test_a_replay_of_nothing_is_exhausted_at_once(tmp_path: Path) -> None:
+    write_ids(tmp_path / "a.json", 1)
+    partition = open_one(reader(tmp_path), start={"a.json": 9}, until={"a.json": 9})
+    assert partition.exhausted
+
+
+def test_each_file_belongs_to_one_partition(tmp_path: Path) -> None:
+    for i in range(20):
+        write_ids(tmp_path / f"{i}.json", i)
+    driver = reader(tmp_path, numPartitions=3)
+    open_ones = [driver.open(each) for each in driver.partitions({})]
+    parts = [ids_of_all(each) for each in open_ones]
+    assert sorted(i for part in parts for i in part) == list(range(20))
+    assert all(parts)
+    merged = driver.mergeOffsets([each.offset for each in open_ones])
+    assert merged == {f"{i}.json": 9 if i < 10 else 10 for i in range(20)}
+    # And so it does after a restart with another number of partitions.
+    again = reader(tmp_path, numPartitions=2)
+    assert [ids_of_all(again.open(each)) for each in again.partitions(merged)] == [[], []]
+
+
+def ids_of_all(partition: PartitionReader) -> list[int]:
+    rows = []
+    while (batch := partition.read(0.0)) is not None:
+        rows += ids_of(batch)
+    return rows
+
+
+def test_hidden_files_and_folders_and_other_names_are_ignored(tmp_path: Path) -> None:
+    for name in (".a.json", "_b.json", "c.json.tmp", "d.json"):
+        write_ids(tmp_path / name, 1)
+    (tmp_path / "folder.json").mkdir()
+    partition = open_one(reader(tmp_path, pathGlobFilter="*.json"))
+    ids_of_all(partition)
+    assert partition.offset == {"d.json": 9}
+
+
+def test_large_files_are_read_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail_files, "CHUNK_BYTES", 32)
+    write_ids(tmp_path / "a.json", *range(100))
+    (tmp_path / "b.json").write_text('{"id":100,"pad":"' + "x" * 1000 + '"}\n{"id":101}\n')
+    partition = open_one(reader(tmp_path))
+    batches = []
+    while (batch := partition.read(0.0)) is not None:
+        batches.append(batch)
+        assert partition.offset["a.json"] <= (tmp_path / "a.json").stat().st_size
+    assert [i for batch in batches for i in ids_of(batch)] == list(range(102))
+    assert max(batch.num_rows for batch in batches) <= 4
+
+
+def test_a_file_that_grows_all_the_time_does_not_keep_the_others_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail_files, "CHUNK_BYTES", 9)
+    write_ids(tmp_path / "a.json", 1, 2)
+    write_ids(tmp_path / "b.json", 3)
+    partition = open_one(reader(tmp_path))
+    rows = []
+    while 3 not in rows:
+        rows += ids_of(partition.read(1.0))
+        write_ids(tmp_path / "a.json", 1)
+        assert len(rows) < 10
+
+
+@pytest.mark.parametrize("change", ["truncated", "gone"])
+def test_a_file_that_lost_what_was_read(tmp_path: Path, change: str) -> None:
+    file = tmp_path / "a.json"
+    write_ids(file, 1, 2)
+    driver = reader(tmp_path)
+    partition = open_one(driver)
+    read_rows(partition, 2)
+    if change == "gone":
+        file.unlink()
+    else:
+        file.write_text('{"id":1}\n')
+    with pytest.raises(OffsetOutOfRangeError, match=r"a\.json was read up to byte 18"):
+        for _ in range(200):
+            partition.read(0.1)
+    with pytest.raises(OffsetOutOfRangeError, match=r"a\.json"):
+        driver.partitions({"a.json": 18})
+
+
+def test_a_bad_line_is_named_with_its_place_and_shown(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    write_ids(file, *range(50))
+    start = file.stat().st_size
+    with file.open("a") as appended:
+        appended.write('{"id":\n{"id":51}\n')
+    partition = open_one(reader(tmp_path))
+    with pytest.raises(BadRecordError) as error:
+        read_rows(partition, 52)
+    assert f"{file}, byte {start}" in str(error.value)
+    assert 'The line is: {"id":' in str(error.value)
+    assert partition.offset == {}
+
+
+def test_a_long_bad_line_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("x" * 5_000 + "\n")
+    with pytest.raises(BadRecordError) as error:
+        open_one(reader(tmp_path)).read(1.0)
+    assert len(str(error.value)) < 600
+    assert str(error.value).count("x" * 200 + "...") == 1
+
+
+def test_throttled_rows_are_spread_over_time(tmp_path: Path) -> None:
+    write_ids(tmp_path / "a.json", *range(1_000))
+    partition = open_one(reader(tmp_path, maxRowsPerSecond=500))
+    began = time.monotonic()
+    rows = read_rows(partition, 100)
+    took_s = time.monotonic() - began
+    assert rows == list(range(len(rows)))
+    assert len(rows) <= 500 * took_s + 2
+    assert partition.offset == {"a.json": len("".join(f'{{"id":{i}}}\n' for i in rows))}
+
+
+def test_text_has_one_column_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("ä\r\n\nb\n".encode())
+    source = TailDataSource(CaseInsensitiveDict({"path": str(tmp_path), "fileFormat": "text"}))
+    assert source.schema() == "value STRING"
+    partition = open_one(source.continuousReader(TEXT))
+    assert read_rows(partition, 3) == ["ä", "", "b"]
+
+
+def test_the_header_of_each_file_is_no_record(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id\n1\n2\n")
+    (tmp_path / "b.csv").write_text("id\n")
+    partition = open_one(reader(tmp_path, fileFormat="csv", header="true"))
+    assert read_rows(partition, 2) == [1, 2]
+    assert partition.read(0.0) is None
+    assert partition.offset == {"a.csv": 7, "b.csv": 3}
+    with (tmp_path / "b.csv").open("a") as file:
+        file.write("3\n")
+    assert read_rows(partition, 1) == [3]
+
+
+def test_a_schema_is_required(tmp_path: Path) -> None:
+    source = TailDataSource(CaseInsensitiveDict({"path": str(tmp_path), "fileFormat": "json"}))
+    with pytest.raises(ConfigError, match="needs a schema"):
+        source.schema()
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"path": " "}, "path"),
+        ({"path": "s3://bucket/x"}, "s3://bucket/x"),
+        ({"fileFormat": "xml"}, "json, csv, text"),
+        ({"numPartitions": "0"}, "numPartitions"),
+        ({"fileFromat": "json"}, "fileFormat"),
+        ({"maxRowsPerSecond": "-1"}, "maxRowsPerSecond"),
+        ({"header": "maybe"}, "header"),
+        ({"sep": "::"}, "sep"),
+    ],
+)
+def test_bad_options(tmp_path: Path, options: dict[str, str], what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        reader(tmp_path, **options)
+
+
+def test_the_folder_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not a folder"):
+        reader(tmp_path / "none")
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(ConfigError, match="is not a folder"):
+        reader(file)
+
+
+def test_a_file_url_is_a_path(tmp_path: Path) -> None:
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    write_ids(folder / "x.json", 1)
+    driver = reader(tmp_path, path=folder.as_uri())
+    assert read_rows(open_one(driver), 1) == [1]
+
+
+@pytest.mark.parametrize("offset", [3, ["a"], {"a": -1}, {"a": "9"}, {"a": True}])
+def test_what_is_no_offset_is_refused(tmp_path: Path, offset: Offset) -> None:
+    with pytest.raises(SourceError, match="not one of a tail source"):
+        reader(tmp_path).partitions(offset)
+
+
+def test_micro_batches_end_at_whole_lines(tmp_path: Path) -> None:
+    write_ids(tmp_path / "a.json", 1, 2, end="")
+    write_ids(tmp_path / "b.json", 3)
+    write_ids(tmp_path / "c.json", 4, end="")
+    source = TailDataSource(CaseInsensitiveDict({"path": str(tmp_path), "fileFormat": "json"}))
+    stream = source.streamReader(ID)
+    end = stream.latestOffset(stream.initialOffset(), None)
+    assert end == {"a.json": 9, "b.json": 9}
+    (partition,) = stream.partitions({}, end)
+    assert [i for batch in stream.read(partition) for i in ids_of(batch)] == [1, 3]
+    assert stream.partitions(end, end) == []
+    write_ids(tmp_path / "a.json", end="\n")
+    (partition,) = stream.partitions(end, stream.latestOffset(end, None))
+    assert [i for batch in stream.read(partition) for i in ids_of(batch)] == [2]
