@@ -24,7 +24,7 @@ from types import TracebackType
 import psutil
 
 from airflow_provider_continuous.launch import tail
-from airflow_provider_continuous.rest import AirflowClient, wait_for
+from airflow_provider_continuous.rest import AirflowApiError, AirflowClient, wait_for
 
 COMPONENTS = {
     "api-server": ["api-server"],
@@ -73,10 +73,13 @@ class AirflowProcesses:
         """Bring the database up to date, start the processes, wait until all are healthy.
 
         :return: a client that is logged in; the caller closes it.
-        :raises StandaloneError: a process has ended; the message has the end of its log.
+        :raises StandaloneError: the port is taken, or a process has ended; the message has the
+            end of its log.
+        :raises AirflowApiError: it did not become healthy in time.
         """
-        self.logs.mkdir(parents=True, exist_ok=True)
-        environment = self._environment()
+        if not _is_free(self._port):
+            raise StandaloneError(f"Port {self._port} is taken by another program; choose another.")
+        environment = self.environment()
         migrate = self._spawn("db", ["db", "migrate"], environment)
         if migrate.wait() != 0:
             raise StandaloneError(f"airflow db migrate failed:\n{tail(self.logs / 'db.log', 50)}")
@@ -131,6 +134,7 @@ class AirflowProcesses:
     def _spawn(
         self, name: str, arguments: list[str], environment: Mapping[str, str]
     ) -> subprocess.Popen[bytes]:
+        self.logs.mkdir(parents=True, exist_ok=True)
         with (self.logs / f"{name}.log").open("ab") as log:
             # A session of its own: Ctrl-C reaches us alone, and we end them in order.
             return subprocess.Popen(
@@ -142,7 +146,8 @@ class AirflowProcesses:
                 start_new_session=True,
             )
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the processes."""
         kept = self._secrets()
         self.password = kept["password"]
         inherited = {name: v for name, v in os.environ.items() if not name.startswith("AIRFLOW__")}
@@ -172,6 +177,7 @@ class AirflowProcesses:
 
     def _secrets(self) -> dict[str, str]:
         """The keys and the password, made once per home."""
+        self.home.mkdir(parents=True, exist_ok=True)
         path = self.home / "secrets.json"
         if not path.exists():
             made = {
@@ -214,6 +220,16 @@ def _end_family(parent: psutil.Process) -> None:
     psutil.wait_procs([*left, *family], timeout=_STOP_S)
 
 
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
 def _session(process: psutil.Process) -> int:
     try:
         return os.getsid(process.pid)
@@ -240,7 +256,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("Ctrl-C ends it.", flush=True)
         while not ended.wait(1.0):
             airflow.check()
-    except StandaloneError as error:
+    except (StandaloneError, AirflowApiError) as error:
         print(error, file=sys.stderr)
         return 1
     finally:

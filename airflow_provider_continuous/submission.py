@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from airflow.sdk import conf
 
 from airflow_provider_continuous.launch import launch_detached, tail
-from engine.errors import ContinuousError
+from engine.commands.result import WRONG_USE
+from engine.errors import ConfigError, ContinuousError
 
 ENGINE = (sys.executable, "-m", "engine")
 """The engine's command line."""
@@ -42,10 +43,14 @@ class SubmittedQuery:
     spec_path: Path
     previous_run_id: str | None
 
-    def start_error(self, reason: str) -> QueryStartError:
-        """Return the error of a query that did not start, with the end of its log."""
+    def start_error(self, reason: str, exit_code: int | None = None) -> ContinuousError:
+        """Return the error of a query that did not start, with the end of its log.
+
+        :param exit_code: the engine's, if it has ended; it tells whether a retry can help.
+        """
         output = tail(self.log_path)
-        return QueryStartError(
+        kind = ConfigError if exit_code == WRONG_USE else QueryStartError
+        return kind(
             f"The query of {self.checkpoint_location} {reason} before it held its checkpoint.",
             hint=f"The end of its log, {self.log_path}:\n{output}" if output else None,
         )

@@ -54,7 +54,9 @@ def main() -> None:
 
 
 def _show_throughput(results: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    print("\nrate → filter → 3 projections → noop, 2 partitions: million rows/s, median (min … max)")
+    print(
+        "\nrate → filter → 3 projections → noop, 2 partitions: million rows/s, median (min … max)"
+    )
     medians = {}
     for engine, runs in results.items():
         values = [run["rows_per_second"] / 1e6 for run in runs]

@@ -37,7 +37,7 @@ def query(spark: SparkSession, rows_per_second: int) -> DataFrame:
         .option("rowsPerSecond", rows_per_second)
         .option("numPartitions", 2)
         .load()
-        .where("value % 2 = 0")
+        .where("value % 10 < 5")  # half of the rows, and some of each partition
         .selectExpr("timestamp", "value * 3 AS a", "value + 7 AS b", "value - 1000 AS c")
     )
 

@@ -1,8 +1,8 @@
 """``write_stream(df)``: the twin of ``DataFrame.writeStream``.
 
 The trigger decides who runs the query: ``continuous`` (the default, every second) runs in this
-engine; ``processingTime``, ``once``, ``availableNow`` and ``realTime`` hand the same DataFrame, with
-the same source and sink, to Spark itself.
+engine; ``processingTime``, ``once``, ``availableNow`` and ``realTime`` hand the same DataFrame,
+with the same source and sink, to Spark itself.
 """
 
 from __future__ import annotations
@@ -150,9 +150,7 @@ class ContinuousStreamWriter:
         self.sink_format, self.function = "foreach", f
         return self
 
-    def foreachBatch(
-        self, func: Callable[[DataFrame, int], None]
-    ) -> ContinuousStreamWriter:
+    def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> ContinuousStreamWriter:
         """A function of a DataFrame and the epoch, called on the driver for each epoch."""
         self.sink_format, self.function = "foreachBatch", func
         return self
@@ -160,7 +158,7 @@ class ContinuousStreamWriter:
     def start(
         self,
         path: str | None = None,
-        format: str | None = None,  # noqa: A002  # Spark's name
+        format: str | None = None,  # Spark's name
         outputMode: str | None = None,
         partitionBy: str | list[str] | None = None,
         queryName: str | None = None,
@@ -184,7 +182,7 @@ class ContinuousStreamWriter:
     def toTable(
         self,
         tableName: str,
-        format: str | None = None,  # noqa: A002  # Spark's name
+        format: str | None = None,  # Spark's name
         outputMode: str | None = None,
         partitionBy: str | list[str] | None = None,
         queryName: str | None = None,

@@ -20,7 +20,7 @@ from engine.coordinator.events import DrainAsked, RunFailed, StopAsked
 from engine.coordinator.restart import RestartPlan
 from engine.coordinator.runner import CommittedEpoch, EpochRunner
 from engine.definition import QueryDefinition
-from engine.errors import ContinuousError, NotEnoughSlotsError
+from engine.errors import CheckpointError, ContinuousError, NotEnoughSlotsError
 from engine.keeper import LeaseKeeper
 from engine.launcher import Launcher
 from engine.messages import EpochCommitMessage
@@ -118,7 +118,15 @@ class ContinuousExecution:
         self.committed_epoch = checkpoint.committed_epoch()
         if plan.start_from is None:
             return definition.reader.initialOffset()
-        self._committed_offset = checkpoint.committed_offsets(plan.start_from)[0]
+        offsets = checkpoint.committed_offsets(plan.start_from)
+        if offsets is None or len(offsets) != 1 or offsets[0] is None:
+            raise CheckpointError(
+                f"The checkpoint {checkpoint.url} holds the offsets {offsets} of epoch "
+                f"{plan.start_from}, and the query has one source.",
+                hint="It belongs to another query: use the checkpoint of this one.",
+                epoch=plan.start_from,
+            )
+        (self._committed_offset,) = offsets
         return self._committed_offset
 
     def _check_slots(self, needed: int) -> None:
@@ -282,15 +290,13 @@ class ContinuousExecution:
             self._save_progress(throttled=False)
             lease.release(state, error=None if error is None else str(error))
             if definition.temporary_checkpoint and error is None:
-                definition.checkpoint.storage.delete_all()
+                definition.checkpoint.delete()
         except Exception:
             logger.exception("the query did not end cleanly")
         finally:
             with self._changed:
                 self.error, self.state = error, state
-                self.message = (
-                    "Stopped" if error is None else f"Terminated with exception: {error}"
-                )
+                self.message = "Stopped" if error is None else f"Terminated with exception: {error}"
                 self._terminated.set()
                 self._changed.notify_all()
 

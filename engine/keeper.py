@@ -1,4 +1,4 @@
-"""Keeps the lease of a running query alive, and hears what is asked of it through the checkpoint."""
+"""Keeps a running query's lease alive, and hears what is asked of it through the checkpoint."""
 
 from __future__ import annotations
 

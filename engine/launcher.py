@@ -30,7 +30,9 @@ class Launcher(Protocol):
     """
 
     host: str
-    application: str | None
+
+    @property
+    def application(self) -> str | None: ...
 
     def slots(self) -> Slots | None:
         """How many tasks can run at once; None where nothing limits them."""
@@ -50,7 +52,7 @@ class ThreadLauncher:
     """Each task is a thread of this process: for tests, and for work that needs no cluster."""
 
     host = "127.0.0.1"
-    application = None
+    application: str | None = None
 
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []

@@ -51,7 +51,8 @@ class Options:
         value = self.text(name)
         if value is None or not value.strip():
             raise ConfigError(
-                f"{self._owner} needs the option {name}.", hint=f'Set option("{name}", "{example}").'
+                f"{self._owner} needs the option {name}.",
+                hint=f'Set option("{name}", "{example}").',
             )
         return value
 
@@ -62,16 +63,12 @@ class Options:
             raise self.wrong(name, value, f"one of {', '.join(allowed)}")
         return value.strip().lower()
 
-    def integer(
-        self, name: str, default: int, *, minimum: int, maximum: int = 2**63 - 1
-    ) -> int:
+    def integer(self, name: str, default: int, *, minimum: int, maximum: int = 2**63 - 1) -> int:
         """A whole number; both bounds are inclusive."""
         number = self.optional_integer(name, minimum=minimum, maximum=maximum)
         return default if number is None else number
 
-    def optional_integer(
-        self, name: str, *, minimum: int, maximum: int = 2**63 - 1
-    ) -> int | None:
+    def optional_integer(self, name: str, *, minimum: int, maximum: int = 2**63 - 1) -> int | None:
         """As :meth:`integer`; None if the option is not given."""
         value = self.text(name)
         if value is None:

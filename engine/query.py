@@ -99,9 +99,9 @@ class ContinuousQuery:
         return committed
 
     def processAllAvailable(self) -> None:
-        """Wait until what is in the source now is committed: the open epoch, which a record may just
-        miss, and the next. A source that needs longer than an epoch to return a record is not
-        waited for.
+        """Wait until what is in the source now is committed: the open epoch, which a record may
+        just miss, and the next. A source that needs longer than an epoch to return a record is
+        not waited for.
 
         :raises ContinuousError: the query failed.
         """

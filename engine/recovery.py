@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.metadata_log import MetadataLog
 from engine.coordinator.restart import COMMITS, OFFSETS, PREPARED, RestartPlan, decide
 from engine.definition import SinkBinding
 from engine.errors import CheckpointCorruptError
@@ -39,7 +40,11 @@ def plan_restart(checkpoint: Checkpoint, sink: SinkBinding) -> RestartPlan:
             prepared_log.get, (epoch for epoch in prepared if epoch > committed)
         ),
     )
-    logs = {OFFSETS: checkpoint.offsets, COMMITS: checkpoint.commits, PREPARED: prepared_log}
+    logs: dict[str, MetadataLog[Any]] = {
+        OFFSETS: checkpoint.offsets,
+        COMMITS: checkpoint.commits,
+        PREPARED: prepared_log,
+    }
     for name, epoch in plan.set_aside:
         logger.warning("setting aside %s/%d of %s", name, epoch, checkpoint.url)
         logs[name].delete(epoch)

@@ -90,9 +90,7 @@ def _sink(builder: ContinuousStreamWriter, options: dict[str, str]) -> SinkBindi
     return bind_sink(spark, name, options, schema)
 
 
-def _checkpoint_location(
-    builder: ContinuousStreamWriter, location: str | None
-) -> tuple[str, bool]:
+def _checkpoint_location(builder: ContinuousStreamWriter, location: str | None) -> tuple[str, bool]:
     """The checkpoint's URL, and whether it is temporary."""
     if location is not None:
         return location, False

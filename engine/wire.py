@@ -12,13 +12,14 @@ Both sides hold the run's secret, which travels to the executors inside Spark's 
         32 bytes  HMAC(session key, direction + frame number + payload)
         n bytes   payload: one pickled message
 
-The session key is HMAC(secret, "session" + both nonces); all HMACs are SHA-256. A peer that does not
-prove the secret is dropped before anything else that it sent is read, and a frame is unpickled only
-after its HMAC was verified; the frame number makes a repeated or reordered frame fail.
+The session key is HMAC(secret, "session" + both nonces); all HMACs are SHA-256. A peer that does
+not prove the secret is dropped before anything else that it sent is read, and a frame is unpickled
+only after its HMAC was verified; the frame number makes a repeated or reordered frame fail.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
@@ -89,10 +90,8 @@ class Connection:
 
     def close(self) -> None:
         """End the connection; a waiting :meth:`receive` gets EOFError or OSError."""
-        try:
+        with contextlib.suppress(OSError):  # the peer may have been faster
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # the peer was faster
         self._socket.close()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.sdk import BaseHook
 
+from airflow_provider_continuous.arguments import seconds
 from airflow_provider_continuous.location import CheckpointLocation
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.retention import PruneReport, prune
@@ -59,19 +60,20 @@ class CheckpointHook(BaseHook):
     def prune(
         self,
         keep_epochs: int | None = None,
-        keep_for: timedelta | None = None,
+        keep_for: timedelta | float | None = None,
         dry_run: bool = False,
     ) -> PruneReport:
         """Remove what no restart can need. Safe while the query runs.
 
         :param keep_epochs: keep at least the last so many committed epochs.
-        :param keep_for: keep every epoch committed less than this long ago.
+        :param keep_for: keep every epoch committed less than this long ago, a timedelta or
+            seconds.
         :param dry_run: only tell what would be removed.
         """
         return prune(
             self.checkpoint,
             keep_epochs=keep_epochs,
-            keep_for_s=None if keep_for is None else keep_for.total_seconds(),
+            keep_for_s=None if keep_for is None else seconds(keep_for),
             dry_run=dry_run,
         )
 

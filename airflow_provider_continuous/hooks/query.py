@@ -147,6 +147,7 @@ class ContinuousQueryHook(BaseHook):
         A process that hangs instead is ended.
 
         :raises QueryStartError: it ended or hung before; the message has the end of its log.
+        :raises ConfigError: it ended because the specification or the machine is wrong.
         """
         deadline = time.monotonic() + timeout_s
         never, process = threading.Event(), submitted.process
@@ -157,7 +158,7 @@ class ContinuousQueryHook(BaseHook):
                 if status.pid == process.pid and status.run_id != submitted.previous_run_id:
                     return status
                 if exit_code is not None:
-                    raise submitted.start_error(f"ended with exit code {exit_code}")
+                    raise submitted.start_error(f"ended with exit code {exit_code}", exit_code)
                 if time.monotonic() >= deadline:
                     process.terminate()
                     with suppress(TimeoutExpired):

@@ -25,8 +25,8 @@ class PruneCheckpointOperator(BaseOperator):
     :param checkpoint_location: path or URL of the checkpoint (templated);
         ``s3://my_conn@bucket/path`` opens it with an Airflow connection.
     :param keep_epochs: keep at least the last so many committed epochs, 2 or more (templated).
-    :param keep_for: keep every epoch committed less than this long ago. With both, an epoch goes
-        only when neither keeps it.
+    :param keep_for: keep every epoch committed less than this long ago, a timedelta or seconds.
+        With both, an epoch goes only when neither keeps it.
     :param dry_run: remove nothing, return what would be removed.
     :param storage_conn_id: the Airflow connection that opens the storage (templated).
     """
@@ -39,7 +39,7 @@ class PruneCheckpointOperator(BaseOperator):
         *,
         checkpoint_location: str,
         keep_epochs: int | str | None = None,
-        keep_for: timedelta | None = None,
+        keep_for: timedelta | float | None = None,
         dry_run: bool = False,
         storage_conn_id: str | None = None,
         **kwargs: Any,
@@ -50,7 +50,7 @@ class PruneCheckpointOperator(BaseOperator):
         self.checkpoint_location = checkpoint_location
         self.keep_epochs = keep_epochs
         self.keep_for = keep_for
-        self.only_report = dry_run
+        self.prune_dry_run = dry_run
         self.storage_conn_id = storage_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -65,5 +65,5 @@ class PruneCheckpointOperator(BaseOperator):
             keep_epochs = (
                 None if self.keep_epochs is None else whole_number("keep_epochs", self.keep_epochs)
             )
-            report = hook.prune(keep_epochs, self.keep_for, self.only_report)
+            report = hook.prune(keep_epochs, self.keep_for, self.prune_dry_run)
         return report.to_dict()

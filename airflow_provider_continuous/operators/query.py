@@ -6,6 +6,7 @@ Killing a task, clearing it or shutting a worker down leaves the query running.
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -127,11 +128,11 @@ class StartContinuousQueryOperator(BaseOperator):
         try:
             expect(event, "running" if self.wait_for == "running" else "committed")
         except QueryEndedError as error:
-            log_path = TaskMemory(context).recall("log_path")
-            output = tail(Path(log_path)) if log_path else ""
+            submission = TaskMemory(context).recall("submission")
+            output = tail(Path(submission["log"])) if submission else ""
             if not output:
                 raise
-            raise QueryEndedError(f"{error}\nThe end of its log, {log_path}:\n{output}") from None
+            raise QueryEndedError(f"{error}\nThe end of its log:\n{output}") from None
         location = event["checkpoint_location"]
         with final_errors():
             status = CheckpointHook(location, self.storage_conn_id).status()
@@ -149,7 +150,7 @@ class StartContinuousQueryOperator(BaseOperator):
         )
         location = str(document["checkpoint_location"])
         running = hook.find(location)
-        if running is None or self._ends(running, hook, location, deadline, context):
+        if running is None or self._makes_room(running, hook, location, deadline, context):
             self._submit(document, hook, deadline, context)
         else:
             self.log.info("Adopted run %s on %s", running.run_id, location)
@@ -168,7 +169,7 @@ class StartContinuousQueryOperator(BaseOperator):
         path = Path(self.spec)
         return path if path.is_absolute() else Path(self.dag.fileloc).parent / path
 
-    def _ends(
+    def _makes_room(
         self,
         running: CheckpointStatus,
         hook: ContinuousQueryHook,
@@ -177,7 +178,8 @@ class StartContinuousQueryOperator(BaseOperator):
         context: Context,
     ) -> bool:
         """Tell whether the running query gives way, and wait until it has; False adopts it."""
-        own = TaskMemory(context).recall("run_id") == running.run_id
+        process = {"host": running.host, "pid": running.pid}
+        own = process.items() <= (TaskMemory(context).recall("submission") or {}).items()
         draining = running.state is QueryState.DRAINING
         if self.on_running == "fail" and not own:
             raise AirflowFailException(
@@ -207,18 +209,20 @@ class StartContinuousQueryOperator(BaseOperator):
         context: Context,
     ) -> None:
         submitted = hook.submit(document)
-        memory = TaskMemory(context)
-        memory.remember("log_path", str(submitted.log_path))
+        submission = {
+            "host": socket.gethostname(),
+            "pid": submitted.process.pid,
+            "log": str(submitted.log_path),
+        }
+        TaskMemory(context).remember("submission", submission)
         try:
-            status = hook.wait_until_started(submitted, max(1.0, deadline - time.time()))
+            hook.wait_until_started(submitted, max(1.0, deadline - time.time()))
         except QueryStartError:
             # Two tasks may start the same query at once: one of them gets the lease.
             winner = hook.find(str(document["checkpoint_location"]))
             if winner is None or self.on_running != "adopt":
                 raise
             self.log.info("Adopted run %s, which was faster", winner.run_id)
-        else:
-            memory.remember("run_id", status.run_id)
 
 
 class _EndContinuousQueryOperator(BaseOperator):

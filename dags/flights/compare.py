@@ -11,9 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.sinks.file_sink_log import FileSinkLog
-
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.sinks.file_sink_log import FileSinkLog
 from engine.spark.session import build_session
 from flights.query import DELAYED, SCHEMA
 
@@ -70,5 +69,5 @@ def _compare(spark: SparkSession, folder: str, files: list[str]) -> dict[str, An
 
 
 def _difference(left: DataFrame, right: DataFrame) -> int:
-    """How many rows of ``left`` have no partner in ``right``; equal rows are counted, not merged."""
+    """How many rows of ``left`` have no partner in ``right``; equal rows are counted."""
     return left.exceptAll(right).count()

@@ -21,7 +21,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 
 TEXT_COLUMNS = ("carrier", "tailnum", "origin", "dest", "time_hour")
@@ -52,10 +52,10 @@ def departures() -> Iterator[Departure]:
     archive = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
     with zipfile.ZipFile(archive) as files, files.open("flights.csv") as raw:
         header, *rows = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
-    year, month, day = (header.index(name) for name in ("year", "month", "day"))
-    # The data has January, October, November, December, February, ...
-    rows.sort(key=lambda row: (int(row[year]), int(row[month]), int(row[day])))
-    return _parse(header, rows)
+    # Each day's rows are together, but October follows January.
+    days = [list(of_day) for _, of_day in groupby(rows, key=lambda row: row[:3])]
+    days.sort(key=lambda of_day: [int(number) for number in of_day[0][:3]])
+    return _parse(header, chain.from_iterable(days))
 
 
 def feed(

@@ -1,4 +1,4 @@
-"""The query of the flights demo, as text: the continuous query and the batch comparison both use it."""
+"""The query of the flights demo: run continuously, and in batch to compare."""
 
 from __future__ import annotations
 

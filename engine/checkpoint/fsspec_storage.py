@@ -1,8 +1,9 @@
 """A checkpoint anywhere fsspec reaches: object stores, HDFS, the memory of this process.
 
-Objects appear whole or not at all. Create-if-absent is fsspec's ``pipe_file(mode="create")``: a
-conditional put on S3, GCS and ABFS. Whether a store really honours it is tried by
-:func:`engine.checkpoint.storage.prove_create_if_absent`.
+In object stores an object appears whole or not at all; on file systems behind fsspec (HDFS, SFTP) a
+crash may leave a torn one, which the restart table sets aside if it is the newest. Create-if-absent
+is fsspec's ``pipe_file(mode="create")``: a conditional put on S3, GCS and ABFS. Whether a store
+really honours it is tried by :func:`engine.checkpoint.storage.prove_create_if_absent`.
 """
 
 from __future__ import annotations

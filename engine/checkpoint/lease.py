@@ -16,8 +16,9 @@ So ``check`` is one look for one's own claim, and a run that slept through any n
 still finds out. The newest claim is never deleted: it carries the count on.
 
 A holder on this machine that is seen to be dead is taken over at once. A heartbeat is fresh for
-:data:`EXPIRES_AFTER_INTERVALS` intervals. If it seems older, the holder is watched for so long
-before it is taken over: clocks differ, jump, and stand still while a machine is suspended.
+:data:`EXPIRES_AFTER_INTERVALS` intervals. If it seems older, or comes from the future, the holder
+is watched for so long before it is taken over: clocks differ, jump, and stand still while a machine
+is suspended.
 
 The engine's rule for a write that others see is: ``check``, then write. A run that is suspended
 between the two can still write once. The logs refuse that write if the epoch is taken
@@ -181,12 +182,13 @@ class Lease:
         clock = clock or SystemClock()
         storage, process = checkpoint.storage, Process.current()
         while True:
+            # Counted before the look: who claims after it must collide with our claim.
+            newest = max(_generations(storage), default=-1)
             holder = read_holder(storage)
             own = holder is not None and holder.run_id == run_id
             if holder is not None and not own:
                 _refuse_if_alive(storage, holder, clock)
-            known = _generations(storage)
-            generation = max([-1 if holder is None else holder.generation, *known]) + 1
+            generation = max(newest, -1 if holder is None else holder.generation) + 1
             now_ms = clock.now_ms()
             record = LeaseRecord(
                 run_id=run_id,
@@ -203,12 +205,13 @@ class Lease:
                 epoch=-1 if holder is None else holder.epoch,
             )
             if storage.create(f"{_CLAIMS}/{generation}", record.serialize()):
-                if max(_generations(storage)) == generation:
+                *older, newest = _generations(storage)
+                if newest == generation:
                     break
                 # Others came and went between our look and our claim: begin anew.
                 storage.delete(f"{_CLAIMS}/{generation}")
-        for older in known:
-            storage.delete(f"{_CLAIMS}/{older}")
+        for fenced in older:
+            storage.delete(f"{_CLAIMS}/{fenced}")
         if not own:
             checkpoint.requests.clear()
         lease = cls(storage, record, clock)
@@ -310,11 +313,14 @@ class Lease:
 
 
 def _refuse_if_alive(storage: Storage, holder: LeaseRecord, clock: Clock) -> None:
-    alive = holder.is_alive(clock.now_ms())
-    if not alive and holder.state.is_active and holder.process.is_running() is not False:
+    now_ms = clock.now_ms()
+    alive = holder.is_alive(now_ms)
+    ahead = holder.heartbeat_at_ms - now_ms >= holder.expires_after_ms
+    maybe = holder.state.is_active and holder.process.is_running() is not False
+    if maybe and (not alive or ahead):
         alive = _is_renewed(storage, holder, clock)
     if alive:
-        since_s = (clock.now_ms() - holder.started_at_ms) / 1000
+        since_s = max(0.0, (clock.now_ms() - holder.started_at_ms) / 1000)
         silent_s = max(0.0, (clock.now_ms() - holder.heartbeat_at_ms) / 1000)
         raise ConcurrentRunError(
             f"The checkpoint {storage.url} is held by run {_describe(holder)}, {holder.state} for "
@@ -326,7 +332,7 @@ def _refuse_if_alive(storage: Storage, holder: LeaseRecord, clock: Clock) -> Non
 
 
 def _is_renewed(storage: Storage, holder: LeaseRecord, clock: Clock) -> bool:
-    """Watch a holder whose heartbeat seems old; whether it comes."""
+    """Watch a holder whose heartbeat cannot be judged by the clock; whether the next one comes."""
     deadline_s = clock.monotonic_s() + holder.expires_after_ms / 1000
     while clock.monotonic_s() < deadline_s:
         clock.sleep(holder.heartbeat_interval_ms / 1000)

@@ -28,20 +28,15 @@ class Result:
 def format_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A table of text: numbers to the right, None as a dash, whole numbers with thousands."""
     cells = [[_cell(value) for value in row] for row in rows]
-    columns = list(zip(headers, *(cells or [[("", False)] * len(headers)]), strict=True))
-    widths = [max(len(header), *(len(text) for text, _ in below)) for header, *below in columns]
-    lines = [
-        "  ".join(header.ljust(width) for header, width in zip(headers, widths, strict=True)),
-        "  ".join("-" * width for width in widths),
-    ]
-    for row in cells:
-        lines.append(
-            "  ".join(
-                text.rjust(width) if right else text.ljust(width)
-                for (text, right), width in zip(row, widths, strict=True)
-            )
-        )
-    return "\n".join(line.rstrip() for line in lines)
+    columns = []
+    for index, header in enumerate(headers):
+        below = [row[index] for row in cells]
+        width = max(len(text) for text, _ in [(header, False), *below])
+        to_the_right = bool(below) and all(right for _, right in below)
+        head = header.rjust(width) if to_the_right else header.ljust(width)
+        body = [text.rjust(width) if right else text.ljust(width) for text, right in below]
+        columns.append([head, "-" * width, *body])
+    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 
 def format_pairs(pairs: Mapping[str, Any]) -> str:

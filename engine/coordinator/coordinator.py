@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import Any, get_args
 
 from engine.coordinator.events import (
     Action,
@@ -285,20 +285,5 @@ TRANSITIONS: dict[Phase, dict[type, Handler]] = {
         CommitFailed: _C._commit_failed,
         DrainAsked: _C._ignore,
     },
-    Phase.ENDED: {
-        event: _C._ignore
-        for event in (
-            TaskStarted,
-            EpochCommitMessage,
-            TaskFailed,
-            EpochElapsed,
-            EpochCommitted,
-            CommitFailed,
-            TaskLost,
-            TasksEnded,
-            DrainAsked,
-            StopAsked,
-            RunFailed,
-        )
-    },
+    Phase.ENDED: dict.fromkeys(get_args(Event), _C._ignore),
 }

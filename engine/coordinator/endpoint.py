@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import threading
@@ -66,10 +67,9 @@ class Endpoint:
     def close(self) -> None:
         """Stop listening and drop all connections."""
         self._closing = self._closing or "the run has ended"
-        try:
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
-        except OSError:
-            pass  # some systems refuse this for a listening socket; close() then wakes it
+        # Wakes the thread that accepts. Systems that refuse this wake it by close().
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._lock:
             connections = list(self._connections.values())

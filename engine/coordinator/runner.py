@@ -30,7 +30,6 @@ from engine.errors import (
     ContinuousError,
     ProtocolError,
     SinkCommitUnknownError,
-    SourceError,
 )
 from engine.sources.reader import DataSourceContinuousReader, Offset
 
@@ -53,7 +52,8 @@ class CommittedEpoch:
 class EpochRunner:
     """Commits epochs of one run, one at a time.
 
-    :param sink: the driver's stream writer: ``commit(messages, epoch)``, ``abort(messages, epoch)``.
+    :param sink: the driver's stream writer, with ``commit(messages, epoch)`` and
+        ``abort(messages, epoch)``.
     :param message_modules: where the sink's message classes may come from (see
         :mod:`engine.checkpoint.codec`).
     """
@@ -191,5 +191,3 @@ class _Stopwatch:
         now = time.perf_counter()
         self.duration_ms[step] = round((now - self._lap) * 1000)
         self._lap = now
-
-

@@ -1,11 +1,12 @@
-"""NumPy's view of Arrow columns, for what Arrow has no kernel for. Nothing is copied.
+"""NumPy's view of Arrow columns, for the hottest kernels that Arrow does not have.
+
+Nothing is copied: see :mod:`engine.expressions.vectors` for the comfortable way.
 
 The slots of nulls hold arbitrary values: a function that works on them must not fail for any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,21 +36,3 @@ def with_nulls_of(array: pa.Array, values: Values, dtype: pa.DataType) -> pa.Arr
         shifted[array.offset :] = values
     buffers = [array.buffers()[0], pa.py_buffer(shifted)]
     return pa.Array.from_buffers(dtype, len(values), buffers, array.null_count, array.offset)
-
-
-def is_valid(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """True where the column has a value."""
-    if array.null_count == 0:
-        return np.ones(len(array), np.bool_)
-    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
-
-
-def on_array(function: Callable[[pa.Array], pa.Array]) -> Callable[[Any], Any]:
-    """Let a function of one Array also take a Scalar, and then return one."""
-
-    def either(datum: Any) -> Any:
-        if isinstance(datum, pa.Scalar):
-            return function(pa.array([datum.as_py()], datum.type))[0]
-        return function(datum)
-
-    return either

@@ -13,6 +13,7 @@ import zlib
 
 import pyarrow as pa
 
+from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant, constant_value
 from engine.expressions.registry import Context, ValueFunction, strict
@@ -60,6 +61,7 @@ def to_base64(expr: Expr, context: Context) -> ValueFunction:
 
 
 _NOT_BASE64 = re.compile("[^A-Za-z0-9+/]")
+_AFTER_PADDING = re.compile("[A-Za-z0-9+/]")
 
 
 @strict("UnBase64", can_fail=lambda expr: True)
@@ -72,12 +74,14 @@ def _from_base64(text: str) -> bytes:
     body, padding, rest = text.partition("=")
     digits = _NOT_BASE64.sub("", body)
     last = len(digits) % 4
-    wrong = last == 1
-    if padding:
-        wrong |= last == 0 or (last == 2 and not rest.startswith("="))
-        wrong |= len(_NOT_BASE64.sub("", rest)) > 0
-    if wrong:
-        raise failure("CONVERSION_INVALID_INPUT", f"{text!r} is not base64.")
+    # Java's own messages: Spark passes them on as they are.
+    if padding and (last == 0 or (last == 2 and not rest.startswith("="))):
+        raise TransformError("Input byte array has wrong 4-byte ending unit")
+    if last == 1:
+        raise TransformError("Last unit does not have enough valid bits")
+    if extra := _AFTER_PADDING.search(text, len(body)):
+        position = len(text[: extra.end()].encode())
+        raise TransformError(f"Input byte array has incorrect ending byte at {position}")
     return base64.b64decode(digits + "=" * (-last % 4))
 
 
@@ -86,6 +90,8 @@ def _is_utf8(expr: Expr) -> str | None:
     if constant(expr.children[1]) is None or str(charset).upper() != "UTF-8":
         return "only the character set UTF-8 is supported"
     source, expected = expr.children[0].dtype, (pa.string() if expr.op == "Encode" else pa.binary())
+    if expr.params.get("legacy_error_action"):
+        return "spark.sql.legacy.codingErrorAction is not supported"
     return None if source == expected else f"its argument must be cast to {expected} first"
 
 
@@ -98,17 +104,12 @@ def encode(expr: Expr, context: Context) -> ValueFunction:
 @strict("StringDecode", can_fail=lambda expr: True, supports=_is_utf8)
 def decode(expr: Expr, context: Context) -> ValueFunction:
     """``decode``: the text of UTF-8."""
-    replaces = expr.params.get("legacy_error_action")
 
     def to_text(value: bytes) -> str:
         try:
             return value.decode("utf-8")
         except UnicodeDecodeError:
-            if replaces:
-                raise
-            raise failure(
-                "MALFORMED_CHARACTER_CODING", "A value to decode is not UTF-8."
-            ) from None
+            raise failure("MALFORMED_CHARACTER_CODING", "A value to decode is not UTF-8.") from None
 
     return lambda b, charset: per_row(to_text, expr.dtype, b)
 

@@ -436,9 +436,7 @@ _ANCHORS: Final = {"A": "\\A", "z": "\\Z", "Z": ""}
 
 
 def _of_one_case(low: str, high: str) -> bool:
-    return any(
-        start <= low and high <= end for start, end in ("09", "az", "AZ", "\x80\U0010ffff")
-    )
+    return any(start <= low and high <= end for start, end in ("09", "az", "AZ", "\x80\U0010ffff"))
 
 
 def _quote(char: str) -> str:

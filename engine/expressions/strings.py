@@ -113,11 +113,14 @@ def concat_ws(expr: Expr, context: Context) -> ValueFunction:
     """``concat_ws``: leaves out NULLs, takes the items of arrays one by one."""
     if any(pa.types.is_list(child.dtype) for child in expr.children):
         return lambda *values: per_row_with_nulls(_join, expr.dtype, *values)
-    if len(expr.children) == 1:
-        return lambda separator: per_row(lambda _: "", expr.dtype, separator)
-    return lambda separator, *parts: pc.binary_join_element_wise(
-        *parts, separator, null_handling="skip"
-    )
+
+    def function(separator: Datum, *parts: Datum) -> Datum:
+        # Arrow drops rows where a column of separators is NULL.
+        if parts and isinstance(separator, pa.Scalar) and separator.is_valid:
+            return pc.binary_join_element_wise(*parts, separator, null_handling="skip")
+        return per_row_with_nulls(_join, expr.dtype, separator, *parts)
+
+    return function
 
 
 def _join(separator: str | None, *parts: Any) -> str | None:

@@ -79,10 +79,10 @@ def to_numpy(value: Datum) -> tuple[Any, Any]:
     """Values, NULL as 0, and a mask of those that are not NULL. Scalars must be valid."""
     if isinstance(value, pa.Scalar):
         return to_numpy(pa.repeat(value, 1))[0][0], np.True_
-    mask: Any = np.True_
     storage = _storage(value.type)
     if storage != value.type:
         value = value.view(storage)
+    mask: Any = np.True_
     if value.null_count:
         mask = value.is_valid().to_numpy(zero_copy_only=False)
         value = value.fill_null(pa.scalar(0, pa.int8()).cast(storage))

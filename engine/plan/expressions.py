@@ -87,9 +87,7 @@ class ExpressionReader:
             return children[0]
         return Expr(op, children, dtype, node.nullable(), self._params(node))
 
-    def _convert_all(
-        self, nodes: Iterable[JavaObject], obstacles: list[str]
-    ) -> tuple[Expr, ...]:
+    def _convert_all(self, nodes: Iterable[JavaObject], obstacles: list[str]) -> tuple[Expr, ...]:
         return tuple(self._convert(node, obstacles) for node in nodes)
 
     def _replaceable(self, op: str, node: JavaObject, obstacles: list[str]) -> Expr:
@@ -202,7 +200,9 @@ def arrow_type(data_type: JavaObject) -> pa.DataType:
     """
     name = data_type.sql()
     if "COLLATE" in name:
-        raise UnsupportedTypeError(f"the data type {name} is not supported: use CAST(... AS STRING)")
+        raise UnsupportedTypeError(
+            f"the data type {name} is not supported: use CAST(... AS STRING)"
+        )
     return from_spark_json(data_type.json())
 
 

@@ -152,7 +152,7 @@ class CsvLines(LineFormat):
                     _refuse_line_breaks(column)
         columns = [
             from_written(column.combine_chunks(), field.type, self._session_timezone)
-            if pa.types.is_temporal(field.type)
+            if not pa.types.is_binary(field.type)
             else column.combine_chunks()
             for column, field in zip(table.columns, self.schema, strict=True)
         ]

@@ -121,7 +121,9 @@ class RateReader(DataSourceContinuousReader):
     def open(self, partition: RatePartition, until: Offset | None = None) -> RatePartitionReader:
         if until is None:
             return RatePartitionReader(self.pace, partition)
-        return RatePartitionReader(self.pace, partition, _positions(until)[partition.index]["value"])
+        return RatePartitionReader(
+            self.pace, partition, _positions(until)[partition.index]["value"]
+        )
 
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
         return {index: position for each in offsets for index, position in each.items()}
@@ -195,9 +197,7 @@ class RatePartitionReader(PartitionReader):
         self._index = partition.index
         self._read = (partition.value - partition.index) // pace.partitions + 1  # rows before this
         # The creation is a whole millisecond, so it follows from the time of any row.
-        self._created_us = (
-            partition.run_time_ms - pace.due_us(self._read) // 1_000
-        ) * 1_000
+        self._created_us = (partition.run_time_ms - pace.due_us(self._read) // 1_000) * 1_000
         self._until_row = None if until is None else (until - self._index) // pace.partitions + 1
         self._closed = Event()
 

@@ -51,9 +51,7 @@ class TailFolder:
     def part(self, offsets: Mapping[str, int], index: int) -> dict[str, int]:
         """The part of an offset that belongs to one partition."""
         return {
-            name: position
-            for name, position in offsets.items()
-            if self.partition_of(name) == index
+            name: position for name, position in offsets.items() if self.partition_of(name) == index
         }
 
     def sizes(self, wanted: Callable[[str], bool] | None = None) -> dict[str, int]:

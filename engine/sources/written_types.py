@@ -1,7 +1,8 @@
 """How a data type is written in a JSON or CSV file, and the way back.
 
 Timestamps and dates are written as text, binary values as Base64. So a column is first read as its
-*written* type, which replaces these at any depth, and then turned into what was asked for.
+*written* type, which replaces these at any depth, and then turned into what was asked for. So are
+decimals: Arrow's readers of JSON and CSV wrap around when one has too many digits.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from engine.casts import caster
 
 def written_type(dtype: pa.DataType) -> pa.DataType:
     """The type with everything that is written as text replaced by string."""
-    if pa.types.is_temporal(dtype) or pa.types.is_binary(dtype):
+    if _is_cast(dtype) or pa.types.is_binary(dtype):
         return pa.string()
     if pa.types.is_struct(dtype):
         return pa.struct([field.with_type(written_type(field.type)) for field in dtype])
@@ -32,12 +33,12 @@ def written_type(dtype: pa.DataType) -> pa.DataType:
 def from_written(array: pa.Array, dtype: pa.DataType, session_timezone: str) -> pa.Array:
     """The column as ``dtype``; its type now is ``written_type(dtype)``.
 
-    :raises TransformError: a text is no timestamp or date.
+    :raises TransformError: a text is no timestamp, date or decimal that fits.
     :raises ValueError: a text is no Base64.
     """
     if array.type == dtype:
         return array
-    if pa.types.is_temporal(dtype):
+    if _is_cast(dtype):
         return caster(pa.string(), dtype, session_timezone)(array)
     if pa.types.is_binary(dtype):
         return pa.array([_decoded(text) for text in array.to_pylist()], dtype)
@@ -53,6 +54,10 @@ def from_written(array: pa.Array, dtype: pa.DataType, session_timezone: str) -> 
         keys, items = part(array.keys, dtype.key_type), part(array.items, dtype.item_type)
         return pa.MapArray.from_arrays(offsets, keys, items, type=dtype)
     return pa.ListArray.from_arrays(offsets, part(array.values, dtype.value_type), type=dtype)
+
+
+def _is_cast(dtype: pa.DataType) -> bool:
+    return bool(pa.types.is_temporal(dtype) or pa.types.is_decimal(dtype))
 
 
 def _offsets(array: Any) -> pa.Array:

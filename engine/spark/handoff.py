@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ def start_in_spark(builder: ContinuousStreamWriter, table: str | None = None) ->
     :param table: for ``toTable``.
     """
     writer = builder.df.writeStream.outputMode(builder.output_mode)
-    writer = writer.trigger(**{builder.trigger_kind: builder.trigger_value})  # type: ignore[arg-type]
+    writer = writer.trigger(**{builder.trigger_kind: builder.trigger_value})
     _own, options = EngineOptions.take(builder.sink_options)
     for key, value in options.items():
         writer = writer.option(key, value)
@@ -44,6 +45,7 @@ class SparkQuery:
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query
+        self._pause = threading.Event()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._query, name)
@@ -61,9 +63,10 @@ class SparkQuery:
             left = _POLL_S if deadline is None else min(_POLL_S, deadline - time.monotonic())
             if left <= 0:
                 return False
-            if self._query.awaitTermination(left):
-                progress = self._query.lastProgress
-                return progress is not None and progress["batchId"] >= epoch
+            if not self._query.isActive:
+                self._query.awaitTermination()  # raises what it failed with
+                return False
+            self._pause.wait(left)
 
     def drain(self, timeout: float | None = None) -> bool:
         """Process what the source has now, then stop; Spark cannot bound this by ``timeout``."""

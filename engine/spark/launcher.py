@@ -50,7 +50,6 @@ class SparkLauncher:
             error: ContinuousError | None = None
             context = self._context
             context.setJobGroup(run_id, f"continuous query {run_id}", interruptOnCancel=True)
-            context.setLocalProperty("spark.scheduler.pool", None)
             try:
                 indexes = context.parallelize(range(len(tasks)), len(tasks))
                 indexes.foreach(lambda index: run_task(tasks[index]))

@@ -98,9 +98,7 @@ class _Task:
                         hint="Consume all batches: what was not read would be lost.",
                     )
             channel.send(
-                EpochCommitMessage(
-                    spec.run_id, spec.index, epoch, reader.offset, message, counters
-                )
+                EpochCommitMessage(spec.run_id, spec.index, epoch, reader.offset, message, counters)
             )
             if spec.until is not None or epoch == channel.final_epoch:
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ os.environ["AIRFLOW_HOME"] = _HOME.name
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 
 from airflow_provider_continuous import submission  # noqa: E402
+from airflow_provider_continuous.rest import AirflowClient  # noqa: E402
+from airflow_provider_continuous.standalone import AirflowProcesses  # noqa: E402
 from tests.airflow.live_checkpoint import LiveCheckpoint  # noqa: E402
 
 
@@ -29,7 +32,7 @@ class FakeStore(dict[str, Any]):
 
 
 @pytest.fixture
-def context() -> dict[str, Any]:
+def context() -> Any:
     """The part of a task's context that the provider uses: the first attempt of a new task."""
     task_instance = SimpleNamespace(
         dag_id="a_dag",
@@ -42,7 +45,7 @@ def context() -> dict[str, Any]:
 
 
 @pytest.fixture
-def live(tmp_path: Path) -> Iterator[LiveCheckpoint]:
+def live(tmp_path: Path) -> LiveCheckpoint:
     """A checkpoint that the test writes."""
     return LiveCheckpoint(tmp_path / "checkpoint")
 
@@ -65,3 +68,13 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries run in real processes, but in ``stand_in.py`` instead of Spark."""
     script = str(Path(__file__).with_name("stand_in.py"))
     monkeypatch.setattr(submission, "ENGINE", (sys.executable, script))
+
+
+@pytest.fixture(scope="session")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowClient]:
+    """A real Airflow, one for all tests, with the example DAGs and those of the scenarios."""
+    root = tmp_path_factory.mktemp("airflow")
+    shutil.copytree(Path(__file__).parents[2] / "dags", root / "dags")
+    shutil.copytree(Path(__file__).with_name("dags"), root / "dags", dirs_exist_ok=True)
+    with AirflowProcesses(root / "home", root / "dags") as client:
+        yield client

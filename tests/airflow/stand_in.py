@@ -1,8 +1,8 @@
 """Stands in for ``python -m engine run SPEC``: a query's outside without Spark.
 
 Takes the real lease, commits an epoch every 50 ms, answers requests and SIGTERM. The key
-``stand_in`` of the specification's ``conf`` makes it misbehave: ``die`` before the lease,
-``hang`` before the lease, ``fail`` after the first epoch.
+``stand_in`` of the specification's ``conf`` makes it misbehave: before the lease ``die``, ``hang``
+or find the machine ``wrong``; ``fail`` after the first epoch.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.commit_log import CommitEntry
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.offset_log import OffsetEntry
+from engine.commands.result import WRONG_USE
 from engine.errors import ConcurrentRunError
 from engine.states import QueryState
 
@@ -34,9 +35,9 @@ def main() -> int:
     if behaviour == "hang":
         ended.wait()
         return 0
-    if behaviour == "die":
-        print("no Java found", file=sys.stderr)
-        return 3
+    if behaviour in ("die", "wrong"):
+        print("out of memory" if behaviour == "die" else "no Java found", file=sys.stderr)
+        return 1 if behaviour == "die" else WRONG_USE
     print("environment", sorted(os.environ))
     print("session", os.getsid(0) == os.getpid(), "standard input", sys.stdin.read() == "")
     checkpoint = Checkpoint(spec["checkpoint_location"])

@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+Dags = dict[str, tuple[str, list[str]]]
+Parsed = tuple[dict[str, str], list[str], Dags]
+
 DAGS = Path(__file__).parents[2] / "dags"
 _PARSE = """
 import json, sys
-from airflow.dag_processing.dagbag import DagBag
-bag = DagBag(sys.argv[1], include_examples=False, bundle_path=__import__("pathlib").Path(sys.argv[1]))
+from pathlib import Path
+from airflow.dag_processing.dagbag import BundleDagBag
+bag = BundleDagBag(sys.argv[1], bundle_path=Path(sys.argv[1]), bundle_name="examples")
 heavy = {"pyspark", "pandas", "numpy", "pyarrow"} & set(sys.modules)
 dags = {name: [dag.doc_md or "", sorted(dag.task_ids)] for name, dag in bag.dags.items()}
-json.dump([bag.import_errors, sorted(heavy), dags], open(sys.argv[2], "w"))
+Path(sys.argv[2]).write_text(json.dumps([bag.import_errors, sorted(heavy), dags]))
 """
 
 
 @pytest.fixture(scope="module")
-def parsed(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, object, dict[str, list[str]]]:
+def parsed(tmp_path_factory: pytest.TempPathFactory) -> Parsed:
     result = tmp_path_factory.mktemp("parsed") / "dags.json"
-    subprocess.run(
-        [sys.executable, "-c", _PARSE, str(DAGS), str(result)],
-        env={**os.environ, "PYTHONPATH": str(DAGS)},
-        check=True,
-    )
+    subprocess.run([sys.executable, "-c", _PARSE, str(DAGS), str(result)], check=True)
     errors, heavy, dags = json.loads(result.read_text())
     return errors, heavy, dags
 
 
-def test_they_parse_without_spark(parsed: tuple[object, object, dict[str, list[str]]]) -> None:
+def test_they_parse_without_spark(parsed: Parsed) -> None:
     errors, heavy, _ = parsed
 
     assert errors == {}
@@ -41,7 +40,7 @@ def test_they_parse_without_spark(parsed: tuple[object, object, dict[str, list[s
 
 
 def test_they_are_all_there_and_documented(
-    parsed: tuple[object, object, dict[str, list[str]]],
+    parsed: Parsed,
 ) -> None:
     dags = parsed[2]
 

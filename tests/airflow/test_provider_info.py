@@ -11,8 +11,10 @@ import sys
 from importlib.resources import files
 from typing import Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
+from airflow.providers_manager import ProvidersManager
+from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
 from airflow_provider_continuous.get_provider_info import get_provider_info
 
@@ -55,6 +57,23 @@ def test_the_connection_type_leads_to_the_hook() -> None:
     assert kind["connection-type"] == hook.conn_type == "continuous"
     assert hook.conn_name_attr in inspect.signature(hook).parameters
     assert hook.hook_name == kind["hook-name"]
+
+
+def test_the_connection_form_reaches_airflow() -> None:
+    manager = ProvidersManager()  # type: ignore[no-untyped-call]
+
+    found = ProvidersManagerTaskRuntime().hooks["continuous"]
+
+    assert found is not None
+    assert found.hook_name == "Continuous query"
+    assert "password" in manager.field_behaviours["continuous"]["hidden_fields"]
+    fields = {name for name in manager.connection_form_widgets if "__continuous__" in name}
+    assert {name.partition("__continuous__")[2] for name in fields} == {
+        "deploy-mode",
+        "checkpoint-root",
+        "log-dir",
+        "conf",
+    }
 
 
 def test_importing_it_imports_no_airflow() -> None:

@@ -234,10 +234,18 @@ def test_two_at_once(
 def test_a_process_that_dies_early(hook: ContinuousQueryHook, spec: dict[str, Any]) -> None:
     submitted = hook.submit(hook.specification({**spec, "conf": {"stand_in": "die"}}))
 
-    with pytest.raises(QueryStartError, match=r"(?s)ended with exit code 3.*no Java found"):
+    with pytest.raises(QueryStartError, match=r"(?s)ended with exit code 1.*out of memory"):
         hook.wait_until_started(submitted, 30)
 
     assert not submitted.spec_path.exists()
+    assert QueryStartError.retryable
+
+
+def test_a_machine_that_cannot_run_it(hook: ContinuousQueryHook, spec: dict[str, Any]) -> None:
+    submitted = hook.submit(hook.specification({**spec, "conf": {"stand_in": "wrong"}}))
+
+    with pytest.raises(ConfigError, match=r"(?s)ended with exit code 2.*no Java found"):
+        hook.wait_until_started(submitted, 30)
 
 
 def test_a_process_that_hangs(hook: ContinuousQueryHook, spec: dict[str, Any]) -> None:

@@ -104,7 +104,7 @@ def test_a_retry_adopts_what_the_attempt_before_has_started(
     assert len(submitted) == 1
 
 
-def another_dag_run(context: dict[str, Any]) -> dict[str, Any]:
+def another_dag_run(context: Any) -> Any[str, Any]:
     return {**context, "run_id": "another", "task_state_store": type(context["task_state_store"])()}
 
 
@@ -214,7 +214,16 @@ def test_a_query_that_dies_early_may_be_retried(
 ) -> None:
     spec["conf"] = {"stand_in": "die"}
 
-    with pytest.raises(QueryStartError, match="no Java found"):
+    with pytest.raises(QueryStartError, match="out of memory"):
+        start().execute(context)
+
+
+def test_a_machine_that_cannot_run_it_fails_for_good(
+    start: Start, spec: dict[str, Any], context: Any
+) -> None:
+    spec["conf"] = {"stand_in": "wrong"}
+
+    with pytest.raises(AirflowFailException, match="no Java found"):
         start().execute(context)
 
 

@@ -116,7 +116,9 @@ def test_progress_has_sparks_shape_and_latencies(story: Story) -> None:
     assert sum(report["numInputRows"] for report in reports) == 6
     last = query.lastProgress
     assert last is not None
-    assert {"id", "runId", "name", "timestamp", "batchId", "numInputRows", "durationMs"} <= set(last)
+    assert {"id", "runId", "name", "timestamp", "batchId", "numInputRows", "durationMs"} <= set(
+        last
+    )
     assert {"inputRowsPerSecond", "processedRowsPerSecond", "sources", "sink"} <= set(last)
     assert last["sources"][0]["endOffset"] == '{"0":3,"1":3}'
     with_rows = next(report for report in reports if report["numInputRows"])
@@ -209,9 +211,7 @@ def test_no_slot_is_an_error_that_names_both_numbers(story: Story) -> None:
         def slots(self) -> Slots:
             return Slots(total=4, free=1)
 
-    execution = ContinuousExecution(
-        definition(story.feed, story.sink, story.folder), OneSlot()
-    )
+    execution = ContinuousExecution(definition(story.feed, story.sink, story.folder), OneSlot())
     with pytest.raises(NotEnoughSlotsError, match=r"2 partitions .* 1 of the 4 slots"):
         execution.start()
     assert story.checkpoint.status().state is QueryState.FAILED

@@ -88,7 +88,9 @@ def test_rows_reach_the_files_exactly_once_over_restarts(
 
 def test_sql_over_a_temp_view(spark: SparkSession, tmp_path: Path, start: Start) -> None:
     rate(spark).createOrReplaceTempView("numbers")
-    df = spark.sql("SELECT value AS v, upper(concat('n', value)) AS name FROM numbers WHERE value < 50")
+    df = spark.sql(
+        "SELECT value AS v, upper(concat('n', value)) AS name FROM numbers WHERE value < 50"
+    )
     query = start(files(df, tmp_path))
     query.awaitEpoch(4, WAIT_S)
     query.drain(WAIT_S)
@@ -123,9 +125,7 @@ def test_foreach_sees_rows_and_epochs(spark: SparkSession, tmp_path: Path, start
     assert len({epoch for _, epoch, _ in seen}) > 1
 
 
-def test_memory_and_foreach_batch_deliver_to_the_driver(
-    spark: SparkSession, start: Start
-) -> None:
+def test_memory_and_foreach_batch_deliver_to_the_driver(spark: SparkSession, start: Start) -> None:
     query = start(
         write_stream(rate(spark, partitions=1))
         .format("memory")

@@ -242,7 +242,7 @@ def test_a_reused_pid_is_another_process() -> None:
 def test_a_process_elsewhere_cannot_be_judged(change: dict[str, str]) -> None:
     me = Process.current()
     assert replace(me, **change).is_running() is None  # type: ignore[arg-type]
-    assert replace(me, pid=2**22 + 1, **change).is_running() is None  # type: ignore[arg-type]
+    assert replace(me, pid=2**22 + 1, **change).is_running() is None
 
 
 class EventfulClock(ManualClock):
@@ -291,6 +291,19 @@ def test_a_silent_run_is_watched_before_it_is_taken_over(tmp_path: Path, where: 
     assert clock.slept_s == EXPIRES_AFTER_INTERVALS
 
 
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_heartbeat_from_the_future_is_watched_too(tmp_path: Path, alive: bool) -> None:
+    checkpoint, clock = Checkpoint(str(tmp_path)), EventfulClock()
+    lease = acquire(checkpoint, clock)
+    clock.meanwhile = lease.heartbeat if alive else lambda: None
+    clock.jump(-3600)
+    if alive:
+        with pytest.raises(ConcurrentRunError):
+            acquire(checkpoint, clock, "run-b")
+    else:
+        assert acquire(checkpoint, clock, "run-b").generation == 1
+
+
 def test_a_run_that_ends_while_it_is_watched_is_not_waited_for(tmp_path: Path) -> None:
     checkpoint, clock = Checkpoint(str(tmp_path)), EventfulClock()
     lease = acquire(checkpoint, clock)
@@ -305,7 +318,20 @@ def test_a_run_that_ends_while_it_is_watched_is_not_waited_for(tmp_path: Path) -
 
 def test_of_many_that_start_at_once_one_wins(checkpoint: Checkpoint, clock: ManualClock) -> None:
     acquire(checkpoint, clock).release(QueryState.STOPPED)
-    start, won, refused = threading.Barrier(8), [], []
+    for generation in range(1, 16):
+        lease = _race(checkpoint, clock)
+        assert lease.generation == generation
+        lease.check()
+        assert on_disk(checkpoint).run_id == lease.run_id
+        assert claims(checkpoint) == [str(generation)]
+        lease.release(QueryState.STOPPED)
+
+
+def _race(checkpoint: Checkpoint, clock: ManualClock) -> Lease:
+    """Eight runs start at once; the one that wins."""
+    start = threading.Barrier(8)
+    won: list[Lease] = []
+    refused: list[ConcurrentRunError] = []
 
     def run(index: int) -> None:
         mine = Checkpoint(checkpoint.storage, clock=clock)
@@ -322,9 +348,27 @@ def test_of_many_that_start_at_once_one_wins(checkpoint: Checkpoint, clock: Manu
         thread.join(30)
     (lease,) = won
     assert len(refused) == 7
-    assert lease.generation == 1
-    lease.check()
-    assert on_disk(checkpoint).run_id == lease.run_id
+    return lease
+
+
+def test_a_run_that_claims_between_look_and_claim_is_not_robbed(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    class Slow(LocalStorage):
+        """Another run starts right after this one has looked who holds the checkpoint."""
+
+        def read(self, name: str) -> bytes:
+            content = super().read(name)
+            if name == "control/generations/0" and not other:
+                other.append(acquire(Checkpoint(str(tmp_path), clock=clock), clock, "other"))
+            return content
+
+    other: list[Lease] = []
+    acquire(Checkpoint(str(tmp_path), clock=clock), clock, "first").release(QueryState.STOPPED)
+    with pytest.raises(ConcurrentRunError, match="run other"):
+        acquire(Checkpoint(Slow(tmp_path), clock=clock), clock, "slow")
+    other[0].check()
+    assert claims(Checkpoint(str(tmp_path))) == ["1"]
 
 
 def test_a_claim_that_comes_too_late_is_withdrawn(tmp_path: Path, clock: ManualClock) -> None:

@@ -94,9 +94,7 @@ def test_json_timestamps(dtype: pa.DataType, text: str, expected: datetime) -> N
 
 def test_json_dates_at_any_depth() -> None:
     dtype = pa.list_(pa.struct([("d", pa.date32()), ("t", pa.timestamp("us"))]))
-    block = (
-        b'{"a":[{"d":"2024-02-29"},null,{"t":"2024-01-01T00:00:00"}]}\n{"a":null}\n{"a":[]}\n'
-    )
+    block = b'{"a":[{"d":"2024-02-29"},null,{"t":"2024-01-01T00:00:00"}]}\n{"a":null}\n{"a":[]}\n'
     assert values(json_of(dtype), block) == [
         [{"d": date(2024, 2, 29), "t": None}, None, {"d": None, "t": datetime(2024, 1, 1)}],
         None,
@@ -124,7 +122,7 @@ def test_json_lines_need_not_be_tidy() -> None:
         (pa.int8(), b'{"a":128}', "from -128 to 127"),
         (pa.float64(), b'{"a":"x"}', "is not a number"),
         (pa.bool_(), b'{"a":1}', "is not true or false"),
-        (pa.decimal128(3, 2), b'{"a":10}', "at most 1 digits before the point"),
+        (pa.decimal128(3, 2), b'{"a":10}', "DECIMAL"),
         (pa.string(), b'{"a":"\xff"}', "utf-8"),
         (pa.binary(), b'{"a":"!"}', "Base64"),
         (pa.list_(pa.int64()), b'{"a":{}}', "is not an array"),
@@ -166,7 +164,9 @@ def test_the_parsers_never_disagree(rows: list[Any]) -> None:
 
 
 def csv_of(schema: pa.Schema, **options: Any) -> CsvLines:
-    return CsvLines(schema, "UTC", **({"header": False, "delimiter": ",", "null_value": ""} | options))
+    return CsvLines(
+        schema, "UTC", **({"header": False, "delimiter": ",", "null_value": ""} | options)
+    )
 
 
 def test_csv_values() -> None:

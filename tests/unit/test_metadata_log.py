@@ -255,9 +255,7 @@ def test_collision(storage: Storage) -> None:
     log = text_log(storage)
     assert log.ids() == list(range(11))
     assert sorted(epoch for epoch, _ in wrote) == list(range(11))
-    assert dict(log.range()) == {
-        epoch: f"{name} wrote {epoch}" for epoch, name in wrote
-    }
+    assert dict(log.range()) == {epoch: f"{name} wrote {epoch}" for epoch, name in wrote}
 
 
 Ids = Sequence[int]

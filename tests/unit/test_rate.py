@@ -30,9 +30,7 @@ def reader(**options: str) -> RateReader:
 
 def at(start_ms: int, partitions: int) -> Offset:
     """The initial offset of a stream that was created then."""
-    return {
-        str(i): {"value": i - partitions, "runTimeMs": start_ms} for i in range(partitions)
-    }
+    return {str(i): {"value": i - partitions, "runTimeMs": start_ms} for i in range(partitions)}
 
 
 def rows_of(batch: pa.RecordBatch) -> list[tuple[int, int]]:
@@ -55,9 +53,7 @@ def test_spark_s_rows_from_spark_s_offset() -> None:
     start_ms = 1_795_174_654_561
     driver = reader(rowsPerSecond="4", numPartitions="2")
     until = json.loads(SPARKS)
-    first, second = (
-        driver.open(each, until) for each in driver.partitions(at(start_ms, 2))
-    )
+    first, second = (driver.open(each, until) for each in driver.partitions(at(start_ms, 2)))
     expected = [(start_ms + 500 * k) * 1000 for k in range(1, 13)]
     assert read_all(first) == list(zip(expected, range(0, 24, 2), strict=True))
     assert read_all(second) == list(zip(expected, range(1, 24, 2), strict=True))
@@ -101,12 +97,8 @@ def test_rows_are_exact_however_they_are_batched(
         row += rows
 
 
-@given(
-    rate=st.integers(1, 100_000), partitions=st.integers(1, 5), rows=st.integers(0, 100_000)
-)
-def test_a_restart_goes_on_with_exactly_the_next_row(
-    rate: int, partitions: int, rows: int
-) -> None:
+@given(rate=st.integers(1, 100_000), partitions=st.integers(1, 5), rows=st.integers(0, 100_000))
+def test_a_restart_goes_on_with_exactly_the_next_row(rate: int, partitions: int, rows: int) -> None:
     driver = RateReader(rate, partitions)
     start_ms = 1_700_000_000_000
     index = partitions - 1

@@ -32,7 +32,7 @@ def test_asking(requests: Requests, kind: str) -> None:
     requests.ask(kind, by="somebody")  # type: ignore[arg-type]
     assert requests.pending("run-a") == kind
     assert requests.pending("run-b") == kind
-    requests.ask(kind, by="somebody again")  # type: ignore[arg-type]
+    requests.ask(kind, by="somebody again")
     requests.clear()
     assert requests.pending("run-a") is None
 
@@ -57,7 +57,7 @@ def test_a_stop_for_another_run_does_not_hide_a_drain(requests: Requests) -> Non
 
 
 def test_an_unknown_request_is_refused(requests: Requests) -> None:
-    with pytest.raises(ValueError, match="'pause'.*drain and stop"):
+    with pytest.raises(ValueError, match=r"'pause'.*drain and stop"):
         requests.ask("pause", by="cli")  # type: ignore[arg-type]
 
 

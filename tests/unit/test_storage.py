@@ -10,8 +10,10 @@ import threading
 import uuid
 from pathlib import Path
 
+import fsspec
 import pytest
 
+from engine.checkpoint.fsspec_storage import FsspecStorage
 from engine.checkpoint.local_storage import LocalStorage
 from engine.checkpoint.storage import (
     Storage,
@@ -22,8 +24,12 @@ from engine.checkpoint.storage import (
 from engine.errors import CheckpointError, ConfigError
 
 
-@pytest.fixture(params=["local", "file-url", "memory"])
+@pytest.fixture(params=["local", "file-url", "memory", "fsspec-folders"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    if request.param == "fsspec-folders":
+        # Stands for HDFS, SFTP and the like: real folders behind fsspec.
+        fs = fsspec.filesystem("file", skip_instance_cache=True)
+        return FsspecStorage(fs, str(tmp_path / "a" / "checkpoint"), "folders://checkpoint")
     urls = {
         "local": str(tmp_path / "a" / "checkpoint"),
         "file-url": f"file://{tmp_path}/a/checkpoint",
@@ -106,6 +112,10 @@ def test_delete_all(storage: Storage) -> None:
     assert storage.list("") == storage.list("offsets") == []
 
 
+whole = pytest.mark.parametrize("storage", ["local", "memory"], indirect=True)
+
+
+@whole
 def test_of_many_writers_one_wins(storage: Storage) -> None:
     start, won = threading.Barrier(8), []
 
@@ -124,6 +134,7 @@ def test_of_many_writers_one_wins(storage: Storage) -> None:
     assert [file.name for file in storage.list("offsets")] == ["0"]
 
 
+@whole
 def test_readers_of_a_replaced_file_see_whole_contents(storage: Storage) -> None:
     storage.replace("control/lease", b"a" * 50_000)
     done = threading.Event()

@@ -111,9 +111,7 @@ def test_a_replay_stops_where_it_must(tmp_path: Path) -> None:
     write_ids(tmp_path / "a.json", 1, 2, 3)
     write_ids(tmp_path / "b.json", 4)
     write_ids(tmp_path / "c.json", 5)
-    partition = open_one(
-        reader(tmp_path), start={"a.json": 9}, until={"a.json": 18, "c.json": 9}
-    )
+    partition = open_one(reader(tmp_path), start={"a.json": 9}, until={"a.json": 18, "c.json": 9})
     assert not partition.exhausted
     assert read_rows(partition, 2) == [2, 5]
     assert partition.exhausted
@@ -158,9 +156,7 @@ def test_hidden_files_and_folders_and_other_names_are_ignored(tmp_path: Path) ->
     assert partition.offset == {"d.json": 9}
 
 
-def test_large_files_are_read_in_pieces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_files_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail_files, "CHUNK_BYTES", 32)
     write_ids(tmp_path / "a.json", *range(100))
     (tmp_path / "b.json").write_text('{"id":100,"pad":"' + "x" * 1000 + '"}\n{"id":101}\n')

@@ -1,0 +1,47 @@
+"""Any PySpark stream writer as what a task calls once per epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamWriter
+
+from engine.errors import ConfigError
+from engine.sinks.rows import rows_of
+
+EXACTLY_ONCE: Final = "exactly once"
+AT_LEAST_ONCE: Final = "at least once"
+
+
+def delivery_of(writer: DataSourceStreamWriter) -> str:
+    """What happens to a row when the query is restarted: the writer's attribute ``delivery``.
+    A writer that does not know this engine promises nothing more than "at least once"."""
+    return str(getattr(writer, "delivery", AT_LEAST_ONCE))
+
+
+def epoch_writer(
+    writer: DataSourceStreamWriter,
+) -> Callable[[Iterator[pa.RecordBatch]], Any]:
+    """The writer's ``write``, fed with batches or with rows, whichever it takes. Picklable if the
+    writer is.
+
+    :raises ConfigError: it is no stream writer.
+    """
+    if isinstance(writer, DataSourceStreamArrowWriter):
+        return writer.write
+    if isinstance(writer, DataSourceStreamWriter):
+        return _RowWriter(writer)
+    raise ConfigError(
+        f"{type(writer).__name__} is not a DataSourceStreamWriter.",
+        hint="Return one from DataSource.streamWriter(schema, overwrite).",
+    )
+
+
+class _RowWriter:
+    def __init__(self, writer: DataSourceStreamWriter) -> None:
+        self._writer = writer
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Any:
+        return self._writer.write(row for batch in batches for row in rows_of(batch))

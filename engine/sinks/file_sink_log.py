@@ -1,0 +1,273 @@
+"""Spark's log of a files sink: which files of a folder belong to committed epochs.
+
+::
+
+    <folder>/_spark_metadata/0           v1
+                                         {"path":"file:///data/out/part-...","size":714,...}
+    <folder>/_spark_metadata/9.compact   v1, and the files of all epochs up to 9
+
+Spark reads a folder with such a log by the log alone: other files in it do not exist for a reader.
+Lines are separated, not ended, by line breaks; an epoch without files is the header alone.
+
+Every ``interval`` epochs the entry holds everything so far, in the entry's place: epoch b is such a
+*compaction epoch* if (b + 1) is a multiple of the interval. Older entries are deleted when no reader
+that has just listed the log can still need them.
+
+Source: Spark's CompactibleFileStreamLog, FileStreamSinkLog and FileStreamSink.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from engine.checkpoint import json_text
+from engine.checkpoint.storage import Storage
+from engine.errors import (
+    CheckpointError,
+    SinkCommitRejectedError,
+    SinkCommitUnknownError,
+    SinkError,
+)
+
+FOLDER: Final = "_spark_metadata"
+DEFAULT_INTERVAL: Final = 10
+DEFAULT_RETAINED: Final = 100
+CLEANUP_DELAY_S: Final = 600.0
+_HEADER: Final = "v1"
+_COMPACT: Final = ".compact"
+
+
+@dataclass(frozen=True)
+class SinkFile:
+    """One data file.
+
+    :param path: a URL, ``file:///...``, percent-encoded.
+    :param size: bytes.
+    :param modified_ms: since 1970.
+    :param block_size: bytes; Spark splits a file for reading by it. 32 MiB on a local disk.
+    """
+
+    path: str
+    size: int
+    modified_ms: int
+    block_replication: int = 1
+    block_size: int = 33_554_432
+
+    def line(self) -> str:
+        """The file's line in the log, byte for byte as Spark writes it."""
+        return json_text.dump(
+            {
+                "path": self.path,
+                "size": self.size,
+                "isDir": False,
+                "modificationTime": self.modified_ms,
+                "blockReplication": self.block_replication,
+                "blockSize": self.block_size,
+                "action": "add",
+            }
+        )
+
+    @classmethod
+    def of_line(cls, line: str) -> SinkFile:
+        """The inverse of :meth:`line`.
+
+        :raises ValueError, KeyError: it is no such line.
+        """
+        found = json_text.load_object(line)
+        return cls(
+            path=found["path"],
+            size=found["size"],
+            modified_ms=found["modificationTime"],
+            block_replication=found["blockReplication"],
+            block_size=found["blockSize"],
+        )
+
+
+# -- which entries there are ----------------------------------------------------------------------
+
+
+def is_compaction(epoch: int, interval: int) -> bool:
+    """Whether the epoch's entry holds everything so far."""
+    return (epoch + 1) % interval == 0
+
+
+def entry_name(epoch: int, interval: int) -> str:
+    """``3`` or ``9.compact``."""
+    return f"{epoch}{_COMPACT}" if is_compaction(epoch, interval) else str(epoch)
+
+
+def entries_until(epoch: int, interval: int) -> range:
+    """The epochs whose entries together hold all files up to ``epoch``, inclusive."""
+    return range(max(0, (epoch + 1) // interval * interval - 1), epoch + 1)
+
+
+def entries_before_compaction(epoch: int, interval: int) -> range:
+    """The epochs whose entries together hold all files before a compaction epoch."""
+    assert is_compaction(epoch, interval), f"{epoch} is no compaction epoch"
+    return range(max(0, epoch - interval), epoch)
+
+
+def interval_of(compactions: Sequence[int], default: int) -> int:
+    """The interval by which an existing log was written, whatever is configured now.
+
+    :param compactions: the compaction epochs that are there, ascending.
+    """
+    if len(compactions) >= 2:
+        return compactions[-1] - compactions[-2]
+    return derived_interval(default, compactions[0]) if compactions else default
+
+
+def derived_interval(default: int, compaction: int) -> int:
+    """An interval for which ``compaction`` is a compaction epoch: the default if it can be."""
+    epochs = compaction + 1
+    if epochs <= default:
+        return epochs
+    if default < epochs / 2:
+        return next(each for each in range(default, epochs + 1) if epochs % each == 0)
+    return epochs
+
+
+# -- the log --------------------------------------------------------------------------------------
+
+
+class FileSinkLog:
+    """The log in one folder.
+
+    :param storage: of the folder ``_spark_metadata`` itself.
+    :param interval: for a new log; an existing one keeps its own.
+    :param retained: so many newest epochs are readable by a reader that lists the log now.
+    :param cleanup_delay_s: younger entries are never deleted.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        interval: int = DEFAULT_INTERVAL,
+        retained: int = DEFAULT_RETAINED,
+        cleanup_delay_s: float = CLEANUP_DELAY_S,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._storage = storage
+        self._default_interval = interval
+        self._retained = retained
+        self._cleanup_delay_s = cleanup_delay_s
+        self._now_s = now_s
+
+    def latest(self) -> int | None:
+        """The newest committed epoch. Opens no file."""
+        return max(self._listing(), default=None)
+
+    def add(self, epoch: int, files: Sequence[SinkFile]) -> bool:
+        """Commit an epoch; False, and nothing changes, if it is committed already.
+
+        :raises SinkCommitRejectedError: earlier epochs are missing in the log, or another query
+            writes to this folder.
+        :raises SinkCommitUnknownError: the log cannot be written.
+        """
+        try:
+            return self._add(epoch, files)
+        except CheckpointError as exc:
+            raise SinkCommitUnknownError(
+                f"The log of the sink's files is not written: {exc.message}",
+                hint=exc.hint,
+                epoch=epoch,
+            ) from exc
+
+    def files(self) -> list[SinkFile]:
+        """The files of all committed epochs: what a reader sees."""
+        listing = self._listing()
+        if not listing:
+            return []
+        return [
+            SinkFile.of_line(line)
+            for each in entries_until(max(listing), self._interval(listing))
+            for line in self._lines(listing, each)
+        ]
+
+    def _add(self, epoch: int, files: Sequence[SinkFile]) -> bool:
+        listing = self._listing()
+        interval = self._interval(listing)
+        if listing and epoch <= max(listing):
+            return False
+        if listing and epoch > max(listing) + 1:
+            raise SinkCommitRejectedError(
+                f"The last epoch in {self._storage.url} is {max(listing)}: epoch {epoch} cannot "
+                "follow it, the epochs between are missing.",
+                hint="The folder belongs to another checkpoint. Write to a new one.",
+                epoch=epoch,
+            )
+        if not listing:
+            # The checkpoint had another folder before. A reader wants every entry since the last
+            # compaction, so the earlier epochs are there, without files.
+            for each in entries_until(epoch, interval)[:-1]:
+                self._create(each, interval, [])
+                listing[each] = entry_name(each, interval)
+        lines = [file.line() for file in files]
+        if listing and is_compaction(epoch, interval):
+            earlier = entries_before_compaction(epoch, interval)
+            lines = [line for each in earlier for line in self._lines(listing, each)] + lines
+        self._create(epoch, interval, lines)
+        self._expire(epoch, interval)
+        return True
+
+    def _create(self, epoch: int, interval: int, lines: Sequence[str]) -> None:
+        name = entry_name(epoch, interval)
+        if not self._storage.create(name, "\n".join([_HEADER, *lines]).encode("utf-8")):
+            raise SinkCommitRejectedError(
+                f"{self._storage.path(name)} was written by another query.",
+                hint="Two queries must not write to one folder: stop one of them.",
+                epoch=epoch,
+            )
+
+    def _expire(self, epoch: int, interval: int) -> None:
+        """Delete what the compactions among the retained epochs hold too."""
+        oldest = epoch + 1 - self._retained
+        if oldest < interval:
+            return
+        needed = oldest - oldest % interval - 1
+        before_s = self._now_s() - self._cleanup_delay_s
+        for info in self._storage.list(""):
+            number = _epoch_of(info.name)
+            if number is not None and number < needed and info.modified_s <= before_s:
+                self._storage.delete(info.name)
+
+    def _listing(self) -> dict[int, str]:
+        """Epoch → file name; the compact one if an epoch has both."""
+        listing: dict[int, str] = {}
+        for info in self._storage.list(""):
+            epoch = _epoch_of(info.name)
+            if epoch is not None and not listing.get(epoch, "").endswith(_COMPACT):
+                listing[epoch] = info.name
+        return listing
+
+    def _interval(self, listing: dict[int, str]) -> int:
+        compactions = sorted(each for each, name in listing.items() if name.endswith(_COMPACT))
+        return interval_of(compactions, self._default_interval)
+
+    def _lines(self, listing: dict[int, str], epoch: int) -> list[str]:
+        name = listing.get(epoch, str(epoch))
+        try:
+            text = self._storage.read(name).decode("utf-8")
+        except FileNotFoundError as exc:
+            raise SinkError(
+                f"{self._storage.path(name)} is missing: without it, it is not known which files "
+                "of the folder are committed.",
+                hint="Restore it, or write to a new folder.",
+            ) from exc
+        header, *lines = text.split("\n")
+        if header != _HEADER:
+            raise SinkError(
+                f"{self._storage.path(name)}: the maximum supported log version is v1, but "
+                f"encountered {header[:20]}.",
+                hint="It was written by a newer version, or is damaged.",
+            )
+        return [line for line in lines if line]
+
+
+def _epoch_of(name: str) -> int | None:
+    number = name.removesuffix(_COMPACT)
+    return int(number) if number.isascii() and number.isdigit() else None

@@ -1,0 +1,41 @@
+"""``noop``: takes the rows and forgets them. For measuring."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from engine.options import Options
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class NoMessage(WriterCommitMessage):
+    """Of a writer that leaves nothing to be done on the driver."""
+
+
+class NoopDataSource(DataSource):
+    """Has no options."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        Options("sink noop", options).refuse_others()
+
+    @classmethod
+    def name(cls) -> str:
+        return "continuous_noop"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoopWriter:
+        return NoopWriter()
+
+
+class NoopWriter(DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> NoMessage:
+        deque(iterator, maxlen=0)
+        return NoMessage()

@@ -1,0 +1,74 @@
+"""Small DAGs for the tests with real Airflow processes; paths come with each run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import DAG, Param
+
+from airflow_provider_continuous.operators.query import (
+    DrainContinuousQueryOperator,
+    StartContinuousQueryOperator,
+    StopContinuousQueryOperator,
+)
+from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
+
+CHECKPOINT = "{{ params.checkpoint }}"
+
+
+def scenario(name: str) -> DAG:
+    return DAG(
+        name,
+        schedule=None,
+        catchup=False,
+        default_args={"retries": 2, "retry_delay": 1},
+        params={
+            "checkpoint": Param("", type="string"),
+            "epoch": Param("0", type=["string", "integer"]),
+        },
+    )
+
+
+def sensor(name: str, **arguments: Any) -> None:
+    with scenario(name):
+        EpochCommittedSensor(
+            task_id="wait", checkpoint_location=CHECKPOINT, timeout=90, **arguments
+        )
+
+
+sensor("wait_deferred", epoch="{{ params.epoch }}")
+sensor("wait_rescheduled", epochs_from_now=2, mode="reschedule", poke_interval=2)
+
+SPEC = {
+    "name": "numbers",
+    "source": {"format": "rate", "options": {"rowsPerSecond": "50", "numPartitions": "1"}},
+    "sql": "SELECT value FROM source WHERE value % 2 = 0",
+    "sink": {"format": "noop"},
+    "trigger": {"continuous": "500 milliseconds"},
+    "checkpoint_location": CHECKPOINT,
+    "conf": {"spark.master": "local[1]", "spark.ui.enabled": "false"},
+}
+
+with scenario("start"):
+    StartContinuousQueryOperator(
+        task_id="start", spec=SPEC, wait_for="{{ params.epoch }}", timeout=120
+    )
+
+with scenario("start_attended"):
+    StartContinuousQueryOperator(
+        task_id="start", spec=SPEC, wait_for="{{ params.epoch }}", timeout=120, deferrable=False
+    )
+
+with scenario("start_query_that_fails"):
+    StartContinuousQueryOperator(
+        task_id="start",
+        spec={**SPEC, "sql": "SELECT no_such_column FROM source"},
+        timeout=120,
+        retries=0,
+    )
+
+with scenario("drain"):
+    DrainContinuousQueryOperator(task_id="drain", checkpoint_location=CHECKPOINT, timeout=60)
+
+with scenario("stop"):
+    StopContinuousQueryOperator(task_id="stop", checkpoint_location=CHECKPOINT, timeout=60)

@@ -1,0 +1,224 @@
+"""DAGs run by a real scheduler, dag-processor, triggerer and api-server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_provider_continuous.rest import AirflowClient, wait_for
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.states import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+pytestmark = pytest.mark.airflow
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"
+RUN_S = 120.0
+
+
+class DagRun:
+    """One run of a DAG, followed through the REST API."""
+
+    def __init__(self, airflow: AirflowClient, dag_id: str, **params: Any) -> None:
+        wait_for(lambda: airflow.dag_known(dag_id), 60, f"the DAG {dag_id}")
+        self.airflow = airflow
+        self.dag_id = dag_id
+        self.run_id = airflow.trigger(dag_id, params)
+
+    def wait_for_task(self, task_id: str, state: str) -> None:
+        wait_for(lambda: self.task(task_id)["state"] == state, RUN_S, f"{task_id} to be {state}")
+
+    def task(self, task_id: str) -> dict[str, Any]:
+        tasks = self.airflow.tasks(self.dag_id, self.run_id)
+        return next((task for task in tasks if task["task_id"] == task_id), {"state": None})
+
+    def succeeds(self) -> DagRun:
+        state = self.airflow.wait_for_run(self.dag_id, self.run_id, RUN_S)
+        assert state == "success", self.airflow.failures(self.dag_id, self.run_id)
+        return self
+
+    def fails(self) -> str:
+        """The logs of what failed."""
+        assert self.airflow.wait_for_run(self.dag_id, self.run_id, RUN_S) == "failed"
+        return self.airflow.failures(self.dag_id, self.run_id)
+
+    def result(self, task_id: str) -> Any:
+        return self.airflow.xcom(self.dag_id, self.run_id, task_id)
+
+
+def test_a_deferred_sensor_goes_on_when_the_epoch_commits(
+    airflow: AirflowClient, live: LiveCheckpoint
+) -> None:
+    live.hold()
+    live.commit(0)
+    run = DagRun(airflow, "wait_deferred", checkpoint=live.location, epoch="1")
+    run.wait_for_task("wait", "deferred")
+
+    live.commit(1, 2)
+
+    result = run.succeeds().result("wait")
+    assert (result["epoch"], result["offsets"]) == (1, [{"0": 20}])
+
+
+def test_a_sensor_on_a_checkpoint_of_spark(airflow: AirflowClient, tmp_path: Path) -> None:
+    copy = tmp_path / "spark"
+    shutil.copytree(GOLDEN / "spark-4.3-rate-continuous", copy)
+    epoch = Checkpoint(str(copy)).committed_epoch()
+
+    run = DagRun(airflow, "wait_deferred", checkpoint=str(copy), epoch=epoch).succeeds()
+
+    assert run.result("wait")["offsets"] == list(Checkpoint(str(copy)).committed_offsets() or ())
+
+
+def test_now_outlives_a_reschedule(airflow: AirflowClient, live: LiveCheckpoint) -> None:
+    live.hold()
+    live.commit(0, 1)
+    run = DagRun(airflow, "wait_rescheduled", checkpoint=live.location)
+    run.wait_for_task("wait", "up_for_reschedule")
+
+    live.commit(2, 3, 4, 5)
+
+    assert run.succeeds().result("wait")["epoch"] == 3
+    assert run.task("wait")["try_number"] == 1
+
+
+def test_a_sensor_fails_at_once_when_the_query_dies(
+    airflow: AirflowClient, live: LiveCheckpoint
+) -> None:
+    live.hold()
+    run = DagRun(airflow, "wait_deferred", checkpoint=live.location, epoch="7")
+    run.wait_for_task("wait", "deferred")
+
+    live.end(QueryState.FAILED, "disk full")
+
+    assert "the query is FAILED at epoch -1: disk full" in run.fails()
+    assert run.task("wait")["try_number"] == 1, "a retry cannot help"
+
+
+def test_an_epoch_that_is_no_number_fails_at_once(
+    airflow: AirflowClient, live: LiveCheckpoint
+) -> None:
+    run = DagRun(airflow, "wait_deferred", checkpoint=live.location, epoch="tomorrow")
+
+    assert "epoch is 'tomorrow', and not a whole number" in run.fails()
+
+
+def test_marking_a_deferred_sensor_failed_leaves_the_query(
+    airflow: AirflowClient, live: LiveCheckpoint
+) -> None:
+    live.hold("run-1")
+    run = DagRun(airflow, "wait_deferred", checkpoint=live.location, epoch="7")
+    run.wait_for_task("wait", "deferred")
+
+    airflow.set_task_state(run.dag_id, run.run_id, "wait", "failed")
+
+    run.fails()
+    assert live.checkpoint.requests.pending("run-1") is None
+    assert live.checkpoint.status().state is QueryState.RUNNING
+
+
+def test_the_example_that_waits_before_a_batch_task(
+    airflow: AirflowClient, live: LiveCheckpoint
+) -> None:
+    live.hold()
+    live.commit(0)
+    run = DagRun(airflow, "wait_for_epoch", checkpoint=live.location)
+    run.wait_for_task("committed", "deferred")
+
+    live.commit(1, 2)
+
+    assert "Complete up to [{'0': 30}]" in run.succeeds().result("report")
+
+
+def test_the_example_that_prunes_every_night(airflow: AirflowClient, tmp_path: Path) -> None:
+    small, large = LiveCheckpoint(tmp_path / "small"), LiveCheckpoint(tmp_path / "large")
+    small.commit(*range(3))
+    large.commit(*range(150))
+    (tmp_path / "no-checkpoint").mkdir()
+
+    run = DagRun(airflow, "scheduled_pruning", root=str(tmp_path)).succeeds()
+
+    pruned = [task for task in airflow.tasks(run.dag_id, run.run_id) if task["task_id"] == "prune"]
+    assert len(pruned) == 2
+    assert small.checkpoint.epochs() == [0, 1, 2]
+    assert large.checkpoint.epochs() == list(range(150)), "they are younger than an hour"
+
+
+# -- real queries ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Iterator[Checkpoint]:
+    """The checkpoint of a query that a DAG will start; nothing of it is left running."""
+    checkpoint = Checkpoint(str(tmp_path / "numbers"))
+    yield checkpoint
+    status = checkpoint.status()
+    if status.state.is_active and status.pid is not None:
+        os.kill(status.pid, signal.SIGKILL)
+
+
+def test_a_query_from_its_start_to_its_end(airflow: AirflowClient, numbers: Checkpoint) -> None:
+    location = numbers.url
+    first = DagRun(airflow, "start", checkpoint=location, epoch="1").succeeds()
+
+    started = first.result("start")
+    assert started["epoch"] >= 1
+    assert started["checkpoint_location"] == location
+    status = numbers.status()
+    assert (status.state, status.run_id) == (QueryState.RUNNING, started["run_id"])
+    assert status.pid is not None
+    assert os.getsid(status.pid) == status.pid, "the query would end with its task"
+
+    # A second DAG run, and the first one cleared, find the same query.
+    second = DagRun(airflow, "start", checkpoint=location, epoch="2").succeeds()
+    assert second.result("start")["run_id"] == started["run_id"]
+    airflow.clear(first.dag_id, first.run_id, "start")
+    wait_for(lambda: first.task("start")["try_number"] == 2, RUN_S, "the second attempt")
+    assert first.succeeds().result("start")["run_id"] == started["run_id"]
+
+    drained = DagRun(airflow, "drain", checkpoint=location).succeeds().result("drain")
+    assert (drained["run_id"], drained["state"]) == (started["run_id"], "STOPPED")
+    assert drained["epoch"] == numbers.committed_epoch() >= 2
+    wait_for(lambda: is_gone(status.pid), 30, "the query's process to end")
+
+    again = DagRun(airflow, "start", checkpoint=location, epoch=drained["epoch"] + 1).succeeds()
+    assert again.result("start")["query_id"] == started["query_id"]
+    assert again.result("start")["run_id"] != started["run_id"]
+    stopped = DagRun(airflow, "stop", checkpoint=location).succeeds().result("stop")
+    assert stopped["state"] == "STOPPED"
+
+
+def is_gone(pid: int | None) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_a_killed_worker_leaves_the_query_and_the_retry_adopts_it(
+    airflow: AirflowClient, numbers: Checkpoint
+) -> None:
+    run = DagRun(airflow, "start_attended", checkpoint=numbers.url, epoch="15")
+    wait_for(lambda: numbers.committed_epoch() >= 0, RUN_S, "the query to commit")
+    status = numbers.status()
+    worker = psutil.Process(status.pid).parent()
+    assert worker is not None
+    assert worker.pid != 1, "the task should still be waiting"
+
+    worker.kill()
+
+    assert run.succeeds().result("start")["run_id"] == status.run_id
+    assert run.task("start")["try_number"] == 2
+
+
+def test_a_query_that_cannot_start_says_why(airflow: AirflowClient, numbers: Checkpoint) -> None:
+    run = DagRun(airflow, "start_query_that_fails", checkpoint=numbers.url)
+
+    assert "no_such_column" in run.fails()

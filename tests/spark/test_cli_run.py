@@ -1,0 +1,155 @@
+"""``python -m engine run`` as a process of its own: it runs, drains, restarts, fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.states import QueryState
+
+pytestmark = pytest.mark.spark
+WAIT_S = 90
+
+FAILING = """
+from engine import write_stream
+
+def check(row):
+    if row.value == 3:
+        raise ValueError("three is too many")
+
+def query(spark):
+    df = spark.readStream.format("rate").option("rowsPerSecond", 10).option("numPartitions", 1)
+    return write_stream(df.load()).foreach(check)
+"""
+
+
+def spec(folder: Path, **changes: Any) -> dict[str, Any]:
+    """A query that runs until it is asked to end."""
+    return {
+        "name": "evens",
+        "source": {"format": "rate", "options": {"rowsPerSecond": 20, "numPartitions": 2}},
+        "sql": "SELECT timestamp, value FROM source WHERE value % 2 = 0",
+        "sink": {"format": "noop"},
+        "trigger": {"continuous": "200 milliseconds"},
+        "checkpoint_location": str(folder / "checkpoint"),
+        "conf": {"spark.master": "local[2]"},
+        **changes,
+    }
+
+
+class Run:
+    """``python -m engine run --json`` on a specification."""
+
+    def __init__(self, folder: Path, document: dict[str, Any]) -> None:
+        path = folder / "query.json"
+        path.write_text(json.dumps(document))
+        self.log = folder / f"run-{time.monotonic_ns()}.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "engine", "run", "--json", str(path)],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+                start_new_session=True,
+            )
+
+    def result(self) -> tuple[int, dict[str, Any]]:
+        """Exit code and the object on standard output, when it has ended."""
+        out, _ = self.process.communicate(timeout=WAIT_S)
+        assert out.count(b"\n") == 1, f"{out!r}\n{self.log.read_text()}"
+        return self.process.returncode, json.loads(out)
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait while the process lives."""
+        deadline = time.monotonic() + WAIT_S
+        while not condition():
+            assert time.monotonic() < deadline, self.log.read_text()
+            with suppress(subprocess.TimeoutExpired):
+                code = self.process.wait(timeout=0.1)
+                pytest.fail(f"ended with {code}\n{self.log.read_text()}")
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[[Path, dict[str, Any]], Run]]:
+    """Starts processes, and kills those that a failing test left behind."""
+    started: list[Run] = []
+
+    def body(folder: Path, document: dict[str, Any]) -> Run:
+        started.append(Run(folder, document))
+        return started[-1]
+
+    yield body
+    for each in started:
+        if each.process.poll() is None:
+            os.killpg(each.process.pid, signal.SIGKILL)
+        each.process.communicate()
+
+
+def test_a_signal_drains_and_the_next_run_goes_on(
+    tmp_path: Path, run: Callable[[Path, dict[str, Any]], Run]
+) -> None:
+    checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
+    first = run(tmp_path, spec(tmp_path))
+    first.wait_for(lambda: checkpoint.committed_epoch() >= 2)
+    status = checkpoint.status()
+    assert status.state is QueryState.RUNNING
+    assert status.pid == first.process.pid, "the process is found again by the lease"
+    first.process.send_signal(signal.SIGTERM)
+    code, result = first.result()
+    drained = checkpoint.status()
+    assert code == 0
+    assert drained.state is QueryState.STOPPED
+    assert result == {
+        "id": drained.id,
+        "run_id": drained.run_id,
+        "name": "evens",
+        "state": "STOPPED",
+        "epoch": drained.epoch,
+        "error": None,
+    }
+    second = run(tmp_path, spec(tmp_path))
+    second.wait_for(lambda: checkpoint.committed_epoch() >= drained.epoch + 2)
+    second.process.send_signal(signal.SIGINT)
+    code, result = second.result()
+    assert (code, result["state"], result["id"]) == (0, "STOPPED", drained.id)
+    assert checkpoint.epochs() == list(range(result["epoch"] + 1)), "no gap, nothing twice"
+
+
+def test_a_failure_exits_with_its_reason(
+    tmp_path: Path, run: Callable[[Path, dict[str, Any]], Run]
+) -> None:
+    (tmp_path / "my_failing_query.py").write_text(FAILING)
+    document = spec(tmp_path, query="my_failing_query:query", python_path=[str(tmp_path)])
+    for key in ("source", "sql", "sink"):
+        del document[key]
+    failing = run(tmp_path, document)
+    code, result = failing.result()
+    assert (code, result["state"]) == (1, "FAILED")
+    assert "three is too many" in result["error"]
+    status = Checkpoint(str(tmp_path / "checkpoint")).status()
+    assert status.state is QueryState.FAILED
+    assert status.error == result["error"]
+    last = [line for line in failing.log.read_text().splitlines() if "continuous run: " in line]
+    assert len(last) == 1
+    assert "three is too many" in failing.log.read_text().partition(last[0])[2] + last[0]
+
+
+def test_what_cannot_start_exits_with_2(
+    tmp_path: Path, run: Callable[[Path, dict[str, Any]], Run]
+) -> None:
+    rate = {"format": "rate", "options": {"numPartitions": 5}}
+    code, result = run(tmp_path, spec(tmp_path, source=rate)).result()
+    assert code == 2
+    assert "5 partitions" in result["error"]
+    assert "2 slots are free" in result["error"]

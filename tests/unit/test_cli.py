@@ -1,0 +1,289 @@
+"""The command line in this process, on real checkpoints: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.lease import Lease
+from engine.cli import main
+from engine.states import QueryState
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"
+RATE = "spark-4.3-rate-continuous"
+RATE_ID = "4b7a3015-c3be-4a79-8add-28429c257919"
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def spark_checkpoint(tmp_path: Path) -> Path:
+    """A checkpoint that Spark's own continuous mode has written: epochs 0 to 7."""
+    return Path(shutil.copytree(GOLDEN / RATE, tmp_path / "checkpoint"))
+
+
+def called(capsys: Captured, *arguments: str | Path) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    code = main([str(argument) for argument in arguments])
+    return code, *capsys.readouterr()
+
+
+def called_json(capsys: Captured, *arguments: str | Path) -> tuple[int, dict[str, Any]]:
+    """Exit code and the one object on standard output."""
+    code, out, _ = called(capsys, *arguments, "--json")
+    assert out.count("\n") == 1
+    found: dict[str, Any] = json.loads(out)
+    return code, found
+
+
+# -- status -------------------------------------------------------------------------------------
+
+
+def test_status_of_a_checkpoint_of_spark(spark_checkpoint: Path, capsys: Captured) -> None:
+    code, found = called_json(capsys, "status", spark_checkpoint)
+    assert code == 0
+    assert found["id"] == RATE_ID
+    assert found["state"] == "UNKNOWN"
+    assert found["epoch"] == 7
+    (offset,) = found["offsets"]
+    assert offset["0"] == {"value": 22, "runTimeMs": 1795174660561}
+    assert offset["1"] == {"value": 23, "runTimeMs": 1795174660561}
+    assert [found[key] for key in ("run_id", "generation", "error")] == [None, None, None]
+
+
+def test_status_for_people(spark_checkpoint: Path, capsys: Captured) -> None:
+    code, out, err = called(capsys, "status", spark_checkpoint)
+    assert (code, err) == (0, "")
+    shown = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert shown.keys() == {"query", "state", "epoch", "offsets"}
+    assert (shown["query"], shown["state"], shown["epoch"]) == (RATE_ID, "UNKNOWN", "7")
+
+
+def test_status_of_a_failed_run(spark_checkpoint: Path, capsys: Captured) -> None:
+    lease = Lease.acquire(Checkpoint(str(spark_checkpoint)), run_id="run-1", application="app-1")
+    lease.release(QueryState.FAILED, error="The sink is full.")
+    code, found = called_json(capsys, "status", spark_checkpoint)
+    assert code == 0, "the status was told, whatever it is"
+    assert found["state"] == "FAILED"
+    assert found["error"] == "The sink is full."
+    assert (found["run_id"], found["application"], found["generation"]) == ("run-1", "app-1", 0)
+
+
+def test_status_has_the_last_progress(spark_checkpoint: Path, capsys: Captured) -> None:
+    checkpoint = Checkpoint(str(spark_checkpoint))
+    checkpoint.progress.write([{"batchId": 6}, {"batchId": 7, "numInputRows": 3}])
+    _, found = called_json(capsys, "status", spark_checkpoint)
+    assert found["last_progress"] == {"batchId": 7, "numInputRows": 3}
+
+
+@pytest.mark.parametrize("command", ["status", "epochs", "drain", "stop", "prune"])
+def test_no_checkpoint(command: str, tmp_path: Path, capsys: Captured) -> None:
+    code, out, err = called(capsys, command, tmp_path / "nowhere")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"continuous {command}: There is no checkpoint at ")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "nowhere").exists()
+    code, found = called_json(capsys, command, tmp_path / "nowhere")
+    assert code == 2
+    assert found["error"] in err
+
+
+def test_a_corrupt_checkpoint_is_a_failure(spark_checkpoint: Path, capsys: Captured) -> None:
+    (spark_checkpoint / "metadata").write_text("nonsense")
+    code, out, err = called(capsys, "status", spark_checkpoint)
+    assert (code, out) == (1, "")
+    assert "metadata is not the metadata of a query" in err
+    assert "Traceback" not in err
+    _, _, err = called(capsys, "status", spark_checkpoint, "--debug")
+    assert "Traceback" in err
+
+
+# -- epochs -------------------------------------------------------------------------------------
+
+
+def test_epochs(spark_checkpoint: Path, capsys: Captured) -> None:
+    Checkpoint(str(spark_checkpoint)).progress.write(
+        [{"batchId": 7, "numInputRows": 3, "latencyMs": {"readToWritten": {"p50": 0.4, "p99": 1}}}]
+    )
+    code, found = called_json(capsys, "epochs", spark_checkpoint, "--last", "2")
+    assert (code, found["first"], found["last"], found["kept"]) == (0, 0, 7, 8)
+    assert [row["epoch"] for row in found["epochs"]] == [6, 7]
+    six, seven = found["epochs"]
+    assert (six["rows"], six["p50_ms"]) == (None, None)
+    assert (seven["rows"], seven["p50_ms"], seven["p99_ms"]) == (3, 0.4, 1)
+    assert seven["offsets"][0]["0"]["value"] == 22
+    assert seven["committed_at"].endswith("Z")
+
+
+def test_epochs_for_people(spark_checkpoint: Path, capsys: Captured) -> None:
+    code, out, _ = called(capsys, "epochs", spark_checkpoint)
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0].split()[:3] == ["epoch", "committed", "at"]
+    assert [line.split()[0] for line in lines[2:10]] == [str(epoch) for epoch in range(8)]
+    assert lines[-1] == "8 committed epochs are kept, 0 to 7."
+
+
+def test_no_epoch_is_committed_yet(tmp_path: Path, capsys: Captured) -> None:
+    Checkpoint(str(tmp_path / "new")).create_or_read_query_id("id-1")
+    assert called(capsys, "epochs", tmp_path / "new")[:2] == (0, "No epoch is committed yet.\n")
+
+
+# -- prune --------------------------------------------------------------------------------------
+
+
+def test_prune(spark_checkpoint: Path, capsys: Captured) -> None:
+    arguments = ("prune", spark_checkpoint, "--keep-epochs", "3")
+    code, dry = called_json(capsys, *arguments, "--dry-run")
+    assert (code, dry["removed_epochs"], dry["kept_from"], dry["dry_run"]) == (0, 5, 5, True)
+    assert len(list((spark_checkpoint / "commits").glob("[0-9]*"))) == 8
+    code, out, _ = called(capsys, *arguments)
+    assert code == 0
+    assert out.startswith(f"Removed 5 epochs: {dry['removed_files']} files, ")
+    assert out.endswith("Kept from epoch 5.\n")
+    assert sorted(p.name for p in (spark_checkpoint / "offsets").glob("[0-9]*")) == ["5", "6", "7"]
+
+
+def test_prune_by_age(spark_checkpoint: Path, capsys: Captured) -> None:
+    code, found = called_json(capsys, "prune", spark_checkpoint, "--keep-for", "7000 days")
+    assert (code, found["removed_epochs"]) == (0, 0)
+    code, found = called_json(capsys, "prune", spark_checkpoint, "--keep-for", "0 s")
+    assert (code, found["kept_from"]) == (0, 6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--keep-epochs", "1"], "keep_epochs is 1; a restart needs the last 2 epochs."),
+        (["--keep-for", "a while"], "--keep-for: 'a while' cannot be used"),
+    ],
+)
+def test_prune_refuses(
+    arguments: list[str], reason: str, spark_checkpoint: Path, capsys: Captured
+) -> None:
+    code, _, err = called(capsys, "prune", spark_checkpoint, *arguments)
+    assert code == 2
+    assert reason in err
+
+
+# -- drain and stop -----------------------------------------------------------------------------
+
+
+@contextmanager
+def running(location: Path, ends: QueryState, error: str | None = None) -> Iterator[list[str]]:
+    """A run that holds the lease until it is asked to end; yields what it was asked for."""
+    checkpoint = Checkpoint(str(location))
+    asked: list[str] = []
+    lease = Lease.acquire(checkpoint, run_id="run-1", heartbeat_interval_ms=1000)
+    lease.heartbeat(state=QueryState.RUNNING)
+    given_up = threading.Event()
+
+    def run() -> None:
+        while not given_up.wait(0.01):
+            kind = checkpoint.requests.pending("run-1")
+            if kind is not None:
+                asked.append(kind)
+                lease.release(ends, error=error)
+                return
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield asked
+    finally:
+        given_up.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("command", ["drain", "stop"])
+def test_a_run_is_ended(command: str, spark_checkpoint: Path, capsys: Captured) -> None:
+    with running(spark_checkpoint, QueryState.STOPPED) as asked:
+        code, found = called_json(capsys, command, spark_checkpoint, "--timeout", "20")
+    assert asked == [command]
+    assert (code, found["state"], found["run_id"]) == (0, "STOPPED", "run-1")
+    code, out, _ = called(capsys, command, spark_checkpoint)
+    assert (code, out) == (0, "No run holds the checkpoint: the query is STOPPED.\n")
+
+
+def test_a_run_that_fails_while_it_drains(spark_checkpoint: Path, capsys: Captured) -> None:
+    with running(spark_checkpoint, QueryState.FAILED, "The sink is full."):
+        code, out, _ = called(capsys, "drain", spark_checkpoint)
+    assert code == 1
+    assert out == "The query is FAILED, last committed epoch 7. The sink is full.\n"
+
+
+def test_a_run_that_does_not_end_in_time(spark_checkpoint: Path, capsys: Captured) -> None:
+    checkpoint = Checkpoint(str(spark_checkpoint))
+    lease = Lease.acquire(checkpoint, run_id="run-1", heartbeat_interval_ms=60_000)
+    code, out, _ = called(capsys, "drain", spark_checkpoint, "--timeout", "0")
+    assert code == 1
+    assert out == "The query was asked to drain, and has not ended after 0 s.\n"
+    assert checkpoint.requests.pending("run-1") == "drain"
+    lease.release(QueryState.STOPPED)
+
+
+# -- run, as far as it needs no Spark -----------------------------------------------------------
+
+
+def test_run_lists_what_is_wrong_with_the_specification(tmp_path: Path, capsys: Captured) -> None:
+    spec = tmp_path / "query.yaml"
+    spec.write_text("source: {fromat: rate}\n")
+    code, out, err = called(capsys, "run", spec)
+    assert (code, out) == (2, "")
+    assert err == (
+        f"continuous run: {spec} has 4 problems:\n"
+        "  source.fromat: unknown key; did you mean format?\n"
+        "  source.format: is missing\n"
+        "  sink: is missing\n"
+        "  checkpoint_location: is missing\n"
+    )
+    code, found = called_json(capsys, "run", spec)
+    assert code == 2
+    assert "sink: is missing" in found["error"]
+
+
+def test_run_without_its_file(tmp_path: Path, capsys: Captured) -> None:
+    code, _, err = called(capsys, "run", tmp_path / "nowhere.yaml")
+    assert code == 2
+    assert err.endswith("nowhere.yaml cannot be read: No such file or directory.\n")
+
+
+# -- usage --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "arguments are required: COMMAND"),
+        (["stats"], "invalid choice: 'stats'"),
+        (["status"], "arguments are required: CHECKPOINT"),
+        (["epochs", "c", "--last", "0"], "'0' is not a whole number from 1"),
+        (["drain", "c", "--timeout", "soon"], "'soon' is not a number of seconds"),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], reason: str, capsys: Captured) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_as_a_module() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "engine", "status", "--json", str(GOLDEN / RATE)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout)["id"] == RATE_ID

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.checkpoint.local_storage import LocalStorage
+from engine.errors import SinkCommitRejectedError, SinkCommitUnknownError, SinkError
+from engine.sinks.file_sink_log import (
+    FileSinkLog,
+    SinkFile,
+    derived_interval,
+    entries_before_compaction,
+    entries_until,
+    entry_name,
+    interval_of,
+    is_compaction,
+)
+
+
+def log_in(folder: Path, interval: int = 3, retained: int = 100) -> FileSinkLog:
+    return FileSinkLog(
+        LocalStorage(folder), interval=interval, retained=retained, cleanup_delay_s=0
+    )
+
+
+def file(number: int) -> SinkFile:
+    return SinkFile(f"file:///out/{number}", 100 * number + 1, 1_000 + number)
+
+
+def names(folder: Path) -> set[str]:
+    return {each.name for each in folder.iterdir()}
+
+
+def test_compaction_epochs() -> None:
+    assert [each for each in range(9) if is_compaction(each, 3)] == [2, 5, 8]
+    assert [entry_name(each, 3) for each in range(6)] == [
+        "0", "1", "2.compact", "3", "4", "5.compact",
+    ]  # fmt: skip
+
+
+def test_entries_before_a_compaction() -> None:
+    assert list(entries_before_compaction(2, 3)) == [0, 1]
+    assert list(entries_before_compaction(5, 3)) == [2, 3, 4]
+    with pytest.raises(AssertionError):
+        entries_before_compaction(4, 3)
+
+
+def test_entries_until() -> None:
+    expected = {
+        0: [0], 1: [0, 1], 2: [2], 3: [2, 3], 4: [2, 3, 4], 5: [5], 6: [5, 6], 7: [5, 6, 7], 8: [8]
+    }  # fmt: skip
+    assert {each: list(entries_until(each, 3)) for each in range(9)} == expected
+
+
+def test_the_interval_of_an_existing_log() -> None:
+    assert derived_interval(5, 4) == 5
+    assert derived_interval(4, 9) == 5
+    assert derived_interval(10, 2) == 3
+    assert derived_interval(10, 10) == 11
+    assert interval_of([], 10) == 10
+    assert interval_of([2], 10) == 3
+    assert interval_of([2, 5, 8], 10) == 3
+
+
+def test_a_line_is_spark_s_byte_for_byte() -> None:
+    line = (
+        '{"path":"file:///data/out/part-00000-c5002818-d39b-433a-8f7c-160ad7205161-c000.snappy'
+        '.parquet","size":714,"isDir":false,"modificationTime":1795174794767,'
+        '"blockReplication":1,"blockSize":33554432,"action":"add"}'
+    )
+    assert SinkFile.of_line(line).line() == line
+
+
+def test_everything_added_is_listed_after_each_epoch(tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    for epoch in range(11):
+        assert log.add(epoch, [file(epoch), file(100 + epoch)])
+        expected = [
+            each for number in range(epoch + 1) for each in (file(number), file(100 + number))
+        ]
+        assert log.files() == expected
+        assert log.latest() == epoch
+        if is_compaction(epoch, 3):
+            assert len((tmp_path / f"{epoch}.compact").read_text().splitlines()) == 1 + len(
+                expected
+            )
+
+
+def test_bytes_of_entries(tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    log.add(0, [file(1), file(2)])
+    log.add(1, [])
+    assert (tmp_path / "0").read_text() == "\n".join(["v1", file(1).line(), file(2).line()])
+    assert (tmp_path / "1").read_text() == "v1"
+
+
+def test_an_epoch_that_is_there_is_skipped(tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    log.add(0, [file(0)])
+    log.add(1, [file(1)])
+    assert not log.add(1, [file(7)])
+    assert not log_in(tmp_path).add(0, [file(8)])
+    assert log.files() == [file(0), file(1)]
+
+
+def test_a_gap_is_refused(tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    log.add(0, [])
+    with pytest.raises(SinkCommitRejectedError, match="The last epoch in .* is 0: epoch 2"):
+        log.add(2, [])
+
+
+@pytest.mark.parametrize("first", [1, 2, 4, 5, 12])
+def test_a_new_folder_may_begin_with_a_later_epoch(tmp_path: Path, first: int) -> None:
+    log = log_in(tmp_path)
+    for epoch in range(first, first + 5):
+        assert log.add(epoch, [file(epoch)])
+        assert log.files() == [file(each) for each in range(first, epoch + 1)]
+    listing = names(tmp_path)
+    assert all(entry_name(each, 3) in listing for each in entries_until(first, 3))
+
+
+def test_an_existing_log_keeps_its_interval(tmp_path: Path) -> None:
+    for epoch in range(7):
+        log_in(tmp_path, interval=3).add(epoch, [file(epoch)])
+    for epoch in range(7, 12):
+        log_in(tmp_path, interval=10).add(epoch, [file(epoch)])
+    assert {"8.compact", "11.compact"} <= names(tmp_path)
+    assert log_in(tmp_path, interval=4).files() == [file(epoch) for epoch in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("retained", "expected"),
+    [
+        (1, ["0", "0 1", "0 1 2c", "2c 3", "2c 3 4", "2c 3 4 5c", "5c 6"]),
+        (2, ["0", "0 1", "0 1 2c", "0 1 2c 3", "2c 3 4", "2c 3 4 5c", "2c 3 4 5c 6", "5c 6 7"]),
+    ],
+)
+def test_old_entries_are_deleted(tmp_path: Path, retained: int, expected: list[str]) -> None:
+    log = log_in(tmp_path, retained=retained)
+    for epoch, left in enumerate(expected):
+        log.add(epoch, [file(epoch)])
+        assert names(tmp_path) == {each.replace("c", ".compact") for each in left.split()}
+        assert log.files() == [file(each) for each in range(epoch + 1)]
+
+
+def test_young_entries_are_kept(tmp_path: Path) -> None:
+    log = FileSinkLog(LocalStorage(tmp_path), interval=3, retained=1, cleanup_delay_s=600)
+    for epoch in range(7):
+        log.add(epoch, [])
+    assert len(names(tmp_path)) == 7
+    later = FileSinkLog(
+        LocalStorage(tmp_path),
+        interval=3,
+        retained=1,
+        now_s=lambda: (tmp_path / "6").stat().st_mtime + 601,
+    )
+    later.add(7, [])
+    assert names(tmp_path) == {"5.compact", "6", "7"}
+
+
+def test_other_names_are_no_entries(tmp_path: Path) -> None:
+    for name in (".7.crc", "8a", ".9.uuid.tmp", "-1"):
+        (tmp_path / name).write_text("x")
+    assert log_in(tmp_path).latest() is None
+    assert log_in(tmp_path / "none").latest() is None
+    assert log_in(tmp_path / "none").files() == []
+
+
+def test_the_latest_epoch_opens_no_file(tmp_path: Path) -> None:
+    (tmp_path / "12").write_bytes(b"\xff")
+    assert log_in(tmp_path).latest() == 12
+
+
+def test_a_newer_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "0").write_text("v2\n{}")
+    with pytest.raises(SinkError, match="supported log version is v1, but encountered v2"):
+        log_in(tmp_path).files()
+
+
+def test_a_missing_entry_is_named(tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    log.add(0, [])
+    log.add(1, [])
+    (tmp_path / "0").unlink()
+    with pytest.raises(SinkError, match="0 is missing"):
+        log.add(2, [])
+
+
+def test_another_writer_is_noticed(tmp_path: Path) -> None:
+    class Blind(LocalStorage):
+        """Lists nothing: as if the other's entry came right after the look."""
+
+        def list(self, folder: str) -> list:  # type: ignore[type-arg]
+            return []
+
+    log_in(tmp_path).add(0, [file(0)])
+    with pytest.raises(SinkCommitRejectedError, match="another query"):
+        FileSinkLog(Blind(tmp_path)).add(0, [file(1)])
+    assert log_in(tmp_path).files() == [file(0)]
+
+
+def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SinkCommitUnknownError):
+        log_in(tmp_path / "file").add(0, [])

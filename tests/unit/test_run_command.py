@@ -1,0 +1,154 @@
+"""``run``: signals, the live line, the result. The query is a stand-in; no Spark."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from engine.clock import ManualClock
+from engine.commands.live import ERASE_LINE, LOG_EVERY_S, ProgressDisplay, describe_progress
+from engine.commands.run import EndSignals, _result, _stay_with
+from engine.errors import ContinuousError, SinkError
+from engine.spec import QuerySpec
+
+
+def report(epoch: int, **fields: Any) -> dict[str, Any]:
+    """A progress report, as far as it is shown."""
+    return {"batchId": epoch, "inputRowsPerSecond": 1234.5, **fields}
+
+
+class Query:
+    """Ends when it is drained or stopped, or with an error."""
+
+    id, runId, name = "id-1", "run-1", None
+
+    def __init__(self, error: Exception | None = None, drains: bool = True) -> None:
+        self.asked: list[str] = []
+        self._error, self._drains = error, drains
+        self._ended = threading.Event()
+        if error is not None:
+            self._ended.set()
+
+    lastProgress = report(4)
+    status: dict[str, Any] = {"epoch": 4}  # noqa: RUF012
+
+    def awaitTermination(self, timeout: float) -> bool:
+        ended = self._ended.wait(timeout)
+        if self._error is not None:
+            raise self._error
+        return ended
+
+    def drain(self) -> None:
+        self.asked.append("drain")
+        if self._drains:
+            self._ended.set()
+
+    def stop(self) -> None:
+        self.asked.append("stop")
+        self._ended.set()
+
+
+def stay(query: Any, signals: EndSignals) -> Exception | None:
+    return _stay_with(query, signals)
+
+
+def test_a_signal_drains() -> None:
+    query = Query()
+    with EndSignals() as signals:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stay(query, signals) is None
+    assert query.asked == ["drain"]
+
+
+def test_a_second_signal_stops() -> None:
+    query = Query(drains=False)
+    with EndSignals() as signals:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stay(query, signals) is None
+    assert query.asked[-1] == "stop"
+
+
+def test_a_third_signal_kills_and_the_old_handlers_come_back() -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with EndSignals() as signals:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signals.count == 3
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_results() -> None:
+    query: Any = Query()
+    done = _result(query, QuerySpec(name="delays"), None)
+    assert done.exit_code == 0
+    assert done.data == {
+        "id": "id-1",
+        "run_id": "run-1",
+        "name": "delays",
+        "state": "STOPPED",
+        "epoch": 4,
+        "error": None,
+    }
+    error = SinkError("The sink is full.", hint="Empty it.")
+    with EndSignals() as signals:
+        assert stay(Query(error), signals) is error
+    failed = _result(query, QuerySpec(), error)
+    assert (failed.exit_code, failed.error) == (1, error)
+    assert (failed.data["state"], failed.data["error"]) == (
+        "FAILED",
+        "The sink is full. Empty it.",
+    )
+    assert isinstance(error, ContinuousError)
+
+
+# -- the live line ------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_report_in_one_line() -> None:
+    latency = {"readToWritten": {"p50": 0.412, "p99": 1.2, "max": 3}}
+    assert (
+        describe_progress(report(1234, latencyMs=latency))
+        == "epoch 1,234, 1,234 rows/s, latency p50 0.41 ms, p99 1.20 ms"
+    )
+    empty = report(5, latencyMs={"readToWritten": None})
+    assert describe_progress(empty) == describe_progress(report(5)) == "epoch 5, 1,234 rows/s"
+
+
+def test_a_terminal_shows_one_line_that_changes() -> None:
+    terminal = Terminal()
+    display = ProgressDisplay(terminal)
+    display.show(None)
+    for epoch in (1, 1, 2):
+        display.show(report(epoch))
+    display.close()
+    lines = terminal.getvalue().split(ERASE_LINE)
+    assert lines == ["", "epoch 1, 1,234 rows/s", "epoch 2, 1,234 rows/s\n"]
+
+
+def test_elsewhere_a_log_line_comes_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    clock, stream = ManualClock(), io.StringIO()
+    display = ProgressDisplay(stream, clock)
+    with caplog.at_level(logging.INFO):
+        for epoch in range(30):
+            display.show(report(epoch))
+            clock.advance(1)
+        display.close()
+    assert stream.getvalue() == ""
+    step = int(LOG_EVERY_S)
+    assert [message.split(",")[0] for message in caplog.messages] == [
+        f"epoch {epoch}" for epoch in range(0, 30, step)
+    ]
