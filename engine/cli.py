@@ -16,8 +16,8 @@ from importlib import import_module
 
 from engine import __version__
 from engine.commands.live import ERASE_LINE
-from engine.commands.result import FAILED, WRONG_USE, Result
-from engine.errors import ConfigError, ContinuousError
+from engine.commands.result import FAILED, WRONG_USE, Result, describe_error
+from engine.errors import ConfigError
 
 INTERRUPTED = 130
 
@@ -32,11 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except Exception as error:
         exit_code = WRONG_USE if isinstance(error, ConfigError) else FAILED
-        result = Result({"error": _describe(error)}, "", exit_code, error)
+        result = Result({"error": describe_error(error)}, "", exit_code, error)
     if result.error is not None:
         if args.debug:
             traceback.print_exception(result.error)
-        print(f"continuous {args.command}: {_describe(result.error)}", file=sys.stderr)
+        print(f"continuous {args.command}: {describe_error(result.error)}", file=sys.stderr)
     if args.json:
         print(json.dumps(result.data), flush=True)
     elif result.text:
@@ -50,13 +50,6 @@ def _execute(args: argparse.Namespace) -> Result:
         import_module(f"engine.commands.{module}"), function
     )
     return command(args)
-
-
-def _describe(error: Exception) -> str:
-    """One line for what is not ours: Spark's messages have the JVM's whole stack."""
-    if isinstance(error, ContinuousError):
-        return str(error)
-    return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def _configure_logging(debug: bool) -> None:

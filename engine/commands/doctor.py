@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage import prove_create_if_absent
-from engine.commands.result import DONE, FAILED, Result
+from engine.commands.result import DONE, FAILED, Result, describe_error
 from engine.errors import ContinuousError
 from engine.spark.integrity import changed_files, installed_version
 from engine.spark.java import MINIMUM_VERSION, find_java, java_version
@@ -62,8 +62,7 @@ def _guarded(check: str, run: Callable[[], Finding]) -> Iterator[Finding]:
     except ContinuousError as error:
         yield Finding(check, "failed", error.message, error.hint or "")
     except Exception as error:
-        reason = str(error).partition("\n")[0]
-        yield Finding(check, "failed", f"{type(error).__name__}: {reason}")
+        yield Finding(check, "failed", describe_error(error))
 
 
 def check_java() -> Finding:

@@ -15,12 +15,14 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from engine.commands.live import ProgressDisplay
-from engine.commands.result import DONE, FAILED, Result
+from engine.commands.result import DONE, FAILED, Result, describe_error
 from engine.spark.session import build_session
 from engine.spec import QuerySpec, build, load_spec
 from engine.states import QueryState
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from engine.query import ContinuousQuery
     from engine.spark.handoff import SparkQuery
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _POLL_S = 0.2
+_NOT_STARTED = Result({"state": None, "error": None}, "Ended before the query was started.")
 
 
 def run(args: Namespace) -> Result:
@@ -39,16 +42,29 @@ def run(args: Namespace) -> Result:
 
 def _run(spec: QuerySpec) -> Result:
     with EndSignals() as signals:
-        spark = build_session(spec.conf, spec.name or "continuous query", spec.python_path)
+        try:
+            spark = build_session(spec.conf, spec.name or "continuous query", spec.python_path)
+        except Exception:
+            # A signal to the whole process group also ends the JVM that is just starting.
+            if signals.count:
+                return _NOT_STARTED
+            raise
         signals.catch()  # PySpark has taken Ctrl-C for itself
         try:
             if signals.count:
-                return Result({"state": None}, "Ended before the query was started.")
+                return _NOT_STARTED
             query = build(spec, spark).start()
             logger.info("query %s, run %s, is running", query.id, query.runId)
             return _result(query, spec, _stay_with(query, signals))
         finally:
-            spark.stop()
+            _stop(spark)
+
+
+def _stop(spark: SparkSession) -> None:
+    try:
+        spark.stop()
+    except Exception as error:  # its JVM has died: what became of the query is known all the same
+        logger.warning("Spark did not stop cleanly: %s", describe_error(error))
 
 
 def _stay_with(query: Query, signals: EndSignals) -> Exception | None:
@@ -96,7 +112,7 @@ def _result(query: Query, spec: QuerySpec, error: Exception | None) -> Result:
         "name": spec.name,
         "state": state.value,
         "epoch": epoch,
-        "error": None if error is None else str(error),
+        "error": None if error is None else describe_error(error),
     }
     return Result(
         data,

@@ -125,9 +125,12 @@ class EpochRunner:
         :param sink_has_it: the sink says that it has committed the epoch.
         :raises CheckpointCorruptError: the prepared messages cannot be read.
         """
-        entry = self._checkpoint.prepared_with(self._message_modules).get(epoch)
-        assert entry is not None, f"prepared/{epoch} vanished"
-        self._finish(epoch, entry.messages, _Stopwatch(), sink_has_it=sink_has_it)
+        messages: Sequence[Any] = ()
+        if not sink_has_it:
+            entry = self._checkpoint.prepared_with(self._message_modules).get(epoch)
+            assert entry is not None, f"prepared/{epoch} vanished"
+            messages = entry.messages
+        self._finish(epoch, messages, _Stopwatch(), sink_has_it=sink_has_it)
 
     def abort(self, epoch: int, messages: Sequence[Any]) -> None:
         """Drop what tasks have prepared of an epoch that will not be committed by this run."""

@@ -59,7 +59,7 @@ def floating_to_floating(casting: Casting) -> Convert:
 @conversion(("integral", "boolean"), ("floating", "boolean"), ("decimal", "boolean"))
 def number_to_boolean(casting: Casting) -> Convert:
     """Everything but zero is true, NaN included."""
-    zero = pa.scalar(0).cast(casting.source)
+    zero = pa.scalar(Decimal(0) if pa.types.is_decimal(casting.source) else 0, casting.source)
     return lambda array: pc.not_equal(array, zero)
 
 

@@ -16,7 +16,7 @@ from engine.expressions.cast_numbers import integral_to_integral
 from engine.expressions.cast_texts import double_text
 from engine.expressions.casting import Casting, Convert, conversion
 from engine.expressions.civil import MICROS_PER_DAY, MICROS_PER_SECOND
-from engine.expressions.decimals import fit, low_64_bits
+from engine.expressions.decimals import EXACT, fit, low_64_bits
 from engine.expressions.vectors import on_numpy, per_row
 
 _LONG = np.iinfo(np.int64)
@@ -150,7 +150,6 @@ def decimal_to_timestamp(casting: Casting) -> Convert:
     """Seconds since 1970; what is below a microsecond is cut off."""
 
     def micros(seconds: Decimal) -> int:
-        scaled = seconds.scaleb(6)
-        return low_64_bits(int(scaled))
+        return low_64_bits(int(EXACT.scaleb(seconds, 6)))
 
     return lambda array: per_row(micros, casting.target, array)

@@ -39,17 +39,19 @@ def may_raise(expr: Expr) -> bool:
 def to_array(datum: Datum, num_rows: int, dtype: pa.DataType) -> pa.Array:
     """The datum as an Array of ``num_rows`` values of exactly ``dtype``.
 
-    :raises TypeError: the datum has another type. A null of no type is fine.
+    :raises TypeError: the datum has another type. A null of no type is fine, and so is a nested
+        type that differs only in which of its fields may be null.
     """
     if isinstance(datum, pa.Scalar):
         if not datum.is_valid:
             return pa.nulls(num_rows, dtype)
-        if datum.type == dtype:
-            return pa.repeat(datum, num_rows)
-    elif datum.type == dtype:
+        datum = pa.repeat(datum, num_rows)
+    if datum.type == dtype:
         return datum
-    elif pa.types.is_null(datum.type):
+    if pa.types.is_null(datum.type):
         return pa.nulls(num_rows, dtype)
+    if pa.types.is_nested(dtype):
+        return datum.cast(dtype)
     raise TypeError(f"a kernel returned {datum.type} where {dtype} was due")
 
 

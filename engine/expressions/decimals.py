@@ -56,7 +56,7 @@ def fit(value: Decimal, dtype: pa.DataType, ansi_mode: bool) -> Decimal | None:
     :raises TransformError: it has, in ANSI mode.
     """
     rounded = value.quantize(Decimal(1).scaleb(-dtype.scale), context=EXACT)
-    if abs(rounded) < Decimal(10) ** (dtype.precision - dtype.scale):
+    if rounded.copy_abs() < Decimal(10) ** (dtype.precision - dtype.scale):
         return rounded
     if ansi_mode:
         raise ansi.numeric_value_out_of_range(value, dtype.precision, dtype.scale)
@@ -68,16 +68,20 @@ def fit_array(values: pa.Array, dtype: pa.DataType, ansi_mode: bool) -> pa.Array
 
     :raises TransformError: a value has too many digits, in ANSI mode.
     """
-    wide = values.cast(pa.decimal256(_ARROW_DIGITS_MAX, values.type.scale))
-    if values.type.scale > dtype.scale:
+    scale = values.type.scale
+    wide = values.cast(pa.decimal256(_ARROW_DIGITS_MAX, scale))
+    whole_digits = dtype.precision - dtype.scale
+    rounds = scale > dtype.scale
+    if rounds:
         wide = pc.round(wide, dtype.scale, round_mode="half_towards_infinity")
-    limit = pa.scalar(Decimal(10) ** (dtype.precision - dtype.scale))
-    fits = pc.less(pc.abs(wide), limit)
-    if pc.all(fits).as_py() is False:
-        if ansi_mode:
-            worst = values.filter(pc.invert(fits))[0].as_py()
-            raise ansi.numeric_value_out_of_range(worst, dtype.precision, dtype.scale)
-        wide = pc.if_else(fits, wide, pa.scalar(None, wide.type))
+    if whole_digits < values.type.precision - scale + rounds:
+        largest = EXACT.subtract(Decimal(10) ** whole_digits, Decimal(1).scaleb(-scale))
+        fits = pc.less_equal(pc.abs(wide), pa.scalar(largest, wide.type))
+        if pc.all(fits).as_py() is False:
+            if ansi_mode:
+                worst = values.filter(pc.invert(fits))[0].as_py()
+                raise ansi.numeric_value_out_of_range(worst, dtype.precision, dtype.scale)
+            wide = pc.if_else(fits, wide, pa.scalar(None, wide.type))
     return wide.cast(dtype)
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.comparison import comparable
-from engine.expressions.datum import constant
+from engine.expressions.datum import constant, evaluate_where, may_raise, to_array
 from engine.expressions.registry import KERNELS, Context, Datum, Evaluator, lazy
 from engine.expressions.tree import Expr
 
@@ -53,4 +53,12 @@ def _any_equal(expr: Expr, children: Sequence[Evaluator], context: Context) -> E
             tree = Expr("Or", (equal, tree), pa.bool_())
             evaluator = KERNELS["Or"].factory(tree, (test, evaluator), context)
     assert evaluator is not None
-    return evaluator
+    any_equal = evaluator
+    if not any(may_raise(item) for item in items):
+        return any_equal
+
+    def where_not_null(batch: pa.RecordBatch) -> Datum:
+        value_given = pc.is_valid(to_array(children[0](batch), batch.num_rows, value.dtype))
+        return evaluate_where(any_equal, batch, value_given, _NULL.type)
+
+    return where_not_null

@@ -32,6 +32,8 @@ _SPECIAL: Final = {
     **dict.fromkeys(("-inf", "-infinity"), "-inf"),
 }
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_BIG_DECIMAL: Final = re.compile(_DECIMAL.pattern.replace("[0-9]", r"\d"))
+"""Java's BigDecimal reads the digits of all scripts."""
 _HEXADECIMAL: Final = re.compile(
     r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+"
 )
@@ -138,7 +140,7 @@ def string_to_decimal(casting: Casting) -> Convert:
 
     def parse(text: str) -> Decimal | None:
         number = text.strip(JAVA_BLANKS)
-        if not _DECIMAL.fullmatch(number):
+        if not _BIG_DECIMAL.fullmatch(number):
             if casting.ansi:
                 raise casting.malformed(text)
             return None

@@ -43,7 +43,8 @@ def _supports(expr: Expr) -> str | None:
 
 
 def _can_fail(expr: Expr) -> bool:
-    return bool(expr.params.get("ansi_enabled")) and not pa.types.is_floating(expr.dtype)
+    is_decimal = pa.types.is_decimal(expr.dtype)
+    return is_decimal or (is_integral(expr.dtype) and bool(expr.params["ansi_enabled"]))
 
 
 @strict(*_MODES, can_fail=_can_fail, supports=_supports)
@@ -54,11 +55,11 @@ def round_to_scale(expr: Expr, context: Context) -> ValueFunction:
         return lambda value, _: pa.scalar(None, dtype)
     if pa.types.is_floating(dtype):
         return lambda value, _: on_numpy(_round_floating(scale, mode), dtype, value)
-    strictly = bool(expr.params.get("ansi_enabled"))
     if is_integral(dtype):
-        return _round_integral(scale, mode, dtype, strictly)
+        return _round_integral(scale, mode, dtype, bool(expr.params["ansi_enabled"]))
+    # A decimal that grows too long raises in Spark with ANSI mode off too.
     return lambda value, _: per_row(
-        lambda number: fit(_set_scale(number, scale, mode), dtype, strictly), dtype, value
+        lambda number: fit(_set_scale(number, scale, mode), dtype, ansi_mode=True), dtype, value
     )
 
 

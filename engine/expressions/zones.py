@@ -83,6 +83,23 @@ class Zone:
             utc = np.where(self.offset_at(preferred) == preferred_offset, preferred, utc)
         return utc
 
+    def start_of_day(self, days: Any) -> Ints:
+        """The first instant of these dates (days since 1970-01-01), which a gap may delay."""
+        local = np.asarray(days, np.int64) * MICROS_PER_DAY
+        folded = self._folded(local)
+        found = np.searchsorted(self._walls, folded, "right")
+        utc = local - self._offsets[found]
+        if len(self._transitions) == 0:
+            return utc
+        following = np.minimum(found, len(self._transitions) - 1)
+        in_gap = (found == following) & (utc - local + folded > self._transitions[following])
+        return np.where(in_gap, self._transitions[following] + local - folded, utc)
+
+    def plus_days(self, utc: Any, days: Any) -> Ints:
+        """The same local time some days later, by ``ZonedDateTime.plusDays``."""
+        offset = self.offset_at(utc)
+        return self.to_utc(np.asarray(utc, np.int64) + offset + days * MICROS_PER_DAY, offset)
+
     def _folded(self, micros: Any) -> Ints:
         """Times beyond the table moved back by whole 400 years, into its repeating part."""
         micros = np.asarray(micros, np.int64)

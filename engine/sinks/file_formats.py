@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from abc import ABC, abstractmethod
 from typing import IO, Any, Final, Protocol
 
@@ -78,22 +79,12 @@ class ParquetFormat(FileFormat):
         self.extension = f"{name}.parquet"
 
     def encoder(self, file: IO[bytes], schema: pa.Schema) -> Encoder:
+        writer = pq.ParquetWriter(file, schema, compression=self._codec, store_schema=False)
         # What Parquet's own types do not tell: day-time intervals, for one.
-        metadata = {_ROW_METADATA: json.dumps(schema_to_spark(schema), separators=(",", ":"))}
-        writer: Encoder = _ParquetEncoder(file, schema.with_metadata(metadata), self._codec)
-        return writer
-
-
-class _ParquetEncoder:
-    def __init__(self, file: IO[bytes], schema: pa.Schema, codec: str) -> None:
-        self._schema = schema
-        self._writer = pq.ParquetWriter(file, schema, compression=codec, store_schema=False)
-
-    def write_table(self, table: pa.Table) -> None:
-        self._writer.write_table(table.cast(self._schema))
-
-    def close(self) -> None:
-        self._writer.close()
+        sparks = json.dumps(schema_to_spark(schema), separators=(",", ":"), ensure_ascii=False)
+        writer.add_key_value_metadata({_ROW_METADATA: sparks})
+        encoder: Encoder = writer
+        return encoder
 
 
 class _TextFormat(FileFormat):
@@ -150,7 +141,7 @@ class CsvFormat(_TextFormat):
         delimiter = options.character("delimiter", ",")
         self._separator = options.character("sep", delimiter)
         self._null = options.text("nullValue") or ""
-        self._special = f'[{"".join(rf"\x{ord(char):02x}" for char in self._separator)}"\n\r]|^#'
+        self._special = "|".join([re.escape(self._separator), '"', "\n", "\r"])
 
     def check(self, schema: pa.Schema) -> None:
         super().check(schema)

@@ -47,7 +47,8 @@ def from_written(array: pa.Array, dtype: pa.DataType, session_timezone: str) -> 
         return from_written(values, part_type, session_timezone)
 
     if pa.types.is_struct(dtype):
-        fields = [part(array.field(i), field.type) for i, field in enumerate(dtype)]
+        parts = zip(array.flatten(), dtype, strict=True)  # a null struct has null fields there
+        fields = [part(values, field.type) for values, field in parts]
         return pa.StructArray.from_arrays(fields, fields=list(dtype), mask=pc.is_null(array))
     offsets = _offsets(array)
     if pa.types.is_map(dtype):

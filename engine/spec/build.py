@@ -89,10 +89,18 @@ def _call(query: str, spark: SparkSession) -> ContinuousStreamWriter:
 @contextmanager
 def _blamed_on(path: str) -> Iterator[None]:
     """Name the place in the document for what Spark says about it."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except PySparkException as exc:
-        reason = str(exc).partition(";\n")[0].partition("\n\nJVM stacktrace")[0].strip()
-        raise ConfigError(f"{path}: {reason}") from exc
+        raise ConfigError(f"{path}: {_without_stack(str(exc))}") from exc
+    except Py4JJavaError as exc:  # some of Spark's errors, as for an unknown source, stay Java's
+        reason = exc.java_exception.getMessage()
+        raise ConfigError(f"{path}: {_without_stack(str(reason))}") from exc
+
+
+def _without_stack(message: str) -> str:
+    """Spark's message without the plan and the JVM's stack that may follow it."""
+    return message.partition(";\n")[0].partition("\n\nJVM stacktrace")[0].strip()

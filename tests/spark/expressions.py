@@ -6,7 +6,7 @@ equals NaN, 0.0 differs from -0.0) and, for rows that raise, Spark's error class
 are listed in one AssertionError.
 
 One Spark query evaluates all expressions at once; a row for which our side raises is taken out of
-it (by CASE, which Spark evaluates lazily) and evaluated in a query of its own.
+it (by CASE, which Spark evaluates lazily) and evaluated alone by Spark's interpreter.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from engine.errors import TransformError
 from engine.expressions.compile import compile_expression, to_array
 from engine.expressions.registry import Context, Evaluator
 from engine.expressions.tree import Expr
+from engine.expressions.types import schema_to_spark
 from engine.plan.expressions import ExpressionReader, scala_seq
+from tests.spark.interpreted import CONF, InterpretedExpression
 
 _ROW = "__row"
 
@@ -57,7 +60,11 @@ def assert_parity(
     """
     differences: list[str] = []
     for mode in ansi:
-        conf = {"spark.sql.ansi.enabled": str(mode).lower(), "spark.sql.session.timeZone": timezone}
+        conf = {
+            "spark.sql.ansi.enabled": str(mode).lower(),
+            "spark.sql.session.timeZone": timezone,
+            **CONF,
+        }
         with configured(spark, conf):
             found = compare(spark, table, expressions, timezone)
         differences += [f"ansi={mode}: {text}" for text in found]
@@ -71,7 +78,9 @@ def compare(
 ) -> list[str]:
     """The differences under the session's present configuration, one text each."""
     positions = pa.array(range(table.num_rows), pa.int32())
-    frame = spark.createDataFrame(table.append_column(_ROW, positions))
+    numbered = table.append_column(_ROW, positions)
+    schema = StructType.fromJson(schema_to_spark(numbered.schema))
+    frame = spark.createDataFrame(numbered, schema)
     trees, problems = read_expressions(frame, expressions, timezone)
     if problems:
         return [f"unsupported: {problem}" for problem in problems]
@@ -113,7 +122,7 @@ def read_expressions(
 @contextmanager
 def configured(spark: SparkSession, conf: dict[str, str]) -> Iterator[None]:
     """The session with other settings, for a while."""
-    before = {key: spark.conf.get(key) for key in conf}
+    before = {key: spark.conf.get(key, None) for key in conf}
     try:
         for key, value in conf.items():
             spark.conf.set(key, value)
@@ -190,8 +199,9 @@ def _compare_values(
 def _compare_errors(
     frame: DataFrame, text: str, result: OurResult, table: pa.Table
 ) -> Iterator[str]:
+    spark = InterpretedExpression(frame, text) if result.errors else None
     for row, mine in result.errors.items():
-        theirs = _spark_error(frame, text, row)
+        theirs = _spark_error(spark, row)
         if theirs != mine:
             yield f"{text}: {_input(table, row)} raises {theirs} in Spark, {mine} here"
 
@@ -199,18 +209,16 @@ def _compare_errors(
 def _rows_that_raise_in_spark_only(
     frame: DataFrame, text: str, result: OurResult, table: pa.Table
 ) -> Iterator[str]:
+    spark = InterpretedExpression(frame, text)
     for row in range(table.num_rows):
-        if row not in result.errors and (theirs := _spark_error(frame, text, row)):
+        if row not in result.errors and (theirs := _spark_error(spark, row)):
             mine = result.values[row]
             yield f"{text}: {_input(table, row)} raises {theirs} in Spark, is {mine!r} here"
 
 
-def _spark_error(frame: DataFrame, text: str, row: int) -> str | None:
-    try:
-        frame.where(f"{_ROW} = {row}").selectExpr(text).toArrow()
-    except PySparkException as error:
-        return error_class(error.getCondition() and f"[{error.getCondition()}]" or str(error))
-    return None
+def _spark_error(spark: InterpretedExpression | None, row: int) -> str | None:
+    condition = None if spark is None else spark.error(row)
+    return condition and error_class(f"[{condition}]")
 
 
 def error_class(message: str) -> str:

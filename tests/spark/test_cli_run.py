@@ -102,8 +102,8 @@ def test_a_signal_drains_and_the_next_run_goes_on(
     checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
     first = run(tmp_path, spec(tmp_path))
     first.wait_for(lambda: checkpoint.committed_epoch() >= 2)
+    first.wait_for(lambda: checkpoint.status().state is QueryState.RUNNING)
     status = checkpoint.status()
-    assert status.state is QueryState.RUNNING
     assert status.pid == first.process.pid, "the process is found again by the lease"
     first.process.send_signal(signal.SIGTERM)
     code, result = first.result()

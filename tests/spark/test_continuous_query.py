@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -211,13 +212,14 @@ def test_a_killed_worker_ends_the_query_and_a_restart_goes_on(
 
 
 def worker_pids() -> list[int]:
-    """Python workers that run a task: they have a connection to this process."""
-    return [
-        child.pid
-        for child in psutil.Process().children(recursive=True)
-        if any("pyspark.daemon" in part for part in child.cmdline())
-        and any(c.status == psutil.CONN_ESTABLISHED for c in child.net_connections("tcp"))
-    ]
+    """Python workers that run a task: those with a connection."""
+    workers = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile, or is a zombie
+            connected = [c for c in child.net_connections("tcp") if c.status == "ESTABLISHED"]
+            if connected and "pyspark.daemon" in " ".join(child.cmdline()):
+                workers.append(child.pid)
+    return workers
 
 
 def test_what_cannot_run_is_refused_before_anything_starts(

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from engine.expressions.decimals import EXACT
 from tests.spark.edges import DECIMALS, DOUBLES, INF, NAN, integers, pairs
 from tests.spark.expressions import assert_parity
 
@@ -72,8 +73,8 @@ def test_decimals(spark: SparkSession, left: tuple[int, int], right: tuple[int, 
     a = [*table["a"].to_pylist(), *(x for x, _ in extra)]
     b = [*table["b"].to_pylist(), *(y for _, y in extra)]
     if left[1] == 0:
-        a = [None if x is None else x.quantize(Decimal(1)) for x in a]
-        b = [None if x is None else x.quantize(Decimal(1)) for x in b]
+        a = [None if x is None else EXACT.quantize(x, Decimal(1)) for x in a]
+        b = [None if x is None else EXACT.quantize(x, Decimal(1)) for x in b]
     typed = pa.table(
         {"a": pa.array(a, pa.decimal128(*left)), "b": pa.array(b, pa.decimal128(*right))}
     )

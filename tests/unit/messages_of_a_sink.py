@@ -8,6 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from http import HTTPStatus  # noqa: F401
 from os import system  # noqa: F401
 from typing import Any, NamedTuple
 

@@ -8,10 +8,14 @@ import subprocess
 import sys
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, ClassVar
 
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from engine.checkpoint.fsspec_storage import FsspecStorage
 from engine.checkpoint.local_storage import LocalStorage
@@ -132,6 +136,28 @@ def test_of_many_writers_one_wins(storage: Storage) -> None:
     (winner,) = won
     assert storage.read("offsets/0") == winner * 1000
     assert [file.name for file in storage.list("offsets")] == ["0"]
+
+
+class SlowMemory(MemoryFileSystem):  # type: ignore[misc]
+    """fsspec's memory, with a pause between its look and its write."""
+
+    cachable = False
+    both_have_looked: ClassVar[threading.Barrier]
+
+    def exists(self, path: str, **kwargs: Any) -> bool:
+        found = bool(super().exists(path, **kwargs))
+        with suppress(threading.BrokenBarrierError):
+            self.both_have_looked.wait(0.2)
+        return found
+
+
+def test_memory_is_create_if_absent_among_threads() -> None:
+    SlowMemory.both_have_looked = threading.Barrier(2)
+    storage = FsspecStorage(SlowMemory(), f"/{uuid.uuid4()}", "memory://slow")
+    with ThreadPoolExecutor(2) as pool:
+        created = list(pool.map(lambda data: storage.create("offsets/0", data), [b"a", b"b"]))
+    assert sorted(created) == [False, True]
+    assert storage.read("offsets/0") == [b"a", b"b"][created.index(True)]
 
 
 @whole

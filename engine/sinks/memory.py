@@ -1,0 +1,151 @@
+"""``memory``: a table in the driver's memory, for tests and debugging.
+
+The query's name is the table's. ``spark.table(name)`` shows the committed epochs; it needs no task
+slot, so it works while continuous tasks occupy them all (aggregates over it do need one).
+:func:`table` and :func:`rows` show them without a JVM. Nothing is ever removed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from engine.errors import ConfigError
+from engine.options import Options
+from engine.schemas import to_arrow
+from engine.sinks.adapter import EXACTLY_ONCE
+from engine.sinks.rows import rows_of
+from engine.sinks.shipped import ShippedRows, ship, unpack
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+_VIEW_CHUNK_BYTES: Final = 16 << 20
+"""Below Spark's ``arrow.localRelationThreshold``: above it, reading would be a Spark job."""
+
+
+class MemoryTable:
+    """The committed rows of one query."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._epochs: dict[int, list[pa.Table]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, epoch: int, tables: Sequence[pa.Table]) -> bool:
+        """False, and nothing changes, if the epoch or a later one is there."""
+        with self._lock:
+            if self._epochs and epoch <= max(self._epochs):
+                return False
+            self._epochs[epoch] = list(tables)
+            return True
+
+    def latest_epoch(self) -> int | None:
+        with self._lock:
+            return max(self._epochs, default=None)
+
+    def read(self) -> pa.Table:
+        """All rows, in the order of epochs and, in an epoch, of partitions."""
+        with self._lock:
+            tables = [table for each in self._epochs.values() for table in each]
+        return pa.concat_tables([self._schema.empty_table(), *tables])
+
+
+_TABLES: Final[dict[str, MemoryTable]] = {}
+
+
+def table(query_name: str) -> pa.Table:
+    """The committed rows of the newest memory query of this name in this process.
+
+    :raises KeyError: there is none.
+    """
+    return _TABLES[query_name].read()
+
+
+def rows(query_name: str) -> list[Row]:
+    """As :func:`table`, as PySpark rows."""
+    return [row for batch in table(query_name).to_batches() for row in rows_of(batch)]
+
+
+class MemoryDataSource(DataSource):
+    """The sink by its name, without a session: the rows are reached with :func:`rows`."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        taken = Options("sink memory", options)
+        self._query_name = taken.text("queryName")
+        taken.refuse_others()
+
+    @classmethod
+    def name(cls) -> str:
+        return "continuous_memory"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> MemoryWriter:
+        if not self._query_name:
+            raise ConfigError(
+                "The memory sink needs a name for its table.", hint="Set queryName(...)."
+            )
+        return MemoryWriter(self._query_name, schema)
+
+
+class MemoryWriter(DataSourceStreamArrowWriter):
+    """:param spark: where the table is to be seen."""
+
+    delivery = EXACTLY_ONCE
+
+    def __init__(
+        self, query_name: str, schema: StructType, spark: SparkSession | None = None
+    ) -> None:
+        self._schema = to_arrow(schema, "sink memory")
+        self._table = MemoryTable(self._schema)
+        self._view = None if spark is None else SparkView(spark, query_name, schema)
+        _TABLES[query_name] = self._table
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # the executors only write
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> ShippedRows:
+        return ship(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        tables = unpack(messages, self._schema)
+        if self._table.add(batchId, tables) and self._view is not None:
+            self._view.append(tables)
+
+    def latestEpoch(self) -> int | None:
+        """The newest committed epoch; None in a new process, where the table is empty."""
+        return self._table.latest_epoch()
+
+
+class SparkView:
+    """A temporary view over Spark's own memory sink, which is read when a query is planned.
+
+    Source: Spark's MemorySink and MemoryPlan.
+    """
+
+    def __init__(self, spark: SparkSession, name: str, schema: StructType) -> None:
+        self._spark, self._schema = spark, schema
+        self._parts = 0
+        jvm: Any = spark._jvm
+        sources = jvm.org.apache.spark.sql.execution.streaming.sources
+        self._sink = sources.MemorySink()
+        empty = spark.createDataFrame([], schema)
+        output = empty._jdf.queryExecution().analyzed().output()
+        plan = sources.MemoryPlan(self._sink, output)
+        classic = jvm.org.apache.spark.sql.classic
+        classic.Dataset.ofRows(spark._jsparkSession, plan).createOrReplaceTempView(name)
+
+    def append(self, tables: Sequence[pa.Table]) -> None:
+        """Add rows."""
+        for rows_table in tables:
+            size = max(1, rows_table.num_rows * _VIEW_CHUNK_BYTES // max(1, rows_table.nbytes))
+            for start in range(0, rows_table.num_rows, size):
+                part = self._spark.createDataFrame(rows_table.slice(start, size), self._schema)
+                # The sink ignores an epoch that it has, so each part gets a number of its own.
+                self._sink.write(self._parts, False, part._jdf.collect())
+                self._parts += 1

@@ -1,0 +1,389 @@
+"""The connectors beside Spark: what one writes the other reads, and both read the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSourceStreamArrowWriter
+from pyspark.sql.types import StructType
+
+from engine.register import register
+from engine.schemas import to_arrow
+from engine.sinks.file_sink_log import FileSinkLog
+from engine.sinks.files import FilesWriter
+from engine.sinks.foreach_batch import ForeachBatchWriter
+from engine.sinks.memory import MemoryWriter
+from engine.sinks.partition_paths import escape
+from engine.sinks.registry import sink_class
+from engine.sinks.show import show_text
+
+pytestmark = pytest.mark.spark
+
+ALL_TYPES = """
+    SELECT id, if(id % 5 = 0, null, id) AS n, cast(id AS TINYINT) AS i8, cast(id AS SMALLINT) AS i16,
+      cast(id AS INT) AS i32, cast(id / 7 AS FLOAT) AS f, id / 3 AS d, id % 2 = 0 AS b,
+      concat('ä"\\\\,', id) AS s, cast(id AS DECIMAL(10, 3)) / 7 AS m, date'2024-02-28' + cast(id AS INT) AS day,
+      timestamp_micros(id * 123456789123456) AS t, cast(timestamp_micros(id * 1234567891234) AS TIMESTAMP_NTZ) AS ntz
+    FROM range(1, 20)
+"""
+NESTED = """
+    , array(id, null) AS a, map(concat('k', id), id, 'null', null) AS k, cast(concat('b', id) AS BINARY) AS bin,
+      named_struct('x', id, 'y', cast(null AS STRING), 'z', array(named_struct('t', timestamp_seconds(id)))) AS st
+"""
+WITH_NESTED = ALL_TYPES.replace("FROM", NESTED + " FROM")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(spark: SparkSession) -> None:
+    register(spark)
+
+
+def batches_of(df: DataFrame) -> list[pa.RecordBatch]:
+    """The rows as the engine has them."""
+    table = df.toArrow().cast(to_arrow(df.schema, "test"))
+    return table.to_batches(max_chunksize=7)
+
+
+def writer(kind: str, schema: StructType, options: Mapping[str, Any]) -> Any:
+    given = CaseInsensitiveDict({key: str(value) for key, value in options.items()})
+    return sink_class(kind)(given).streamWriter(schema, overwrite=False)
+
+
+def write(df: DataFrame, folder: Path, kind: str, **options: Any) -> FilesWriter:
+    """The rows in two epochs of a files sink, with an uncommitted file beside them."""
+    sink = writer(kind, df.schema, {"path": folder, **options})
+    batches = batches_of(df)
+    sink.commit([sink.write(iter(batches[:1])), sink.write(iter([]))], 0)
+    sink.commit([sink.write(iter([])), sink.write(iter(batches[1:]))], 1)
+    sink.write(iter(batches))
+    return sink
+
+
+def sorted_rows(df: DataFrame) -> list[Row]:
+    return sorted(df.collect(), key=str)
+
+
+# -- the files sink, read by Spark ----------------------------------------------------------------
+
+
+def test_spark_reads_exactly_what_was_committed_to_parquet(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    df = spark.sql(WITH_NESTED)
+    write(df, tmp_path, "parquet")
+    found = spark.read.parquet(str(tmp_path))
+    assert [(f.name, f.dataType) for f in found.schema] == [(f.name, f.dataType) for f in df.schema]
+    assert sorted_rows(found) == sorted_rows(df)
+
+
+def test_spark_reads_intervals_back(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.sql("SELECT INTERVAL '1 02:03:04.5' DAY TO SECOND AS i")
+    write(df, tmp_path, "parquet")
+    assert sorted_rows(spark.read.parquet(str(tmp_path))) == sorted_rows(df)
+
+
+def test_spark_reads_json_back(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.sql(WITH_NESTED).drop("t", "ntz")
+    write(df, tmp_path, "json")
+    assert sorted_rows(spark.read.schema(df.schema).json(str(tmp_path))) == sorted_rows(df)
+
+
+@pytest.mark.parametrize("header", ["true", "false"])
+def test_spark_reads_csv_back(spark: SparkSession, tmp_path: Path, header: str) -> None:
+    df = spark.sql(ALL_TYPES).drop("t", "ntz")
+    write(df, tmp_path, "csv", header=header)
+    found = spark.read.schema(df.schema).option("header", header).csv(str(tmp_path))
+    assert sorted_rows(found) == sorted_rows(df)
+
+
+def lines_in(folder: Path) -> list[str]:
+    files = sorted(folder.glob("part-*"))
+    return [line for file in files for line in file.read_bytes().decode().split("\n")]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_text_is_spark_s_byte_for_byte(
+    spark: SparkSession, tmp_path: Path, kind: str, zone: str
+) -> None:
+    awkward = (
+        "SELECT * FROM VALUES ('plain', 1e10, 'x'), ('', 1e-5, ''), ('  lead', 0.1, ' '), "
+        "('trail  ', double('NaN'), 'a\\tb'), ('a,b', double('-Infinity'), '\\t'), "
+        "('q\"x', 1.0, '\"'), ('a\\\\b', -0.0, 'a\\\\\"b'), ('line\\nbreak', 123456789.125, '#'), "
+        "('#comment', 3.0, 'a\\\\,b'), (null, null, null), ('cr\\rx', 1e21, 'ä😀\\u2028'), "
+        "('\\u0001x', 1e7, '''') AS v(s, d, u)"
+    )
+    times = (
+        "SELECT timestamp'2024-02-03 04:05:06.789123' + make_dt_interval(cast(id * 91 AS INT)) AS t, "
+        "cast(timestamp'2024-02-03 04:05:06.7' + make_dt_interval(cast(id AS INT)) AS TIMESTAMP_NTZ) "
+        "AS n, cast(id AS DECIMAL(38, 18)) / 10000000 AS m, cast(id / 7 AS FLOAT) AS f FROM range(4)"
+    )
+    nested = WITH_NESTED if kind == "json" else ALL_TYPES
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        for number, query in enumerate([awkward, times, nested]):
+            df = spark.sql(query).coalesce(1)
+            theirs, ours = tmp_path / f"theirs{number}", tmp_path / f"ours{number}"
+            df.write.format(kind).save(str(theirs))
+            sink = writer(kind, df.schema, {"path": ours, "__session_timezone": zone})
+            sink.commit([sink.write(iter(batches_of(df)))], 0)
+            assert lines_in(ours) == lines_in(theirs)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+
+
+def test_spark_reads_partitions_back(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.sql(
+        "SELECT id, concat('a/b=', id % 3, ' ä%') AS name, if(id % 4 = 0, null, id % 4) AS k, "
+        "date'2024-01-01' + cast(id % 2 AS INT) AS day, timestamp_seconds(id) AS t FROM range(20)"
+    )
+    by = ["name", "k", "day"]
+    write(df, tmp_path, "parquet", __partition_by=json.dumps(by))
+    found = spark.read.parquet(str(tmp_path)).selectExpr(
+        "id", "name", "bigint(k) AS k", "day", "t"
+    )
+    assert sorted_rows(found) == sorted_rows(df)
+    theirs = tmp_path / "theirs"
+    df.write.partitionBy(*by).parquet(str(theirs))
+    assert folders(tmp_path, "theirs", "_spark_metadata") == folders(theirs)
+
+
+def folders(root: Path, *ignored: str) -> set[str]:
+    found = {str(each.parent.relative_to(root)) for each in root.rglob("part-*")}
+    return {each for each in found if each.split("/")[0] not in ignored}
+
+
+@pytest.mark.parametrize("column", ["d", "t", "m", "b", "f"])
+def test_partition_values_are_written_as_spark_does(
+    spark: SparkSession, tmp_path: Path, column: str
+) -> None:
+    df = spark.sql(
+        "SELECT id, double(id * 1e7) AS d, timestamp_micros(id * 1234567) AS t, "
+        "cast(id AS DECIMAL(9, 4)) / 3 AS m, id = 1 AS b, float(id / 7) AS f FROM range(3)"
+    )
+    sink = writer(
+        "parquet", df.schema, {"path": tmp_path / "ours", "__partition_by": json.dumps([column])}
+    )
+    sink.write(iter(batches_of(df)))
+    df.write.partitionBy(column).parquet(str(tmp_path / "theirs"))
+    assert folders(tmp_path / "ours") == folders(tmp_path / "theirs")
+
+
+def test_names_are_escaped_as_spark_does(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    theirs = jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils
+    for char in [*map(chr, range(1, 128)), "ä", "語"]:
+        assert escape(char) == theirs.escapePathName(char), repr(char)
+
+
+def test_spark_reads_the_log_through_compactions(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.range(1)
+    sink = writer("parquet", df.schema, {"path": tmp_path, "compactInterval": 3})
+    for epoch in range(8):
+        rows = [pa.RecordBatch.from_pydict({"id": pa.array([epoch], pa.int64())})]
+        sink.commit([sink.write(iter(rows if epoch % 3 else []))], epoch)
+        if epoch in (1, 2, 5, 7):
+            expected = [each for each in range(epoch + 1) if each % 3]
+            ids = [row.id for row in spark.read.parquet(str(tmp_path)).collect()]
+            assert sorted(ids) == expected
+
+
+def test_spark_s_own_sink_goes_on_with_our_log(spark: SparkSession, tmp_path: Path) -> None:
+    source, out, checkpoint = tmp_path / "in", tmp_path / "out", tmp_path / "checkpoint"
+    source.mkdir()
+    (source / "a.json").write_text('{"id":1}\n')
+    stream = spark.readStream.schema("id BIGINT").json(str(source)).writeStream.format("parquet")
+    stream = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    stream.start(str(out)).awaitTermination()
+    sink = writer("parquet", StructType().add("id", "long"), {"path": out})
+    assert sink.latestEpoch() == 0
+    row = pa.RecordBatch.from_pydict({"id": pa.array([2], pa.int64())})
+    sink.commit([sink.write(iter([row]))], 1)
+    log: FileSinkLog = sink._log()
+    first = log.files()[0]
+    assert first.line() in (out / "_spark_metadata" / "0").read_text()
+    assert sorted(r.id for r in spark.read.parquet(str(out)).collect()) == [1, 2]
+
+
+# -- in Spark's micro-batch mode ------------------------------------------------------------------
+
+
+def run(df: DataFrame, name: str, checkpoint: Path) -> list[Row]:
+    """Everything available, through Spark's memory sink."""
+    query = (
+        df.writeStream.format("memory")
+        .queryName(name)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return sorted_rows(df.sparkSession.table(name))
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "text"])
+def test_tail_reads_what_spark_reads(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    df = spark.sql(WITH_NESTED if kind == "json" else ALL_TYPES)
+    data = tmp_path / "data"
+    if kind == "text":
+        df = df.select("s")
+    # The dialect that both understand: quotes are doubled.
+    df.repartition(3).write.format(kind).option("escape", '"').save(str(data))
+    schema = df.schema if kind != "text" else StructType().add("value", "string")
+    stream = (
+        spark.readStream.format("tail")
+        .schema(schema)
+        .options(path=str(data), fileFormat=kind, numPartitions="2")
+        .load()
+    )
+    batch = spark.read.schema(schema).format(kind).option("escape", '"').load(str(data))
+    assert run(stream, f"tail_{kind}", tmp_path / "checkpoint") == sorted_rows(batch)
+
+
+AWKWARD_JSON = [
+    '{"i":1,"s":"x","d":1,"t":"2024-05-06T07:08:09.123456Z","a":[1,2],"m":{"k":1}}',
+    '{"s":1.50,"d":"NaN","t":"2024-05-06","day":"2024-2-3","x":{"y":1}}',
+    '{"s":{"b": [1, 2.0]},"d":1e3,"t":"2024-05-06 07:08:09+02:00","dec":1.2345}',
+    '{"s":true,"d":"-Infinity","t":1714979289,"dec":"7.1","st":{"z":"q","u":null}}',
+    '  {"i":null,"a":[],"m":{},"st":{}}  ',
+    "",
+    '[{"i":7},{"i":8}]',
+    '{"i":1,"i":2}',
+]
+
+
+def test_awkward_json_is_read_as_spark_does(spark: SparkSession, tmp_path: Path) -> None:
+    schema = StructType.fromDDL(
+        "i INT, s STRING, d DOUBLE, t TIMESTAMP, day DATE, dec DECIMAL(5, 2), a ARRAY<BIGINT>, "
+        "m MAP<STRING, BIGINT>, st STRUCT<z: STRING, u: INT>"
+    )
+    for number, line in enumerate(AWKWARD_JSON):
+        (tmp_path / f"{number}.json").write_text(line + "\n")
+    options = {"path": str(tmp_path), "fileFormat": "json"}
+    stream = spark.readStream.format("tail").schema(schema).options(**options).load()
+    batch = spark.read.schema(schema).option("mode", "FAILFAST").json(str(tmp_path))
+    found = run(stream, "awkward_json", tmp_path / "checkpoint")
+    assert str(found) == str(sorted_rows(batch))  # as text, because NaN equals nothing
+
+
+def test_awkward_csv_is_read_as_spark_does(spark: SparkSession, tmp_path: Path) -> None:
+    schema = StructType.fromDDL("i INT, s STRING, d DOUBLE, b BOOLEAN, t TIMESTAMP, dec DECIMAL(5,2)")
+    (tmp_path / "a.csv").write_text(
+        "i,s,d,b,t,dec\r\n"
+        '1,"a,b",1e3,true,2024-05-06T07:08:09Z,1.2345\r\n'
+        ',,,,,\n\n2,"",-0.5,FALSE,2024-05-06,7\n3," x ",NaN,True,2024-05-06 07:08:09.5,-1\n'
+        '4,"say ""hi""",1,false,,\n5,5" disk,1,false,,\nNA,NA,NA,NA,NA,NA\n'
+    )
+    options = {"path": str(tmp_path), "header": "true", "nullValue": "NA"}
+    stream = spark.readStream.format("tail").schema(schema).options(fileFormat="csv", **options)
+    batch = spark.read.schema(schema).options(escape='"', mode="FAILFAST", **options).format("csv")
+    found = run(stream.load(), "awkward_csv", tmp_path / "checkpoint")
+    assert str(found) == str(sorted_rows(batch.load()))
+
+
+def test_tail_goes_on_in_micro_batches(spark: SparkSession, tmp_path: Path) -> None:
+    data, checkpoint, out = tmp_path / "data", tmp_path / "checkpoint", tmp_path / "out"
+    data.mkdir()
+    stream = (
+        spark.readStream.format("tail")
+        .schema("id BIGINT")
+        .options(path=str(data), fileFormat="json")
+        .load()
+    )
+
+    def go_on() -> list[int]:
+        stream.writeStream.format("continuous_parquet").option("path", str(out)).option(
+            "checkpointLocation", str(checkpoint)
+        ).trigger(availableNow=True).start().awaitTermination()
+        return sorted(row.id for row in spark.read.parquet(str(out)).collect())
+
+    (data / "a.json").write_text('{"id":1}\n{"id":2}\n{"id"')
+    assert go_on() == [1, 2]
+    with (data / "a.json").open("a") as file:
+        file.write(":3}\n")
+    (data / "b.json").write_text('{"id":4}\n')
+    assert go_on() == [1, 2, 3, 4]
+    assert go_on() == [1, 2, 3, 4]
+    newest = max((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    assert json.loads(newest.read_text().splitlines()[-1]) == {"a.json": 27, "b.json": 9}
+
+
+def test_rate_in_micro_batches(spark: SparkSession, tmp_path: Path) -> None:
+    stream = spark.readStream.format("arrow_rate").option("rowsPerSecond", 1000).load()
+    assert [(f.name, f.dataType.simpleString()) for f in stream.schema] == [
+        ("timestamp", "timestamp"),
+        ("value", "bigint"),
+    ]
+    query = (
+        stream.writeStream.format("memory")
+        .queryName("rate_rows")
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    try:
+        for _ in range(100):
+            query.processAllAvailable()
+            values = sorted(row.value for row in spark.table("rate_rows").collect())
+            if len(values) > 100:
+                break
+    finally:
+        query.stop()
+    assert values == list(range(len(values)))
+    assert len(values) > 100
+
+
+# -- sinks on the driver --------------------------------------------------------------------------
+
+
+def test_memory_is_a_table_that_needs_no_job(spark: SparkSession) -> None:
+    df = spark.sql(WITH_NESTED)
+    sink = MemoryWriter("seen", df.schema, spark)
+    assert spark.table("seen").collect() == []
+    batches = batches_of(df)
+    tracker = spark.sparkContext.statusTracker()
+    spark.sparkContext.setJobGroup("memory", "none expected")
+    try:
+        sink.commit([sink.write(iter(batches[:1])), sink.write(iter([]))], 0)
+        sink.commit([sink.write(iter(batches))], 0)
+        sink.commit([sink.write(iter([])), sink.write(iter(batches[1:]))], 1)
+        found = spark.table("seen").collect()
+        filtered = spark.sql("SELECT id + 1 AS x FROM seen WHERE id > 17").collect()
+        assert list(tracker.getJobIdsForGroup("memory")) == []
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    assert found == df.collect()
+    assert [row.x for row in filtered] == [19, 20]
+    assert spark.table("seen").schema == df.schema
+
+
+def test_foreach_batch_gets_a_data_frame(spark: SparkSession) -> None:
+    df = spark.sql(WITH_NESTED)
+    seen: list[tuple[int, list[Row]]] = []
+    sink = ForeachBatchWriter(lambda batch, epoch: seen.append((epoch, batch.collect())), spark, df.schema)
+    sink.commit([sink.write(iter([])), None], 0)
+    sink.commit([sink.write(iter([])), sink.write(iter(batches_of(df)))], 1)
+    assert seen == [(1, df.collect())]
+
+
+def test_rows_are_shown_as_spark_shows_them(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    df = spark.sql(WITH_NESTED)
+    table = pa.Table.from_batches(batches_of(df))
+    for rows, width in ((20, 20), (5, 20), (20, 0), (1, 7)):
+        df.show(rows, width if width else False)
+        theirs = capsys.readouterr().out
+        assert show_text(table, rows, width, "UTC") + "\n" == theirs
+
+
+def test_a_sink_of_arrow_batches_takes_what_spark_takes(spark: SparkSession) -> None:
+    assert issubclass(FilesWriter, DataSourceStreamArrowWriter)
+    iterator: Iterator[pa.RecordBatch] = iter(batches_of(spark.range(3)))
+    assert sum(batch.num_rows for batch in iterator) == 3

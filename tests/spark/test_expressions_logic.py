@@ -1,0 +1,140 @@
+"""Comparison, logic, null functions, conditionals, IN, greatest and least, structs are Spark's."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.edges import DOUBLES, NAN, TEXTS, pairs, table
+from tests.spark.expressions import assert_parity
+
+pytestmark = pytest.mark.spark
+
+_COMPARISONS = ["a = b", "a <=> b", "a != b", "a < b", "a <= b", "a > b", "a >= b"]
+_EXTREMES = ["greatest(a, b)", "least(a, b)", "greatest(b, a, b)", "nullif(a, b)", "nvl(a, b)"]
+_UTC = datetime.timezone.utc
+_TS = pa.timestamp("us", tz="UTC")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        (pa.int64(), [0, -1, 2**63 - 1, -(2**63), None]),
+        (pa.int8(), [0, -1, 127, -128, None]),
+        (pa.float64(), [0.0, -0.0, 1.5, -1.5, NAN, float("inf"), float("-inf"), None]),
+        (pa.float32(), [0.0, -0.0, 1.5, NAN, None]),
+        (pa.bool_(), [True, False, None]),
+        (pa.string(), ["", "a", "A", "ab", "é", "\uffff", "😀", None]),
+        (pa.binary(), [b"", b"\x00", b"\x7f", b"\x80", b"\xff", None]),
+        (pa.decimal128(10, 2), [Decimal("0.00"), Decimal("-1.10"), Decimal("1.10"), None]),
+        (pa.date32(), [datetime.date(1, 1, 1), datetime.date(2024, 2, 29), None]),
+        (_TS, [datetime.datetime(1970, 1, 1, tzinfo=_UTC), None]),
+        (pa.timestamp("us"), [datetime.datetime(1969, 12, 31, 23, 59, 59, 999999), None]),
+    ],
+    ids=str,
+)
+def test_comparison_of_every_type(spark: SparkSession, dtype: pa.DataType, values: Any) -> None:
+    in_list = ["a in (b)", "a in (b, null)", "a not in (b, b)", "a between b and a"]
+    assert_parity(spark, pairs(dtype, values), _COMPARISONS + _EXTREMES + in_list)
+
+
+def test_comparison_with_constants(spark: SparkSession) -> None:
+    columns = table(
+        {"d": (pa.float64(), DOUBLES), "s": (pa.string(), TEXTS), "i": (pa.int64(), [0, 1, 5])}
+    )
+    numbers = ["d > 1", "d >= 1", "d < 1", "d <= 1", "d = 0", "d != 0", "d <=> 0", "1 < d"]
+    numbers += ["d = double('NaN')", "d < double('NaN')", "d >= double('NaN')", "d > null"]
+    numbers += ["i = 1", "i in (0, 5)", "i in (0, null)", "i not in (0, 5)", "i in (0, 1.5)"]
+    numbers += ["i not in (0, null)", "null in (1, 2)", "d in (0.0D, double('NaN'))", "1 in (1, 2)"]
+    texts = ["s = 'ab'", "s > 'a'", "s in ('', 'ab')", "s in ('é', null)", "s between 'a' and 'b'"]
+    assert_parity(spark, columns, numbers + texts + ["null = null", "null <=> null", "i = null"])
+
+
+def test_three_valued_logic(spark: SparkSession) -> None:
+    expressions = ["a and b", "a or b", "not a", "a and null", "a or null", "a = b and not b"]
+    expressions += ["a or b and a", "a and true", "a or false", "not (a and b)", "a xor b"]
+    assert_parity(spark, pairs(pa.bool_(), [True, False, None]), expressions[:-1])
+
+
+def test_what_decides_hides_errors(spark: SparkSession) -> None:
+    integers = pairs(pa.int64(), [0, 1, 2, None])
+    assert_parity(
+        spark,
+        integers,
+        [
+            "b != 0 and a / b > 0",
+            "b = 0 or a / b > 0",
+            "a / b > 0 and b != 0",
+            "b = 0 and a / b > 0",
+            "(a is null or a > 1) and 1 / a > 0",
+            "if(b = 0, 0, a / b)",
+            "if(b is null, a, a % b)",
+            "case when b = 0 then -1 when b = 1 then a / b else 7 / b end",
+            "case when a / b > 1 then 1 else 0 end",
+            "case when a = 0 then 1 / b end",
+            "coalesce(a, 1 / b)",
+            "coalesce(1 / b, a)",
+            "nvl(b, a / b)",
+            "nvl2(b, a, 1 / b)",
+            "nanvl(double(a), 1 / b)",
+            "1 / a in (b, 0.5)",
+            "a in (0, 1 / b)",
+            "if(a > 0, 1 / 0, 3)",
+            "if(false, 1 / 0, a)",
+        ],
+    )
+
+
+def test_null_functions(spark: SparkSession) -> None:
+    columns = pairs(pa.float64(), [0.0, -0.0, 1.5, NAN, None])
+    expressions = ["a is null", "a is not null", "isnan(a)", "nanvl(a, b)", "coalesce(a, b)"]
+    expressions += ["coalesce(null, a)", "coalesce(a, 1, b)", "ifnull(a, b)", "nvl2(a, b, 3)"]
+    expressions += ["zeroifnull(a)", "nullifzero(a)", "nullif(a, 0)", "equal_null(a, b)"]
+    expressions += ["coalesce(null, null)", "isnull(null)", "a is not null and b is null"]
+    assert_parity(spark, columns, expressions)
+
+
+def test_conditionals(spark: SparkSession) -> None:
+    columns = table(
+        {
+            "i": (pa.int64(), [0, 1, 2, None]),
+            "c": (pa.bool_(), [True, False, None, True]),
+            "s": (pa.string(), ["x", None, "é", ""]),
+            "d": (pa.decimal128(10, 2), [Decimal("1.25"), None]),
+        }
+    )
+    expressions = [
+        "if(c, i, -1)",
+        "if(c, s, 'no')",
+        "if(c, null, i)",
+        "if(c, d, 0)",
+        "if(null, 1, 2)",
+        "case i when 0 then 'zero' when 1 then 'one' end",
+        "case i when 0 then 'zero' when 1 then null else s end",
+        "case when c then 1 when i = 2 then 2 else 3 end",
+        "case when i = 0 then d when i = 1 then 2.5 end",
+        "case when true then s end",
+        "case when c then null end",
+        "if(c, struct(i, s), named_struct('i', i + 1, 's', 'b'))",
+        "if(c, named_struct('i', 1L, 's', 'a'), struct(i, s))",
+        "case when c then named_struct('i', 1L, 's', 'a') end",
+        "coalesce(if(c, struct(i, s), null), struct(i, s))",
+    ]
+    assert_parity(spark, columns, expressions)
+
+
+def test_structs(spark: SparkSession) -> None:
+    columns = pa.table(
+        {
+            "st": pa.array([{"a": 1, "b": {"c": "x"}}, {"a": None, "b": None}, None]),
+            "i": pa.array([1, 2, None]),
+        }
+    )
+    expressions = ["st.a", "st.b.c", "st", "named_struct('x', i, 'y', st.a).y", "struct(i, st)"]
+    expressions += ["struct(i as k).k", "struct(1, 'a')", "st.b is null"]
+    assert_parity(spark, columns, expressions)

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import Row
+from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from engine.errors import ConfigError
+from engine.sinks.adapter import delivery_of, epoch_writer
+from engine.sinks.foreach import ForeachWriter
+from engine.sinks.foreach_batch import ForeachBatchWriter
+from engine.sinks.noop import NoMessage, NoopWriter
+from engine.sinks.rows import rows_of
+from engine.task.context import EpochContext
+
+IDS = StructType().add("id", "long")
+
+
+def ids(*values: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"id": pa.array(values, pa.int64())})
+
+
+@pytest.fixture(autouse=True)
+def _epoch() -> Iterator[None]:
+    EpochContext.set(EpochContext("q", "r", 0, partition=2, epoch=5))
+    yield
+    EpochContext.set(None)
+
+
+class Handler:
+    def __init__(self, wanted: bool = True) -> None:
+        self.calls: list[Any] = []
+        self.wanted = wanted
+
+    def open(self, partition_id: int, epoch_id: int) -> bool:
+        self.calls.append(("open", partition_id, epoch_id))
+        return self.wanted
+
+    def process(self, row: Row) -> None:
+        if row.id < 0:
+            raise ValueError("negative")
+        self.calls.append(row.id)
+
+    def close(self, error: BaseException | None) -> None:
+        self.calls.append(("close", error))
+
+
+def test_a_function_gets_every_row() -> None:
+    seen: list[Row] = []
+    write = epoch_writer(ForeachWriter(seen.append, IDS))
+    assert isinstance(write(iter([ids(1, 2), ids(3)])), NoMessage)
+    assert seen == [Row(id=1), Row(id=2), Row(id=3)]
+
+
+def test_a_function_of_the_user_s_script_travels() -> None:
+    seen: list[int] = []
+    sink = ForeachWriter(lambda row: seen.append(row.id), IDS)
+    copy = cloudpickle.loads(cloudpickle.dumps(epoch_writer(sink)))
+    copy(iter([ids(1)]))
+    assert seen == []  # the copy has its own list
+
+
+def test_open_process_close() -> None:
+    handler = Handler()
+    ForeachWriter(handler, IDS).write(iter([ids(1), ids(2)]))
+    assert handler.calls == [("open", 2, 5), 1, 2, ("close", None)]
+
+
+def test_an_epoch_without_rows_is_opened_and_closed() -> None:
+    handler = Handler()
+    ForeachWriter(handler, IDS).write(iter([]))
+    assert handler.calls == [("open", 2, 5), ("close", None)]
+
+
+def test_an_epoch_that_is_not_wanted_is_skipped_whole() -> None:
+    handler = Handler(wanted=False)
+    batches = iter([ids(1), ids(2)])
+    ForeachWriter(handler, IDS).write(batches)
+    assert handler.calls == [("open", 2, 5), ("close", None)]
+    assert next(batches, None) is None
+
+
+def test_close_gets_the_error() -> None:
+    handler = Handler()
+    with pytest.raises(ValueError, match="negative") as error:
+        ForeachWriter(handler, IDS).write(iter([ids(1, -1, 3)]))
+    assert handler.calls == [("open", 2, 5), 1, ("close", error.value)]
+
+
+def test_an_epoch_that_is_given_up_is_no_success() -> None:
+    class Leave(BaseException):
+        pass
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield ids(1)
+        raise Leave
+
+    handler = Handler()
+    with pytest.raises(Leave):
+        ForeachWriter(handler, IDS).write(batches())
+    assert isinstance(handler.calls[-1][1], Leave)
+
+
+def test_open_and_close_are_optional() -> None:
+    class Process:
+        def __init__(self) -> None:
+            self.seen: list[int] = []
+
+        def process(self, row: Row) -> None:
+            self.seen.append(row.id)
+
+    handler = Process()
+    ForeachWriter(handler, IDS).write(iter([ids(1)]))
+    assert handler.seen == [1]
+
+
+def test_what_cannot_take_rows_is_refused() -> None:
+    class Odd:
+        process = "no method"
+
+    for function in (3, Odd()):
+        with pytest.raises(ConfigError, match="process"):
+            ForeachWriter(function, IDS)
+    with pytest.raises(ConfigError, match="foreachBatch takes a function"):
+        ForeachBatchWriter(3, None, IDS)  # type: ignore[arg-type]
+
+
+def test_rows_have_pyspark_s_values() -> None:
+    utc = pa.timestamp("us", tz="UTC")
+    schema = pa.schema(
+        [
+            ("t", utc), ("n", pa.timestamp("us")), ("d", pa.date32()), ("m", pa.decimal128(5, 2)),
+            ("b", pa.binary()), ("a", pa.list_(pa.int64())),
+            ("s", pa.struct([("x", pa.int32()), ("at", utc)])),
+            ("k", pa.map_(pa.string(), pa.struct([("y", pa.int32())]))),
+            ("l", pa.list_(utc)), ("v", pa.null()),
+        ]
+    )  # fmt: skip
+    moment = datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=timezone.utc)
+    local = moment.astimezone().replace(tzinfo=None)
+    value = {
+        "t": moment, "n": datetime(2024, 1, 1), "d": date(2024, 1, 2), "m": Decimal("1.50"),
+        "b": b"x", "a": [1, None], "s": {"x": 1, "at": moment}, "k": [("k", {"y": 2}), ("l", None)],
+        "l": [moment, None],
+    }  # fmt: skip
+    first, second = rows_of(pa.RecordBatch.from_pylist([value, {}], schema))
+    assert first == Row(
+        t=local, n=datetime(2024, 1, 1), d=date(2024, 1, 2), m=Decimal("1.50"), b=b"x",
+        a=[1, None], s=Row(x=1, at=local), k={"k": Row(y=2), "l": None}, l=[local, None], v=None,
+    )  # fmt: skip
+    assert first.s.at.tzinfo is None
+    assert second == Row(*schema.names)(*[None] * len(schema))
+
+
+class RowSink(DataSourceStreamWriter):
+    """As someone else would write it, without knowing this engine."""
+
+    def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
+        self.seen = list(iterator)
+        return WriterCommitMessage()
+
+
+def test_a_writer_of_rows_gets_rows() -> None:
+    sink = RowSink()
+    write = epoch_writer(sink)
+    pickle.dumps(write)
+    assert isinstance(write(iter([ids(1), ids(2)])), WriterCommitMessage)
+    assert sink.seen == [Row(id=1), Row(id=2)]
+    assert delivery_of(sink) == "at least once"
+
+
+def test_noop_consumes_everything() -> None:
+    batches = iter([ids(1), ids(2)])
+    epoch_writer(NoopWriter())(batches)
+    assert next(batches, None) is None
+
+
+def test_what_is_no_stream_writer_is_refused() -> None:
+    with pytest.raises(ConfigError, match="not a DataSourceStreamWriter"):
+        epoch_writer(object())  # type: ignore[arg-type]

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import StructType
+
+from engine.checkpoint import codec
+from engine.errors import ConfigError, SinkError
+from engine.sinks import memory, shipped
+from engine.sinks.adapter import delivery_of
+from engine.sinks.memory import MemoryDataSource, MemoryWriter
+
+IDS = StructType().add("id", "long", nullable=False)
+
+
+def ids(*values: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"id": pa.array(values, pa.int64())})
+
+
+def message(sink: MemoryWriter, *batches: pa.RecordBatch) -> Any:
+    made = pickle.loads(pickle.dumps(sink)).write(iter(batches))
+    return codec.decode(json.loads(json.dumps(codec.encode(made))), ["engine"])
+
+
+def test_committed_epochs_are_seen_once_and_in_order() -> None:
+    sink = MemoryWriter("m1", IDS)
+    assert memory.rows("m1") == []
+    assert sink.latestEpoch() is None
+    sink.commit([message(sink, ids(1), ids(2)), message(sink), message(sink, ids(3))], 0)
+    sink.commit([message(sink, ids(9))], 0)
+    sink.commit([message(sink)], 1)
+    sink.commit([None, message(sink, ids(4))], 2)
+    sink.commit([message(sink, ids(9))], 1)
+    assert memory.rows("m1") == [Row(id=1), Row(id=2), Row(id=3), Row(id=4)]
+    assert memory.table("m1").schema == pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    assert sink.latestEpoch() == 2
+    assert delivery_of(sink) == "exactly once"
+
+
+def test_a_new_query_of_the_same_name_begins_anew() -> None:
+    first = MemoryWriter("m2", IDS)
+    first.commit([message(first, ids(1))], 0)
+    MemoryWriter("m2", IDS)
+    assert memory.rows("m2") == []
+
+
+def test_the_sink_needs_a_name() -> None:
+    with pytest.raises(ConfigError, match="queryName"):
+        MemoryDataSource(CaseInsensitiveDict({})).streamWriter(IDS, overwrite=False)
+    source = MemoryDataSource(CaseInsensitiveDict({"queryName": "m3"}))
+    source.streamWriter(IDS, overwrite=False)
+    assert memory.rows("m3") == []
+    with pytest.raises(KeyError):
+        memory.rows("m4")
+
+
+def test_too_much_for_the_driver_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped, "SHIPPED_BYTES_MAX", 16)
+    with pytest.raises(SinkError, match="shorter epochs"):
+        MemoryWriter("m5", IDS).write(iter([ids(1, 2), ids(3)]))
