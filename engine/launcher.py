@@ -44,6 +44,9 @@ class Launcher(Protocol):
             able to run.
         """
 
+    def unplaced(self, run_id: str) -> int:
+        """How many tasks of a launched run wait for a slot."""
+
     def cancel(self, run_id: str, reason: str) -> None:
         """Kill the tasks that are still there and return when they are gone."""
 
@@ -81,6 +84,9 @@ class ThreadLauncher:
         for thread in self._threads:
             thread.start()
         threading.Thread(target=watch, name="task-watch", daemon=True).start()
+
+    def unplaced(self, run_id: str) -> int:
+        return 0
 
     def cancel(self, run_id: str, reason: str) -> None:
         # A thread cannot be killed; all tasks have been dismissed and leave between two batches.

@@ -27,13 +27,20 @@ from engine.coordinator.events import (
     TasksEnded,
 )
 from engine.coordinator.runner import CommittedEpoch, EpochRunner
-from engine.errors import ContinuousError, ProtocolError, TaskLostError
+from engine.errors import (
+    ContinuousError,
+    NotEnoughSlotsError,
+    ProtocolError,
+    TaskLostError,
+)
 from engine.launcher import Launcher
 from engine.messages import EpochCommitMessage, EpochMarker, TaskFailed
 from engine.task.spec import TaskSpec
 
 logger = logging.getLogger(__name__)
 _WATCH_S = 0.5
+SLOT_WAIT_S = 5.0
+"""A launched task that has found no slot for so long finds none."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +182,10 @@ class ContinuousRun:
 
     def _watch(self, start_deadline_s: float) -> None:
         if self.coordinator.phase is Phase.STARTING:
-            if self._clock.monotonic_s() > start_deadline_s:
+            now_s = self._clock.monotonic_s()
+            if now_s > start_deadline_s - self._task_start_timeout_s + SLOT_WAIT_S:
+                self._watch_slots()
+            if now_s > start_deadline_s:
                 started, wanted = len(self.coordinator.started), self.coordinator.partitions
                 error = TaskLostError(
                     f"Only {started} of {wanted} tasks have started within "
@@ -187,6 +197,19 @@ class ContinuousRun:
             return
         for partition in self._endpoint.silent(self._task_timeout_s):
             self._handle(TaskLost(partition, f"it was silent for {self._task_timeout_s:g} s"))
+
+    def _watch_slots(self) -> None:
+        slots, waiting = self._launcher.slots(), self._launcher.unplaced(self._run_id)
+        if slots is not None and waiting and not self._ended:
+            self._handle(
+                RunFailed(
+                    NotEnoughSlotsError(
+                        f"{waiting} of the query's {self.coordinator.partitions} tasks have found "
+                        f"no free slot among {slots.total} within {SLOT_WAIT_S:g} s.",
+                        hint="Stop other jobs, add cores, or reduce the source's partitions.",
+                    )
+                )
+            )
 
     # -- actions ------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_continuous.arguments import seconds, whole_number
+from airflow_provider_continuous.deferral import wait_or_defer
 from airflow_provider_continuous.errors import QueryEndedError, final_errors
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
@@ -64,7 +65,8 @@ class StartContinuousQueryOperator(BaseOperator):
     :param storage_conn_id: the Airflow connection that opens the checkpoint's storage
         (templated).
     :param poll_interval: seconds between two looks at the checkpoint.
-    :param deferrable: wait in the triggerer, without a worker slot, once the query has started.
+    :param deferrable: once the query has started, and after a few seconds, wait in the triggerer,
+        without a worker slot.
     """
 
     template_fields: Sequence[str] = (
@@ -118,9 +120,7 @@ class StartContinuousQueryOperator(BaseOperator):
         """Start or adopt the query, and wait for what ``wait_for`` says."""
         with final_errors():
             trigger = self._start(context)
-            event = trigger.observe() if self.deferrable else trigger.wait()
-        if event is None:
-            self.defer(trigger=trigger, method_name="execute_complete")
+        event = wait_or_defer(self, trigger) if self.deferrable else trigger.wait()
         return self.execute_complete(context, event)
 
     def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
@@ -270,9 +270,7 @@ class _EndContinuousQueryOperator(BaseOperator):
             if status.state.is_active:
                 ask = hook.drain if self._ask == "drain" else hook.stop
                 ask(self.checkpoint_location, by=_asker(context), run_id=status.run_id)
-            event = trigger.observe() if self.deferrable else trigger.wait()
-        if event is None:
-            self.defer(trigger=trigger, method_name="execute_complete")
+        event = wait_or_defer(self, trigger) if self.deferrable else trigger.wait()
         return self.execute_complete(context, event)
 
     def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
@@ -294,7 +292,7 @@ class DrainContinuousQueryOperator(_EndContinuousQueryOperator):
     :param timeout: how long to wait for the end, a timedelta or seconds.
     :param storage_conn_id: the Airflow connection that opens the storage (templated).
     :param poll_interval: seconds between two looks at the checkpoint.
-    :param deferrable: wait in the triggerer, without a worker slot.
+    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot.
     """
 
     _ask = "drain"
@@ -321,7 +319,7 @@ class StopContinuousQueryOperator(_EndContinuousQueryOperator):
     :param timeout: how long to wait for the end, a timedelta or seconds.
     :param storage_conn_id: the Airflow connection that opens the storage (templated).
     :param poll_interval: seconds between two looks at the checkpoint.
-    :param deferrable: wait in the triggerer, without a worker slot.
+    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot.
     """
 
     _ask = "stop"

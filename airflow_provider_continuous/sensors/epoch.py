@@ -11,6 +11,7 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowSensorTimeout
 
 from airflow_provider_continuous.arguments import whole_number
+from airflow_provider_continuous.deferral import wait_or_defer
 from airflow_provider_continuous.errors import WaitTimeoutError, final_errors
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.memory import TaskMemory
@@ -45,8 +46,8 @@ class EpochCommittedSensor(BaseSensorOperator):
         told otherwise.
     :param timeout: seconds until the sensor gives up, counted as in every Airflow sensor.
     :param mode: ``poke`` or ``reschedule``; naming one turns deferral off.
-    :param deferrable: wait in the triggerer, without a worker slot; the default unless ``mode``
-        is named.
+    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot; the
+        default unless ``mode`` is named.
     """
 
     template_fields: Sequence[str] = (
@@ -91,9 +92,7 @@ class EpochCommittedSensor(BaseSensorOperator):
         if not self.deferrable:
             return super().execute(context)
         trigger.deadline = time.time() + self.timeout
-        event = trigger.observe()
-        if event is None:
-            self.defer(trigger=trigger, method_name="execute_complete")
+        event = wait_or_defer(self, trigger)
         return self.resume_execution("execute_complete", {"event": event}, context)
 
     def poke(self, context: Context) -> PokeReturnValue:

@@ -9,6 +9,7 @@ with in every case, and its own deferral timeout bypasses the task.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from abc import abstractmethod
@@ -42,6 +43,7 @@ class CheckpointTrigger(BaseTrigger):
     :param poll_interval_s: seconds between two looks.
     :param deadline: give up at this time, in seconds since 1970; None waits for ever. What the
         last look shows goes before the deadline.
+    :param not_before: yield no event before this time, in seconds since 1970.
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class CheckpointTrigger(BaseTrigger):
         storage_conn_id: str | None = None,
         poll_interval_s: float = 1.0,
         deadline: float | None = None,
+        not_before: float = 0.0,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.checkpoint_location = checkpoint_location
         self.storage_conn_id = storage_conn_id
         self.poll_interval_s = poll_interval_s
         self.deadline = deadline
+        self.not_before = not_before
         self._unreachable_since: float | None = None
 
     @property
@@ -74,6 +78,7 @@ class CheckpointTrigger(BaseTrigger):
             "storage_conn_id": self.storage_conn_id,
             "poll_interval_s": self.poll_interval_s,
             "deadline": self.deadline,
+            "not_before": self.not_before,
         }
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -84,13 +89,23 @@ class CheckpointTrigger(BaseTrigger):
         """Yield the one event that ends the wait."""
         while (event := await asyncio.to_thread(self.observe)) is None:
             await asyncio.sleep(self._pause_s())
+        await asyncio.sleep(max(0.0, self.not_before - time.time()))
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]
 
     def wait(self) -> Event:
         """Wait in this thread; return the event that ends the wait."""
-        never = threading.Event()
+        event = self.wait_for(math.inf)
+        assert event is not None
+        return event
+
+    def wait_for(self, seconds: float) -> Event | None:
+        """Wait in this thread, but no longer than this; return the event that ends the wait."""
+        never, until = threading.Event(), time.monotonic() + seconds
         while (event := self.observe()) is None:
-            never.wait(self._pause_s())
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                return None
+            never.wait(min(self._pause_s(), left_s))
         return event
 
     def observe(self) -> Event | None:

@@ -28,8 +28,8 @@ class Result:
 
 
 def describe_error(error: Exception) -> str:
-    """What went wrong. Of errors that are not ours only the first line: Spark's have the JVM's whole
-    stack below it."""
+    """What went wrong; of errors that are not ours the first line only: Spark's have the JVM's
+    whole stack below it."""
     if isinstance(error, ContinuousError):
         return str(error)
     return f"{type(error).__name__}: {error}".partition("\n")[0]

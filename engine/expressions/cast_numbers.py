@@ -144,7 +144,8 @@ def decimal_to_integral(casting: Casting) -> Convert:
     bits = casting.target.bit_width
 
     def row(value: Decimal) -> int:
-        return (low_64_bits(int(value)) + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+        half = 1 << (bits - 1)
+        return int((low_64_bits(int(value)) + half) % (2 * half) - half)
 
     def convert(array: pa.Array) -> pa.Array:
         whole = pc.trunc(array)

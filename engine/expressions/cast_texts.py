@@ -1,7 +1,8 @@
 """Casts to STRING and BINARY: how Spark writes values.
 
 Doubles are written as Java 19 and later do, by the shortest text that reads back as the same
-number. Older Javas sometimes write one digit more (JDK-4511638).
+number. Java 17 and 18 do so, too, except for whole numbers too large to be exact (beyond 2**53, or
+2**24 for FLOAT), which they often write with a digit more (JDK-4511638).
 
 Source: Catalyst's ``ToStringBase``; ``Double.toString``; ``BigDecimal.toString``.
 """

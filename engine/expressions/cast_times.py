@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -13,10 +14,9 @@ import pyarrow.compute as pc
 from engine.errors import TransformError
 from engine.expressions import ansi
 from engine.expressions.cast_numbers import integral_to_integral
-from engine.expressions.cast_texts import double_text
 from engine.expressions.casting import Casting, Convert, conversion
 from engine.expressions.civil import MICROS_PER_DAY, MICROS_PER_SECOND
-from engine.expressions.decimals import EXACT, fit, low_64_bits
+from engine.expressions.decimals import EXACT, fit_array, low_64_bits
 from engine.expressions.vectors import on_numpy, per_row
 
 _LONG = np.iinfo(np.int64)
@@ -69,8 +69,8 @@ def _unchanged(micros: Any) -> Any:
 
 @conversion(("timestamp", "integral"))
 def timestamp_to_integral(casting: Casting) -> Convert:
-    """Seconds since 1970, rounded down."""
-    narrow = integral_to_integral(casting)
+    """Seconds since 1970, rounded down; LEGACY does not wrap here."""
+    narrow = integral_to_integral(replace(casting, mode="ANSI" if casting.ansi else "TRY"))
 
     def convert(array: pa.Array) -> pa.Array:
         return narrow(on_numpy(lambda m: m // MICROS_PER_SECOND, pa.int64(), array))
@@ -86,13 +86,15 @@ def timestamp_to_floating(casting: Casting) -> Convert:
 
 @conversion(("timestamp", "decimal"))
 def timestamp_to_decimal(casting: Casting) -> Convert:
-    """Seconds since 1970, by way of a double."""
+    """Seconds since 1970."""
+    exact = pa.decimal128(19, 0)
+    micros_as_seconds = pa.decimal128(19, 6)
 
-    def seconds(micros: int) -> Decimal | None:
-        text = double_text(micros / MICROS_PER_SECOND)
-        return fit(Decimal(text), casting.target, casting.ansi)
+    def convert(array: pa.Array) -> pa.Array:
+        seconds = array.cast(pa.int64()).cast(exact).view(micros_as_seconds)
+        return fit_array(seconds, casting.target, casting.ansi)
 
-    return lambda array: per_row(seconds, casting.target, array)
+    return convert
 
 
 @conversion(("timestamp", "boolean"))

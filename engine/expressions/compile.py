@@ -15,6 +15,7 @@ import pyarrow as pa
 import engine.expressions
 from engine.errors import TransformError
 from engine.expressions.datum import may_raise, to_array, to_scalar
+from engine.expressions.refused import REFUSED
 from engine.expressions.registry import KERNELS, Context, Evaluator
 from engine.expressions.tree import Expr
 
@@ -37,7 +38,7 @@ def unsupported(expr: Expr, context: Context | None = None) -> list[str]:
 def _reasons(expr: Expr, context: Context) -> list[str]:
     kernel = KERNELS.get(expr.op)
     if kernel is None:
-        own = [f"{expr.op} has no continuous counterpart yet"]
+        own = [f"{expr.op} {REFUSED.get(expr.op, 'has no continuous counterpart yet')}"]
     else:
         reason = kernel.supports(expr)
         own = [] if reason is None else [f"{expr.op}: {reason}"]

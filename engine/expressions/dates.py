@@ -16,6 +16,7 @@ from engine.expressions import civil
 from engine.expressions.ansi import arithmetic_overflow, failure
 from engine.expressions.civil import MICROS_PER_DAY
 from engine.expressions.datum import constant, constant_value
+from engine.expressions.java_errors import arithmetic_exception
 from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import on_numpy, per_row
@@ -102,7 +103,7 @@ def make_date(expr: Expr, context: Context) -> ValueFunction:
         valid = civil.is_date(year, month, day) & (np.abs(year) <= YEAR_MAX)
         days = civil.to_days(year, np.where(valid, month, 1), np.where(valid, day, 1))
         if np.any(valid & ~in_int_range(days)):
-            raise TransformError("integer overflow")  # Java's own, with ANSI mode off too
+            raise arithmetic_exception("integer overflow")  # Java's own, with ANSI mode off too
         return days, valid
 
     def out_of_bounds(year: int, month: int, day: int) -> TransformError:

@@ -51,8 +51,19 @@ def to_array(datum: Datum, num_rows: int, dtype: pa.DataType) -> pa.Array:
     if pa.types.is_null(datum.type):
         return pa.nulls(num_rows, dtype)
     if pa.types.is_nested(dtype):
-        return datum.cast(dtype)
+        return _with_fields_of(dtype, datum)
     raise TypeError(f"a kernel returned {datum.type} where {dtype} was due")
+
+
+def _with_fields_of(dtype: pa.DataType, array: pa.Array) -> pa.Array:
+    if not pa.types.is_struct(array.type):
+        return array.cast(dtype)
+    # Arrow's own cast minds the nulls below null structs.
+    fields = list(dtype)
+    children = [
+        to_array(array.field(index), len(array), field.type) for index, field in enumerate(fields)
+    ]
+    return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
 
 
 def to_scalar(datum: Datum) -> pa.Scalar:

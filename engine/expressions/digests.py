@@ -13,9 +13,9 @@ import zlib
 
 import pyarrow as pa
 
-from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant, constant_value
+from engine.expressions.java_errors import illegal_argument
 from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row
@@ -76,12 +76,12 @@ def _from_base64(text: str) -> bytes:
     last = len(digits) % 4
     # Java's own messages: Spark passes them on as they are.
     if padding and (last == 0 or (last == 2 and not rest.startswith("="))):
-        raise TransformError("Input byte array has wrong 4-byte ending unit")
+        raise illegal_argument("Input byte array has wrong 4-byte ending unit")
     if last == 1:
-        raise TransformError("Last unit does not have enough valid bits")
+        raise illegal_argument("Last unit does not have enough valid bits")
     if extra := _AFTER_PADDING.search(text, len(body)):
         position = len(text[: extra.end()].encode())
-        raise TransformError(f"Input byte array has incorrect ending byte at {position}")
+        raise illegal_argument(f"Input byte array has incorrect ending byte at {position}")
     return base64.b64decode(digits + "=" * (-last % 4))
 
 

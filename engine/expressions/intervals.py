@@ -18,12 +18,12 @@ from engine.errors import TransformError
 from engine.expressions import civil
 from engine.expressions.ansi import failure
 from engine.expressions.civil import MICROS_PER_DAY, MICROS_PER_SECOND
+from engine.expressions.java_errors import long_overflow
 from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.timestamps import (
     MICROS_PER_HOUR,
     MICROS_PER_MINUTE,
     in_days_range,
-    long_overflow,
     plus,
     times,
     zone_for,

@@ -1,4 +1,4 @@
-"""``value IN (a, b, ...)``: null if the value is, or if it is not found and a null is in the list."""
+"""``value IN (a, b, ...)``: null if the value is, or if it is not found and the list has a null."""
 
 from __future__ import annotations
 
@@ -25,8 +25,12 @@ def _supports(expr: Expr) -> str | None:
 def is_in(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """Constants are looked up in a hash table; anything else is compared one by one."""
     dtype = expr.children[0].dtype
-    constants = [constant(item) for item in expr.children[1:]]
-    if None in constants or pa.types.is_floating(dtype) or pa.types.is_null(dtype):
+    constants = [scalar for item in expr.children[1:] if (scalar := constant(item)) is not None]
+    if (
+        len(constants) < len(expr.children) - 1
+        or pa.types.is_floating(dtype)
+        or pa.types.is_null(dtype)
+    ):
         return _any_equal(expr, children, context)
     value, has_null = children[0], any(not item.is_valid for item in constants)
     items = pa.array([item.as_py() for item in constants if item.is_valid], dtype)

@@ -1,4 +1,4 @@
-"""Null functions: ``isnull``, ``isnotnull``, ``isnan``, ``nanvl``, ``coalesce`` and row-wise counts.
+"""Null functions: ``isnull``, ``isnotnull``, ``isnan``, ``nanvl``, ``coalesce``, ``na.drop``.
 
 ``nvl``, ``nvl2``, ``ifnull``, ``nullif``, ``zeroifnull``, ``nullifzero`` need no kernel: Spark
 defines them by these.

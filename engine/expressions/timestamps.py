@@ -20,6 +20,7 @@ from engine.expressions import civil, dates
 from engine.expressions.ansi import failure
 from engine.expressions.civil import MICROS_PER_DAY, MICROS_PER_SECOND
 from engine.expressions.datum import constant_value
+from engine.expressions.java_errors import arithmetic_exception, long_overflow
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.rounding import saturated
 from engine.expressions.tree import Expr
@@ -37,11 +38,6 @@ def zone_for(expr: Expr, dtype: pa.DataType, context: Context) -> Zone:
     if dtype == TIMESTAMP_NTZ:
         return zone("UTC")
     return zone(expr.params.get("time_zone_id") or context.session_timezone)
-
-
-def long_overflow(*_: Any) -> TransformError:
-    """Spark passes on Java's error as it is."""
-    return TransformError("long overflow")
 
 
 def in_days_range(days: Any) -> Any:
@@ -198,9 +194,9 @@ def from_number(expr: Expr, context: Context) -> ValueFunction:
     def exact(number: Decimal) -> int:
         micros = number.scaleb(6)
         if micros != int(micros):
-            raise TransformError("Rounding necessary")
+            raise arithmetic_exception("Rounding necessary")
         if not -(2**63) <= micros < 2**63:
-            raise TransformError("Overflow")
+            raise arithmetic_exception("Overflow")
         return int(micros)
 
     def floating(number: Any) -> Any:

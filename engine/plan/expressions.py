@@ -2,7 +2,7 @@
 
 Every Catalyst expression is a Scala case class, so one rule fits all: constructor arguments that
 are expressions become children (in the order of ``children``), the others become ``params`` under
-their snake-case names. Spark 4.2's ``evalContext`` and 4.1's ``evalMode`` both become ``eval_mode``.
+their snake-case names. Spark 4.2's ``evalContext`` and 4.1's ``evalMode`` become ``eval_mode``.
 
 What is different on purpose:
 
@@ -79,6 +79,9 @@ class ExpressionReader:
             return self._common[node.id().toString()]
         if self._is_a(node, f"{_CATALYST}.RuntimeReplaceable"):
             return self._replaceable(op, node, obstacles)
+        if self._is_a(node, f"{_CATALYST}.PlanExpression"):
+            obstacles.append("subqueries are not supported: a query reads one stream")
+            return Expr(op)
         dtype = self._dtype(node, obstacles)
         if op == "TypedNullLiteral":
             return Expr("Literal", (), dtype, True, {"value": None})

@@ -123,7 +123,8 @@ class _Walk:
 
     def _watermark(self, node: Any) -> None:
         ordinal, name = self._attributes[node.eventTime().exprId().id()]
-        companion = self._spark._jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
+        jvm: Any = self._spark._jvm
+        companion = jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
         delay_ms = companion.getDelayMs(node.delay())
         self._add(Watermark(ordinal, delay_ms), f"Watermark {name}, {delay_ms} ms")
         self._enter(node)
@@ -146,6 +147,6 @@ class _Walk:
                 dtype = arrow_type(attribute.dataType())
             except UnsupportedTypeError as error:
                 self.problems.append(f"the column {name}: {error}")
-                dtype = pa.null()
+                continue
             fields.append(pa.field(name, dtype, attribute.nullable()))
         self.schema = pa.schema(fields)

@@ -1,4 +1,4 @@
-"""``console``: the first rows of each epoch on standard output, as Spark's console sink prints them.
+"""``console``: the first rows of each epoch on standard output, in the layout of Spark's console.
 
 ========  =======  ========================================================================
 option    default

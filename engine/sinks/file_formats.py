@@ -152,27 +152,31 @@ class CsvFormat(_TextFormat):
     def head(self, schema: pa.Schema) -> str:
         if not self._header:
             return ""
-        names = self._cells(pa.array(schema.names, pa.string()))
-        return self._separator.join(names.to_pylist()) + "\n"
+        names = [
+            self._cells(pa.array([name]), first=not i)[0] for i, name in enumerate(schema.names)
+        ]
+        return self._separator.join(map(str, names)) + "\n"
 
     def lines(self, table: pa.Table) -> list[str]:
         texts = JsonTexts(self.timezone)
-        columns = []
+        columns: list[pa.Array] = []
         for column in map(_whole, table.columns):
             if pa.types.is_binary(column.type):
                 values = [None if each is None else hex_of(each) for each in column.to_pylist()]
             else:
                 values = plain_texts(texts, column)
-            columns.append(self._cells(pa.array(values, pa.string())))
+            columns.append(self._cells(pa.array(values, pa.string()), first=not columns))
         joined = pc.binary_join_element_wise(*columns, self._separator)
         return joined.to_pylist()  # type: ignore[no-any-return]
 
-    def _cells(self, texts: pa.Array) -> pa.Array:
+    def _cells(self, texts: pa.Array, *, first: bool) -> pa.Array:
         trimmed = pc.utf8_trim(texts, characters=_BLANKS)
         escaped = pc.replace_substring(trimmed, "\\", "\\\\")
         escaped = pc.replace_substring(escaped, '"', '\\"')
         quoted = pc.binary_join_element_wise('"', escaped, '"', "")
-        special = pc.match_substring_regex(trimmed, self._special)
+        # A line that began with # would be a comment.
+        pattern = f"{self._special}|^#" if first else self._special
+        special = pc.match_substring_regex(trimmed, pattern)
         empty = pc.equal(trimmed, "")
         cells = pc.if_else(pc.or_(special, empty), quoted, trimmed)
         return pc.fill_null(cells, self._null)

@@ -9,9 +9,9 @@
 Spark reads a folder with such a log by the log alone: other files in it do not exist for a reader.
 Lines are separated, not ended, by line breaks; an epoch without files is the header alone.
 
-Every ``interval`` epochs the entry holds everything so far, in the entry's place: epoch b is such a
-*compaction epoch* if (b + 1) is a multiple of the interval. Older entries are deleted when no reader
-that has just listed the log can still need them.
+Every ``interval`` epochs the entry holds everything so far: epoch b is such a *compaction epoch* if
+(b + 1) is a multiple of the interval. Older entries are deleted when no reader that has just listed
+the log can still need them.
 
 Source: Spark's CompactibleFileStreamLog, FileStreamSinkLog and FileStreamSink.
 """

@@ -25,7 +25,7 @@ timeZone            session's     json, csv: in which timestamps are written
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -40,7 +40,7 @@ from engine.options import PARTITION_BY, SESSION_TIMEZONE, Options
 from engine.schemas import to_arrow
 from engine.sinks.adapter import EXACTLY_ONCE
 from engine.sinks.epoch_files import EpochFiles, FileLayout
-from engine.sinks.file_formats import CsvFormat, FileFormat, JsonFormat, ParquetFormat
+from engine.sinks.file_formats import CsvFormat, JsonFormat, ParquetFormat
 from engine.sinks.file_sink_log import DEFAULT_INTERVAL, FOLDER, FileSinkLog, SinkFile
 from engine.task.context import EpochContext
 
@@ -59,13 +59,13 @@ class FilesDataSource(DataSource):
     """See the module; one subclass per format."""
 
     format_name: ClassVar[str]
-    file_format: ClassVar[Callable[[Options], FileFormat]]
+    file_format: ClassVar[type[ParquetFormat | JsonFormat | CsvFormat]]
 
     def __init__(self, options: Mapping[str, str]) -> None:
         owner = f"sink {self.format_name}"
         taken = Options(owner, options)
         self._path = local_path(taken.required("path", example="/data/out"), owner)
-        self._format = type(self).file_format(taken)
+        self._format = self.file_format(taken)
         self._partition_by = taken.names(PARTITION_BY)
         self._session_timezone = taken.text(SESSION_TIMEZONE) or "UTC"
         self._interval = taken.integer("compactInterval", DEFAULT_INTERVAL, minimum=2)

@@ -1,7 +1,8 @@
 """``memory``: a table in the driver's memory, for tests and debugging.
 
-The query's name is the table's. ``spark.table(name)`` shows the committed epochs; it needs no task
-slot, so it works while continuous tasks occupy them all (aggregates over it do need one).
+The query's name is the table's. ``spark.table(name)`` holds the committed epochs. Collecting or
+showing it needs no task slot, so that works while continuous tasks occupy them all; filters and
+aggregates over it do need one.
 :func:`table` and :func:`rows` show them without a JVM. Nothing is ever removed.
 """
 

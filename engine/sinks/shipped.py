@@ -51,9 +51,7 @@ def ship(batches: Iterable[pa.RecordBatch]) -> ShippedRows:
     return ShippedRows(output.getvalue().to_pybytes())
 
 
-def unpack(
-    messages: Sequence[WriterCommitMessage | None], schema: pa.Schema
-) -> list[pa.Table]:
+def unpack(messages: Sequence[WriterCommitMessage | None], schema: pa.Schema) -> list[pa.Table]:
     """The rows of each partition that has any, in partition order, with exactly this schema."""
     return [
         pa.ipc.open_stream(each.stream).read_all().cast(schema)

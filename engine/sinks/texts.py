@@ -1,7 +1,8 @@
-"""Values as text, column by column: nested values are put together from the texts of their parts."""
+"""Values as text, column by column: nested ones are put together from the texts of their parts."""
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -98,7 +99,7 @@ def _shown(text: Text) -> str:
 
 def _slices(column: pa.Array) -> list[slice]:
     offsets = column.offsets.to_pylist()
-    return [slice(begin, end) for begin, end in zip(offsets, offsets[1:], strict=False)]
+    return [slice(begin, end) for begin, end in itertools.pairwise(offsets)]
 
 
 def _with_nulls(column: pa.Array, texts: list[Text]) -> list[Text]:

@@ -17,6 +17,8 @@ import functools
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
+from json.decoder import JSONArray, JSONObject  # type: ignore[attr-defined]
+from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from typing import Any, Final
 
 import pyarrow as pa
@@ -39,6 +41,42 @@ class _Number(str):
     """A JSON number as it is written."""
 
     __slots__ = ()
+
+
+class _RawTextNeeded(Exception):
+    """An object or an array goes into a STRING column: its text is wanted, blanks included."""
+
+
+class _RawDict(dict[str, Any]):
+    text: str
+
+
+class _RawList(list[Any]):
+    text: str
+
+
+class _RawDecoder(json.JSONDecoder):
+    """Remembers the text of objects and arrays. Written in Python, so it is slow."""
+
+    def __init__(self) -> None:
+        super().__init__(parse_float=_Number, parse_int=_Number, parse_constant=_Number)
+        self.parse_object = functools.partial(self._raw, JSONObject, _RawDict)
+        self.parse_array = functools.partial(self._raw, JSONArray, _RawList)
+        self.scan_once = py_make_scanner(self)
+
+    @staticmethod
+    def _raw(
+        parse: Callable[..., Any], kind: Any, text_and_start: tuple[str, int], *rest: Any
+    ) -> tuple[Any, int]:
+        text, start = text_and_start  # start is behind the bracket
+        value, end = parse(text_and_start, *rest)
+        value = kind(value)
+        value.text = text[start - 1 : end]
+        return value, end
+
+
+_DECODER: Final = json.JSONDecoder(parse_float=_Number, parse_int=_Number, parse_constant=_Number)
+_RAW_DECODER: Final = _RawDecoder()
 
 
 class JsonLines(LineFormat):
@@ -88,10 +126,16 @@ class JsonLines(LineFormat):
         return batch.select(self._written.names)
 
     def _parse_by_line(self, block: bytes) -> pa.RecordBatch:
+        try:
+            return self._decoded(block, _DECODER)
+        except _RawTextNeeded:
+            return self._decoded(block, _RAW_DECODER)
+
+    def _decoded(self, block: bytes, decoder: json.JSONDecoder) -> pa.RecordBatch:
         rows: list[dict[str, Any]] = []
         for line in block.split(b"\n"):
             if line.strip():
-                rows += _objects(line)
+                rows += _objects(line, decoder)
         columns = []
         for field, written in zip(self.schema, self._written, strict=True):
             convert, name = _converter(field.type), field.name
@@ -108,14 +152,12 @@ def _needs_own_parser(dtype: pa.DataType) -> bool:
     return bool(pa.types.is_map(dtype) or pa.types.is_decimal(dtype) or pa.types.is_null(dtype))
 
 
-def _objects(line: bytes) -> list[dict[str, Any]]:
-    value = json.loads(
-        line.decode("utf-8"), parse_float=_Number, parse_int=_Number, parse_constant=_Number
-    )
+def _objects(line: bytes, decoder: json.JSONDecoder) -> list[dict[str, Any]]:
+    value = decoder.decode(line.decode("utf-8"))
     values = value if isinstance(value, list) else [value]
     for each in values:
         if not isinstance(each, dict):
-            raise ValueError(f"the line holds {_dump(each)[:40]} where an object is due")
+            raise ValueError(f"the line holds {_shown(each)} where an object is due")
     return values
 
 
@@ -170,7 +212,13 @@ def _of(kind: type, value: Any) -> Any:
 
 
 def _string(value: Any) -> str:
-    return value if isinstance(value, str) else _dump(value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (_RawDict, _RawList)):
+        return value.text
+    raise _RawTextNeeded
 
 
 def _text(value: Any) -> str:
@@ -218,7 +266,11 @@ def _nothing(value: Any) -> None:
 
 
 def _misfit(value: Any, due: str) -> ValueError:
-    return ValueError(f"{_dump(value)[:40]} is not {due}")
+    return ValueError(f"{_shown(value)} is not {due}")
+
+
+def _shown(value: Any) -> str:
+    return (value if isinstance(value, _Number) else json.dumps(value))[:40]
 
 
 _SIMPLE: Final[dict[pa.DataType, Converter]] = {
@@ -231,14 +283,3 @@ _SIMPLE: Final[dict[pa.DataType, Converter]] = {
     pa.binary(): _text,
     pa.null(): _nothing,
 }
-
-
-def _dump(value: Any) -> str:
-    """JSON text, with numbers as they were written."""
-    if isinstance(value, _Number):
-        return str(value)
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_dump(k)}:{_dump(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_dump, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)

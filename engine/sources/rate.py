@@ -1,7 +1,7 @@
-"""``rate``: rows with a timestamp and a counter, so many per second. Spark's test source, continuous.
+"""``rate``: so many rows per second, each with a timestamp and a counter. Spark's test source.
 
 Partition i of n yields the values i, i+n, i+2n, ... Its row k (from 1) is due k periods after the
-stream was created, a period being n / rowsPerSecond seconds, and carries that time as its timestamp.
+stream was created, a period being n / rowsPerSecond seconds. That time is the row's timestamp.
 
 =================  ==================  =========================================================
 option             default

@@ -70,7 +70,9 @@ def _offsets(array: Any) -> pa.Array:
 
 
 def _decoded(text: str | None) -> bytes | None:
+    if text is None:
+        return None
     try:
-        return None if text is None else base64.b64decode(text, validate=True)
+        return base64.b64decode(text, validate=True)
     except binascii.Error as exc:
         raise ValueError(f"{text[:40]!r} is not Base64: {exc}") from exc

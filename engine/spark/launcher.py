@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import ContinuousError, TaskLostError
 from engine.launcher import OnEnd, Slots
@@ -14,14 +14,15 @@ from engine.task.spec import TaskSpec
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LEAVE_TIMEOUT_S = 1.0
 CANCEL_TIMEOUT_S = 10.0
 
 
 class SparkLauncher:
     """One job per run, in a job group named by the run id.
 
-    Slots are checked by the execution before the job is submitted: Spark itself would leave the
-    tasks that find no slot waiting, silently and for ever (SPARK-33274).
+    Spark itself would leave tasks that find no slot waiting, silently and for ever (SPARK-33274).
+    So slots are counted before the launch, and :meth:`unplaced` tells afterwards which tasks wait.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -30,16 +31,27 @@ class SparkLauncher:
         self.host = self._context.getConf().get("spark.driver.host") or "127.0.0.1"
         self.application = self._context.applicationId
 
-    def slots(self) -> Slots:
-        scala_context = self._context._jsc.sc()
-        profile = scala_context.resourceProfileManager().defaultResourceProfile()
-        total = scala_context.maxNumConcurrentTasks(profile)
-        tracker = self._context.statusTracker()
-        busy = 0
-        for stage_id in tracker.getActiveStageIds():
-            stage = tracker.getStageInfo(stage_id)
-            busy += stage.numActiveTasks if stage else 0
-        return Slots(total, max(total - busy, 0))
+    def slots(self) -> Slots | None:
+        """None with dynamic allocation: more executors may come."""
+        if self._context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
+            return None
+        context = self._context._jsc.sc()
+        profile = context.resourceProfileManager().defaultResourceProfile()
+        total = context.maxNumConcurrentTasks(profile)
+        return Slots(total, max(total - self._root_pool().runningTasks(), 0))
+
+    def unplaced(self, run_id: str) -> int:
+        waiting = self._root_pool().getSortedTaskSetQueue()  # only those with pending tasks
+        jobs = [waiting.apply(index) for index in range(waiting.size())]
+        return sum(
+            job.numTasks() - job.tasksSuccessful() - job.runningTasks()
+            for job in jobs
+            if job.taskSet().properties().getProperty("spark.jobGroup.id") == run_id
+        )
+
+    def _root_pool(self) -> Any:
+        """Spark's own books of what runs now. The public status tracker lags behind by seconds."""
+        return self._context._jsc.sc().taskScheduler().rootPool()
 
     def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> None:
         from pyspark import InheritableThread
@@ -68,7 +80,7 @@ class SparkLauncher:
             return
         # Dismissed tasks leave by themselves; cancelling at once would have Spark wait 2 s and
         # then kill the Python workers, which the next run would have to start again.
-        self._thread.join(timeout=1.0)
+        self._thread.join(timeout=LEAVE_TIMEOUT_S)
         if self._thread.is_alive():
             self._context.cancelJobGroup(run_id)
             self._thread.join(timeout=CANCEL_TIMEOUT_S)

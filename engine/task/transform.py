@@ -40,7 +40,9 @@ def compile_steps(pipeline: Pipeline) -> Transform:
     for position, step in enumerate(pipeline.steps):
         if isinstance(step, Filter):
             condition = _moved(step.condition, places)
-            kept = sorted(_needed(pipeline.steps[position + 1 :], len(places))) or [0]
+            kept = sorted(_needed(pipeline.steps[position + 1 :], len(places)))
+            # Any one column will do to keep the number of rows.
+            kept = kept or [next(index for index, place in enumerate(places) if place >= 0)]
             schema = pa.schema([schema.field(places[index]) for index in kept])
             taken = [places[index] for index in kept]
             functions.append(_filter(condition, taken, schema, context))
@@ -59,8 +61,7 @@ def compile_steps(pipeline: Pipeline) -> Transform:
 
 
 def _chain(functions: Sequence[Transform], schema: pa.Schema, uses_time: bool) -> Transform:
-    nothing = schema.empty_table().combine_chunks().to_batches() or [_batch([], schema, 0)]
-    empty = nothing[0]
+    empty = _batch([pa.nulls(0, dtype) for dtype in schema.types], schema, 0)
 
     def apply(batch: pa.RecordBatch) -> pa.RecordBatch:
         if uses_time:

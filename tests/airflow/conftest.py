@@ -17,7 +17,7 @@ _HOME = tempfile.TemporaryDirectory(prefix="airflow-unit-")
 os.environ["AIRFLOW_HOME"] = _HOME.name
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 
-from airflow_provider_continuous import submission  # noqa: E402
+from airflow_provider_continuous import deferral, submission  # noqa: E402
 from airflow_provider_continuous.rest import AirflowClient  # noqa: E402
 from airflow_provider_continuous.standalone import AirflowProcesses  # noqa: E402
 from tests.airflow.live_checkpoint import LiveCheckpoint  # noqa: E402
@@ -42,6 +42,12 @@ def context() -> Any:
         get_first_reschedule_date=lambda _: None,
     )
     return {"ti": task_instance, "run_id": "a_run", "task_state_store": FakeStore()}
+
+
+@pytest.fixture(autouse=True)
+def defer_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks do not linger in the worker before they defer."""
+    monkeypatch.setattr(deferral, "LINGER_S", 0.0)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from airflow.sdk.exceptions import (
     TaskDeferred,
 )
 
+from airflow_provider_continuous import deferral
 from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
@@ -68,6 +70,30 @@ def test_a_missing_epoch_is_awaited_in_the_triggerer(
 
     assert event is not None
     assert task.execute_complete(context, event)["epoch"] == 0
+
+
+def test_a_task_is_not_resumed_while_its_exit_may_be_unnoticed(
+    live: LiveCheckpoint, sensor: Sensor, context: Any
+) -> None:
+    """Airflow would take the worker's exit for the end of the resumed task, and fail it."""
+    live.hold()
+
+    trigger = deferred(sensor(epoch=0), context)
+
+    notices_exit_s = 5  # Airflow's default of [workers] min_heartbeat_interval
+    assert time.time() + notices_exit_s < trigger.not_before < time.time() + 2 * notices_exit_s
+
+
+def test_a_short_wait_ends_in_the_worker(
+    live: LiveCheckpoint, sensor: Sensor, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deferral, "LINGER_S", 30.0)
+    live.hold()
+    timer = threading.Timer(0.3, live.commit, [0])
+    timer.start()
+
+    assert sensor(epoch=0, poke_interval=0.05).execute(context)["epoch"] == 0
+    timer.join()
 
 
 def test_poking_notices_the_commit(live: LiveCheckpoint, sensor: Sensor, context: Any) -> None:

@@ -62,7 +62,7 @@ def test_the_connection_type_leads_to_the_hook() -> None:
 def test_the_connection_form_reaches_airflow() -> None:
     manager = ProvidersManager()  # type: ignore[no-untyped-call]
 
-    found = ProvidersManagerTaskRuntime().hooks["continuous"]
+    found = ProvidersManagerTaskRuntime().hooks["continuous"]  # type: ignore[no-untyped-call]
 
     assert found is not None
     assert found.hook_name == "Continuous query"

@@ -37,7 +37,7 @@ def first_event(trigger: CheckpointTrigger, timeout_s: float = 10.0) -> Event:
     [
         EpochCommittedTrigger("/c", 7, True, poll_interval_s=0.5, deadline=12.0),
         QueryRunningTrigger("s3://bucket/c", storage_conn_id="aws"),
-        QueryEndedTrigger("/c", "run-1"),
+        QueryEndedTrigger("/c", "run-1", not_before=34.0),
     ],
 )
 def test_they_survive_serialisation(trigger: CheckpointTrigger) -> None:
@@ -89,6 +89,15 @@ def test_the_deadline(live: LiveCheckpoint) -> None:
 
     assert event["outcome"] == "timeout"
     assert 0.2 <= time.monotonic() - started < 5
+
+
+def test_no_event_before_its_time(live: LiveCheckpoint) -> None:
+    live.commit(0)
+    not_before = time.time() + 0.3
+
+    first_event(EpochCommittedTrigger(live.location, 0, not_before=not_before))
+
+    assert time.time() >= not_before
 
 
 def test_running(live: LiveCheckpoint) -> None:

@@ -17,7 +17,7 @@ MEDIAN_LINES_MAX = 200
 PURE = ("coordinator/coordinator.py", "coordinator/restart.py", "checkpoint/retention.py")
 IMPURE_MODULES = {"datetime", "os", "random", "secrets", "socket", "threading", "time", "uuid"}
 # Spelt in two halves, so that this file does not find itself.
-LEFTOVERS = re.compile("|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]))
+LEFTOVERS = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
 ELSEWHERE = {
     "a package registry": re.compile("py" + r"pi\.org|python" + r"hosted\.|repo1?\." + "maven"),
     "the folder it is in": re.compile(re.escape(f"{ROOT}/")),

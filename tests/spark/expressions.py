@@ -163,7 +163,7 @@ def plain_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
         valid = array.is_valid().to_pylist()
         rows = zip(*columns, strict=True) if columns else ((),) * len(valid)
         return [row if ok else None for row, ok in zip(rows, valid, strict=True)]
-    return array.to_pylist()
+    return list(array.to_pylist())
 
 
 def _struct_field(array: pa.Array | pa.ChunkedArray, index: int) -> pa.Array:
@@ -252,4 +252,6 @@ def same(theirs: Any, mine: Any) -> bool:
 
 
 def _input(table: pa.Table, row: int) -> str:
-    return str(table.slice(row, 1).to_pylist()[0])[:300]
+    part = table.slice(row, 1)
+    values = {name: plain_values(part[name])[0] for name in part.column_names}
+    return str(values)[:300]

@@ -26,7 +26,8 @@ class InterpretedExpression:
     """A SQL expression over the rows of a local DataFrame."""
 
     def __init__(self, frame: DataFrame, text: str) -> None:
-        catalyst = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.expressions
+        jvm: Any = frame.sparkSession._jvm
+        catalyst = jvm.org.apache.spark.sql.catalyst.expressions
         self._always: str | None = None
         try:
             plan = frame.selectExpr(text)._jdf.queryExecution().optimizedPlan()

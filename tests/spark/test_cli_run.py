@@ -19,7 +19,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.states import QueryState
 
 pytestmark = pytest.mark.spark
-WAIT_S = 90
+WAIT_S = 180
 
 FAILING = """
 from engine import write_stream

@@ -24,7 +24,9 @@ from engine.errors import (
     TransformError,
     UnsupportedQueryError,
 )
+from engine.launcher import Slots
 from engine.query import ContinuousQuery
+from engine.spark.launcher import SparkLauncher
 from engine.states import QueryState
 
 pytestmark = pytest.mark.spark
@@ -185,6 +187,18 @@ def test_busy_slots_are_not_free(spark: SparkSession, tmp_path: Path, start: Sta
         files(rate(spark, partitions=2), tmp_path / "two").start()
 
 
+def test_a_job_of_somebody_else_that_takes_the_slots(
+    spark: SparkSession, tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The count before the launch can be wrong; the tasks that wait for a slot are noticed."""
+    query = start(files(rate(spark, partitions=1), tmp_path / "one"))
+    query.awaitEpoch(0, WAIT_S)
+    monkeypatch.setattr(SparkLauncher, "slots", lambda self: Slots(2, 2))
+    late = start(files(rate(spark, partitions=2), tmp_path / "two"))
+    with pytest.raises(NotEnoughSlotsError, match="1 of the query's 2 tasks"):
+        late.awaitTermination(WAIT_S)
+
+
 def test_a_failing_expression_names_the_error(
     spark: SparkSession, tmp_path: Path, start: Start
 ) -> None:
@@ -265,7 +279,7 @@ def test_explain_prints_the_pipeline(
     query = start(files(rate(spark).where("value > 3").selectExpr("value AS v"), tmp_path))
     query.explain()
     text = capsys.readouterr().out
-    for part in ("rate", "value > ", "AS v", "parquet", "2 partitions", "200 ms", "exactly once"):
+    for part in ("rate", "value > ", "AS v", "parquet", "Partitions 2", "200 ms", "exactly once"):
         assert part in text
 
 

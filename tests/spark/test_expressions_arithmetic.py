@@ -67,9 +67,14 @@ def test_floating_point_with_constants(spark: SparkSession) -> None:
 )
 def test_decimals(spark: SparkSession, left: tuple[int, int], right: tuple[int, int]) -> None:
     values = [Decimal("0"), Decimal("1.50"), Decimal("-3.25"), Decimal("9.99"), None]
-    large = Decimal(10) ** (left[0] - left[1]) - 1
+    large = Decimal("9" * (left[0] - left[1]))
     table = pairs(pa.decimal128(38, 2), values)
-    extra = [(large, Decimal(9)), (large, Decimal("-1")), (large, Decimal(7)), (-large, Decimal(3))]
+    extra = [
+        (large, Decimal(9)),
+        (large, Decimal("-1")),
+        (large, Decimal(7)),
+        (large.copy_negate(), Decimal(3)),
+    ]
     a = [*table["a"].to_pylist(), *(x for x, _ in extra)]
     b = [*table["b"].to_pylist(), *(y for _, y in extra)]
     if left[1] == 0:

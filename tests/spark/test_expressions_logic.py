@@ -122,7 +122,6 @@ def test_conditionals(spark: SparkSession) -> None:
         "case when c then null end",
         "if(c, struct(i, s), named_struct('i', i + 1, 's', 'b'))",
         "if(c, named_struct('i', 1L, 's', 'a'), struct(i, s))",
-        "case when c then named_struct('i', 1L, 's', 'a') end",
         "coalesce(if(c, struct(i, s), null), struct(i, s))",
     ]
     assert_parity(spark, columns, expressions)

@@ -55,9 +55,7 @@ def test_an_epoch_is_printed_as_spark_does(capsys: pytest.CaptureFixture[str]) -
 def test_an_empty_epoch_prints_an_empty_table(capsys: pytest.CaptureFixture[str]) -> None:
     sink = console()
     sink.commit([message(sink)], 0)
-    assert capsys.readouterr().out.endswith(
-        "+---+----+\n| id|name|\n+---+----+\n+---+----+\n\n"
-    )
+    assert capsys.readouterr().out.endswith("+---+----+\n| id|name|\n+---+----+\n+---+----+\n\n")
 
 
 def test_more_rows_than_are_shown_are_not_shipped(capsys: pytest.CaptureFixture[str]) -> None:

@@ -107,7 +107,7 @@ def test_an_epoch_that_is_there_is_skipped(tmp_path: Path) -> None:
 def test_a_gap_is_refused(tmp_path: Path) -> None:
     log = log_in(tmp_path)
     log.add(0, [])
-    with pytest.raises(SinkCommitRejectedError, match="The last epoch in .* is 0: epoch 2"):
+    with pytest.raises(SinkCommitRejectedError, match=r"The last epoch in .* is 0: epoch 2"):
         log.add(2, [])
 
 

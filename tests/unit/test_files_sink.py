@@ -176,7 +176,9 @@ def test_compression_of_parquet(tmp_path: Path, compression: str, end: str) -> N
 
 def test_json_lines(tmp_path: Path) -> None:
     sink = writer(tmp_path, SCHEMA, "json")
-    batch = pa.RecordBatch.from_pylist([{"id": 1, "name": 'a"\n'}, {"id": None, "name": "ä"}], SCHEMA)
+    batch = pa.RecordBatch.from_pylist(
+        [{"id": 1, "name": 'a"\n'}, {"id": None, "name": "ä"}], SCHEMA
+    )
     commit(sink, 0, batch)
     (path,) = committed(sink)
     assert path.name.endswith("-c000.json")
@@ -184,7 +186,9 @@ def test_json_lines(tmp_path: Path) -> None:
 
 
 def test_csv_lines_with_a_header(tmp_path: Path) -> None:
-    sink = writer(tmp_path, SCHEMA, "csv", header="true", sep=";", nullValue="NA", compression="gzip")
+    sink = writer(
+        tmp_path, SCHEMA, "csv", header="true", sep=";", nullValue="NA", compression="gzip"
+    )
     batch = pa.RecordBatch.from_pylist(
         [{"id": 1, "name": "a;b"}, {"id": None, "name": ""}, {"id": 3, "name": None}], SCHEMA
     )
@@ -215,12 +219,15 @@ def test_partition_folders(tmp_path: Path) -> None:
 
 
 def test_splitting_keeps_order_over_many_columns_and_values() -> None:
-    table = pa.table({"id": range(1000), **{f"c{i}": [j % 7 for j in range(1000)] for i in range(25)}})
+    table = pa.table(
+        {"id": range(1000), **{f"c{i}": [j % 7 for j in range(1000)] for i in range(25)}}
+    )
     columns = [f"c{i}" for i in range(25)]
     parts = list(split(table, columns, "UTC"))
     assert [part.column("id")[0].as_py() for _, part in parts] == list(range(7))
     assert all(
-        part.column("id").to_pylist() == list(range(i, 1000, 7)) for i, (_, part) in enumerate(parts)
+        part.column("id").to_pylist() == list(range(i, 1000, 7))
+        for i, (_, part) in enumerate(parts)
     )
 
 

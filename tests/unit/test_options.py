@@ -49,7 +49,7 @@ def test_a_missing_option_says_how_to_set_it() -> None:
 def test_unknown_options_are_refused_with_the_nearest_name() -> None:
     options = Options("source rate", {"rowPerSecond": "1"})
     options.integer("rowsPerSecond", 1, minimum=1)
-    with pytest.raises(ConfigError, match="no option 'rowpersecond'.*Did you mean rowsPerSecond"):
+    with pytest.raises(ConfigError, match=r"no option 'rowpersecond'.*Did you mean rowsPerSecond"):
         options.refuse_others()
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
@@ -76,6 +76,7 @@ def test_the_initial_offset_is_spark_s() -> None:
     assert abs(run_time_ms - time.time() * 1000) < 10_000
 
 
+@settings(deadline=None)
 @given(
     rate=st.integers(1, 3_000_000_000),
     partitions=st.integers(1, 7),
@@ -97,6 +98,7 @@ def test_rows_are_exact_however_they_are_batched(
         row += rows
 
 
+@settings(deadline=None)
 @given(rate=st.integers(1, 100_000), partitions=st.integers(1, 5), rows=st.integers(0, 100_000))
 def test_a_restart_goes_on_with_exactly_the_next_row(rate: int, partitions: int, rows: int) -> None:
     driver = RateReader(rate, partitions)

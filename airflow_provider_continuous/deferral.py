@@ -1,0 +1,27 @@
+"""Wait a little in the worker, then go on waiting in the triggerer."""
+
+from __future__ import annotations
+
+import time
+
+from airflow.sdk import BaseOperator, conf
+
+from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
+
+LINGER_S = 5.0
+"""For so long a task waits in its worker: deferring and resuming takes longer than that."""
+
+
+def wait_or_defer(task: BaseOperator, trigger: CheckpointTrigger) -> Event:
+    """Return the event if it comes soon; else defer the task, to its ``execute_complete``.
+
+    A task must not be resumed at once: the worker's exit, which Airflow notices up to
+    ``min_heartbeat_interval`` seconds late, would then count as the end of the resumed task, and
+    the scheduler would fail it (apache/airflow#72716, open in Airflow 3.3).
+    """
+    event = trigger.wait_for(LINGER_S)
+    if event is None:
+        notices_exit_s = conf.getint("workers", "min_heartbeat_interval")
+        trigger.not_before = time.time() + notices_exit_s + 1
+        task.defer(trigger=trigger, method_name="execute_complete")
+    return event

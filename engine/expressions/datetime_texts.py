@@ -1,0 +1,131 @@
+"""Dates and times to text and back, by a pattern: ``date_format``, ``to_timestamp``, ...
+
+The pattern must be a constant, and one that :mod:`engine.expressions.datetime_patterns` knows.
+
+Source: ``datetimeExpressions.scala`` of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from engine.expressions.ansi import failure
+from engine.expressions.civil import MICROS_PER_SECOND
+from engine.expressions.datetime_patterns import (
+    Moments,
+    TextParser,
+    UnsupportedPatternError,
+    printer,
+)
+from engine.expressions.datum import constant
+from engine.expressions.intervals import truncated
+from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.timestamps import zone_for
+from engine.expressions.tree import Expr
+from engine.expressions.types import TIMESTAMP_NTZ
+from engine.expressions.vectors import on_numpy, per_row, to_numpy
+from engine.expressions.zones import Zone
+
+
+def _understood_by(use: Callable[[str], Any]) -> Callable[[Expr], str | None]:
+    def supports(expr: Expr) -> str | None:
+        pattern = constant(expr.children[1])
+        if pattern is None:
+            return "the pattern must be a constant"
+        try:
+            if pattern.is_valid and pa.types.is_string(pattern.type):
+                use(pattern.as_py())
+        except UnsupportedPatternError as error:
+            return str(error)
+        return None
+
+    return supports
+
+
+def format_timestamps(
+    micros: Any, valid: Any, render: Callable[[Moments], list[str]], zone: Zone
+) -> pa.Array:
+    """Print instants in a zone."""
+    texts = render(Moments(micros, zone))
+    return pa.array(texts, pa.string(), mask=None if valid is np.True_ else ~valid)
+
+
+def _formatter(pattern: str, zone: Zone, unit: int) -> Callable[[Datum], Datum]:
+    render = printer(pattern)
+
+    def function(value: Datum) -> Datum:
+        if isinstance(value, pa.Scalar):
+            return function(pa.repeat(value, 1))[0]
+        micros, valid = to_numpy(value)
+        return format_timestamps(micros * unit, valid, render, zone)
+
+    return function
+
+
+@strict("DateFormatClass", "FromUnixTime", supports=_understood_by(printer))
+def date_format(expr: Expr, context: Context) -> ValueFunction:
+    """``date_format`` of a timestamp, ``from_unixtime`` of seconds."""
+    pattern = constant(expr.children[1])
+    assert pattern is not None
+    if not pattern.is_valid:
+        return lambda value, _: pa.scalar(None, expr.dtype)
+    source = expr.children[0].dtype
+    unit = MICROS_PER_SECOND if expr.op == "FromUnixTime" else 1
+    function = _formatter(pattern.as_py(), zone_for(expr, source, context), unit)
+    return lambda value, _: function(value)
+
+
+def _parse_supports(expr: Expr) -> str | None:
+    if pa.types.is_string(expr.children[0].dtype):
+        return _understood_by(TextParser)(expr)
+    return None
+
+
+@strict(
+    "GetTimestamp", "UnixTimestamp", "ToUnixTimestamp",
+    can_fail=lambda expr: pa.types.is_string(expr.children[0].dtype),
+    supports=_parse_supports,
+)  # fmt: skip
+def to_timestamp(expr: Expr, context: Context) -> ValueFunction:
+    """``to_timestamp``, ``to_date``, ``unix_timestamp`` with a pattern. The latter gives seconds,
+    cut towards 1970."""
+    source = expr.children[0].dtype
+    unit = 1 if expr.op == "GetTimestamp" else MICROS_PER_SECOND
+    if not pa.types.is_string(source):
+        return _from_temporal(expr, context, unit)
+    pattern = constant(expr.children[1])
+    assert pattern is not None
+    if not pattern.is_valid:
+        return lambda value, _: pa.scalar(None, expr.dtype)
+    parser = TextParser(pattern.as_py())
+    zone = None if expr.dtype == TIMESTAMP_NTZ else zone_for(expr, source, context)
+    strictly = bool(expr.params["fail_on_error"])
+
+    def compute(text: str) -> int | None:
+        micros = parser.parse(text, zone)
+        if micros is None:
+            if strictly:
+                raise failure(
+                    "CANNOT_PARSE_TIMESTAMP",
+                    f"{text!r} does not follow the pattern {pattern.as_py()!r}.",
+                    "Use try_to_timestamp to get NULL instead.",
+                )
+            return None
+        return int(truncated(micros, unit))
+
+    return lambda value, _: per_row(compute, expr.dtype, value)
+
+
+def _from_temporal(expr: Expr, context: Context, unit: int) -> ValueFunction:
+    source = expr.children[0].dtype
+    zone = zone_for(expr, source, context)
+
+    def compute(number: Any) -> Any:
+        micros = zone.start_of_day(number) if pa.types.is_date32(source) else number
+        return truncated(micros, unit)
+
+    return lambda value, _: on_numpy(compute, expr.dtype, value)

@@ -1,0 +1,22 @@
+"""Errors that Spark does not translate: Java's own, as its tasks report them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.errors import TransformError
+
+
+def arithmetic_exception(message: str) -> TransformError:
+    """``java.lang.ArithmeticException``."""
+    return TransformError(f"[java.lang.ArithmeticException: {message}]")
+
+
+def illegal_argument(message: str) -> TransformError:
+    """``java.lang.IllegalArgumentException``."""
+    return TransformError(f"[java.lang.IllegalArgumentException: {message}]")
+
+
+def long_overflow(*_: Any) -> TransformError:
+    """A number beyond 64 bits."""
+    return arithmetic_exception("long overflow")

@@ -1,0 +1,244 @@
+"""From a streaming DataFrame to a pipeline, or to one error that lists all that is in the way."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import LongType
+
+from engine.errors import UnsupportedQueryError
+from engine.plan.explain import REDACTED, describe_connector, explain
+from engine.plan.pipeline import Filter, Pipeline, Project, Watermark
+from engine.plan.planner import plan_query
+from engine.plan.source import user_data_source
+from engine.task.transform import compile_steps
+
+pytestmark = pytest.mark.spark
+
+_TS = pa.timestamp("us", tz="UTC")
+
+
+class Numbers(DataSource):
+    """A source that a user registered."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "user_numbers"
+
+    def schema(self) -> str:
+        return "number INT, text STRING"
+
+    def streamReader(self, schema: Any) -> Any:
+        raise NotImplementedError
+
+
+@pytest.fixture(scope="module")
+def rate(spark: SparkSession) -> DataFrame:
+    return spark.readStream.format("rate").option("rowsPerSecond", 5).load()
+
+
+@pytest.fixture
+def view(spark: SparkSession, rate: DataFrame) -> Iterator[str]:
+    rate.createOrReplaceTempView("source")
+    yield "source"
+    spark.catalog.dropTempView("source")
+
+
+def run(pipeline: Pipeline, values: list[int]) -> list[dict[str, Any]]:
+    """What the pipeline makes of these values of the rate source."""
+    columns = [pa.array([0] * len(values)).cast(_TS), pa.array(values, pa.int64())]
+    batch = pa.RecordBatch.from_arrays(columns, schema=pipeline.source.schema)
+    result = compile_steps(pipeline)(batch)
+    assert result.schema == pipeline.schema
+    rows: list[dict[str, Any]] = result.to_pylist()
+    return rows
+
+
+def problems_of(df: DataFrame) -> tuple[str, ...]:
+    with pytest.raises(UnsupportedQueryError) as caught:
+        plan_query(df)
+    assert "trigger(processingTime=" in str(caught.value)
+    return caught.value.problems
+
+
+def test_source_alone(rate: DataFrame) -> None:
+    pipeline = plan_query(rate)
+    assert pipeline.steps == ()
+    assert pipeline.source.format == "rate"
+    assert dict(pipeline.source.options) == {"rowspersecond": "5"}
+    assert pipeline.source.data_source is None
+    assert pipeline.schema == pa.schema([("timestamp", _TS), ("value", pa.int64())])
+    assert pipeline.session_timezone == "UTC"
+
+
+def test_filter_and_projections(rate: DataFrame) -> None:
+    df = (
+        rate.where("value % 2 = 0")
+        .select((F.col("value") * 2).alias("v"))
+        .withColumn("w", F.col("v") + 1)
+    )
+    pipeline = plan_query(df)
+    assert [type(step) for step in pipeline.steps] == [Filter, Project, Project]
+    assert pipeline.schema.names == df.columns
+    assert run(pipeline, [1, 2, 3, 4]) == [{"v": 4, "w": 5}, {"v": 8, "w": 9}]
+
+
+def test_sql_over_a_temporary_view(spark: SparkSession, view: str) -> None:
+    columns = "value AS v, CASE WHEN value > 2 THEN 'big' END AS size"
+    query = f"SELECT {columns} FROM {view} s WHERE s.value != 3"
+    assert run(plan_query(spark.sql(query)), [1, 3, 5]) == [
+        {"v": 1, "size": None},
+        {"v": 5, "size": "big"},
+    ]
+
+
+def test_view_of_a_view_and_common_table_expressions(spark: SparkSession, view: str) -> None:
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW doubled AS SELECT value * 2 AS v FROM {view}")
+    query = "WITH big AS (SELECT v FROM doubled WHERE v > 2) SELECT v + 1 AS w FROM big"
+    assert run(plan_query(spark.sql(query)), [1, 2, 3]) == [{"w": 5}, {"w": 7}]
+    spark.catalog.dropTempView("doubled")
+
+
+def test_columns_that_only_move_are_columns(rate: DataFrame) -> None:
+    pipeline = plan_query(rate.select("value", F.col("timestamp").alias("t"), "value"))
+    (step,) = pipeline.steps
+    assert isinstance(step, Project)
+    assert [column.op for column in step.columns] == ["Column"] * 3
+    assert [column.params["ordinal"] for column in step.columns] == [1, 0, 1]
+    assert pipeline.schema.names == ["value", "t", "value"]
+
+
+def test_a_projection_that_changes_nothing_is_no_step(rate: DataFrame) -> None:
+    assert plan_query(rate.select("timestamp", "value")).steps == ()
+
+
+def test_watermark(rate: DataFrame) -> None:
+    pipeline = plan_query(rate.withWatermark("timestamp", "1 minute 30 seconds").where("value > 1"))
+    assert pipeline.steps[0] == Watermark(0, 90_000)
+    assert run(pipeline, [1, 2])[0]["value"] == 2
+
+
+def test_na_functions(rate: DataFrame) -> None:
+    df = rate.selectExpr("nullif(value, 2) AS v").na.drop().na.replace({3: 30}).na.fill(0)
+    assert run(plan_query(df), [1, 2, 3]) == [{"v": 1}, {"v": 30}]
+
+
+def test_current_time_is_one_moment_per_batch(rate: DataFrame) -> None:
+    df = rate.select(
+        (F.current_timestamp() == F.expr("now()")).alias("same"),
+        (F.to_date(F.current_timestamp()) == F.current_date()).alias("today"),
+        (F.current_timestamp() > F.lit("2020-01-01").cast("timestamp")).alias("later"),
+    )
+    assert run(plan_query(df), [1, 2]) == [{"same": True, "today": True, "later": True}] * 2
+
+
+def test_nullability_is_that_of_the_dataframe(rate: DataFrame) -> None:
+    df = rate.selectExpr("value", "coalesce(value, 0L) AS never", "1 AS one")
+    nullable = {field.name: field.nullable for field in plan_query(df).schema}
+    assert nullable == {field.name: field.nullable for field in df.schema}
+
+
+def test_a_source_that_the_user_registered(spark: SparkSession) -> None:
+    spark.dataSource.register(Numbers)
+    df = spark.readStream.format("user_numbers").option("startFrom", 7).load()
+    source = plan_query(df.where("number > 1")).source
+    assert source.format == "user_numbers"
+    assert dict(source.options) == {"startfrom": "7"}
+    assert source.schema == pa.schema([("number", pa.int32()), ("text", pa.string())])
+    assert source.data_source is not None
+    assert cloudpickle.loads(source.data_source).name() == "user_numbers"
+    assert user_data_source(spark, "USER_NUMBERS") == source.data_source
+    assert user_data_source(spark, "parquet") is None
+
+
+def test_a_pipeline_survives_pickling(rate: DataFrame) -> None:
+    pipeline = plan_query(
+        rate.withWatermark("timestamp", "1 second").selectExpr(
+            "cast(value AS STRING) AS s", "1.5 AS d"
+        )
+    )
+    again = pickle.loads(pickle.dumps(pipeline))
+    assert again == pipeline
+    assert run(again, [7]) == run(pipeline, [7])
+
+
+def test_a_batch_dataframe_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(UnsupportedQueryError, match=r"not a stream.*df\.write"):
+        plan_query(spark.range(3).toDF("value"))
+
+
+@pytest.mark.parametrize(
+    ("build", "texts"),
+    [
+        (lambda df: df.groupBy("value").count(), ["Aggregate", "state"]),
+        (lambda df: df.dropDuplicates(["value"]), ["Deduplicate", "state"]),
+        (lambda df: df.union(df), ["Union", "one stream"]),
+        (lambda df: df.limit(3), ["Limit", "filter instead"]),
+        (lambda df: df.repartition(2), ["Repartition", "stay in the partition"]),
+        (lambda df: df.selectExpr("explode(array(value))"), ["Generate", "explode"]),
+        (lambda df: df.mapInArrow(lambda it: it, "value LONG"), ["MapInArrow", "built-in"]),
+        (lambda df: df.mapInPandas(lambda it: it, "value LONG"), ["MapInPandas", "built-in"]),
+        (
+            lambda df: df.join(df.sparkSession.range(3).toDF("value"), "value"),
+            ["Join", "foreachBatch"],
+        ),
+        (
+            lambda df: df.select(F.udf(lambda v: v, LongType())("value")),
+            ["PythonUDF is a Python function"],
+        ),
+        (lambda df: df.select(F.rand()), ["rand"]),
+        (lambda df: df.select(F.expr("uuid()")), ["uuid()", "Uuid"]),
+        (lambda df: df.where("value in (select 1L)"), ["subqueries are not supported"]),
+        (lambda df: df.select(F.expr("interval 1 month")), ["interval"]),
+        (lambda df: df.selectExpr("cast(value as string) collate unicode as s"), ["COLLATE"]),
+    ],
+)
+def test_refusals(rate: DataFrame, build: Any, texts: list[str]) -> None:
+    listed = "; ".join(problems_of(build(rate)))
+    for text in texts:
+        assert text in listed
+
+
+def test_a_file_source_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (problem,) = problems_of(spark.readStream.schema("a INT").json(str(tmp_path)))
+    assert str(tmp_path) in problem
+    assert 'format("tail")' in problem
+
+
+def test_everything_is_listed_in_one_error(rate: DataFrame) -> None:
+    df = rate.where("rand() > 0.5").groupBy("value").count().selectExpr("uuid() AS u", "count")
+    listed = problems_of(df.limit(1))
+    for text in ("rand()", "Aggregate", "uuid()", "Limit"):
+        assert sum(text in problem for problem in listed) == 1, listed
+
+
+def test_explain(rate: DataFrame) -> None:
+    pipeline = plan_query(rate.where("value > 1").selectExpr("value + 1 AS v"))
+    text = explain(
+        pipeline, sink="noop[]", partitions=2, epoch_interval_ms=1000, delivery="exactly-once"
+    )
+    for line in (
+        "rate[rowspersecond=5]",
+        "Filter (value > CAST(1 AS BIGINT))",
+        "Project (value + CAST(1 AS BIGINT)) AS v",
+        "v BIGINT",
+        "noop[]",
+        "every 1000 ms",
+        "exactly-once",
+    ):
+        assert line in text
+
+
+def test_secrets_are_redacted() -> None:
+    options = {"url": "host", "api.token": "abc", "user": "my-password"}
+    shown = describe_connector("kafka", options)
+    assert shown == f"kafka[api.token={REDACTED}, url=host, user={REDACTED}]"
