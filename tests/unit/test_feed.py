@@ -34,7 +34,7 @@ def test_the_departures_are_in_order_of_time() -> None:
 
 def test_one_file_per_day_one_line_per_departure(tmp_path: Path) -> None:
     assert feed(LINES, tmp_path / "in", rows_per_second=10_000) == 3
-    files = {path.name: path.read_text() for path in (tmp_path / "in").iterdir()}
+    files = {path.name: path.read_text() for path in (tmp_path / "in").glob("*.jsonl")}
     assert files == {
         "2013-01-01.jsonl": '{"a":1}\n{"a":2}\n',
         "2013-01-02.jsonl": '{"a":3}\n',
@@ -79,6 +79,6 @@ def test_the_command(
     arguments = ["--output", str(tmp_path), "--rows-per-second", "1000", "--limit", "2"]
     assert main(arguments) == 0
     assert capsys.readouterr().out == f"2 departures written to {tmp_path}\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["2013-01-01.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["2013-01-01.jsonl", "_SUCCESS"]
     assert main(arguments) == 1
     assert "File exists" in capsys.readouterr().err

@@ -142,3 +142,11 @@ def test_a_pipeline_survives_pickling() -> None:
 def test_a_batch_without_columns_has_its_rows() -> None:
     steps = pipeline(greater(0, 1), Project((), pa.schema([])))
     assert compile_steps(steps)(batch([1, 2, 3])).num_rows == 2
+
+
+def test_a_branch_that_may_raise_sees_only_its_rows() -> None:
+    zero = op("EqualTo", column(1), literal(0), dtype=BOOL)
+    choice = Expr("If", (zero, literal(-1), op("Remainder", column(0), column(1))), INT)
+    steps = pipeline(greater(0, 1), project(choice))
+    rows = batch([1, 7, 8, 9], [0, 4, 0, 5])
+    assert compile_steps(steps)(rows).to_pydict() == {"x0": [3, -1, 4]}
