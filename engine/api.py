@@ -7,7 +7,6 @@ with the same source and sink, to Spark itself.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -220,7 +219,3 @@ class ContinuousStreamWriter:
         if query_name is not None:
             self.queryName(query_name)
         self.options(**options)
-
-    def partition_option(self) -> str:
-        """How ``partitionBy`` reaches a sink of the engine: a JSON list of names."""
-        return json.dumps(self.partition_columns)

@@ -1,51 +1,76 @@
 """Spark's casts and formats on whole columns, for connectors that read or write text.
 
-The one implementation of each is the kernel in :mod:`engine.expressions`.
+Each is the kernel of the expression; there is no other implementation. All of these raise
+:class:`~engine.errors.ConfigError` for types or a zone that the kernel does not take.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 
-from engine.expressions.compile import compile_expression, to_array
+from engine.errors import ConfigError
+from engine.expressions.compile import compile_expression, to_array, unsupported
 from engine.expressions.registry import Context
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP
 
+Convert = Callable[[pa.Array], pa.Array]
+
 
 @functools.cache
-def caster(
-    source: pa.DataType, target: pa.DataType, session_timezone: str
-) -> Callable[[pa.Array], pa.Array]:
-    """A function from a column of ``source`` to one of ``target``, in ANSI mode.
+def caster(source: pa.DataType, target: pa.DataType, session_timezone: str) -> Convert:
+    """``CAST(column AS target)`` in ANSI mode.
 
     :param session_timezone: the zone of timestamps whose text names none.
     :raises TransformError: (the function) a value cannot be cast.
     """
-    cast = Expr("Cast", (_column(source),), target, True, {"eval_mode": "ANSI"})
-    return _compiled(cast, session_timezone)
+    return _compiled("Cast", target, session_timezone, _column(source), eval_mode="ANSI")
 
 
 @functools.cache
-def date_formatter(pattern: str, session_timezone: str) -> Callable[[pa.Array], pa.Array]:
+def date_formatter(pattern: str, session_timezone: str) -> Convert:
     """``date_format(column, pattern)`` of a timestamp column."""
     literal = Expr("Literal", (), pa.string(), False, {"value": pattern})
-    formatted = Expr("DateFormatClass", (_column(TIMESTAMP), literal), pa.string())
-    return _compiled(formatted, session_timezone)
+    return _compiled("DateFormatClass", pa.string(), session_timezone, _column(TIMESTAMP), literal)
+
+
+@functools.cache
+def json_reader(schema: pa.StructType, session_timezone: str) -> Convert:
+    """``from_json(column, schema, map('mode', 'FAILFAST'))`` of a string column.
+
+    :raises TransformError: (the function) a text is no JSON, or does not fit the schema.
+    """
+    options = {"mode": "FAILFAST"}
+    return _compiled(
+        "JsonToStructs", schema, session_timezone, _column(pa.string()), options=options
+    )
+
+
+@functools.cache
+def json_writer(dtype: pa.DataType, session_timezone: str) -> Convert:
+    """``to_json(column)``."""
+    return _compiled("StructsToJson", pa.string(), session_timezone, _column(dtype), options={})
 
 
 def _column(dtype: pa.DataType) -> Expr:
     return Expr("Column", (), dtype, True, {"ordinal": 0, "name": "value"})
 
 
-def _compiled(expr: Expr, session_timezone: str) -> Callable[[pa.Array], pa.Array]:
-    evaluate = compile_expression(expr, Context(session_timezone))
+def _compiled(
+    op: str, dtype: pa.DataType, session_timezone: str, *children: Expr, **params: Any
+) -> Convert:
+    expr = Expr(op, children, dtype, True, params)
+    context = Context(session_timezone)
+    if reasons := unsupported(expr, context):
+        raise ConfigError(f"{'; '.join(reasons)}.")
+    evaluate = compile_expression(expr, context)
 
-    def apply(values: pa.Array) -> pa.Array:
+    def convert(values: pa.Array) -> pa.Array:
         batch = pa.RecordBatch.from_arrays([values], names=["value"])
-        return to_array(evaluate(batch), len(values), expr.dtype)
+        return to_array(evaluate(batch), len(values), dtype)
 
-    return apply
+    return convert

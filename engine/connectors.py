@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from engine.definition import SinkBinding
 from engine.errors import ConfigError
 from engine.expressions.types import schema_to_spark
-from engine.options import DEFAULT_PARALLELISM
+from engine.options import DEFAULT_PARALLELISM, SESSION_TIMEZONE
 from engine.plan.explain import describe_connector
 from engine.plan.pipeline import SourceRelation
 from engine.plan.source import user_data_source
 from engine.sinks.adapter import delivery_of, epoch_writer
 from engine.sinks.registry import SINKS, sink_class
 from engine.sources.reader import DataSourceContinuousReader
-from engine.sources.registry import source_class
+from engine.sources.registry import SOURCES, source_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 
 def bind_source(
-    relation: SourceRelation, default_parallelism: int
+    relation: SourceRelation, default_parallelism: int, session_timezone: str
 ) -> tuple[DataSourceContinuousReader, str]:
     """The driver's reader of a plan's source, and its description.
 
     :param default_parallelism: how many partitions a source has that leaves it to the engine.
+    :param session_timezone: for times without a zone.
     :raises ConfigError: the source cannot be read continuously, or an option is wrong.
     """
     from pyspark.sql.types import StructType
@@ -42,7 +43,10 @@ def bind_source(
         if relation.data_source is not None
         else source_class(relation.format)
     )
-    options = {**relation.options, DEFAULT_PARALLELISM: str(default_parallelism)}
+    options = dict(relation.options)
+    if relation.format in SOURCES:  # a stranger may refuse options that it does not know
+        options[DEFAULT_PARALLELISM] = str(default_parallelism)
+        options[SESSION_TIMEZONE] = session_timezone
     source = _instantiate(data_source, options)
     if not hasattr(source, "continuousReader"):
         raise ConfigError(

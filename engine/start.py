@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,10 @@ from engine.connectors import bind_sink, bind_source, bind_writer
 from engine.definition import QueryDefinition, SinkBinding
 from engine.errors import ConfigError
 from engine.execution import ContinuousExecution
+from engine.options import PARTITION_BY, SESSION_TIMEZONE
 from engine.plan.explain import explain
 from engine.query import ContinuousQuery
+from engine.spark.tables import FILE_FORMATS
 
 if TYPE_CHECKING:
     from engine.api import ContinuousStreamWriter
@@ -33,8 +36,8 @@ def start_continuous(builder: ContinuousStreamWriter) -> ContinuousQuery:
     location = _pop(rest, CHECKPOINT)
     launcher = SparkLauncher(builder.df.sparkSession)
     parallelism = builder.df.sparkSession.sparkContext.defaultParallelism
-    reader, source = bind_source(pipeline.source, parallelism)
-    sink = _sink(builder, rest)
+    reader, source = bind_source(pipeline.source, parallelism, pipeline.session_timezone)
+    sink = _sink(builder, rest, pipeline.session_timezone)
     partitions = len(reader.partitions(reader.initialOffset()))
     explanation = explain(
         pipeline,
@@ -60,12 +63,19 @@ def start_continuous(builder: ContinuousStreamWriter) -> ContinuousQuery:
     return ContinuousQuery(execution, explanation)
 
 
-def _sink(builder: ContinuousStreamWriter, options: dict[str, str]) -> SinkBinding:
+def _sink(
+    builder: ContinuousStreamWriter, options: dict[str, str], session_timezone: str
+) -> SinkBinding:
     spark, schema = builder.df.sparkSession, builder.df.schema
     name = builder.sink_format
     if name is None:
         raise ConfigError(
             "The query has no sink.", hint='Name one: .format("parquet").option("path", ...).'
+        )
+    if builder.partition_columns and name.lower() not in FILE_FORMATS:
+        raise ConfigError(
+            f"partitionBy has no meaning for the sink {name}.",
+            hint=f"It lays out the files of {', '.join(FILE_FORMATS)}.",
         )
     if name == "foreach":
         from engine.sinks.foreach import ForeachWriter
@@ -75,8 +85,6 @@ def _sink(builder: ContinuousStreamWriter, options: dict[str, str]) -> SinkBindi
         from engine.sinks.foreach_batch import ForeachBatchWriter
 
         return bind_writer(ForeachBatchWriter(builder.function, spark, schema), "foreachBatch")
-    if builder.partition_columns:
-        options = {**options, "__partition_by": builder.partition_option()}
     if name.lower() == "memory":
         from engine.sinks.memory import MemoryWriter
 
@@ -87,7 +95,11 @@ def _sink(builder: ContinuousStreamWriter, options: dict[str, str]) -> SinkBindi
         return bind_writer(
             MemoryWriter(builder.query_name, schema, spark), f"memory[{builder.query_name}]"
         )
-    return bind_sink(spark, name, options, schema)
+    engines_own = {
+        PARTITION_BY: json.dumps(builder.partition_columns),
+        SESSION_TIMEZONE: session_timezone,
+    }
+    return bind_sink(spark, name, {**options, **engines_own}, schema)
 
 
 def _checkpoint_location(builder: ContinuousStreamWriter, location: str | None) -> tuple[str, bool]:

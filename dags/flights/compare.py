@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.sinks.file_sink_log import FileSinkLog
+from engine.checkpoint.storage import open_storage
+from engine.sinks.file_sink_log import FOLDER, FileSinkLog
 from engine.spark.session import build_session
 from flights.query import DELAYED, SCHEMA
 
@@ -50,7 +51,8 @@ def copy_prefix(source: Path, offset: dict[str, int], target: Path) -> None:
 
 def _committed_files(output_path: str, epoch: int) -> list[str]:
     """The sink's data files of the epochs up to ``epoch``."""
-    return FileSinkLog.open(output_path).files(up_to=epoch)
+    log = FileSinkLog(open_storage(f"{output_path}/{FOLDER}"))
+    return [file.path for file in log.files(up_to=epoch)]
 
 
 def _compare(spark: SparkSession, folder: str, files: list[str]) -> dict[str, Any]:

@@ -130,4 +130,3 @@ def _printed(value: int, negative: bool, base: int) -> str:
         value, digit = divmod(value, abs(base))
         digits = _DIGITS[digit] + digits
     return f"-{digits}" if negative and base < 0 else digits
-

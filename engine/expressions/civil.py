@@ -45,6 +45,18 @@ def to_days(year: Any, month: Any, day: Any) -> Ints:
     return np.asarray(era * DAYS_PER_ERA + in_era - _EPOCH_FROM_MARCH_0000, np.int64)
 
 
+def days_or_none(year: int, month: int, day: int) -> int | None:
+    """As :func:`to_days`, for one date; None if it is none."""
+    if not 1 <= month <= 12 or not 1 <= day <= 31:
+        return None
+    if day > 28 and day > int(month_length(year, month)):
+        return None
+    era, year_in_era = divmod(year - (month <= 2), 400)
+    in_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    in_era = year_in_era * 365 + year_in_era // 4 - year_in_era // 100 + in_year
+    return era * DAYS_PER_ERA + in_era - _EPOCH_FROM_MARCH_0000
+
+
 def is_leap(year: Any) -> npt.NDArray[np.bool_]:
     """Whether the year has a February 29."""
     year = np.asarray(year, np.int64)

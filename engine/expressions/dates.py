@@ -107,9 +107,7 @@ def make_date(expr: Expr, context: Context) -> ValueFunction:
         return days, valid
 
     def out_of_bounds(year: int, month: int, day: int) -> TransformError:
-        return failure(
-            "DATETIME_FIELD_OUT_OF_BOUNDS", f"{year}-{month}-{day} is not a date."
-        )
+        return failure("DATETIME_FIELD_OUT_OF_BOUNDS", f"{year}-{month}-{day} is not a date.")
 
     wrong = out_of_bounds if strictly else None
     return lambda *values: on_numpy(compute, expr.dtype, *values, failure=wrong)

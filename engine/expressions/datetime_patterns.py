@@ -260,8 +260,9 @@ class TextParser:
         if "half" in fields and not fields & {"half_hour", "half_clock_hour"}:
             raise _refusal(pattern, "'a' needs an 'h'")
 
-    def parse(self, text: str, default_zone: Zone | None) -> int | None:
-        """Microseconds since 1970, of the instant, or without a zone those on the wall's clock.
+    def parse(self, text: str) -> tuple[int, int | None] | None:
+        """What the clock on the wall shows, in microseconds since 1970, and the offset from UTC in
+        seconds, if the text names one.
 
         :return: None if the text does not follow the pattern.
         :raises TransformError: the time is further away than timestamps reach.
@@ -271,17 +272,12 @@ class TextParser:
             return None
         found = {name: value for name, value in match.groupdict().items() if value is not None}
         days, in_day = _date(found), _time(found)
-        if days is None or in_day is None:
+        offset = _offset(found["offset"]) if "offset" in found else None
+        if days is None or in_day is None or (offset is None and "offset" in found):
             return None
         if not in_days_range(days):
             raise long_overflow()
-        local = days * MICROS_PER_DAY + in_day
-        offset = _offset(found["offset"]) if "offset" in found else 0
-        if offset is None or default_zone is None:
-            return None if offset is None else local
-        if "offset" in found:
-            return local - offset * MICROS_PER_SECOND
-        return int(default_zone.to_utc(local))
+        return days * MICROS_PER_DAY + in_day, offset
 
     def _translated(self) -> str:
         regex, open_sections, closed = "", 0, False
@@ -334,9 +330,7 @@ def _date(found: dict[str, str]) -> int | None:
     if "month_name" in found:
         month = _MONTH_NUMBERS[found["month_name"][:3].upper()]
     day = int(found.get("day", 1))
-    if not civil.is_date(year, month, day):
-        return None
-    return int(civil.to_days(year, month, day))
+    return civil.days_or_none(year, month, day)
 
 
 _MONTH_NUMBERS: Final = {name[:3].upper(): number for number, name in enumerate(MONTHS, 1)}

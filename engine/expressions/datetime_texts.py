@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.civil import MICROS_PER_SECOND
 from engine.expressions.datetime_patterns import (
@@ -27,7 +28,7 @@ from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.timestamps import zone_for
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP_NTZ
-from engine.expressions.vectors import on_numpy, per_row, to_numpy
+from engine.expressions.vectors import from_numpy, on_numpy, to_numpy
 from engine.expressions.zones import Zone
 
 
@@ -105,19 +106,36 @@ def to_timestamp(expr: Expr, context: Context) -> ValueFunction:
     zone = None if expr.dtype == TIMESTAMP_NTZ else zone_for(expr, source, context)
     strictly = bool(expr.params["fail_on_error"])
 
-    def compute(text: str) -> int | None:
-        micros = parser.parse(text, zone)
-        if micros is None:
-            if strictly:
-                raise failure(
-                    "CANNOT_PARSE_TIMESTAMP",
-                    f"{text!r} does not follow the pattern {pattern.as_py()!r}.",
-                    "Use try_to_timestamp to get NULL instead.",
-                )
-            return None
-        return int(truncated(micros, unit))
+    def convert(texts: pa.Array) -> pa.Array:
+        parsed = [None if text is None else parser.parse(text) for text in texts.to_pylist()]
+        valid = np.array([result is not None for result in parsed], np.bool_)
+        if strictly and int(valid.sum()) < len(texts) - texts.null_count:
+            raise _cannot_parse(texts, valid, pattern.as_py())
+        local = np.array([0 if r is None else r[0] for r in parsed], np.int64)
+        micros = local if zone is None else _instants(parsed, local, zone)
+        return from_numpy(truncated(micros, unit), valid, expr.dtype)
 
-    return lambda value, _: per_row(compute, expr.dtype, value)
+    def function(value: Datum, _: Datum) -> Datum:
+        return convert(pa.repeat(value, 1))[0] if isinstance(value, pa.Scalar) else convert(value)
+
+    return function
+
+
+def _instants(parsed: list[tuple[int, int | None] | None], local: Any, zone: Zone) -> Any:
+    instants = zone.to_utc(local)
+    for row, result in enumerate(parsed):
+        if result is not None and result[1] is not None:
+            instants[row] = local[row] - result[1] * MICROS_PER_SECOND
+    return instants
+
+
+def _cannot_parse(texts: pa.Array, valid: Any, pattern: str) -> TransformError:
+    wrong = np.flatnonzero(~valid & texts.is_valid().to_numpy(zero_copy_only=False))[0]
+    return failure(
+        "CANNOT_PARSE_TIMESTAMP",
+        f"{texts[int(wrong)].as_py()!r} does not follow the pattern {pattern!r}.",
+        "Use try_to_timestamp to get NULL instead.",
+    )
 
 
 def _from_temporal(expr: Expr, context: Context, unit: int) -> ValueFunction:

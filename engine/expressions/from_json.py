@@ -99,9 +99,7 @@ def from_json(expr: Expr, context: Context) -> ValueFunction:
     return function
 
 
-def _decoded(
-    decode: Callable[[str], Any], text: str | None, row: int, irregular: set[int]
-) -> Any:
+def _decoded(decode: Callable[[str], Any], text: str | None, row: int, irregular: set[int]) -> Any:
     if text is None:
         return None
     try:

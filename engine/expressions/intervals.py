@@ -101,7 +101,9 @@ def timestampadd(expr: Expr, context: Context) -> ValueFunction:
             later, fits = plus(utc, micros)
         return later, fits & in_range
 
-    return lambda quantity, ts: on_numpy(compute, expr.dtype, quantity, ts, failure=_datetime_overflow)
+    return lambda quantity, ts: on_numpy(
+        compute, expr.dtype, quantity, ts, failure=_datetime_overflow
+    )
 
 
 def _datetime_overflow(*_: Any) -> TransformError:

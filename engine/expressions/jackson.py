@@ -31,9 +31,7 @@ _SURROGATE_PAIR: Final = re.compile("([\ud800-\udbff])([\udc00-\udfff])")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _WORDS: Final = {"true": True, "false": False, "null": None}
 _TO_ESCAPE: Final = re.compile(r'[\x00-\x1f"\\]')
-_TO_ESCAPE_IN_COPIES: Final = re.compile(
-    '[\\x00-\\x1f"\\\\\\U00010000-\\U0010ffff\\ud800-\\udfff]'
-)
+_TO_ESCAPE_IN_COPIES: Final = re.compile('[\\x00-\\x1f"\\\\\\U00010000-\\U0010ffff\\ud800-\\udfff]')
 _ESCAPES: Final = {
     **{chr(code): f"\\u{code:04X}" for code in range(32)},
     "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\",
@@ -225,5 +223,9 @@ def written(value: Any) -> str:
         return _quoted_in_copies(value)
     if isinstance(value, Members) or isinstance(value, dict):
         pairs: Iterable[tuple[str, Any]] = value.items() if isinstance(value, dict) else value
-        return "{" + ",".join(f"{_quoted_in_copies(name)}:{written(item)}" for name, item in pairs) + "}"
+        return (
+            "{"
+            + ",".join(f"{_quoted_in_copies(name)}:{written(item)}" for name, item in pairs)
+            + "}"
+        )
     return "[" + ",".join(map(written, value)) + "]"

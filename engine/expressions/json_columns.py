@@ -22,7 +22,9 @@ from engine.expressions.types import TIMESTAMP_NTZ, is_integral
 from engine.expressions.zones import Zone
 
 _NUMBERS: Final = {float, int, Number}
-_LOCAL_TIME: Final = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?\z"
+_LOCAL_TIME: Final = (
+    r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?\z"
+)
 
 
 class Builder:
@@ -115,8 +117,7 @@ class Builder:
         if pa.types.is_string(dtype):
             return _strings(values)
         if is_integral(dtype):
-            half = 2 ** (dtype.bit_width - 1)
-            values = [v if v is None or -half <= v < half else None for v in values]
+            return _integers(values, dtype)
         elif pa.types.is_float64(dtype) and int in set(map(type, values)):
             values = _each(float64_of, values)
         elif pa.types.is_float32(dtype):
@@ -157,6 +158,15 @@ def _offsets(values: list[Any]) -> pa.Array:
         offsets.append(None if value is None else position)
         position += 0 if value is None else len(value)
     return pa.array([*offsets, position], pa.int32())
+
+
+def _integers(values: list[Any], dtype: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(values, dtype)
+    except (pa.ArrowInvalid, OverflowError):
+        half = 2 ** (dtype.bit_width - 1)
+        inside = [v if v is not None and -half <= v < half else None for v in values]
+        return pa.array(inside, dtype)
 
 
 def _strings(values: list[Any]) -> pa.Array:

@@ -236,9 +236,7 @@ def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
 
     def out_of_bounds(*parts: int) -> TransformError:
         if MICROS_PER_MINUTE < parts[5] < MICROS_PER_MINUTE + MICROS_PER_SECOND:
-            return failure(
-                "INVALID_FRACTION_OF_SECOND", "The second 60 must not have a fraction."
-            )
+            return failure("INVALID_FRACTION_OF_SECOND", "The second 60 must not have a fraction.")
         return failure("DATETIME_FIELD_OUT_OF_BOUNDS", f"{parts} is not a date and time.")
 
     wrong = out_of_bounds if strictly else None

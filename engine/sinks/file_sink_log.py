@@ -177,14 +177,19 @@ class FileSinkLog:
                 epoch=epoch,
             ) from exc
 
-    def files(self) -> list[SinkFile]:
-        """The files of all committed epochs: what a reader sees."""
+    def files(self, up_to: int | None = None) -> list[SinkFile]:
+        """The files of all committed epochs: what a reader sees.
+
+        :param up_to: what a reader saw when this epoch, inclusive, was the last one.
+        :raises SinkError: an entry is missing; of an older epoch, perhaps long ago.
+        """
         listing = self._listing()
         if not listing:
             return []
+        last = max(listing) if up_to is None else up_to
         return [
             SinkFile.of_line(line)
-            for each in entries_until(max(listing), self._interval(listing))
+            for each in entries_until(last, self._interval(listing))
             for line in self._lines(listing, each)
         ]
 

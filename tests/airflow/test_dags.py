@@ -151,6 +151,13 @@ def test_the_example_that_prunes_every_night(airflow: AirflowClient, tmp_path: P
     assert large.checkpoint.epochs() == list(range(150)), "they are younger than an hour"
 
 
+def test_the_demo_fails_when_one_of_its_steps_does(airflow: AirflowClient, tmp_path: Path) -> None:
+    """The start fails; the drain, a teardown, must not make the run a success."""
+    run = DagRun(airflow, "flights_demo", checkpoint="relative")
+
+    assert "'relative' is relative" in run.fails()
+
+
 # -- real queries ---------------------------------------------------------------------------------
 
 
