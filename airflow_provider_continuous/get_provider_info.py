@@ -26,7 +26,7 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [
             {
                 "integration-name": _NAME,
-                "external-doc-url": "https://pypi.org/project/airflow-provider-continuous/",
+                "external-doc-url": "https://spark.apache.org/docs/latest/streaming/index.html",
                 "tags": ["apache"],
             }
         ],

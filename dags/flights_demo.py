@@ -2,9 +2,10 @@
 
 Departures arrive as JSON lines in a folder, written by somebody else while the query runs. The
 DAG starts a continuous query on them, waits until epochs have committed, lets a plain task look
-at exactly what is committed, prunes the checkpoint, and drains the query::
+at exactly what is committed, prunes the checkpoint, waits until everything that arrived is
+committed, compares once more, and drains the query::
 
-    start  →  wait_for_epochs  →  compare  →  prune  →  drain
+    start → wait_for_epochs → compare → prune → everything_committed → compare_everything → drain
 
 ``start`` is idempotent: run the DAG twice at once, and the second run adopts the query of the
 first. ``drain`` is a teardown: it runs even when ``compare`` fails, and the run still fails.
@@ -19,7 +20,6 @@ import os
 from typing import Any
 
 from airflow.sdk import Param, dag, task
-from flights.query import DELAYED, SCHEMA
 
 from airflow_provider_continuous.operators.checkpoint import PruneCheckpointOperator
 from airflow_provider_continuous.operators.query import (
@@ -27,6 +27,7 @@ from airflow_provider_continuous.operators.query import (
     StartContinuousQueryOperator,
 )
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
+from flights.query import DELAYED, SCHEMA
 
 FOLDER = os.environ.get("CONTINUOUS_DEMO_DIR", "/tmp/continuous-demo")
 CHECKPOINT = "{{ params.checkpoint }}"
@@ -42,6 +43,7 @@ SPEC = {
     "sink": {"format": "parquet", "options": {"path": "{{ params.output }}"}},
     "trigger": {"continuous": "1 second"},
     "checkpoint_location": CHECKPOINT,
+    "conf": {"spark.master": "local[1]"},
 }
 
 
@@ -73,13 +75,24 @@ def flights_demo() -> None:
 
         return compare_committed(checkpoint, output_path, input_path)
 
+    @task.sensor(poke_interval=1, timeout=300, mode="poke")
+    def everything_committed(checkpoint: str, input_path: str) -> bool:
+        """Wait until all has arrived and is committed."""
+        from flights.arrival import everything_committed
+
+        return everything_committed(checkpoint, input_path)
+
     prune = PruneCheckpointOperator(task_id="prune", checkpoint_location=CHECKPOINT, keep_epochs=3)
     drain = DrainContinuousQueryOperator(
         task_id="drain", checkpoint_location=CHECKPOINT, timeout=120
     )
-    compared = compare(CHECKPOINT, "{{ params.output }}", "{{ params.input }}")
+    paths = (CHECKPOINT, "{{ params.output }}", "{{ params.input }}")
+    compare_everything = compare.override(task_id="compare_everything")(*paths)
+    complete = everything_committed(CHECKPOINT, "{{ params.input }}")
+    compared = compare(*paths)
     # Not on_failure_fail_dagrun: the drain, which always runs, would then decide the run alone.
-    start >> wait >> compared >> prune >> drain.as_teardown(setups=start)
+    teardown = drain.as_teardown(setups=start)
+    start >> wait >> compared >> prune >> complete >> compare_everything >> teardown
 
 
 flights_demo()

@@ -39,18 +39,6 @@ def date_formatter(pattern: str, session_timezone: str) -> Convert:
 
 
 @functools.cache
-def json_reader(schema: pa.StructType, session_timezone: str) -> Convert:
-    """``from_json(column, schema, map('mode', 'FAILFAST'))`` of a string column.
-
-    :raises TransformError: (the function) a text is no JSON, or does not fit the schema.
-    """
-    options = {"mode": "FAILFAST"}
-    return _compiled(
-        "JsonToStructs", schema, session_timezone, _column(pa.string()), options=options
-    )
-
-
-@functools.cache
 def json_writer(dtype: pa.DataType, session_timezone: str) -> Convert:
     """``to_json(column)``."""
     return _compiled("StructsToJson", pa.string(), session_timezone, _column(dtype), options={})

@@ -18,7 +18,7 @@ from engine.spark.session import build_session
 from flights.query import DELAYED, SCHEMA
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 def compare_committed(checkpoint: str, output_path: str, input_path: str) -> dict[str, Any]:
@@ -31,22 +31,31 @@ def compare_committed(checkpoint: str, output_path: str, input_path: str) -> dic
     epoch = state.committed_epoch()
     (offset,) = state.committed_offsets(epoch)
     with tempfile.TemporaryDirectory() as folder:
-        copy_prefix(Path(input_path), offset, Path(folder))
-        spark = build_session({"spark.master": "local[1]"}, "flights compare")
+        input_rows = copy_prefix(Path(input_path), offset, Path(folder))
+        # The query runs on the same machine: leave it its core.
+        conf = {"spark.master": "local[1]", "spark.sql.shuffle.partitions": "1"}
+        spark = build_session(conf, "flights compare")
         try:
-            result = _compare(spark, folder, _committed_files(output_path, epoch))
+            rows, missing, surplus = _compare(spark, folder, _committed_files(output_path, epoch))
         finally:
             spark.stop()
-    return {"epoch": epoch, **result}
+    if missing or surplus:
+        raise AssertionError(
+            f"{missing} of {rows} rows were not committed, {surplus} were committed that the batch "
+            "run does not have."
+        )
+    return {"epoch": epoch, "input_rows": input_rows, "output_rows": rows, "equal": True}
 
 
-def copy_prefix(source: Path, offset: dict[str, int], target: Path) -> None:
-    """Copy of each file as many bytes as the offset says."""
+def copy_prefix(source: Path, offset: dict[str, int], target: Path) -> int:
+    """Copy of each file as many bytes as the offset says; how many lines that are."""
+    lines = 0
     for name, count in offset.items():
-        copied = target / name
-        copied.parent.mkdir(parents=True, exist_ok=True)
-        with (source / name).open("rb") as whole, copied.open("wb") as prefix:
-            prefix.write(whole.read(count))
+        with (source / name).open("rb") as whole:
+            prefix = whole.read(count)
+        (target / name).write_bytes(prefix)
+        lines += prefix.count(b"\n")
+    return lines
 
 
 def _committed_files(output_path: str, epoch: int) -> list[str]:
@@ -55,21 +64,19 @@ def _committed_files(output_path: str, epoch: int) -> list[str]:
     return [file.path for file in log.files(up_to=epoch)]
 
 
-def _compare(spark: SparkSession, folder: str, files: list[str]) -> dict[str, Any]:
-    source = spark.read.schema(SCHEMA).json(folder)
-    source.createOrReplaceTempView("source")
+def _compare(spark: SparkSession, folder: str, files: list[str]) -> tuple[int, int, int]:
+    """Rows expected; those that are missing; those too many. A row counts as often as it occurs."""
+    spark.read.schema(SCHEMA).json(folder).createOrReplaceTempView("source")
     expected = spark.sql(DELAYED)
     found = spark.read.schema(expected.schema).parquet(*files) if files else expected.limit(0)
-    missing, surplus = _difference(expected, found), _difference(found, expected)
-    rows = expected.count()
-    if missing or surplus:
-        raise AssertionError(
-            f"{missing} of {rows} rows were not committed, {surplus} were committed that the batch "
-            "run does not have."
-        )
-    return {"input_rows": source.count(), "output_rows": rows, "equal": True}
-
-
-def _difference(left: DataFrame, right: DataFrame) -> int:
-    """How many rows of ``left`` have no partner in ``right``; equal rows are counted."""
-    return left.exceptAll(right).count()
+    both = expected.selectExpr("*", "1 AS here", "0 AS there").unionAll(
+        found.selectExpr("*", "0 AS here", "1 AS there")
+    )
+    groups = both.groupBy(*expected.columns).agg({"here": "sum", "there": "sum"})
+    here, there = "`sum(here)`", "`sum(there)`"
+    (row,) = groups.selectExpr(
+        f"coalesce(sum({here}), 0)",
+        f"coalesce(sum(greatest({here} - {there}, 0)), 0)",
+        f"coalesce(sum(greatest({there} - {here}, 0)), 0)",
+    ).collect()
+    return int(row[0]), int(row[1]), int(row[2])

@@ -9,7 +9,6 @@ import math
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 
 from engine.expressions.ansi import failure
 from engine.expressions.registry import Context, ValueFunction, strict

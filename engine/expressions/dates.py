@@ -29,7 +29,7 @@ WEEKDAYS: Final = (
     "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday",
 )  # fmt: skip
 
-FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
+_FIELDS: Final[dict[str, Callable[..., Any]]] = {
     "Year": lambda days: civil.from_days(days)[0],
     "Quarter": lambda days: (civil.from_days(days)[1] + 2) // 3,
     "Month": lambda days: civil.from_days(days)[1],
@@ -54,10 +54,10 @@ def _last_day(days: Any) -> Any:
     return civil.to_days(year, month, civil.month_length(year, month))
 
 
-@strict(*FIELDS)
+@strict(*_FIELDS)
 def field(expr: Expr, context: Context) -> ValueFunction:
     """A function of days that is defined for all of them. Sums wrap around, as in Spark."""
-    function = FIELDS[expr.op]
+    function = _FIELDS[expr.op]
     return lambda *values: on_numpy(function, expr.dtype, *values)
 
 
@@ -81,16 +81,24 @@ def in_int_range(days: Any) -> Any:
 YEAR_MAX: Final = 999_999_999  # of java.time
 
 
-@strict("AddMonths", "DateAddYMInterval", can_fail=lambda expr: True)
+@strict("AddMonths", can_fail=lambda expr: True)
 def add_months(expr: Expr, context: Context) -> ValueFunction:
     """``add_months``: the last day of the month if the day does not exist there."""
+    return months_later(expr.dtype)
+
+
+def months_later(dtype: pa.DataType) -> ValueFunction:
+    """A function of a date and a number of months.
+
+    :param dtype: DATE.
+    """
 
     def compute(days: Any, months: Any) -> Any:
         result = civil.plus_months(days, months)
         return result, in_int_range(result)
 
     return lambda date, months: on_numpy(
-        compute, expr.dtype, date, months, failure=lambda *_: arithmetic_overflow(expr.dtype)
+        compute, dtype, date, months, failure=lambda *_: arithmetic_overflow(dtype)
     )
 
 

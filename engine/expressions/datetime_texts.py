@@ -1,6 +1,6 @@
 """Dates and times to text and back, by a pattern: ``date_format``, ``to_timestamp``, ...
 
-The pattern must be a constant, and one that :mod:`engine.expressions.datetime_patterns` knows.
+The pattern must be a constant, and one that is known here.
 
 Source: ``datetimeExpressions.scala`` of Spark.
 """
@@ -16,12 +16,9 @@ import pyarrow as pa
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.civil import MICROS_PER_SECOND
-from engine.expressions.datetime_patterns import (
-    Moments,
-    TextParser,
-    UnsupportedPatternError,
-    printer,
-)
+from engine.expressions.datetime_parsing import TextParser
+from engine.expressions.datetime_patterns import UnsupportedPatternError
+from engine.expressions.datetime_printing import Moments, printer
 from engine.expressions.datum import constant
 from engine.expressions.intervals import truncated
 from engine.expressions.registry import Context, Datum, ValueFunction, strict

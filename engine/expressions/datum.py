@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from engine.expressions.registry import KERNELS, Datum, Evaluator
 from engine.expressions.tree import Expr
+from engine.expressions.types import YEAR_MONTH_INTERVAL
 
 
 def constant(expr: Expr) -> pa.Scalar | None:
@@ -22,6 +23,8 @@ def constant(expr: Expr) -> pa.Scalar | None:
     if expr.op != "Literal":
         return None
     value = expr.params["value"]
+    if isinstance(value, int) and expr.dtype == YEAR_MONTH_INTERVAL:
+        value = (value, 0, 0)  # months, days, nanoseconds
     return value if isinstance(value, pa.Scalar) else pa.scalar(value, expr.dtype)
 
 

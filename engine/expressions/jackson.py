@@ -221,7 +221,7 @@ def written(value: Any) -> str:
         return text if text[-1].isdigit() else f'"{text}"'
     if isinstance(value, str):
         return _quoted_in_copies(value)
-    if isinstance(value, Members) or isinstance(value, dict):
+    if isinstance(value, (Members, dict)):
         pairs: Iterable[tuple[str, Any]] = value.items() if isinstance(value, dict) else value
         return (
             "{"

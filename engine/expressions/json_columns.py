@@ -118,7 +118,7 @@ class Builder:
             return _strings(values)
         if is_integral(dtype):
             return _integers(values, dtype)
-        elif pa.types.is_float64(dtype) and int in set(map(type, values)):
+        if pa.types.is_float64(dtype) and int in set(map(type, values)):
             values = _each(float64_of, values)
         elif pa.types.is_float32(dtype):
             values = _each(float32_of, values)

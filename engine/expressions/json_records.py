@@ -60,9 +60,9 @@ class RecordReader:
     def _root(self, value: Any, dtype: pa.DataType) -> Any:
         if value is None:
             raise BadValueError
-        if pa.types.is_list(dtype) and pa.types.is_struct(dtype.value_type):
-            if isinstance(value, Members):
-                return [self._convert(value, dtype.value_type)]
+        is_list_of_structs = pa.types.is_list(dtype) and pa.types.is_struct(dtype.value_type)
+        if is_list_of_structs and isinstance(value, Members):
+            return [self._convert(value, dtype.value_type)]
         return self._convert(value, dtype)
 
     def _convert(self, value: Any, dtype: pa.DataType) -> Any:

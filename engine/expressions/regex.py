@@ -165,12 +165,14 @@ class _Parser:
         return "".join(parts), total
 
     def _quantified(self, text: str, minimum: int) -> tuple[str, int]:
+        if self._quoted and self._accept("\\E"):
+            self._quoted = False  # what follows repeats the last character quoted
         if self._quoted:
             return text, minimum
         char = self._peek()
         if char in ("*", "+", "?") and char:
             self._position += 1
-            low, high, suffix = char == "+", 1 if char == "?" else _UNBOUNDED, char
+            low, high, suffix = int(char == "+"), 1 if char == "?" else _UNBOUNDED, char
         elif char == "{":
             bounds = re.compile(r"\{(\d+)(,?)(\d*)\}").match(self._pattern, self._position)
             if bounds is None or (bounds[3] and not bounds[2]):
@@ -195,7 +197,7 @@ class _Parser:
         if minimum == 0:
             # Engines differ in what a repeated empty match captures.
             raise self._refusal("it repeats what can be empty")
-        return text + suffix, minimum * int(low)
+        return text + suffix, minimum * low
 
     def _atom(self) -> tuple[str, int] | None:
         """None for what stands for nothing, as ``\\Q``."""
@@ -366,7 +368,7 @@ class _Parser:
             if char == "^" and not negated and not members:
                 raise self._refusal("it has an empty class")
             if char == "\\":
-                if self._peek() in ("Q", "R") or self._peek().isdigit() and self._peek() != "0":
+                if self._peek() in ("Q", "R") or self._peek() in set("123456789"):
                     raise self._refusal("it has an escape that is not supported in a class")
                 shorthand = self._shorthand()
                 if shorthand is not None:

@@ -227,7 +227,8 @@ def _cutter(regex: JavaRegex) -> Callable[[str, int], list[str]]:
     finditer = regex.pattern.finditer
 
     def cut(text: str, limit: int) -> list[str]:
-        parts, position = [], 0
+        parts: list[str] = []
+        position = 0
         for match in finditer(text):
             if 0 < limit <= len(parts) + 1:
                 break

@@ -1,9 +1,9 @@
 """Texts as a whole: case, length, joining, trimming, padding, replacing.
 
-Characters are code points, as in Spark. Case mappings are Unicode's full ones (``ß`` → ``SS``, final
-sigma), as in the ICU library that Spark uses, including letters newer than Python's own tables.
+Characters are code points, as in Spark. Case mappings are Unicode's full ones (``ß`` → ``SS``,
+final sigma), as in the ICU library that Spark uses, including letters newer than Python's tables.
 
-Source: ``stringExpressions.scala``, ``UTF8String.java``, ``CollationAwareUTF8String.java`` of Spark.
+Source: ``stringExpressions.scala``, ``UTF8String.java``, ``CollationAwareUTF8String.java``.
 """
 
 from __future__ import annotations
@@ -222,10 +222,10 @@ def translate(expr: Expr, context: Context) -> ValueFunction:
     """``translate``."""
 
     def function(s: Datum, matching: Datum, replacing: Datum) -> Datum:
-        if isinstance(matching, pa.Scalar) and isinstance(replacing, pa.Scalar):
-            if matching.is_valid and replacing.is_valid:
-                table = translation_table(matching.as_py(), replacing.as_py())
-                return per_row(lambda text: text.translate(table), expr.dtype, s)
+        fixed = isinstance(matching, pa.Scalar) and isinstance(replacing, pa.Scalar)
+        if fixed and matching.is_valid and replacing.is_valid:
+            table = translation_table(matching.as_py(), replacing.as_py())
+            return per_row(lambda text: text.translate(table), expr.dtype, s)
         return per_row(
             lambda text, old, new: text.translate(translation_table(old, new)),
             expr.dtype, s, matching, replacing,

@@ -21,9 +21,10 @@ array          list<element>                ARRAY<...>
 map            map<key, value>              MAP<..., ...>
 struct         struct                       STRUCT<...>
 interval day.. duration[us]                 INTERVAL ...
+interval year. month_day_nano_interval      INTERVAL ...
 ============== ============================ =============
 
-Day-time intervals are for use inside of expressions (``ts + INTERVAL 1 DAY``).
+Intervals are for use inside of expressions (``ts + INTERVAL 1 DAY``).
 
 A TIMESTAMP is an instant: its Arrow zone is always UTC, whatever the session's zone.
 
@@ -41,6 +42,7 @@ import pyarrow as pa
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 TIMESTAMP_NTZ: Final = pa.timestamp("us")
 DAY_TIME_INTERVAL: Final = pa.duration("us")
+YEAR_MONTH_INTERVAL: Final = pa.month_day_nano_interval()
 
 _ATOMIC: Final[dict[str, tuple[pa.DataType, str]]] = {
     "boolean": (pa.bool_(), "BOOLEAN"),
@@ -57,9 +59,11 @@ _ATOMIC: Final[dict[str, tuple[pa.DataType, str]]] = {
     "timestamp_ntz": (TIMESTAMP_NTZ, "TIMESTAMP_NTZ"),
     "void": (pa.null(), "VOID"),
     "interval day to second": (DAY_TIME_INTERVAL, "INTERVAL DAY TO SECOND"),
+    "interval year to month": (YEAR_MONTH_INTERVAL, "INTERVAL YEAR TO MONTH"),
 }
 _BY_ARROW: Final = {arrow: (name, sql) for name, (arrow, sql) in _ATOMIC.items()}
 _DAY_TIME: Final = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?")
+_YEAR_MONTH: Final = re.compile(r"interval (year|month)( to month)?")
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
 
@@ -87,6 +91,8 @@ def from_spark(value: Any) -> pa.DataType:
             return pa.decimal128(int(match[1]), int(match[2]))
         if _DAY_TIME.fullmatch(value):
             return DAY_TIME_INTERVAL
+        if _YEAR_MONTH.fullmatch(value):
+            return YEAR_MONTH_INTERVAL
         raise UnsupportedTypeError(f"the data type {value} is not supported")
     kind = value["type"]
     if kind == "struct":

@@ -39,8 +39,9 @@ from engine.locations import local_path
 from engine.options import PARTITION_BY, SESSION_TIMEZONE, Options
 from engine.schemas import to_arrow
 from engine.sinks.adapter import EXACTLY_ONCE
+from engine.sinks.csv_format import CsvFormat
 from engine.sinks.epoch_files import EpochFiles, FileLayout
-from engine.sinks.file_formats import CsvFormat, JsonFormat, ParquetFormat
+from engine.sinks.file_formats import JsonFormat, ParquetFormat
 from engine.sinks.file_sink_log import DEFAULT_INTERVAL, FOLDER, FileSinkLog, SinkFile
 from engine.task.context import EpochContext
 

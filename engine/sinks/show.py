@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from engine.sinks.texts import ShownTexts
+from engine.sinks.shown_texts import shown_texts
 
 _ESCAPED = str.maketrans(
     {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f", "\b": "\\b", "\v": "\\v", "\a": "\\a"}
@@ -23,12 +23,11 @@ def show_text(table: pa.Table, num_rows: int, width: int, session_timezone: str)
 
     :param width: cut values to so many characters, and align them right; 0: neither.
     """
-    texts = ShownTexts(session_timezone)
     columns = []
     shown = table.slice(0, num_rows)
     for name, column in zip(table.column_names, shown.columns, strict=True):
-        cells = texts.of(column.combine_chunks())
-        columns.append([_cut("NULL" if cell is None else cell, width) for cell in [name, *cells]])
+        cells = shown_texts(column.combine_chunks(), session_timezone)
+        columns.append([_cut(cell, width) for cell in [name, *cells]])
     widths = [max(_WIDTH_MIN, *map(_half_widths, cells)) for cells in columns]
     rule = "+" + "+".join("-" * each for each in widths) + "+"
     rows = zip(*columns, strict=True) if columns else [()] * (shown.num_rows + 1)

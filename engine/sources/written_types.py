@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -20,25 +19,14 @@ from engine.casts import caster
 
 def written_type(dtype: pa.DataType) -> pa.DataType:
     """The type with everything that is written as text replaced by string."""
-    return _replaced(dtype, lambda each: _is_cast(each) or pa.types.is_binary(each))
-
-
-def with_binary_as_text(dtype: pa.DataType) -> pa.DataType:
-    """The type with only binary replaced by string."""
-    return _replaced(dtype, pa.types.is_binary)
-
-
-def _replaced(dtype: pa.DataType, is_text: Callable[[pa.DataType], bool]) -> pa.DataType:
-    if is_text(dtype):
+    if _is_cast(dtype) or pa.types.is_binary(dtype):
         return pa.string()
     if pa.types.is_struct(dtype):
-        return pa.struct([field.with_type(_replaced(field.type, is_text)) for field in dtype])
+        return pa.struct([field.with_type(written_type(field.type)) for field in dtype])
     if pa.types.is_map(dtype):
-        item = dtype.item_field
-        return pa.map_(dtype.key_type, item.with_type(_replaced(item.type, is_text)))
+        return pa.map_(written_type(dtype.key_type), written_type(dtype.item_type))
     if pa.types.is_list(dtype):
-        element = dtype.value_field
-        return pa.list_(element.with_type(_replaced(element.type, is_text)))
+        return pa.list_(written_type(dtype.value_type))
     return dtype
 
 

@@ -45,6 +45,6 @@ def test_they_are_all_there_and_documented(
     dags = parsed[2]
 
     assert set(dags) == {"flights_demo", "scheduled_pruning", "wait_for_epoch"}
-    assert dags["flights_demo"][1] == ["compare", "drain", "prune", "start", "wait_for_epochs"]
+    assert {"start", "wait_for_epochs", "compare", "prune", "drain"} <= set(dags["flights_demo"][1])
     for name, (documentation, _) in dags.items():
         assert len(documentation) > 200, name

@@ -4,6 +4,7 @@ import json
 import pickle
 import time
 from fractions import Fraction
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -67,6 +68,22 @@ def test_a_checkpoint_of_spark_goes_on_behind_its_last_row() -> None:
     batch = partition.read(1.0)
     assert batch is not None
     assert rows_of(batch)[:2] == [(1_795_174_661_061_000, 25), (1_795_174_661_561_000, 27)]
+
+
+GOLDEN = Path(__file__).parents[1] / "golden/checkpoints/spark-4.3-rate-continuous/offsets"
+
+
+@pytest.mark.parametrize("epoch", range(8))
+def test_every_epoch_of_spark_s_checkpoint_can_be_continued(epoch: int) -> None:
+    offset = json.loads((GOLDEN / str(epoch)).read_text().splitlines()[-1])
+    driver = reader(rowsPerSecond="4", numPartitions="2")
+    for each in driver.partitions(offset):
+        partition = driver.open(each)
+        assert partition.offset == {str(each.index): offset[str(each.index)]}
+        batch = partition.read(1.0)
+        assert batch is not None
+        before = offset[str(each.index)]
+        assert rows_of(batch)[0] == ((before["runTimeMs"] + 500) * 1000, before["value"] + 2)
 
 
 def test_the_initial_offset_is_spark_s() -> None:

@@ -1,0 +1,232 @@
+"""Dates and times are Spark's: in zones with gaps and overlaps, and in years far away."""
+
+from __future__ import annotations
+
+import datetime
+import random
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from engine.expressions.types import TIMESTAMP, TIMESTAMP_NTZ
+from tests.spark.expressions import assert_parity
+
+pytestmark = pytest.mark.spark
+
+_ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]
+_EPOCH = datetime.datetime(1970, 1, 1)
+_DAY = 86_400_000_000
+
+_MOMENTS = [
+    "1970-01-01T00:00:00", "2020-02-29T12:34:56.789012", "2000-12-31T23:00:00",
+    # Around the changes of clocks in Berlin, New York and on Lord Howe.
+    "2024-03-31T00:59:59.999999", "2024-03-31T01:00:00", "2024-03-31T01:30:00",
+    "2024-10-27T00:30:00", "2024-10-27T01:00:00", "2024-10-27T01:30:00.5", "2024-03-10T06:59:59",
+    "2024-03-10T07:30:00", "2024-11-03T05:30:00", "2024-11-03T06:30:00", "2024-04-06T14:59:00",
+    "2024-04-06T15:10:00", "2024-10-05T15:20:00", "2024-10-05T15:30:00",
+    # Around the ends of local mean time, and before.
+    "1883-11-18T17:00:00", "1893-03-31T23:06:32", "1893-03-31T22:00:00", "1900-01-01T00:00:00",
+    "1899-12-31T23:59:59.123456", "1916-05-01T00:00:00", "1945-05-24T02:00:00",
+    "1582-10-04T00:00:00", "1582-10-15T00:00:00", "1500-02-28T23:59:59.999999",
+    "0001-01-01T00:00:00", "0001-03-01T12:00:00",
+    "1969-12-31T23:59:59.999999", "1999-01-31T00:00:00", "2023-01-31T22:59:59.9",
+    "2038-01-19T03:14:08", "2100-03-28T01:30:00", "2500-10-31T00:30:00", "1981-03-01T02:00:00",
+    "9999-06-15T00:00:00", "9999-12-31T23:59:59.999999",
+]  # fmt: skip
+
+
+def _micros(text: str) -> int:
+    return (datetime.datetime.fromisoformat(text) - _EPOCH) // datetime.timedelta(microseconds=1)
+
+
+def _table() -> pa.Table:
+    rng = random.Random(9)  # noqa: S311
+    low, high = _micros("0001-01-02T00:00:00"), _micros("9999-12-30T00:00:00")
+    recent = _micros("1880-01-01T00:00:00"), _micros("2050-01-01T00:00:00")
+    first = [_micros(text) for text in _MOMENTS]
+    first += [rng.randrange(low, high) for _ in range(15)]
+    first += [rng.randrange(*recent) for _ in range(25)]
+    near = [min(max(moment + rng.randrange(-(10**13), 10**13), low), high) for moment in first]
+    second = [rng.choice([rng.choice(first), close]) for close in near]
+    rows = len(first) + 1
+
+    def picked(values: list[int | None], dtype: pa.DataType) -> pa.Array:
+        return pa.array([rng.choice(values) for _ in range(rows)], dtype)
+
+    def timestamps(values: list[int]) -> pa.Array:
+        return pa.array([*values, None], pa.int64())
+
+    def dates(values: list[int]) -> pa.Array:
+        return pa.array([*(value // _DAY for value in values), None], pa.int32()).view(pa.date32())
+
+    return pa.table(
+        {
+            "ts": timestamps(first).view(TIMESTAMP),
+            "ts2": timestamps(second).view(TIMESTAMP),
+            "ntz": timestamps(first).view(TIMESTAMP_NTZ),
+            "ntz2": timestamps(second).view(TIMESTAMP_NTZ),
+            "dt": dates(first),
+            "dt2": dates(second),
+            "i": picked([0, 1, -1, 2, 11, 12, 13, -12, 30, 365, -366, 1000, None], pa.int32()),
+            "sh": picked([0, 1, -1, 300, None], pa.int16()),
+            "l": picked([0, 1, -1, 25, -25, 86400, -86400, 1234567890, None], pa.int64()),
+        }
+    )
+
+
+_FIELDS = [
+    "year(dt)", "quarter(dt)", "month(dt)", "day(dt)", "dayofmonth(ts)", "dayofweek(dt)",
+    "weekday(dt)", "dayofyear(dt)", "weekofyear(dt)", "year(ts)", "month(ts)", "weekofyear(ntz)",
+    "hour(ts)", "minute(ts)", "second(ts)", "hour(ntz)", "minute(ntz)", "second(ntz)",
+    "monthname(dt)", "dayname(dt)", "extract(second from ts)", "extract(second from ntz)",
+    "extract(yearofweek from dt)", "extract(dow from dt)", "extract(dow_iso from dt)",
+    "extract(year from ts)", "extract(doy from dt)", "date_part('hour', ts)", "last_day(dt)",
+    "last_day(ts)", "unix_date(dt)", "unix_seconds(ts)", "unix_millis(ts)", "unix_micros(ts)",
+    "date_from_unix_date(i)", "unix_timestamp(ts)", "to_unix_timestamp(ntz)", "unix_timestamp(dt)",
+    "current_timezone()",
+]  # fmt: skip
+_ARITHMETIC = [
+    "date_add(dt, i)", "date_add(dt, sh)", "date_sub(dt, i)", "dt + 1", "dt - 1",
+    "datediff(dt, dt2)", "datediff(ts, ts2)", "add_months(dt, i)", "add_months(ts, 1)",
+    "next_day(dt, 'Fri')", "months_between(ts, ts2)", "months_between(ts, ts2, false)",
+    "months_between(dt, dt2)", "ts + interval 1 hour", "ts + interval 25 hour",
+    "ts - interval 1 day", "ts + interval '1 02:03:04.5' day to second", "ts + interval -1 second",
+    "ntz + interval 1 day", "dt + interval 1 day", "dt - interval 2 day", "dt + interval 1 hour",
+    "ts + interval 1 month", "ts - interval 1 month", "ntz + interval 1 year",
+    "ntz - interval 14 month", "dt + interval 1 month", "dt - interval 13 month", "ts - ts2",
+    "ntz - ntz2", "dt - dt2", "ts - dt", "extract(day from ts - ts2)",
+    "extract(hour from ts - ts2)", "extract(minute from ts - ts2)",
+    "extract(second from ts - ts2)",
+]  # fmt: skip
+_MADE = [
+    "make_date(2020, 2, 29)", "make_timestamp(2020, 2, 29, 12, 34, 56.789)",
+    "make_timestamp(2024, 3, 31, 2, 30, 60)", "make_timestamp(2024, 10, 27, 2, 30, 0)",
+    "make_timestamp(2024, 3, 31, 2, 30, 0, 'CET')", "make_timestamp_ntz(2024, 3, 31, 2, 30, 0)",
+    "make_timestamp_ltz(2024, 3, 31, 2, 30, 0)", "timestamp_seconds(l)", "timestamp_millis(l)",
+    "timestamp_micros(l)", "timestamp_seconds(l / 7)", "timestamp_seconds(1.000001)",
+    "timestamp_seconds(double('NaN'))", "timestamp_seconds(float(i))",
+    "from_utc_timestamp(ts, 'America/New_York')", "from_utc_timestamp(ts, '+05:30')",
+    "to_utc_timestamp(ts, 'Europe/Berlin')", "to_utc_timestamp(ts, 'PST')",
+    "from_utc_timestamp(ts, 'Australia/Lord_Howe')", "to_utc_timestamp(ts, 'Australia/Lord_Howe')",
+]  # fmt: skip
+_UNITS = "MICROSECOND MILLISECOND SECOND MINUTE HOUR DAY WEEK MONTH QUARTER YEAR".split()
+_TRUNCATED = [
+    *(f"date_trunc('{unit}', ts)" for unit in _UNITS),
+    *(f"trunc(dt, '{unit}')" for unit in ("year", "YY", "mm", "quarter", "week", "day", "xx")),
+    "date_trunc('dd', ts)", "date_trunc('bad', ts)", "date_trunc('hour', ntz)",
+    "date_trunc('week', dt)", "date_trunc(null, ts)", "trunc(dt, null)", "trunc(ts, 'MON')",
+]  # fmt: skip
+_BY_UNIT = [
+    *(f"timestampadd({unit}, sh, ts)" for unit in _UNITS),
+    *(f"timestampadd({unit}, l, ts)" for unit in _UNITS[:5] if unit != "HOUR"),
+    *(f"timestampdiff({unit}, ts, ts2)" for unit in _UNITS),
+    "timestampdiff(DAY, ntz, ntz2)", "timestampadd(DAY, 1, ntz)", "timestampadd(HOUR, 1, dt)",
+    "timestampdiff(MONTH, dt, dt2)",
+]  # fmt: skip
+_PRINTED = [
+    *"y yy yyy yyyy yyyyy M MM MMM MMMM L LL LLL LLLL d dd D DD DDD Q QQ QQQ QQQQ H HH h hh".split(),
+    *"K KK k kk m mm s ss S SSS SSSSSS SSSSSSSSS a E EEE EEEE X XX XXX x xx xxx Z ZZZ VV".split(),
+    "yyyy-MM-dd HH:mm:ss", r"yyyy-MM-dd\'T\'HH:mm:ss.SSSXXX", r"\'quo\'\'te\' yyyy", "[yyyy]",
+    "MMM d, yyyy h:mm a", "%d yyyy%", "yyyyMMddHHmmss", "EEEE, d MMMM yyyy",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("zone", _ZONES)
+def test_fields_and_arithmetic(spark: SparkSession, zone: str) -> None:
+    table = _table()
+    expressions = _FIELDS + _ARITHMETIC + _MADE + _TRUNCATED + _BY_UNIT
+    assert_parity(spark, table, expressions, ansi=[zone == "UTC"], timezone=zone)
+
+
+@pytest.mark.parametrize("zone", _ZONES[:3])
+def test_printing(spark: SparkSession, zone: str) -> None:
+    expressions = [f"date_format(ts, '{pattern}')" for pattern in _PRINTED]
+    expressions += ["date_format(dt, 'yyyy/MM/dd')", "date_format(ntz, 'HH:mm')"]
+    expressions += ["date_format(ts, null)", "from_unixtime(l)", "from_unixtime(l, 'yyyy HH')"]
+    assert_parity(spark, _table(), expressions, ansi=[True], timezone=zone)
+
+
+_WRITTEN = [
+    "2020-02-29 12:34:56", "2019-02-29 12:34:56", "2020-1-1 1:2:3", "2020-01-01", "2020-13-01",
+    "0000-01-01 00:00:00", "0001-01-01 00:00:00", "9999-12-31 23:59:59", "+10000-01-01 00:00:00",
+    "+9999-01-01 00:00:00", "10000-01-01 00:00:00", "-0001-01-01 00:00:00", "-0000-01-01",
+    "2024-03-31 02:30:00", "2024-10-27 02:30:00", "1893-04-01 00:05:00", "2020-01-01 24:00:00",
+    "2020-01-01 23:60:00", " 2020-01-01 00:00:00", "2020-01-01 00:00:00 ", "2020-01-01T00:00:00",
+    "20200101", "20200101123456", "120200101", "2020-01-01 12:34:56.1",
+    "2020-01-01 12:34:56.123456", "2020-01-01 12:34:56.123456789", "01/02/2020", "1/2/2020",
+    "jan 5, 2020", "Jan 05, 2020", "JANUARY 5, 2020", "12:34", "1:2", "12:34 PM", "12:34 am",
+    "00:34 AM", "13:00 PM", "2020-01-01T12:34:56Z", "2020-01-01t12:34:56+01:00",
+    "2020-01-01T12:34:56-18:00", "2020-01-01T12:34:56+18:01", "2020-01-01T12:34:56+0100",
+    "2020-01-01T12:34:56+01", "20", "2020", "02020", "99", "123456", "-5", "-0", "", None,
+    "１２34-01-01 00:00:00", "2020-01", "2020-00-10", "2020-01-00", "1969-12-31 23:59:59.5",
+    "2020-06-15 12", "5", "12", "24", "0", "31", "2020-01-01 00:00:00\n",
+]  # fmt: skip
+_PARSED = [
+    "yyyy-MM-dd HH:mm:ss", "yyyy-M-d H:m:s", "yyyy-MM-dd", "yyyyMMdd", "yyyyMMddHHmmss",
+    "yyyy-MM-dd HH:mm:ss.S", "yyyy-MM-dd HH:mm:ss.SSSSSS", "yyyy-MM-dd HH:mm:ss.SSSSSSSSS",
+    "dd/MM/yyyy", "d/M/yyyy", "MMM d, yyyy", "MMM dd, yyyy", "MMMM d, yyyy", "HH:mm", "H:m",
+    "hh:mm a", "KK:mm a", "hh:mm", r"yyyy-MM-dd\'T\'HH:mm:ssXXX", r"yyyy-MM-dd\'T\'HH:mm:ssXX",
+    r"yyyy-MM-dd\'T\'HH:mm:ssX", r"yyyy-MM-dd\'T\'HH:mm:ssxxx", r"yyyy-MM-dd\'T\'HH:mm:ssZ",
+    "yyyy", "yy", "y", "MM", "d", "H", "kk", "yyyy-MM", "yyyy-MM-dd[ HH:mm:ss]",
+    "yyyy-MM-dd[ HH:mm:ss[.SSS]]", "yyyy-MM-dd HH",
+]  # fmt: skip
+
+
+def test_parsing(spark: SparkSession) -> None:
+    functions = ["to_timestamp", "to_date", "unix_timestamp", "to_timestamp_ntz"]
+    expressions = [f"{name}(s, '{pattern}')" for pattern in _PARSED for name in functions]
+    expressions += ["try_to_timestamp(s, 'yyyy-MM-dd')", "to_timestamp(s, null)"]
+    table = pa.table({"s": _WRITTEN})
+    assert_parity(spark, table, expressions, ansi=[False], timezone="Europe/Berlin")
+
+
+def test_parsing_that_fails(spark: SparkSession) -> None:
+    expressions = ["to_timestamp(s, 'yyyy-MM-dd')", "to_date(s, 'yyyyMMdd')"]
+    expressions += ["try_to_timestamp(s, 'yyyy-MM-dd')", "to_timestamp(s, 'y')"]
+    assert_parity(spark, pa.table({"s": _WRITTEN}), expressions, ansi=[True])
+
+
+def test_out_of_range(spark: SparkSession) -> None:
+    longs = [2**62, 10**17, -(10**17), 3 * 10**9, 2**31, 1, None]
+    table = pa.table(
+        {
+            "l": pa.array(longs, pa.int64()),
+            "i": pa.array([2**31 - 1, -(2**31), 5 * 10**6, -(5 * 10**6), 0, 13, None], pa.int32()),
+            "ts": pa.array([0, 1, -1, 10**17, 0, 0, None], pa.int64()).view(TIMESTAMP),
+            "s": ["a", "Mon", "xx", "tu ", "", "SUNDAY", None],
+        }
+    )
+    expressions = [
+        "timestamp_seconds(l)", "timestamp_millis(l)", "timestamp_micros(l)",
+        "timestamp_seconds(1.0000001 * i)", "timestampadd(SECOND, l, ts)",
+        "timestampadd(HOUR, l, ts)", "timestampadd(DAY, i, ts)", "timestampadd(MONTH, i, ts)",
+        "timestampadd(MONTH, l, ts)", "timestampadd(YEAR, l, ts)",
+        "add_months(date'2020-01-31', i)", "date_add(date'2020-01-31', i)", "make_date(i, 1, 31)",
+        "make_date(2020, i, 1)", "make_date(2020, 2, i)", "make_timestamp(i, 1, 1, 0, 0, 0)",
+        "make_timestamp(2020, 1, 1, i, 0, 0)", "make_timestamp(2020, 1, 1, 1, 1, 60.5)",
+        "make_timestamp(2020, 1, 1, 1, 1, 61)", "make_timestamp(2020, 1, 1, 1, 1, -1)",
+        "next_day(date'2020-01-01', s)", "year(date_from_unix_date(i))",
+        "weekofyear(date_from_unix_date(i))", "dayofyear(date_from_unix_date(i))",
+        "last_day(date_from_unix_date(i))", "trunc(date_from_unix_date(i), 'year')",
+        "year(timestamp_micros(l))",
+    ]  # fmt: skip
+    assert_parity(spark, table, expressions, timezone="Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "date_format(ts, 'GGGG yyyy')",
+        "date_format(ts, s)",
+        "to_timestamp(s, 'Md')",
+        "to_timestamp(s, 'yyyy[-MM]-dd')",
+        "to_timestamp(s, 'z')",
+        "date_trunc(s, ts)",
+        "from_utc_timestamp(ts, 'Nowhere')",
+    ],
+)
+def test_refused(spark: SparkSession, expression: str) -> None:
+    table = pa.table({"s": ["x"], "ts": pa.array([0], pa.int64()).view(TIMESTAMP)})
+    with pytest.raises(AssertionError, match="unsupported: the expression"):
+        assert_parity(spark, table, [expression], ansi=[True])
