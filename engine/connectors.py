@@ -44,7 +44,7 @@ def bind_source(
         else source_class(relation.format)
     )
     options = dict(relation.options)
-    if relation.format in SOURCES:  # a stranger may refuse options that it does not know
+    if relation.format.lower() in SOURCES:  # a stranger may refuse options that it does not know
         options[DEFAULT_PARALLELISM] = str(default_parallelism)
         options[SESSION_TIMEZONE] = session_timezone
     source = _instantiate(data_source, options)

@@ -59,7 +59,12 @@ def start_continuous(builder: ContinuousStreamWriter) -> ContinuousQuery:
         temporary_checkpoint=temporary,
     )
     execution = ContinuousExecution(definition, launcher)
-    execution.start()
+    try:
+        execution.start()
+    except BaseException:
+        if temporary:
+            definition.checkpoint.delete()
+        raise
     return ContinuousQuery(execution, explanation)
 
 

@@ -1,41 +1,37 @@
-"""JSON as Jackson reads and writes it for Spark: a little more than the standard allows.
+"""JSON as Jackson reads it for Spark: token by token, a little more than the standard allows.
 
-Texts and names may be in single quotes; ``NaN``, ``Infinity``, ``+INF`` and the like are numbers
-where Spark says so; whatever follows the first value is ignored. A name may occur twice.
+Texts and names may be in single quotes; ``NaN``, ``Infinity``, ``+INF`` and the like are numbers;
+whatever follows the first value is ignored; a name may occur twice.
 
-This reader is exact and slow: Python's own :mod:`json` reads what both read the same way.
+Spark goes on reading after a malformed value and keeps what it had read before. So this parser
+also does after an error what Jackson does: it remembers the same state and stands at the same
+place. It is exact and slow: Python's own :mod:`json` reads what both read the same way.
 
-Source: ``JSONOptions`` of Spark; ``com.fasterxml.jackson.core``.
+Source: ``com.fasterxml.jackson.core.json.ReaderBasedJsonParser``; ``JSONOptions`` and
+``SharedFactory`` of Spark.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.expressions.cast_texts import double_text
-
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_NOT_A_NUMBER: Final = re.compile(r"NaN|Infinity|[+-]Infinity|[+-]INF")
-_STRINGS: Final = {
-    quote: re.compile(
-        rf"""{quote}((?:[^{quote}\\\x00-\x1f]|\\["'\\/bfnrt]|\\u[0-9a-fA-F]{{4}})*){quote}"""
-    )
-    for quote in "\"'"
+_INTEGER: Final = re.compile(r"-?[0-9]+")
+_FRACTION: Final = re.compile(r"\.[0-9]+")
+_EXPONENT: Final = re.compile(r"[eE][+-]?[0-9]+")
+_ESCAPED: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"} | {
+    char: char for char in "\"'/\\"
 }
-_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
-_ESCAPED: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _SURROGATE_PAIR: Final = re.compile("([\ud800-\udbff])([\udc00-\udfff])")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_WORDS: Final = {"true": True, "false": False, "null": None}
-_TO_ESCAPE: Final = re.compile(r'[\x00-\x1f"\\]')
-_TO_ESCAPE_IN_COPIES: Final = re.compile('[\\x00-\\x1f"\\\\\\U00010000-\\U0010ffff\\ud800-\\udfff]')
-_ESCAPES: Final = {
-    **{chr(code): f"\\u{code:04X}" for code in range(32)},
-    "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\",
-}  # fmt: skip
+_WORDS: Final = {"t": "true", "f": "false", "n": "null", "N": "NaN", "I": "Infinity"}
+_DEPTH_MAX: Final = 1_000
+_TOKEN_SHOWN_MAX: Final = 256
+
+NAME, STRING, INT, FLOAT = "name", "string", "int", "float"
+TRUE, FALSE, NULL = "true", "false", "null"
 
 
 class JsonError(ValueError):
@@ -48,7 +44,7 @@ class Number(float):
     text: str
 
     def __new__(cls, text: str) -> Number:
-        """By its text; the names of infinity as in :data:`_NOT_A_NUMBER`."""
+        """By its text, which may be ``NaN``, ``+INF``, ``-Infinity`` and so on."""
         number = super().__new__(cls, text.replace("INF", "Infinity"))
         number.text = text
         return number
@@ -58,107 +54,283 @@ class Members(list[tuple[str, Any]]):
     """An object: names and values in their order."""
 
 
-def read(text: str, non_numeric_numbers: bool) -> Any:
-    """The first value of a text: None, bool, int, :class:`Number`, str, list or
-    :class:`Members`.
+@dataclass
+class _Scope:
+    """Where the parser is: the text itself, an object or an array."""
 
-    :raises JsonError: there is none, or it is malformed.
+    bracket: str
+    entries: int = -1
+    name: str | None = None
+
+
+class JsonParser:
+    """Reads one text.
+
+    :param text: what to read.
+    :param for_hive: as ``get_json_object`` reads, which takes control characters in texts, and
+        no names of infinity.
     """
-    reader = _Reader(text, non_numeric_numbers)
-    try:
-        return reader.root()
-    except RecursionError:
-        raise JsonError("nested too deeply") from None
 
-
-def is_blank(text: str) -> bool:
-    """Whether there is no value at all."""
-    return _BLANKS.fullmatch(text) is not None
-
-
-class _Reader:
-    def __init__(self, text: str, non_numeric_numbers: bool) -> None:
+    def __init__(self, text: str, *, for_hive: bool = False) -> None:
         self._text = text
+        self._for_hive = for_hive
         self._position = 0
-        self._non_numeric = non_numeric_numbers
+        self._scopes = [_Scope("")]
+        self._after_name: str | None = None
+        self._in_string = False
+        self._value: Any = None
+        self.token: str | None = None
 
-    def root(self) -> Any:
-        value = self._value()
-        following = self._text[self._position : self._position + 1]
-        scalar = not isinstance(value, (list, str))
-        if scalar and following and following not in " \t\r\n":
-            raise JsonError("a value is not separated from what follows")
-        return value
+    @property
+    def name(self) -> str | None:
+        """The name of the present member; of the one that the present object or array is."""
+        opened = self.token in ("{", "[") and len(self._scopes) > 1
+        return self._scopes[-2 if opened else -1].name
 
-    def _value(self) -> Any:
-        char = self._skip_blanks()
-        if char == "{":
-            return self._object()
-        if char == "[":
-            return self._array()
-        if char in ('"', "'") and char:
-            return self._string(char)
-        for word, value in _WORDS.items():
-            if self._text.startswith(word, self._position):
-                self._position += len(word)
-                return value
-        if self._non_numeric and (match := _NOT_A_NUMBER.match(self._text, self._position)):
-            self._position = match.end()
-            return Number(match[0])
-        match = _NUMBER.match(self._text, self._position)
-        if match is None:
-            raise JsonError("a value is missing")
-        self._position = match.end()
-        return Number(match[0]) if match[1] or match[2] else _integer(match[0])
+    @property
+    def value(self) -> Any:
+        """The text, or the number, of the present token.
 
-    def _object(self) -> Members:
-        members = Members()
-        self._position += 1
-        if self._skip_blanks() == "}":
-            self._position += 1
-            return members
-        while True:
-            quote = self._skip_blanks()
-            if quote not in ('"', "'") or not quote:
-                raise JsonError("a name is missing")
-            name = self._string(quote)
-            if self._skip_blanks() != ":":
-                raise JsonError("a colon is missing")
-            self._position += 1
-            members.append((name, self._value()))
-            if self._ends_with("}"):
-                return members
+        :raises JsonError: a text is malformed.
+        """
+        if self._in_string:
+            self._in_string = False
+            self._value = self._finish_string('"')
+        return self._value
 
-    def _array(self) -> list[Any]:
-        items: list[Any] = []
-        self._position += 1
-        if self._skip_blanks() == "]":
-            self._position += 1
+    def next(self) -> str | None:
+        """Go on to the next token: a bracket, or one of the constants above; None at the end.
+
+        :raises JsonError: the text is malformed.
+        """
+        if self.token == NAME:
+            token, self._after_name = self._after_name, None
+            if token in ("{", "["):
+                self._open(token)
+            self.token = token
+            return token
+        if self._in_string:
+            self._in_string = False
+            self._finish_string('"')
+        char = self._next_char(may_end=len(self._scopes) == 1)
+        if char == "":
+            self.token = None
+            return None
+        if char in "]}":
+            return self._close(char)
+        scope = self._scopes[-1]
+        scope.entries += 1
+        if scope.bracket and scope.entries > 0:
+            if char != ",":
+                raise JsonError("a comma is missing")
+            char = self._next_char()
+        if scope.bracket == "{":
+            return self._member(scope, char)
+        self.token = self._start_value(char)
+        if self.token in ("{", "["):
+            self._open(self.token)
+        return self.token
+
+    def skip_children(self) -> None:
+        """Go to the end of the present object or array."""
+        if self.token not in ("{", "["):
+            return
+        depth = 1
+        while depth:
+            token = self.next()
+            if token is None:
+                raise JsonError("the text ends early")
+            depth += (token in ("{", "[")) - (token in ("}", "]"))
+
+    def tree(self) -> Any:
+        """The present value, to its end: None, bool, int, :class:`Number`, str, list or
+        :class:`Members`."""
+        if self.token == "[":
+            items = []
+            while self.next() != "]":
+                items.append(self.tree())
             return items
-        while True:
-            items.append(self._value())
-            if self._ends_with("]"):
-                return items
+        if self.token == "{":
+            members = Members()
+            while self.next() == NAME:
+                name = str(self.name)
+                self.next()
+                members.append((name, self.tree()))
+            return members
+        if self.token in (TRUE, FALSE, NULL):
+            return {TRUE: True, FALSE: False, NULL: None}[self.token]
+        if self.token is None or self.token in "]}":
+            raise JsonError("a value is missing")
+        return self.value
 
-    def _ends_with(self, bracket: str) -> bool:
-        char = self._skip_blanks()
-        if char not in (",", bracket) or not char:
-            raise JsonError(f"{bracket!r} is missing")
+    def _member(self, scope: _Scope, char: str) -> str:
+        if char not in ('"', "'"):
+            raise JsonError("a name is missing")
+        scope.name = self._finish_string(char)
+        # If what follows is malformed, Jackson has a name, and behind it nothing.
+        self.token = NAME
+        if self._next_char() != ":":
+            raise JsonError("a colon is missing")
+        self._after_name = self._start_value(self._next_char())
+        return NAME
+
+    def _open(self, bracket: str) -> None:
+        if len(self._scopes) > _DEPTH_MAX:
+            raise JsonError("nested too deeply")
+        self._scopes.append(_Scope(bracket))
+
+    def _close(self, char: str) -> str:
+        if self._scopes[-1].bracket != {"]": "[", "}": "{"}[char]:
+            raise JsonError(f"{char!r} closes nothing")
+        self._scopes.pop()
+        self.token = char
+        return char
+
+    def _start_value(self, char: str) -> str:
+        if char in "[{":
+            return char
+        if char == '"':
+            self._in_string = True
+            return STRING
+        if char == "'":
+            self._value = self._finish_string("'")
+            return STRING
+        if char.isdigit() and char.isascii():
+            self._position -= 1
+            return self._number()
+        if char == "-":
+            return self._signed(char)
+        if char == "+" and not self._for_hive:
+            return self._signed(char)
+        return self._word(char)
+
+    def _word(self, char: str) -> str:
+        word = _WORDS.get(char)
+        if word is not None:
+            self._match(word, 1)
+            if word in (TRUE, FALSE, NULL):
+                return word
+            if self._for_hive:
+                raise JsonError(f"{word} is not a number here")
+            self._value = Number(word)
+            return FLOAT
+        if char.isalpha() or char in "_$":
+            self._skip_identifier()
+        raise JsonError("a value is missing")
+
+    def _match(self, word: str, index: int) -> None:
+        """The rest of a word, and that nothing is attached to it."""
+        for expected in word[index:]:
+            if self._text[self._position : self._position + 1] != expected:
+                self._skip_identifier()
+                raise JsonError("a word is not known")
+            self._position += 1
+        if _is_identifier_part(self._text[self._position : self._position + 1]):
+            self._skip_identifier()
+            raise JsonError("a word is not known")
+
+    def _skip_identifier(self) -> None:
+        end = min(len(self._text), self._position + _TOKEN_SHOWN_MAX)
+        while self._position < end and _is_identifier_part(self._text[self._position]):
+            self._position += 1
+
+    def _signed(self, sign: str) -> str:
+        char = self._text[self._position : self._position + 1]
+        if sign == "-" and char.isdigit() and char.isascii():
+            self._position -= 1
+            return self._number()
         self._position += 1
-        return char == bracket
+        if char == "I":
+            kind = self._text[self._position : self._position + 1]
+            self._position += 1
+            if kind in ("N", "n") and kind:
+                word = f"{sign}{'INF' if kind == 'N' else 'Infinity'}"
+                self._match(word, 3)
+                if not self._for_hive:
+                    self._value = Number(word)
+                    return FLOAT
+        raise JsonError("a number is malformed")
 
-    def _string(self, quote: str) -> str:
-        match = _STRINGS[quote].match(self._text, self._position)
-        if match is None:
-            raise JsonError("a text is malformed")
-        self._position = match.end()
-        return _unescaped(match[1]) if "\\" in match[1] else match[1]
+    def _number(self) -> str:
+        start = self._position
+        match = _INTEGER.match(self._text, start)
+        assert match is not None
+        digits = match[0].lstrip("-")
+        if digits[0] == "0" and len(digits) > 1:
+            self._position = match.end() - len(digits) + 1
+            raise JsonError("a number has a leading zero")
+        end = match.end()
+        token = INT
+        for part, letters in ((_FRACTION, "."), (_EXPONENT, "eE")):
+            following = self._text[end : end + 1]
+            if following and following in letters:
+                token = FLOAT
+                self._position = end + (2 if digits[0] == "0" else 1)
+                found = part.match(self._text, end)
+                if found is None:
+                    raise JsonError("a number is incomplete")
+                end = found.end()
+        self._position = end
+        following = self._text[end : end + 1]
+        if len(self._scopes) == 1 and following and following not in " \t\r\n":
+            raise JsonError("a number is not separated from what follows")
+        text = self._text[start:end]
+        self._value = Number(text) if token == FLOAT else _integer(text)
+        return token
 
-    def _skip_blanks(self) -> str:
+    def _finish_string(self, quote: str) -> str:
+        """From behind the opening quote to behind the closing one."""
+        pieces: list[str] = []
+        start = self._position
+        text = self._text
+        while True:
+            if self._position >= len(text):
+                raise JsonError("a text has no end")
+            char = text[self._position]
+            self._position += 1
+            if char == quote:
+                pieces.append(text[start : self._position - 1])
+                return _SURROGATE_PAIR.sub(_joined, "".join(pieces))
+            if char == "\\":
+                pieces.append(text[start : self._position - 1])
+                pieces.append(self._escaped())
+                start = self._position
+            elif char < " " and not self._for_hive:
+                raise JsonError("a text has a control character")
+
+    def _escaped(self) -> str:
+        char = self._text[self._position : self._position + 1]
+        self._position += 1
+        if char != "u":
+            if char not in _ESCAPED:
+                raise JsonError("an escape is not known")
+            return _ESCAPED[char]
+        code = 0
+        for _ in range(4):
+            digit = self._text[self._position : self._position + 1]
+            self._position += 1
+            if digit not in set("0123456789abcdefABCDEF"):
+                raise JsonError("an escape is not hexadecimal")
+            code = code * 16 + int(digit, 16)
+        return chr(code)
+
+    def _next_char(self, may_end: bool = False) -> str:
+        """Behind blanks."""
         match = _BLANKS.match(self._text, self._position)
         assert match is not None
-        self._position = match.end()
-        return self._text[self._position : self._position + 1]
+        char = self._text[match.end() : match.end() + 1]
+        self._position = match.end() + len(char)
+        if char == "" and not may_end:
+            raise JsonError("the text ends early")
+        if char and char < " ":
+            raise JsonError("a control character is in the way")
+        return char
+
+
+def _is_identifier_part(char: str) -> bool:
+    """``Character.isJavaIdentifierPart``, which some control characters are."""
+    is_ignorable = char <= "\x08" or "\x0e" <= char <= "\x1b" or "\x7f" <= char <= "\x9f"
+    return bool(char) and (char.isalnum() or char in "_$" or is_ignorable)
 
 
 def _integer(text: str) -> int:
@@ -166,15 +338,6 @@ def _integer(text: str) -> int:
         return int(text)
     except ValueError:  # Python reads at most some thousand digits, Jackson a thousand
         raise JsonError("a number is too long") from None
-
-
-def _unescaped(text: str) -> str:
-    def replaced(match: re.Match[str]) -> str:
-        if match[1] is not None:
-            return chr(int(match[1], 16))
-        return _ESCAPED.get(match[2], match[2])
-
-    return _SURROGATE_PAIR.sub(_joined, _ESCAPE.sub(replaced, text))
 
 
 def _joined(match: re.Match[str]) -> str:
@@ -186,46 +349,19 @@ def as_utf8(text: str) -> str:
     return _SURROGATE.sub("?", text)
 
 
-def quoted(text: str) -> str:
-    """A text as Jackson writes it."""
-    if _TO_ESCAPE.search(text) is None:
-        return f'"{text}"'
-    return '"' + _TO_ESCAPE.sub(lambda match: _ESCAPES[match[0]], text) + '"'
+def read(text: str, *, for_hive: bool = False) -> Any:
+    """The first value of a text.
+
+    :raises JsonError: there is none, or it is malformed.
+    """
+    parser = JsonParser(text, for_hive=for_hive)
+    parser.next()
+    try:
+        return parser.tree()
+    except RecursionError:
+        raise JsonError("nested too deeply") from None
 
 
-def _quoted_in_copies(text: str) -> str:
-    """As :func:`quoted`, but Jackson escapes surrogates when it writes bytes."""
-    if _TO_ESCAPE_IN_COPIES.search(text) is None:
-        return f'"{text}"'
-    return '"' + _TO_ESCAPE_IN_COPIES.sub(_escape, text) + '"'
-
-
-def _escape(match: re.Match[str]) -> str:
-    if match[0] in _ESCAPES:
-        return _ESCAPES[match[0]]
-    units = match[0].encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[i : i + 2].hex().upper()}" for i in range(0, len(units), 2))
-
-
-def written(value: Any) -> str:
-    """A value read by :func:`read`, or by Python's :mod:`json`, as Jackson copies it: numbers with
-    a point or an exponent are written anew, as DOUBLEs."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        text = double_text(float(value))
-        return text if text[-1].isdigit() else f'"{text}"'
-    if isinstance(value, str):
-        return _quoted_in_copies(value)
-    if isinstance(value, (Members, dict)):
-        pairs: Iterable[tuple[str, Any]] = value.items() if isinstance(value, dict) else value
-        return (
-            "{"
-            + ",".join(f"{_quoted_in_copies(name)}:{written(item)}" for name, item in pairs)
-            + "}"
-        )
-    return "[" + ",".join(map(written, value)) + "]"
+def is_blank(text: str) -> bool:
+    """Whether there is no value at all."""
+    return _BLANKS.fullmatch(text) is not None

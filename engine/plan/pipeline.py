@@ -15,11 +15,11 @@ class SourceRelation:
     """The one stream a query reads.
 
     :param format: the name given to ``readStream.format``.
-    :param options: its options; keys are lower case, as Spark's are case-insensitive.
+    :param options: its options, with the keys as they were written; Spark's are case-insensitive.
     :param schema: the columns in the plan's order. An Arrow schema whose field types are those of
         :mod:`engine.expressions.types`.
-    :param data_source: the pickled class of a data source that the user registered in the session;
-        None for the engine's own.
+    :param data_source: the pickled class of a Python data source that was registered in the
+        session; None for the sources of the JVM.
     """
 
     format: str

@@ -22,7 +22,7 @@ def source_relation(spark: SparkSession, node: Any, schema: pa.Schema) -> Source
     is_python = node.table().getClass().getSimpleName() == "PythonTable"
     return SourceRelation(
         format=name,
-        options=dict(node.extraOptions()),
+        options=dict(node.extraOptions().asCaseSensitiveMap()),
         schema=schema,
         data_source=user_data_source(spark, name) if is_python else None,
     )

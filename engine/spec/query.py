@@ -5,7 +5,7 @@
     name: delayed-departures              # also the name in progress reports
     source:
       format: tail                        # as in spark.readStream.format
-      options: {path: /data/in, format: json}
+      options: {path: /data/in, fileFormat: json}
       schema: "carrier STRING, dep_delay INT"
     sql: "SELECT * FROM source WHERE dep_delay > 15"
     sink:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
 from datetime import datetime
 from pathlib import Path
@@ -10,9 +11,13 @@ from pathlib import Path
 import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.coordinator.coordinator import EpochCoordinator
+from engine.coordinator.endpoint import Endpoint
+from engine.coordinator.events import Event
 from engine.errors import (
     ConcurrentRunError,
     NotEnoughSlotsError,
+    ProtocolError,
     SinkCommitUnknownError,
     SinkUnavailableError,
     SourceError,
@@ -20,8 +25,11 @@ from engine.errors import (
 )
 from engine.execution import ContinuousExecution
 from engine.launcher import Slots, ThreadLauncher
+from engine.messages import TaskStarted
 from engine.query import ContinuousQuery
 from engine.states import QueryState
+from engine.task.loop import run_task
+from engine.task.spec import TaskSpec
 from tests.model import Feed, ModelReader, ModelSink, definition
 
 WAIT_S = 30
@@ -276,3 +284,48 @@ def test_epochs_end_at_multiples_of_the_interval(story: Story) -> None:
     ]
     off_by_ms = sorted(min(end % 20, 20 - end % 20) for end in ends)
     assert off_by_ms[len(ends) // 2] < 5
+
+
+def test_a_coordinator_that_fails_ends_the_query(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = story.start()
+    query.awaitEpoch(0, WAIT_S)
+    monkeypatch.setattr(EpochCoordinator, "handle", lambda *_: 1 / 0)
+    with pytest.raises(ProtocolError, match="coordinator failed: ZeroDivisionError"):
+        query.awaitTermination(WAIT_S)
+    assert story.checkpoint.status().state is QueryState.FAILED
+
+
+def test_tasks_leave_when_the_driver_is_gone(story: Story) -> None:
+    made = definition(story.feed, story.sink, story.folder)
+    heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    endpoint = Endpoint("127.0.0.1", b"s", heard.put)
+    spec = TaskSpec(
+        query_id="q",
+        run_id="r",
+        generation=0,
+        index=0,
+        first_epoch=0,
+        pipeline=made.pipeline,
+        reader=made.reader,
+        source_partition=(0, 0),
+        write=made.sink.write,
+        address=endpoint.address,
+        secret=b"s",
+    )
+    task = threading.Thread(target=run_task, args=(spec,))
+    task.start()
+    assert isinstance(heard.get(timeout=WAIT_S), TaskStarted)
+    endpoint.close()
+    task.join(WAIT_S)
+    assert not task.is_alive()
+
+
+def test_a_source_that_cannot_merge_its_offsets_ends_the_query(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ModelReader, "mergeOffsets", lambda *_: {}["missing"])
+    with pytest.raises(ProtocolError, match="epoch 0 failed: KeyError"):
+        story.start().awaitTermination(WAIT_S)
+    assert story.checkpoint.committed_epoch() == -1

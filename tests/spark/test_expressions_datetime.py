@@ -41,7 +41,7 @@ def _micros(text: str) -> int:
 
 
 def _table() -> pa.Table:
-    rng = random.Random(9)  # noqa: S311
+    rng = random.Random(9)
     low, high = _micros("0001-01-02T00:00:00"), _micros("9999-12-30T00:00:00")
     recent = _micros("1880-01-01T00:00:00"), _micros("2050-01-01T00:00:00")
     first = [_micros(text) for text in _MOMENTS]
@@ -110,7 +110,14 @@ _MADE = [
     "to_utc_timestamp(ts, 'Europe/Berlin')", "to_utc_timestamp(ts, 'PST')",
     "from_utc_timestamp(ts, 'Australia/Lord_Howe')", "to_utc_timestamp(ts, 'Australia/Lord_Howe')",
 ]  # fmt: skip
-_UNITS = "MICROSECOND MILLISECOND SECOND MINUTE HOUR DAY WEEK MONTH QUARTER YEAR".split()
+_UNITS = [
+    "MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR",
+    "DAY", "WEEK", "MONTH", "QUARTER", "YEAR",
+]  # fmt: skip
+_LETTERS = {"y": 6, "M": 4, "L": 4, "d": 2, "D": 3, "Q": 4, "q": 2, "E": 4, "a": 1, "S": 9} | {
+    **dict.fromkeys("HhKkms", 2),
+    **dict.fromkeys("XxZ", 3),
+}
 _TRUNCATED = [
     *(f"date_trunc('{unit}', ts)" for unit in _UNITS),
     *(f"trunc(dt, '{unit}')" for unit in ("year", "YY", "mm", "quarter", "week", "day", "xx")),
@@ -125,8 +132,7 @@ _BY_UNIT = [
     "timestampdiff(MONTH, dt, dt2)",
 ]  # fmt: skip
 _PRINTED = [
-    *"y yy yyy yyyy yyyyy M MM MMM MMMM L LL LLL LLLL d dd D DD DDD Q QQ QQQ QQQQ H HH h hh".split(),
-    *"K KK k kk m mm s ss S SSS SSSSSS SSSSSSSSS a E EEE EEEE X XX XXX x xx xxx Z ZZZ VV".split(),
+    *(letter * count for letter, most in _LETTERS.items() for count in range(1, most + 1)), "VV",
     "yyyy-MM-dd HH:mm:ss", r"yyyy-MM-dd\'T\'HH:mm:ss.SSSXXX", r"\'quo\'\'te\' yyyy", "[yyyy]",
     "MMM d, yyyy h:mm a", "%d yyyy%", "yyyyMMddHHmmss", "EEEE, d MMMM yyyy",
 ]  # fmt: skip

@@ -74,7 +74,7 @@ def test_source_alone(rate: DataFrame) -> None:
     pipeline = plan_query(rate)
     assert pipeline.steps == ()
     assert pipeline.source.format == "rate"
-    assert dict(pipeline.source.options) == {"rowspersecond": "5"}
+    assert dict(pipeline.source.options) == {"rowsPerSecond": "5"}
     assert pipeline.source.data_source is None
     assert pipeline.schema == pa.schema([("timestamp", _TS), ("value", pa.int64())])
     assert pipeline.session_timezone == "UTC"
@@ -227,7 +227,7 @@ def test_explain(rate: DataFrame) -> None:
         pipeline, sink="noop[]", partitions=2, epoch_interval_ms=1000, delivery="exactly-once"
     )
     for line in (
-        "rate[rowspersecond=5]",
+        "rate[rowsPerSecond=5]",
         "Filter (value > CAST(1 AS BIGINT))",
         "Project (value + CAST(1 AS BIGINT)) AS v",
         "v BIGINT",
