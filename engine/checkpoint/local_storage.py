@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from engine.checkpoint.storage import FileInfo, Storage, checksum_twin
+from engine.durable import make_folder, sync_folder
 from engine.errors import CheckpointError
 
 _HINTS = {
@@ -132,7 +133,7 @@ class LocalStorage(Storage):
             # A twin left by Hadoop holds the checksums of another content.
             Path(checksum_twin(str(path))).unlink(missing_ok=True)
             if durable:
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
         except OSError as exc:
             raise _error("write", path, exc) from exc
 
@@ -145,7 +146,7 @@ def _temporary(path: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
         try:
             _write(temporary, data, durable)
         except FileNotFoundError:
-            _make_folder(path.parent)
+            make_folder(path.parent)
             _write(temporary, data, durable)
         yield temporary
     except OSError as exc:
@@ -162,23 +163,6 @@ def _write(path: Path, data: bytes, durable: bool) -> None:
             view = view[file.write(view) :]
         if durable:
             os.fsync(file.fileno())
-
-
-def _make_folder(folder: Path) -> None:
-    """Create a folder and those above it, durably."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _info(name: str, found: os.stat_result) -> FileInfo:

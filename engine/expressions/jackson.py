@@ -30,7 +30,9 @@ _WORDS: Final = {"t": "true", "f": "false", "n": "null", "N": "NaN", "I": "Infin
 _DEPTH_MAX: Final = 1_000
 _TOKEN_SHOWN_MAX: Final = 256
 
+START_OBJECT, END_OBJECT, START_ARRAY, END_ARRAY = "{}[]"
 NAME, STRING, INT, FLOAT = "name", "string", "int", "float"
+_STARTS: Final = (START_OBJECT, START_ARRAY)
 TRUE, FALSE, NULL = "true", "false", "null"
 
 
@@ -84,7 +86,7 @@ class JsonParser:
     @property
     def name(self) -> str | None:
         """The name of the present member; of the one that the present object or array is."""
-        opened = self.token in ("{", "[") and len(self._scopes) > 1
+        opened = self.token in _STARTS and len(self._scopes) > 1
         return self._scopes[-2 if opened else -1].name
 
     @property
@@ -99,13 +101,13 @@ class JsonParser:
         return self._value
 
     def next(self) -> str | None:
-        """Go on to the next token: a bracket, or one of the constants above; None at the end.
+        """Go on to the next token: one of the constants above, or None at the end.
 
         :raises JsonError: the text is malformed.
         """
         if self.token == NAME:
             token, self._after_name = self._after_name, None
-            if token in ("{", "["):
+            if token in _STARTS:
                 self._open(token)
             self.token = token
             return token
@@ -127,30 +129,30 @@ class JsonParser:
         if scope.bracket == "{":
             return self._member(scope, char)
         self.token = self._start_value(char)
-        if self.token in ("{", "["):
+        if self.token in _STARTS:
             self._open(self.token)
         return self.token
 
     def skip_children(self) -> None:
         """Go to the end of the present object or array."""
-        if self.token not in ("{", "["):
+        if self.token not in _STARTS:
             return
         depth = 1
         while depth:
             token = self.next()
             if token is None:
                 raise JsonError("the text ends early")
-            depth += (token in ("{", "[")) - (token in ("}", "]"))
+            depth += (token in _STARTS) - (token in (END_OBJECT, END_ARRAY))
 
     def tree(self) -> Any:
         """The present value, to its end: None, bool, int, :class:`Number`, str, list or
         :class:`Members`."""
-        if self.token == "[":
+        if self.token == START_ARRAY:
             items = []
-            while self.next() != "]":
+            while self.next() != END_ARRAY:
                 items.append(self.tree())
             return items
-        if self.token == "{":
+        if self.token == START_OBJECT:
             members = Members()
             while self.next() == NAME:
                 name = str(self.name)
@@ -159,7 +161,7 @@ class JsonParser:
             return members
         if self.token in (TRUE, FALSE, NULL):
             return {TRUE: True, FALSE: False, NULL: None}[self.token]
-        if self.token is None or self.token in "]}":
+        if self.token in (None, END_OBJECT, END_ARRAY):
             raise JsonError("a value is missing")
         return self.value
 

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.casting import Casting
-from engine.expressions.jackson import Number, as_utf8, written
+from engine.expressions.jackson import Number, as_utf8
 from engine.expressions.json_records import BadValueError, decimal_of, float32_of, float64_of
+from engine.expressions.json_writing import written
 from engine.expressions.parse_times import string_to_date, string_to_timestamp
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
 from engine.expressions.zones import Zone

@@ -15,7 +15,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from engine.expressions.datum import constant
-from engine.expressions.jackson import JsonError, Members, as_utf8, read, written
+from engine.expressions.jackson import JsonError, Members, as_utf8, read
+from engine.expressions.json_writing import written
 from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row
@@ -70,7 +71,7 @@ def find(text: str, path: Path) -> str | None:
     except (ValueError, RecursionError):
         # Malformed, or one of the things that Jackson reads in another way.
         try:
-            return _walk(read(text, non_numeric_numbers=False), path)
+            return _walk(read(text, for_hive=True), path)
         except JsonError:
             return None
 
@@ -127,4 +128,6 @@ def _no_number(text: str) -> Any:
     raise ValueError(f"{text} is not a number")
 
 
-_decode: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number).decode
+_decode: Final = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_no_number, strict=False
+).decode

@@ -1,8 +1,9 @@
 """One JSON record by all of Spark's rules: what fits the schema is kept, the rest is NULL.
 
-- A text that is malformed before its first value ends is NULL in every field.
-- A field whose value does not fit is NULL, the others keep theirs. So are the fields of structs
-  inside; but an array or a map with an unfit item is NULL as a whole.
+- A text that is malformed outside of structs, arrays and maps inside is NULL in every field.
+- A field whose value does not fit, or is malformed inside, is NULL, and reading goes on from where
+  Jackson then is. So with the fields of structs inside; but an array or a map with an unfit item is
+  NULL as a whole.
 - Of fields of the same name, the last one that fits counts.
 
 Source: ``JacksonParser`` of Spark.
@@ -21,7 +22,24 @@ import pyarrow as pa
 from engine.expressions import civil
 from engine.expressions.civil import MICROS_PER_SECOND
 from engine.expressions.decimals import EXACT
-from engine.expressions.jackson import JsonError, Members, Number, as_utf8, read, written
+from engine.expressions.jackson import (
+    END_ARRAY,
+    END_OBJECT,
+    FALSE,
+    FLOAT,
+    INT,
+    NAME,
+    NULL,
+    START_ARRAY,
+    START_OBJECT,
+    STRING,
+    TRUE,
+    JsonError,
+    JsonParser,
+    Number,
+    as_utf8,
+)
+from engine.expressions.json_writing import written
 from engine.expressions.parse_times import parse_date, parse_timestamp
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
 from engine.expressions.zones import Zone, zone
@@ -36,6 +54,14 @@ class BadValueError(ValueError):
     """A value does not fit its type."""
 
 
+class _PartialValue(Exception):
+    """A struct, an array or a map of which some parts do not fit."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
 class RecordReader:
     """Reads records into values that fit: numbers in range, dates as days, timestamps as
     microseconds, structs as dicts, maps as lists of pairs.
@@ -45,59 +71,98 @@ class RecordReader:
 
     def __init__(self, zone: Zone) -> None:
         self._zone = zone
-        self._is_whole = True
 
     def read(self, text: str, dtype: pa.DataType) -> tuple[Any, bool]:
         """The value, and whether everything in it did fit."""
-        self._is_whole = True
-        is_struct = pa.types.is_struct(dtype)
         try:
-            value = self._root(read(text, non_numeric_numbers=True), dtype)
-        except (JsonError, BadValueError):
-            return ({} if is_struct else None), False
-        return value, self._is_whole
+            return self._root(JsonParser(text), dtype), True
+        except _PartialValue as partial:
+            return partial.value, False
+        except (JsonError, BadValueError, RecursionError):
+            return ({} if pa.types.is_struct(dtype) else None), False
 
-    def _root(self, value: Any, dtype: pa.DataType) -> Any:
-        if value is None:
+    def _root(self, parser: JsonParser, dtype: pa.DataType) -> Any:
+        token = parser.next()
+        if token == NULL:
             raise BadValueError
         is_list_of_structs = pa.types.is_list(dtype) and pa.types.is_struct(dtype.value_type)
-        if is_list_of_structs and isinstance(value, Members):
-            return [self._convert(value, dtype.value_type)]
-        return self._convert(value, dtype)
+        if is_list_of_structs and token == START_OBJECT:
+            try:
+                return [self._struct(parser, dtype.value_type)]
+            except _PartialValue as partial:
+                raise _PartialValue([partial.value]) from None
+        return self._convert(parser, dtype)
 
-    def _convert(self, value: Any, dtype: pa.DataType) -> Any:
-        if value is None:
+    def _convert(self, parser: JsonParser, dtype: pa.DataType) -> Any:
+        token = parser.next() if parser.token == NAME else parser.token
+        if token in (None, NULL):
             return None
-        if pa.types.is_struct(dtype):
-            return self._struct(value, dtype)
-        if pa.types.is_map(dtype):
-            if not isinstance(value, Members):
-                raise BadValueError
-            return [(as_utf8(name), self._convert(item, dtype.item_type)) for name, item in value]
-        if pa.types.is_list(dtype):
-            if not isinstance(value, list) or isinstance(value, Members):
-                raise BadValueError
-            return [self._convert(item, dtype.value_type) for item in value]
+        if token == START_OBJECT and pa.types.is_struct(dtype):
+            return self._struct(parser, dtype)
+        if token == START_OBJECT and pa.types.is_map(dtype):
+            return self._map(parser, dtype.item_type)
+        if token == START_ARRAY and pa.types.is_list(dtype) and not pa.types.is_map(dtype):
+            return self._array(parser, dtype.value_type)
         if pa.types.is_string(dtype):
-            return as_utf8(value) if isinstance(value, str) else written(value)
-        if isinstance(value, bool):
-            if pa.types.is_boolean(dtype):
-                return value
-            raise BadValueError
-        return self._number_or_time(value, dtype)
+            return as_utf8(parser.value) if token == STRING else written(parser.tree())
+        if token in (TRUE, FALSE) and pa.types.is_boolean(dtype):
+            return token == TRUE
+        if token in (STRING, INT, FLOAT):
+            return self._number_or_time(parser.value, dtype)
+        raise BadValueError
 
-    def _struct(self, value: Any, dtype: pa.StructType) -> dict[str, Any]:
-        if not isinstance(value, Members):
-            raise BadValueError
+    def _struct(self, parser: JsonParser, dtype: pa.StructType) -> dict[str, Any]:
         types = {field.name: field.type for field in dtype}
         result: dict[str, Any] = {}
-        for name, item in value:
-            if name in types:
-                try:
-                    result[name] = self._convert(item, types[name])
-                except BadValueError:
-                    self._is_whole = False
+        is_whole = True
+        while parser.next() not in (None, END_OBJECT):
+            name = parser.name
+            if name is None or name not in types:
+                parser.skip_children()
+                continue
+            try:
+                result[name] = self._convert(parser, types[name])
+            except _PartialValue as partial:
+                is_whole, result[name] = False, partial.value
+            except (BadValueError, JsonError):
+                is_whole = False
+                parser.skip_children()
+        if not is_whole:
+            raise _PartialValue(result)
         return result
+
+    def _array(self, parser: JsonParser, dtype: pa.DataType) -> list[Any]:
+        items: list[Any] = []
+        is_whole = True
+        while parser.next() not in (None, END_ARRAY):
+            try:
+                items.append(self._convert(parser, dtype))
+            except _PartialValue as partial:
+                is_whole = False
+                items.append(partial.value)
+        if not is_whole:
+            raise _PartialValue(items)
+        return items
+
+    def _map(self, parser: JsonParser, dtype: pa.DataType) -> list[tuple[str, Any]]:
+        items: list[tuple[str, Any]] = []
+        is_whole, fits = True, True
+        while parser.next() not in (None, END_OBJECT):
+            name = as_utf8(parser.name or "")
+            try:
+                items.append((name, self._convert(parser, dtype)))
+            except _PartialValue as partial:
+                is_whole = False
+                items.append((name, partial.value))
+            except (BadValueError, JsonError):
+                # Unlike an array, a map is read to its end.
+                fits = False
+                parser.skip_children()
+        if not fits:
+            raise BadValueError
+        if not is_whole:
+            raise _PartialValue(items)
+        return items
 
     def _number_or_time(self, value: Any, dtype: pa.DataType) -> Any:
         if is_integral(dtype):
@@ -189,7 +254,7 @@ def decimal_of(value: Any, dtype: pa.DataType) -> Decimal:
     """
     if isinstance(value, Decimal):
         return value
-    text = value.text if isinstance(value, Number) else str(value)
+    text = value.text if isinstance(value, Number) else str(value).replace(",", "")
     if isinstance(value, bool) or _BIG_DECIMAL.fullmatch(text) is None:
         raise BadValueError
     try:

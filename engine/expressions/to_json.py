@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from engine.expressions.cast_texts import date_text, double_text, floating_to_string
 from engine.expressions.casting import Casting
 from engine.expressions.datetime_printing import Moments, printer
-from engine.expressions.jackson import quoted
+from engine.expressions.json_writing import quoted
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.timestamps import zone_for
 from engine.expressions.tree import Expr

@@ -7,8 +7,9 @@ whichever came last has overwritten files of the other, and pip does not notice.
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
-from importlib.metadata import PackageNotFoundError, PackagePath, distribution
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from engine.errors import ConfigError
@@ -23,15 +24,22 @@ def changed_files() -> list[str]:
     :raises ConfigError: pyspark is not installed from a wheel.
     """
     try:
-        files = distribution("pyspark").files
+        installed = distribution("pyspark")
+        record = installed.read_text("RECORD")
     except PackageNotFoundError:
-        files = None
-    if files is None:
+        record = None
+    if record is None:
         raise ConfigError(
             "pyspark is not installed as a package, so its files cannot be checked.",
             hint='Install it: pip install "pyspark==4.2.0".',
         )
-    return sorted(str(file) for file in files if _differs(file))
+    # Not Distribution.files: since Python 3.12 it leaves out what is missing.
+    return sorted(
+        name
+        for name, digest, size in csv.reader(record.splitlines())
+        if digest.startswith("sha256=")  # not RECORD itself, nor byte code made at installation
+        and _differs(Path(str(installed.locate_file(name))), digest, int(size))
+    )
 
 
 def installed_version(package: str) -> str | None:
@@ -42,14 +50,10 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-def _differs(file: PackagePath) -> bool:
-    if file.hash is None or file.hash.mode != "sha256":
-        return False  # RECORD itself, and the byte code made at installation
-    path = Path(str(file.locate()))
-    if not path.is_file():
+def _differs(path: Path, digest: str, size: int) -> bool:
+    if not path.is_file() or path.stat().st_size != size:
         return True
-    size = path.stat().st_size
-    if size != file.size or size > _HASHED_SIZE_MAX:
-        return size != file.size
-    digest = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest())
-    return digest.rstrip(b"=").decode() != file.hash.value
+    if size > _HASHED_SIZE_MAX:
+        return False
+    found = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest())
+    return digest != "sha256=" + found.rstrip(b"=").decode()

@@ -105,6 +105,25 @@ def test_nested_values(spark: SparkSession) -> None:
     assert_parity(spark, table, expressions, ansi=[True])
 
 
+_BROKEN = [
+    '{"a":"q","k":5}', '{"a":[1],"k":5}', '{"a":{"k":7},"k":5}', '{"a":x,"k":5}', '{"a":1,"k":x}',
+    '{"a":1 "k":5}', '{"a":1,}', '{"a":1]}', '["q",{"k":5}]', '[{"k":5},1]', "[1 2]", "[1,x]",
+    "[1,]", '[x,{"k":3},4]', "[1}", '[1,{"k":4]}', '["a,', '{"x":1 "k":5}', '{"x":1,}', '{"x" 1}',
+    '{x:1,"k":3}', '{"x":tru}', '{"x":[1,}', '{"x":"a\tb"}', '{"x":"a\\q,"}', '{"x":01}', "[1.,2]",
+    "[-x]", "[+1]", "[01,2]", "[truex,1]", "[1e,2]", "[-INF]", "[.5]", "[nul]", "{", "[", '"', "x",
+    '[{"x":1},x]', '[{"x":x},{"x":1}]', '["\\u12"]', "[Infinityx]", "['a\t,1]", "[0.x,1]",
+]  # fmt: skip
+
+
+def test_reading_goes_on_behind_what_is_malformed_inside(spark: SparkSession) -> None:
+    table = _texts(*(f'{{"f":0,"s":{broken},"k":1,"l":2}}' for broken in _BROKEN))
+    types = ["struct<x: int, k: int>", "array<int>", "map<string, int>", "string", "int"]
+    types += ["array<struct<x: int>>", "array<double>", "array<string>"]
+    expressions = [f"from_json(s, 's {t}, k int, f int, l int')" for t in types]
+    expressions += ["from_json(s, 'map<string, string>')", "get_json_object(s, '$.k')"]
+    assert_parity(spark, table, expressions, ansi=[True])
+
+
 _SCHEMA = (
     "i int, l bigint, d double, f float, s string, b boolean, dt date, ts timestamp,"
     " dec decimal(6,2), st struct<i: int, s: string, ar: array<int>>, ar array<int>,"
