@@ -128,7 +128,7 @@ class Builder:
         return pa.array(values, dtype)
 
     def _times(self, values: list[Any], dtype: pa.DataType) -> pa.Array:
-        texts = pa.array([v if isinstance(v, str) else None for v in values], pa.string())
+        texts = _strings([v if isinstance(v, str) else None for v in values])
         if dtype == TIMESTAMP_NTZ:
             # Unlike a cast, from_json does not take a text that names a zone.
             is_plain = pc.match_substring_regex(texts, _LOCAL_TIME)

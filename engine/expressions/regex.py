@@ -26,7 +26,6 @@ Source: ``java.util.regex.Pattern`` of Java 17.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,17 +73,6 @@ class JavaRegex:
     group_names: dict[str, int]
     may_match_empty: bool
     literal: str | None
-
-    def find_all(self, text: str) -> Iterator[re.Match[str]]:
-        """The matches that repeated ``Matcher.find()`` would return."""
-        position = 0
-        while position <= len(text):
-            match = self.pattern.search(text, position)
-            if match is None:
-                return
-            yield match
-            # Unlike Python's finditer, Java never tries a longer match where it found an empty one.
-            position = match.end() + (match.end() == match.start())
 
 
 def compile_java_regex(pattern: str) -> JavaRegex:

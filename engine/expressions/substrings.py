@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.ansi import failure
-from engine.expressions.datum import constant_value, evaluate_where, may_raise, to_array
+from engine.expressions.datum import evaluate_where, may_raise, to_array
 from engine.expressions.registry import Context, Datum, Evaluator, ValueFunction, lazy, strict
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row, per_row_with_nulls
@@ -249,9 +249,3 @@ def elt(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluato
         return pc.choose(position, *columns)
 
     return evaluate
-
-
-def constant_text(expr: Expr, child: int) -> str | None:
-    """The text of a literal argument, None if it is something else or NULL."""
-    value = constant_value(expr.children[child]) if child < len(expr.children) else None
-    return value if isinstance(value, str) else None

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from engine.errors import UnsupportedQueryError
 from engine.expressions.registry import Context
-from engine.expressions.types import UnsupportedTypeError
+from engine.expressions.types import YEAR_MONTH_INTERVAL, UnsupportedTypeError
 from engine.plan.expressions import ExpressionReader, arrow_type, scala_seq
 from engine.plan.pipeline import Filter, Pipeline, Project, SourceRelation, Step, Watermark
 from engine.plan.refusals import HINT, node_refusal
@@ -145,6 +145,8 @@ class _Walk:
             self._attributes[attribute.exprId().id()] = (ordinal, name)
             try:
                 dtype = arrow_type(attribute.dataType())
+                if dtype == YEAR_MONTH_INTERVAL:
+                    raise UnsupportedTypeError("intervals of months cannot be columns")
             except UnsupportedTypeError as error:
                 self.problems.append(f"the column {name}: {error}")
                 continue

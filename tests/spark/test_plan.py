@@ -152,7 +152,7 @@ def test_a_source_that_the_user_registered(spark: SparkSession) -> None:
     df = spark.readStream.format("user_numbers").option("startFrom", 7).load()
     source = plan_query(df.where("number > 1")).source
     assert source.format == "user_numbers"
-    assert dict(source.options) == {"startfrom": "7"}
+    assert dict(source.options) == {"startFrom": "7"}
     assert source.schema == pa.schema([("number", pa.int32()), ("text", pa.string())])
     assert source.data_source is not None
     assert cloudpickle.loads(source.data_source).name() == "user_numbers"

@@ -104,13 +104,6 @@ def test_knows_texts_groups_and_empty_matches() -> None:
         assert compile_java_regex(pattern).may_match_empty, pattern
 
 
-def test_finds_all_as_java_does() -> None:
-    # Python's finditer would find "a" after the empty match in front of it.
-    assert [m[0] for m in compile_java_regex("|a").find_all("ab")] == ["", "", ""]
-    assert [m[0] for m in compile_java_regex("a*").find_all("baa")] == ["", "aa", ""]
-    assert [m.span() for m in compile_java_regex("aa").find_all("aaaa")] == [(0, 2), (2, 4)]
-
-
 def test_leaves_to_python_what_re2_reads_in_another_way() -> None:
     assert compile_java_regex("a+[bc]\\d").re2 is not None
     for pattern in ("a$", "a\\z", "(?i)a", "(a)\\1", "(?=a)", "a{1001}"):
