@@ -98,7 +98,7 @@ class EngineOptions:
                 rest[key] = value
                 continue
             minimum = cls._MINIMA[name]
-            if not str(value).strip().isdigit() or int(value) < minimum:
+            if not str(value).strip().isdecimal() or int(value) < minimum:
                 raise ConfigError(
                     f"Option {key}: {value!r} is not a whole number of at least {minimum}."
                 )

@@ -10,7 +10,7 @@ import logging
 import threading
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.checkpoint.lease import Lease
@@ -202,6 +202,7 @@ class ContinuousExecution:
                 address=("", 0),
                 secret=b"",
                 until=until,
+                heartbeat_s=min(2.0, options.task_timeout_s / 4),
             )
             for index, partition in enumerate(definition.reader.partitions(start))
         ]

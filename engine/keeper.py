@@ -63,6 +63,8 @@ class LeaseKeeper:
             except ContinuousError as exc:
                 self._tell(RunFailed(exc))
                 return
+            except Exception:
+                logger.exception("the lease was not renewed")
             if self._stopped.wait(interval_s):
                 return
 

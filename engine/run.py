@@ -238,7 +238,7 @@ class ContinuousRun:
             self._on_committed(committed, reports, EpochTimes(started_ms, closed_ms, now_ms))
         except ContinuousError as exc:
             self._inbox.put(CommitFailed(epoch, exc))
-        except Exception as exc:
+        except BaseException as exc:  # SystemExit of a user's function, too: nobody else hears it
             logger.exception("the commit of epoch %d failed", epoch)
             error = ProtocolError(
                 f"The commit of epoch {epoch} failed: {type(exc).__name__}: {exc}", epoch=epoch
@@ -256,8 +256,12 @@ class ContinuousRun:
         reason = "the query has failed" if self._error else "the query has ended"
         self._endpoint.dismiss(reason)
         self._committer.shutdown(wait=True)
-        self._launcher.cancel(self._run_id, reason)
-        self._endpoint.close()
+        try:
+            self._launcher.cancel(self._run_id, reason)
+        except Exception:
+            logger.exception("the tasks were not cancelled cleanly")
+        finally:
+            self._endpoint.close()
         for epoch, messages in self._uncommitted():
             self._runner.abort(epoch, messages)
 

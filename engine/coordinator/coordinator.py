@@ -16,7 +16,7 @@ Invariants, checked in :meth:`EpochCoordinator.check`:
 - at most one epoch is being committed;
 - an epoch is committed only with one report of each partition;
 - no report is kept of an epoch that is committed or still open;
-- at most ``backlog_max`` epochs are closed and not committed. When a partition is late, the run
+- at most ``backlog_max`` epochs, and the final one, are closed and not committed. When a partition is late, the run
   fails and names it; when only the sink is slow, the open epoch just grows.
 
 All transitions stand in :data:`TRANSITIONS`: phase → event → handler. An event that has no entry
@@ -118,7 +118,8 @@ class EpochCoordinator:
     def check(self) -> None:
         """Assert the invariants."""
         assert self.committed < self.open_epoch
-        assert self.open_epoch - self.committed - 1 <= self.backlog_max
+        final = self.final_epoch is not None
+        assert self.open_epoch - self.committed - 1 <= self.backlog_max + final
         assert self.committing is None or self.committing == self.committed + 1
         assert all(self.committed < epoch < self.open_epoch for epoch in self.reports)
         assert len(self.started) <= self.partitions

@@ -111,11 +111,12 @@ class EpochRunner:
         # Step 5 and 6: what is no longer needed. The epoch is committed: a failure is only logged.
         try:
             self._source.commit(offset)
+            checkpoint = self._checkpoint
+            # Commits first: a reader must not find a committed epoch without its offsets.
+            for log in (checkpoint.commits, checkpoint.offsets, checkpoint.prepared):
+                log.purge(epoch + 1 - self._retain)
         except Exception:
-            logger.exception("the source did not take the commit of epoch %d", epoch)
-        checkpoint = self._checkpoint
-        for log in (checkpoint.prepared, checkpoint.offsets, checkpoint.commits):
-            log.purge(epoch + 1 - self._retain)
+            logger.exception("cleaning up after epoch %d failed", epoch)
         steps.done("retention")
         return CommittedEpoch(epoch, offset, steps.duration_ms)
 

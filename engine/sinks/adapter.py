@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamWriter
 
-from engine.errors import ConfigError
+from engine.errors import ConfigError, SinkError
 from engine.sinks.rows import rows_of
 
 EXACTLY_ONCE: Final = "exactly once"
@@ -44,4 +44,11 @@ class _RowWriter:
         self._writer = writer
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Any:
-        return self._writer.write(row for batch in batches for row in rows_of(batch))
+        rows = (row for batch in batches for row in rows_of(batch))
+        message = self._writer.write(rows)
+        for _ in rows:
+            raise SinkError(
+                "The sink's write() returned before the end of its iterator.",
+                hint="Consume all rows: what was not read would be lost.",
+            )
+        return message

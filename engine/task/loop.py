@@ -68,6 +68,7 @@ class _Task:
         self._spec = spec
         self._channel = channel
         self._transform = compile_steps(spec.pipeline)
+        self._failure: BaseException | None = None
 
     def run(self) -> None:
         spec = self._spec
@@ -89,7 +90,7 @@ class _Task:
             EpochContext.set(
                 EpochContext(spec.query_id, spec.run_id, spec.generation, spec.index, epoch)
             )
-            batches = self._epoch(reader, epoch, counters)
+            batches = self._remembering(self._epoch(reader, epoch, counters))
             with _blaming(SinkError, "the sink's write", spec.index, epoch):
                 message = spec.write(batches)
                 for _ in batches:
@@ -97,12 +98,23 @@ class _Task:
                         "The sink's write() returned before the end of its iterator.",
                         hint="Consume all batches: what was not read would be lost.",
                     )
+            if self._failure is not None:
+                raise self._failure  # the writer swallowed it, and would lose the record
             channel.send(
                 EpochCommitMessage(spec.run_id, spec.index, epoch, reader.offset, message, counters)
             )
             if spec.until is not None or epoch == channel.final_epoch:
                 return
             epoch += 1
+
+    def _remembering(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        except GeneratorExit:
+            raise
+        except BaseException as exc:
+            self._failure = exc
+            raise
 
     def _epoch(
         self, reader: PartitionReader, epoch: int, counters: EpochCounters
