@@ -286,20 +286,23 @@ class ContinuousExecution:
     def _terminate(self, error: ContinuousError | None, lease: Lease) -> None:
         definition = self.definition
         state = QueryState.STOPPED if error is None else QueryState.FAILED
-        try:
-            definition.reader.stop()
-            self._save_progress(throttled=False)
-            lease.release(state, error=None if error is None else str(error))
-            if definition.temporary_checkpoint and error is None:
-                definition.checkpoint.delete()
-        except Exception:
-            logger.exception("the query did not end cleanly")
-        finally:
-            with self._changed:
-                self.error, self.state = error, state
-                self.message = "Stopped" if error is None else f"Terminated with exception: {error}"
-                self._terminated.set()
-                self._changed.notify_all()
+        steps: list[Callable[[], object]] = [
+            definition.reader.stop,
+            lambda: self._save_progress(throttled=False),
+            lambda: lease.release(state, error=None if error is None else str(error)),
+        ]
+        if definition.temporary_checkpoint and error is None:
+            steps.append(definition.checkpoint.delete)
+        for step in steps:  # each by itself: a source that fails must not leave the lease held
+            try:
+                step()
+            except Exception:
+                logger.exception("the query did not end cleanly")
+        with self._changed:
+            self.error, self.state = error, state
+            self.message = "Stopped" if error is None else f"Terminated with exception: {error}"
+            self._terminated.set()
+            self._changed.notify_all()
 
     # -- looking --------------------------------------------------------------------------------
 

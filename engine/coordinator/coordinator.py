@@ -16,8 +16,8 @@ Invariants, checked in :meth:`EpochCoordinator.check`:
 - at most one epoch is being committed;
 - an epoch is committed only with one report of each partition;
 - no report is kept of an epoch that is committed or still open;
-- at most ``backlog_max`` epochs, and the final one, are closed and not committed. When a partition is late, the run
-  fails and names it; when only the sink is slow, the open epoch just grows.
+- at most ``backlog_max`` epochs, and the final one, are closed and not committed. When a partition
+  is late, the run fails and names it; when only the sink is slow, the open epoch just grows.
 
 All transitions stand in :data:`TRANSITIONS`: phase → event → handler. An event that has no entry
 is our bug and raises ProtocolError.

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import queue
 import threading
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
@@ -30,7 +32,7 @@ from engine.query import ContinuousQuery
 from engine.states import QueryState
 from engine.task.loop import run_task
 from engine.task.spec import TaskSpec
-from tests.model import Feed, ModelReader, ModelSink, definition
+from tests.model import Feed, ModelMessage, ModelReader, ModelSink, definition
 
 WAIT_S = 30
 
@@ -329,3 +331,46 @@ def test_a_source_that_cannot_merge_its_offsets_ends_the_query(
     with pytest.raises(ProtocolError, match="epoch 0 failed: KeyError"):
         story.start().awaitTermination(WAIT_S)
     assert story.checkpoint.committed_epoch() == -1
+
+
+def test_a_writer_that_swallows_an_error_of_the_query_loses_nothing(story: Story) -> None:
+    """Its iterator has raised; the reader is behind the record, which must not be skipped."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> ModelMessage:
+        try:
+            return ModelMessage(
+                [[r["partition"], r["seq"]] for b in batches for r in b.to_pylist()]
+            )
+        except SourceError:
+            return ModelMessage([])
+
+    story.sink.write = write  # type: ignore[method-assign]
+    story.feed.faults[(0, 3)] = ValueError("the wire is cut")
+    query = story.start()
+    story.feed.add(10)
+    with pytest.raises(SourceError, match="the wire is cut"):
+        query.awaitTermination(WAIT_S)
+
+
+def test_an_exit_inside_a_commit_ends_the_query(story: Story) -> None:
+    story.sink.fail_commit[1] = SystemExit("enough")  # type: ignore[assignment]
+    query = story.start()
+    with pytest.raises(ProtocolError, match="SystemExit: enough"):
+        query.awaitTermination(WAIT_S)
+
+
+def test_a_source_that_does_not_stop_leaves_no_lease_behind(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ModelReader, "stop", lambda self: 1 / 0)
+    query = story.start()
+    query.awaitEpoch(0, WAIT_S)
+    query.stop()
+    assert story.checkpoint.status().state is QueryState.STOPPED
+
+
+def test_a_short_task_timeout_does_not_end_a_healthy_query(story: Story) -> None:
+    query = story.start(interval_ms=3_000, task_timeout_s=1)
+    assert query.awaitEpoch(0, WAIT_S)
+    query.stop()
+    assert query.exception() is None

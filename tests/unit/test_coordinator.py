@@ -210,6 +210,17 @@ def test_drain_closes_the_open_epoch_and_ends_with_its_commit() -> None:
     assert driver.ended == [None]
 
 
+def test_drain_with_a_full_backlog_closes_one_epoch_more() -> None:
+    driver = Driver(1, backlog_max=3)
+    driver.auto_commit = False
+    driver.run(epochs=3)
+    driver.feed(report(1), report(2), report(3))
+    driver.feed(DrainAsked(), report(4))
+    driver.auto_commit = True
+    driver.feed(EpochCommitted(1))
+    assert driver.ended == [None]
+
+
 def test_drain_before_the_start_ends_at_once() -> None:
     driver = Driver(1)
     driver.feed(DrainAsked())

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+
 from flights.feed import Departure, FeedError, departures, feed, main
 
 LINES = [Departure("2013-01-01", '{"a":1}'), Departure("2013-01-01", '{"a":2}')]
