@@ -14,6 +14,19 @@ from engine.task.spec import EpochWriter
 
 
 @dataclass(frozen=True)
+class StreamBinding:
+    """One stream that the query reads: its source, and what happens to its records.
+
+    :param reader: the driver's side of the source.
+    :param description: for explain and progress, e.g. ``rate[rowsPerSecond=10]``.
+    """
+
+    pipeline: Pipeline
+    reader: DataSourceContinuousReader
+    description: str
+
+
+@dataclass(frozen=True)
 class SinkBinding:
     """A sink bound to its path and options.
 
@@ -36,16 +49,13 @@ class SinkBinding:
 class QueryDefinition:
     """What ``write_stream(df)...start()`` has put together.
 
-    :param reader: the driver's side of the source.
-    :param source_description: for explain and progress, e.g. ``rate[rowsPerSecond=10]``.
+    :param streams: their order is that of the offset log's lines; all have the same output schema.
     :param temporary_checkpoint: delete the checkpoint when the query has ended without an error.
     :param epoch_interval_ms: 0 for epochs as fast as they commit.
     """
 
     name: str | None
-    pipeline: Pipeline
-    reader: DataSourceContinuousReader
-    source_description: str
+    streams: tuple[StreamBinding, ...]
     sink: SinkBinding
     checkpoint: Checkpoint
     epoch_interval_ms: int

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.config import EngineOptions, parse_interval_ms
 from engine.connectors import bind_sink, bind_source, bind_writer
-from engine.definition import QueryDefinition, SinkBinding
+from engine.definition import QueryDefinition, SinkBinding, StreamBinding
 from engine.errors import ConfigError
 from engine.execution import ContinuousExecution
 from engine.options import PARTITION_BY, SESSION_TIMEZONE
 from engine.plan.explain import explain
 from engine.query import ContinuousQuery
+from engine.sinks.registry import SINKS
 from engine.spark.tables import FILE_FORMATS
 
 if TYPE_CHECKING:
@@ -49,9 +50,7 @@ def start_continuous(builder: ContinuousStreamWriter) -> ContinuousQuery:
     location, temporary = _checkpoint_location(builder, location)
     definition = QueryDefinition(
         name=builder.query_name,
-        pipeline=pipeline,
-        reader=reader,
-        source_description=source,
+        streams=(StreamBinding(pipeline, reader, source),),
         sink=sink,
         checkpoint=Checkpoint(location),
         epoch_interval_ms=interval_ms,
@@ -100,11 +99,13 @@ def _sink(
         return bind_writer(
             MemoryWriter(builder.query_name, schema, spark), f"memory[{builder.query_name}]"
         )
-    engines_own = {
-        PARTITION_BY: json.dumps(builder.partition_columns),
-        SESSION_TIMEZONE: session_timezone,
-    }
-    return bind_sink(spark, name, {**options, **engines_own}, schema)
+    if name.lower() in SINKS:  # a stranger may refuse options that it does not know
+        options = {
+            **options,
+            PARTITION_BY: json.dumps(builder.partition_columns),
+            SESSION_TIMEZONE: session_timezone,
+        }
+    return bind_sink(spark, name, options, schema)
 
 
 def _checkpoint_location(builder: ContinuousStreamWriter, location: str | None) -> tuple[str, bool]:

@@ -75,6 +75,12 @@ class DataSourceContinuousReader(ABC):
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
         """One offset of the whole stream from those of all partitions, in partition order."""
 
+    def needsReconfiguration(self) -> bool:
+        """Whether :meth:`partitions` of the present would be others than those of this run: asked
+        twice a second while the query runs, so it must be quick. The engine then finishes the
+        open epoch and starts new tasks from there."""
+        return False
+
     def commit(self, end: Offset) -> None:  # noqa: B027
         """Everything before ``end`` is durable in the sink and will never be asked for again."""
 

@@ -30,11 +30,12 @@ from engine.task.spec import TaskSpec
 from engine.task.transform import compile_steps
 from engine.wire import connect
 
+_ERRORS = ContinuousError.__module__
 MARKER_POLL_S = 0.005
 """An idle reader waits so long between two looks at the marker."""
 
 
-class _TaskDismissed(BaseException):
+class TaskDismissed(BaseException):
     """The driver told us to leave. Not an Exception: a writer must not swallow it."""
 
 
@@ -53,9 +54,9 @@ def run_task(spec: TaskSpec) -> None:
     )
     try:
         _Task(spec, channel).run()
-    except _TaskDismissed:
+    except TaskDismissed:
         pass
-    except Exception as exc:
+    except BaseException as exc:  # SystemExit of a user's function, too
         error = _as_continuous_error(exc, spec.index)
         channel.send(TaskFailed(spec.run_id, spec.index, error, traceback.format_exc()))
     finally:
@@ -100,9 +101,12 @@ class _Task:
                     )
             if self._failure is not None:
                 raise self._failure  # the writer swallowed it, and would lose the record
-            channel.send(
-                EpochCommitMessage(spec.run_id, spec.index, epoch, reader.offset, message, counters)
-            )
+            with _blaming(SinkError, "sending the writer's message", spec.index, epoch):
+                channel.send(
+                    EpochCommitMessage(
+                        spec.run_id, spec.index, epoch, reader.offset, message, counters
+                    )
+                )
             if spec.until is not None or epoch == channel.final_epoch:
                 return
             epoch += 1
@@ -126,7 +130,7 @@ class _Task:
         transforming = _blaming(TransformError, "the query's expressions", index, epoch)
         while channel.closed_epoch < epoch:
             if channel.dismissed is not None:
-                raise _TaskDismissed
+                raise TaskDismissed
             with reading:
                 batch = reader.read(MARKER_POLL_S)
             if batch is None:
@@ -170,10 +174,27 @@ class _blaming:
         error.epoch = self._epoch if error.epoch is None else error.epoch
 
 
-def _as_continuous_error(error: Exception, partition: int) -> ContinuousError:
+def _as_continuous_error(error: BaseException, partition: int) -> ContinuousError:
     if isinstance(error, ContinuousError):
-        return error
+        # A class of the user's own may not be known, or not loadable, on the driver.
+        return error if type(error).__module__ == _ERRORS else _nearest(error)
     return ContinuousError(
         f"The task of partition {partition} failed: {type(error).__name__}: {error}",
         partition=partition,
     )
+
+
+def _nearest(error: ContinuousError) -> ContinuousError:
+    """The same error as one of the engine's own classes."""
+    own: type[ContinuousError] = next(
+        base for base in type(error).__mro__ if base.__module__ == _ERRORS
+    )
+    nearest = own.__new__(own)
+    ContinuousError.__init__(
+        nearest,
+        f"{type(error).__name__}: {error.message}",
+        hint=error.hint,
+        epoch=error.epoch,
+        partition=error.partition,
+    )
+    return nearest

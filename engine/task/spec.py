@@ -19,6 +19,7 @@ class TaskSpec:
     """One partition of one run.
 
     :param index: the partition, from 0.
+    :param stream: which of the query's streams it reads, from 0.
     :param source_partition: the reader's own description of it.
     :param until: end the first epoch exactly at this offset of the whole stream and leave (the
         replay of an epoch whose end is known); None to read for as long as the query lives.
@@ -39,6 +40,7 @@ class TaskSpec:
     secret: bytes
     until: Offset | None = None
     heartbeat_s: float = 2.0
+    stream: int = 0
 
     def __repr__(self) -> str:  # the secret must not reach a log
         return f"TaskSpec(run_id={self.run_id!r}, index={self.index})"
