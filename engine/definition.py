@@ -35,6 +35,7 @@ class SinkBinding:
     :param write: its executor side, picklable.
     :param description: for explain and progress, e.g. ``parquet[/data/out]``.
     :param delivery: the guarantee, e.g. ``"exactly once"``.
+    :param write_letters: writes the bad records of an epoch, if they are kept; picklable.
     :param message_modules: where the writer's message classes may come from.
     """
 
@@ -43,6 +44,7 @@ class SinkBinding:
     description: str
     delivery: str
     message_modules: Collection[str] = ()
+    write_letters: EpochWriter | None = None
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,18 @@ class OffsetOutOfRangeError(SourceError):
 
 
 class BadRecordError(SourceError):
-    """A record cannot be parsed; names where it is."""
+    """A record cannot be parsed; names where it is.
+
+    :param record: what the source holds, whole.
+    :param offset: the position of the record's partition behind it, as the reader tells offsets.
+    """
+
+    def __init__(
+        self, message: str, *, record: str | None = None, offset: Any = None, **rest: Any
+    ) -> None:
+        super().__init__(message, **rest)
+        self.record = record
+        self.offset = offset
 
 
 class SinkError(ContinuousError):

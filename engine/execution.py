@@ -26,7 +26,7 @@ from engine.health import Stall
 from engine.launcher import Launcher
 from engine.messages import EpochCommitMessage
 from engine.progress.report import QueryIdentity, StreamProgress, epoch_progress
-from engine.restarts import RestartPolicy
+from engine.restarts import Blame, RestartPolicy, blame
 from engine.run import EpochTimes
 from engine.states import QueryState
 
@@ -63,6 +63,8 @@ class ContinuousExecution:
         self._launcher = launcher
         self._clock = clock or SystemClock()
         self._policy = RestartPolicy(definition.options)
+        self._has_run = False
+        """Whether all tasks have ever run at once."""
         self._committing_s: tuple[float, float] | None = None
         """When this attempt committed its first epoch and its last one; monotonic."""
         self._progress_saved_ms = 0
@@ -160,7 +162,8 @@ class ContinuousExecution:
 
     def _restart_delay_s(self, attempt: Attempt, error: ContinuousError) -> float | None:
         """The pause before the next attempt; None if there will be none."""
-        if attempt.end_is_asked:
+        never_ran = blame(error) is Blame.INFRASTRUCTURE and not self._has_run
+        if attempt.end_is_asked or never_ran:  # what has never worked is told at once
             return None
         first_s, last_s = self._committing_s or (0.0, 0.0)
         delay_s = self._policy.next_delay_s(error, healthy_s=last_s - first_s)
@@ -189,6 +192,7 @@ class ContinuousExecution:
         if phase is Phase.DRAINING and reconfiguring:
             self._enter(QueryState.RECONFIGURING, "The source has new partitions")
         elif phase is not Phase.ENDED:
+            self._has_run = self._has_run or phase is Phase.RUNNING
             self._enter(*_PHASES[phase])
 
     def on_stall(self, stall: Stall | None) -> None:

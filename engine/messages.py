@@ -65,6 +65,18 @@ class EpochCommitMessage:
 
 
 @dataclass(frozen=True)
+class SunkEpoch:
+    """A writer's message where bad records are kept as well.
+
+    :param written: what the sink's ``write`` returned.
+    :param dead_letters: what the dead letters' sink returned.
+    """
+
+    written: Any
+    dead_letters: Any
+
+
+@dataclass(frozen=True)
 class TaskFailed:
     """:param trace: the remote traceback, for the log."""
 

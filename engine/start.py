@@ -7,7 +7,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.config import EngineOptions, parse_interval_ms
+from engine.config import DEAD_LETTER, EngineOptions, parse_interval_ms
 from engine.connectors import bind_sink, bind_source, bind_writer
 from engine.definition import QueryDefinition, SinkBinding, StreamBinding
 from engine.errors import ConfigError
@@ -15,6 +15,7 @@ from engine.execution import ContinuousExecution
 from engine.options import PARTITION_BY, SESSION_TIMEZONE
 from engine.plan.explain import explain
 from engine.query import ContinuousQuery
+from engine.sinks.dead_letters import with_dead_letters
 from engine.sinks.registry import SINKS
 from engine.spark.tables import FILE_FORMATS
 
@@ -39,6 +40,8 @@ def start_continuous(builder: ContinuousStreamWriter) -> ContinuousQuery:
     parallelism = builder.df.sparkSession.sparkContext.defaultParallelism
     reader, source = bind_source(pipeline.source, parallelism, pipeline.session_timezone)
     sink = _sink(builder, rest, pipeline.session_timezone)
+    if options.on_bad_record == DEAD_LETTER:
+        sink = with_dead_letters(sink, options.dead_letter_path)
     partitions = len(reader.partitions(reader.initialOffset()))
     explanation = explain(
         pipeline,

@@ -10,16 +10,24 @@ Offsets are JSON values (dict, list, str, int) and always name the position of t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
+
+from engine.errors import BadRecordError
 
 Offset = Any
 
 
 class PartitionReader(ABC):
-    """Reads one partition on an executor, for as long as the query lives."""
+    """Reads one partition on an executor, for as long as the query lives.
+
+    :ivar on_bad_record: what to do with a record that cannot be parsed. Where it is None,
+        :meth:`read` raises; otherwise it calls this, and goes on behind the record.
+    """
+
+    on_bad_record: Callable[[BadRecordError], None] | None = None
 
     @abstractmethod
     def read(self, timeout_s: float) -> pa.RecordBatch | None:
@@ -30,6 +38,7 @@ class PartitionReader(ABC):
         are those of the schema that the reader was made with.
 
         :raises SourceError: the partition cannot be read.
+        :raises BadRecordError: a record cannot be parsed, and :attr:`on_bad_record` is None.
         """
 
     @property

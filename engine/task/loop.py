@@ -19,11 +19,13 @@ from engine.errors import ContinuousError, SinkError, SourceError, TransformErro
 from engine.messages import (
     EpochCommitMessage,
     EpochCounters,
+    SunkEpoch,
     TaskAlive,
     TaskFailed,
     TaskStarted,
 )
 from engine.sources.reader import PartitionReader
+from engine.task.bad_records import BadRecords
 from engine.task.channel import Channel
 from engine.task.context import EpochContext
 from engine.task.spec import TaskSpec
@@ -69,12 +71,15 @@ class _Task:
         self._spec = spec
         self._channel = channel
         self._transform = compile_steps(spec.pipeline)
+        self._bad = BadRecords(spec.on_bad_record, spec.source, spec.index)
         self._failure: BaseException | None = None
 
     def run(self) -> None:
         spec = self._spec
         with _blaming(SourceError, "opening the source", spec.index):
             reader = spec.reader.open(spec.source_partition, spec.until)
+            if self._bad.tolerates:
+                reader.on_bad_record = self._bad.unreadable
         try:
             self._channel.send(
                 TaskStarted(spec.run_id, spec.index, socket.gethostname(), os.getpid())
@@ -88,6 +93,7 @@ class _Task:
         epoch = spec.first_epoch
         while channel.dismissed is None:
             counters = EpochCounters()
+            self._bad.begin(epoch, counters)
             EpochContext.set(
                 EpochContext(spec.query_id, spec.run_id, spec.generation, spec.index, epoch)
             )
@@ -101,6 +107,9 @@ class _Task:
                     )
             if self._failure is not None:
                 raise self._failure  # the writer swallowed it, and would lose the record
+            if spec.write_letters is not None:
+                with _blaming(SinkError, "writing dead letters", spec.index, epoch):
+                    message = SunkEpoch(message, spec.write_letters(iter([self._bad.letters()])))
             with _blaming(SinkError, "sending the writer's message", spec.index, epoch):
                 channel.send(
                     EpochCommitMessage(
@@ -140,12 +149,16 @@ class _Task:
             arrived = now()
             counters.rows_read += batch.num_rows
             with transforming:
-                batch = transform(batch)
-            rows = batch.num_rows
-            if rows:
-                yield batch
-                counters.rows_written += rows
-                counters.read_to_written.record((now() - arrived) // 1000, rows)
+                try:
+                    results = [transform(batch)]
+                except Exception:
+                    results = self._bad.sift(transform, batch, lambda: reader.offset)
+            for result in results:
+                rows = result.num_rows
+                if rows:
+                    yield result
+                    counters.rows_written += rows
+                    counters.read_to_written.record((now() - arrived) // 1000, rows)
 
 
 class _blaming:

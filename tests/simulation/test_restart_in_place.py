@@ -46,8 +46,9 @@ def finish(story: Story, query: Any, rows: int) -> None:
     ],
 )
 def test_a_failing_task_is_started_again(story: Story, fault: BaseException, budget: str) -> None:
-    story.feed.faults[(1, 3)] = fault
     query = story.start(**{budget: 1})
+    query.awaitEpoch(0, WAIT_S)
+    story.feed.faults[(1, 3)] = fault
     run_id = query.runId
     story.feed.add(ROWS)
     story.await_rows(query, 2 * ROWS)
@@ -289,7 +290,7 @@ def test_a_commit_that_fails_while_the_query_is_stopped_is_told(story: Story) ->
         query.awaitTermination(WAIT_S)
 
 
-def test_a_lost_task_says_what_its_launcher_knows(
+def test_tasks_that_never_ran_are_no_case_for_a_restart(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from engine import launcher
@@ -299,4 +300,4 @@ def test_a_lost_task_says_what_its_launcher_knows(
 
     monkeypatch.setattr(launcher, "run_task", run_task)
     with pytest.raises(TaskLostError, match="No module named 'theirs'"):
-        story.start().awaitTermination(WAIT_S)
+        story.start(restarts_infrastructure=5).awaitTermination(WAIT_S)
