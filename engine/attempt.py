@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.clock import Clock
 from engine.coordinator.events import DrainAsked, RunFailed, StopAsked
@@ -74,35 +75,23 @@ class Attempt:
         self._run_id = run_id
         self._listener = listener
         self._changed = threading.Condition()
+        self._look = look
+        self._lease: Lease | None = None
+        self._keeper: LeaseKeeper | None = None
         self._plan: RestartPlan | None = None
         self._end_asked: EndEvent | None = None
         self._run: ContinuousRun | None = None
-        self._lease = Lease.acquire(
-            definition.checkpoint,
-            run_id=run_id,
-            application=launcher.application,
-            heartbeat_interval_ms=definition.options.lease_heartbeat_ms,
-            clock=clock,
-        )
-        self._keeper = LeaseKeeper(self._lease, definition.checkpoint, self.tell, clock)
-        self._keeper.start(look)  # a sink may take its time to recover
-        self._runner = EpochRunner(
-            checkpoint=definition.checkpoint,
-            lease=self._lease,
-            sources=[stream.reader for stream in definition.streams],
-            sink=definition.sink.writer,
-            message_modules=definition.sink.message_modules,
-            min_epochs_to_retain=definition.options.min_epochs_to_retain,
-        )
 
     # -- before a task runs ---------------------------------------------------------------------
 
     def recover(self) -> None:
-        """Finish what an earlier run has prepared, and see that the tasks will find slots.
+        """Take the checkpoint, finish what an earlier run has prepared, and see that the tasks
+        will find slots.
 
         :raises ContinuousError: the query cannot go on from this checkpoint, or not now.
         """
         checkpoint = self._definition.checkpoint
+        self._take(checkpoint)
         plan = plan_restart(checkpoint, self._definition.sink)
         for epoch in plan.recommit:
             logger.info("committing epoch %d again", epoch)
@@ -111,6 +100,26 @@ class Attempt:
         self._check_slots(len(self._partitions()))
         self._plan = plan
         self._listener.on_recovered(checkpoint.committed_epoch())
+
+    def _take(self, checkpoint: Checkpoint) -> None:
+        definition, options = self._definition, self._definition.options
+        self._lease = Lease.acquire(
+            checkpoint,
+            run_id=self._run_id,
+            application=self._launcher.application,
+            heartbeat_interval_ms=options.lease_heartbeat_ms,
+            clock=self._clock,
+        )
+        self._keeper = LeaseKeeper(self._lease, checkpoint, self.tell, self._clock)
+        self._keeper.start(self._look)  # a sink may take its time to recover
+        self._runner = EpochRunner(
+            checkpoint=checkpoint,
+            lease=self._lease,
+            sources=[stream.reader for stream in definition.streams],
+            sink=definition.sink.writer,
+            message_modules=definition.sink.message_modules,
+            min_epochs_to_retain=options.min_epochs_to_retain,
+        )
 
     def _logged_offsets(self, epoch: int | None) -> tuple[Offset, ...] | None:
         if epoch is None:
@@ -193,6 +202,7 @@ class Attempt:
         self, first_epoch: int, until: tuple[Offset, ...] | None
     ) -> ContinuousError | None:
         definition = self._definition
+        assert self._lease is not None
         specs = [
             TaskSpec(
                 query_id=self._query_id,
@@ -290,23 +300,30 @@ class Attempt:
     def owns_checkpoint(self) -> bool:
         """Whether the lease is still ours."""
         try:
-            self._lease.check()
+            if self._lease is not None:
+                self._lease.check()
         except StaleRunError:
             return False
-        return True
+        return self._lease is not None
 
     def let_go(self) -> None:
         """Make room for the next attempt, which has to follow at once.
 
         :raises StaleRunError: another run has taken the checkpoint.
         """
-        self._lease.check()
-        self._keeper.stop()
+        if self._lease is not None:
+            self._lease.check()
+        self._stop_keeper()
 
     def release(self, state: QueryState, error: ContinuousError | None) -> None:
         """Give the checkpoint back.
 
         :raises CheckpointError: the storage cannot be written; the lease will expire.
         """
-        self._keeper.stop()
-        self._lease.release(state, error=None if error is None else str(error))
+        self._stop_keeper()
+        if self._lease is not None:
+            self._lease.release(state, error=None if error is None else str(error))
+
+    def _stop_keeper(self) -> None:
+        if self._keeper is not None:
+            self._keeper.stop()

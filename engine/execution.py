@@ -65,6 +65,7 @@ class ContinuousExecution:
         self._policy = RestartPolicy(definition.options)
         self._has_run = False
         """Whether all tasks have ever run at once."""
+        self._unstalled = self.state, self.message
         self._committing_s: tuple[float, float] | None = None
         """When this attempt committed its first epoch and its last one; monotonic."""
         self._progress_saved_ms = 0
@@ -199,9 +200,11 @@ class ContinuousExecution:
         """See :class:`engine.run.RunListener`."""
         if stall is not None:
             logger.warning("%s", stall)
+            if self.state is not QueryState.STALLED:
+                self._unstalled = self.state, self.message
             self._enter(QueryState.STALLED, f"{stall}.")
-        elif self.state is QueryState.STALLED:
-            self._enter(*_PHASES[Phase.RUNNING])
+        else:
+            self._enter(*self._unstalled)
 
     def on_committed(
         self,

@@ -16,11 +16,14 @@ from enum import Enum
 from engine.config import EngineOptions
 from engine.errors import (
     BadRecordError,
-    CheckpointError,
+    CheckpointCorruptError,
+    CheckpointVersionError,
+    ConcurrentRunError,
     ConfigError,
     ContinuousError,
     EpochBacklogError,
     EpochStalledError,
+    NotEnoughSlotsError,
     OffsetOutOfRangeError,
     ProtocolError,
     SinkAheadError,
@@ -33,7 +36,9 @@ from engine.errors import (
 JITTER = 0.2
 _FINAL = (
     ConfigError,
-    CheckpointError,
+    CheckpointCorruptError,
+    CheckpointVersionError,
+    ConcurrentRunError,
     BadRecordError,
     OffsetOutOfRangeError,
     SinkCommitRejectedError,
@@ -52,6 +57,8 @@ class Blame(Enum):
 
 def blame(error: ContinuousError) -> Blame | None:
     """Whose failure it is; None if a restart in place cannot help."""
+    if isinstance(error, NotEnoughSlotsError):
+        return Blame.INFRASTRUCTURE  # an executor is gone, its replacement not there yet
     if isinstance(error, _FINAL):
         return None
     if isinstance(error, SourceError):

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from engine.checkpoint.lease import Lease
 from engine.coordinator.endpoint import Endpoint
 from engine.errors import (
     BadRecordError,
+    CheckpointError,
     EpochStalledError,
     SinkCommitRejectedError,
     SinkCommitUnknownError,
@@ -19,6 +21,7 @@ from engine.errors import (
     StaleRunError,
     TaskLostError,
 )
+from engine.launcher import Slots, ThreadLauncher
 from engine.messages import EpochMarker
 from engine.states import QueryState
 from engine.task.loop import TaskDismissed
@@ -301,3 +304,44 @@ def test_tasks_that_never_ran_are_no_case_for_a_restart(
     monkeypatch.setattr(launcher, "run_task", run_task)
     with pytest.raises(TaskLostError, match="No module named 'theirs'"):
         story.start(restarts_infrastructure=5).awaitTermination(WAIT_S)
+
+
+def test_a_storage_that_is_gone_for_a_moment_is_tried_again(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquire = Lease.acquire
+    failures = [CheckpointError("no route to the storage")]
+
+    def failing(checkpoint: Any, **rest: Any) -> Lease:
+        if failures and checkpoint.committed_epoch() >= 0:
+            raise failures.pop()
+        return acquire(checkpoint, **rest)
+
+    monkeypatch.setattr(Lease, "acquire", failing)
+    query = story.start(restarts_infrastructure=1, restarts_source=1)
+    query.awaitEpoch(0, WAIT_S)
+    story.feed.faults[(0, 0)] = ValueError("the wire is cut")
+    story.feed.add(ROWS)
+    story.await_rows(query, 2 * ROWS)
+    assert query.status["restarts"] == 2
+    assert "no route" in query.status["last_error"]
+    finish(story, query, 2 * ROWS)
+
+
+def test_slots_that_are_missing_at_a_restart_are_waited_for(story: Story) -> None:
+    """An executor is gone, and its replacement takes a while."""
+
+    class Cluster(ThreadLauncher):
+        seen = 0
+
+        def slots(self) -> Slots:
+            self.seen += 1
+            return Slots(total=0, free=0) if self.seen == 2 else Slots(total=2, free=2)
+
+    launcher = Cluster()
+    query = story.start(launcher, restarts_infrastructure=1, restarts_source=1)
+    query.awaitEpoch(0, WAIT_S)
+    story.feed.faults[(0, 0)] = ValueError("the executor is gone")
+    story.feed.add(ROWS)
+    finish(story, query, 2 * ROWS)
+    assert query.status["restarts"] == 2

@@ -8,7 +8,9 @@ from engine.config import EngineOptions
 from engine.errors import (
     BadRecordError,
     CheckpointCorruptError,
+    CheckpointError,
     ConcurrentRunError,
+    ConfigError,
     ContinuousError,
     EpochBacklogError,
     EpochStalledError,
@@ -54,7 +56,9 @@ def policy(**options: int) -> RestartPolicy:
         (ConcurrentRunError("x"), None),
         (StaleRunError("x"), None),
         (ProtocolError("x"), None),
-        (NotEnoughSlotsError("x"), None),
+        (ConfigError("x"), None),
+        (NotEnoughSlotsError("x"), Blame.INFRASTRUCTURE),
+        (CheckpointError("x"), Blame.INFRASTRUCTURE),
     ],
 )
 def test_every_failure_is_somebodys_or_final(error: ContinuousError, culprit: Blame | None) -> None:
