@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from engine.errors import ConfigError
+from engine.errors import CheckpointError, ConfigError
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,23 @@ class Storage(ABC):
     @abstractmethod
     def delete_all(self) -> None:
         """Delete the folder with everything in it. A missing one is fine."""
+
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name, never overwriting. Whoever is interrupted calls it again: the
+        file is there under at least one of its names all the time.
+
+        :raises CheckpointError: it cannot be written, or ``to`` holds something else.
+        """
+        try:
+            data = self.read(name)
+        except FileNotFoundError:
+            return
+        if not self.create(to, data) and self.read(to) != data:
+            raise CheckpointError(
+                f"{self.path(name)} cannot be moved: {self.path(to)} holds something else.",
+                hint="Move one of the two away by hand.",
+            )
+        self.delete(name)
 
     def size(self, name: str) -> int:
         """Bytes of a file.
