@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from engine.errors import ConfigError
 
@@ -64,6 +65,8 @@ class EngineOptions:
     :param task_start_timeout_s: all tasks must have started within so many seconds.
     :param task_timeout_s: a task that was silent for so long is lost.
     :param lease_heartbeat_ms: how often the lease in the checkpoint is renewed.
+    :param allow_changed_query: start even if the source or the sink are others than those of the
+        checkpoint.
     """
 
     min_epochs_to_retain: int = 100
@@ -71,6 +74,7 @@ class EngineOptions:
     task_start_timeout_s: int = 120
     task_timeout_s: int = 30
     lease_heartbeat_ms: int = 1_000
+    allow_changed_query: bool = False
 
     _MINIMA = {  # noqa: RUF012  # a table, not a field
         "min_epochs_to_retain": 2,
@@ -89,13 +93,18 @@ class EngineOptions:
     def take(cls, options: Mapping[str, str]) -> tuple[EngineOptions, dict[str, str]]:
         """Split a query's options (any case) into the engine's own and the sink's.
 
-        :raises ConfigError: an engine option is not a whole number or is too small.
+        :raises ConfigError: an engine option is not a whole number or is too small, or is neither
+            true nor false.
         """
-        names, own, rest = cls.names(), {}, {}
+        names, rest = cls.names(), {}
+        own: dict[str, Any] = {}
         for key, value in options.items():
             name = names.get(key.lower())
             if name is None:
                 rest[key] = value
+                continue
+            if name not in cls._MINIMA:
+                own[name] = _truth(key, str(value))
                 continue
             minimum = cls._MINIMA[name]
             if not str(value).strip().isdecimal() or int(value) < minimum:
@@ -104,3 +113,10 @@ class EngineOptions:
                 )
             own[name] = int(value)
         return cls(**own), rest
+
+
+def _truth(key: str, value: str) -> bool:
+    text = value.strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"Option {key}: {value!r} is neither true nor false.")
+    return text == "true"

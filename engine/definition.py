@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ class SinkBinding:
     :param description: for explain and progress, e.g. ``parquet[/data/out]``.
     :param delivery: the guarantee, e.g. ``"exactly once"``.
     :param message_modules: where the writer's message classes may come from.
+    :param format: its name, and ``options`` the user's options: they tell one sink from another.
     """
 
     writer: Any
@@ -30,6 +31,8 @@ class SinkBinding:
     description: str
     delivery: str
     message_modules: Collection[str] = ()
+    format: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from engine.admission import admit
 from engine.checkpoint.lease import Lease
 from engine.clock import Clock, SystemClock
 from engine.coordinator.coordinator import Phase
@@ -86,6 +87,7 @@ class ContinuousExecution:
             clock=self._clock,
         )
         try:
+            admit(definition, lease)
             runner = EpochRunner(
                 checkpoint=checkpoint,
                 lease=lease,

@@ -98,7 +98,9 @@ def _sink(
                 "The memory sink needs a name for its table.", hint="Set queryName(...)."
             )
         return bind_writer(
-            MemoryWriter(builder.query_name, schema, spark), f"memory[{builder.query_name}]"
+            MemoryWriter(builder.query_name, schema, spark),
+            f"memory[{builder.query_name}]",
+            "memory",
         )
     engines_own = {
         PARTITION_BY: json.dumps(builder.partition_columns),

@@ -33,13 +33,22 @@ class FileSinkRewind:
         """What a pin keeps: ``{"last": <line or null>}``.
 
         :raises SinkError: an entry of the log is missing.
+        :raises ConfigError: the folder does not have the epoch.
         """
+        newest = self._log.latest()
+        if newest is None or newest < epoch:
+            raise self._no_log(epoch)
         files = self._log.files(up_to=epoch)
         return {"last": files[-1].line() if files else None}
 
     def checkRewind(self, epoch: int, position: JSON = None) -> None:
-        """:raises ConfigError: the log does not tell any more which files the epoch ended with."""
-        if not self._is_whole(epoch) and not self._storage.exists(_STAGED):
+        """:raises ConfigError: there is no log, or it does not tell any more which files the epoch
+        ended with."""
+        if self._storage.exists(_STAGED):
+            return
+        if self._log.latest() is None:
+            raise self._no_log(epoch)
+        if not self._is_whole(epoch):
             self._lines_up_to(epoch, position)
 
     def rewind(self, epoch: int, position: JSON = None) -> None:
@@ -88,6 +97,13 @@ class FileSinkRewind:
             hint=f"Rewind to one of the epochs {possible[0]} to {possible[-1]}, or to a pin."
             if possible
             else "Its entries are missing: restore them.",
+            epoch=epoch,
+        )
+
+    def _no_log(self, epoch: int) -> ConfigError:
+        return ConfigError(
+            f"The sink's log in {self._storage.url} does not have epoch {epoch}.",
+            hint="Is this the folder of the query's sink?",
             epoch=epoch,
         )
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
@@ -115,10 +116,16 @@ class FilesWriter(DataSourceStreamArrowWriter):
     """Writes on the executors, commits on the driver."""
 
     delivery = EXACTLY_ONCE
+    tuningOptions = ("compression", "compactInterval")
 
     def __init__(self, layout: FileLayout, compact_interval: int) -> None:
         self._layout = layout
         self._compact_interval = compact_interval
+
+    @property
+    def path(self) -> Path:
+        """The folder, absolute."""
+        return self._layout.path
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesMessage:
         with EpochFiles(self._layout, *_partition_and_generation()) as files:
