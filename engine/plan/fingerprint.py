@@ -37,7 +37,8 @@ _SECRET_KEY: Final = re.compile(
 _SECRET_VALUE: Final = re.compile(
     r"(secret|passw\w*|pwd|token|credential|access[._-]?key)\"?\s*[=:]", re.IGNORECASE
 )
-_USER_INFO: Final = re.compile(r"(?<=://)[^/@\s]+@")
+# Up to the last @: a password may hold any character, whatever the standard says.
+_USER_INFO: Final = re.compile(r"(?<=://).*@", re.DOTALL)
 _LITERAL: Final = re.compile(r"'[^']*'")
 _KEEP_NO_SCHEMA: Final = frozenset({"console", "foreach", "foreachbatch", "memory", "noop"})
 _POSITIONAL: Final = "csv"

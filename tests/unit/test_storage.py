@@ -219,7 +219,7 @@ class LookingStorage(LocalStorage):
 
 def test_doctor_refuses_a_store_on_which_a_race_has_two_winners(tmp_path: Path) -> None:
     storage = LookingStorage(tmp_path)
-    with pytest.raises(ConfigError, match="at once, [234] succeeded"):
+    with pytest.raises(ConfigError, match=r"at once, [234] succeeded"):
         prove_create_if_absent(storage)
     assert storage.list("control") == []
 
