@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from engine.admission import admit
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.clock import Clock
@@ -91,7 +92,7 @@ class Attempt:
         :raises ContinuousError: the query cannot go on from this checkpoint, or not now.
         """
         checkpoint = self._definition.checkpoint
-        self._take(checkpoint)
+        admit(self._definition, self._take(checkpoint))
         plan = plan_restart(checkpoint, self._definition.sink)
         for epoch in plan.recommit:
             logger.info("committing epoch %d again", epoch)
@@ -101,25 +102,26 @@ class Attempt:
         self._plan = plan
         self._listener.on_recovered(checkpoint.committed_epoch())
 
-    def _take(self, checkpoint: Checkpoint) -> None:
+    def _take(self, checkpoint: Checkpoint) -> Lease:
         definition, options = self._definition, self._definition.options
-        self._lease = Lease.acquire(
+        lease = self._lease = Lease.acquire(
             checkpoint,
             run_id=self._run_id,
             application=self._launcher.application,
             heartbeat_interval_ms=options.lease_heartbeat_ms,
             clock=self._clock,
         )
-        self._keeper = LeaseKeeper(self._lease, checkpoint, self.tell, self._clock)
+        self._keeper = LeaseKeeper(lease, checkpoint, self.tell, self._clock)
         self._keeper.start(self._look)  # a sink may take its time to recover
         self._runner = EpochRunner(
             checkpoint=checkpoint,
-            lease=self._lease,
+            lease=lease,
             sources=[stream.reader for stream in definition.streams],
             sink=definition.sink.writer,
             message_modules=definition.sink.message_modules,
             min_epochs_to_retain=options.min_epochs_to_retain,
         )
+        return lease
 
     def _logged_offsets(self, epoch: int | None) -> tuple[Offset, ...] | None:
         if epoch is None:

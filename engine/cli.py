@@ -101,11 +101,37 @@ def _parser() -> argparse.ArgumentParser:
     prune.add_argument("--keep-for", metavar="DURATION", help='younger ones, e.g. "7 days"')
     prune.add_argument("--dry-run", action="store_true", help="only tell what would go")
 
+    rewind = on_checkpoint("rewind", "rewind:rewind", "take a stopped query back to an epoch")
+    target = rewind.add_mutually_exclusive_group(required=True)
+    target.add_argument("--to-epoch", type=_epoch, metavar="N", help="the last epoch that stays")
+    target.add_argument("--to-pin", metavar="NAME", help="the same, by the name of a pin")
+    rewind.add_argument(
+        "--accept-repeats",
+        action="store_true",
+        help="go on with a sink that cannot take rows back: it gets them again",
+    )
+    pin = on_checkpoint("pin", "rewind:pin", "keep an epoch to rewind to, whatever is pruned")
+    pin.add_argument("name", metavar="NAME")
+    pin.add_argument("--epoch", type=_epoch, metavar="N", help="by default the last committed one")
+    for command in (rewind, pin):
+        command.add_argument(
+            "--spec", metavar="SPEC", help="the query, if the checkpoint is Spark's"
+        )
+    unpin = on_checkpoint("unpin", "rewind:unpin", "forget a pin")
+    unpin.add_argument("name", metavar="NAME")
+    on_checkpoint("pins", "rewind:pins", "the pinned epochs")
+
     doctor = add("doctor", "doctor:doctor", "find out whether queries can run here")
     doctor.add_argument(
         "checkpoint", metavar="CHECKPOINT", nargs="?", help="try this storage as well"
     )
     return parser
+
+
+def _epoch(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not the number of an epoch")
+    return int(text)
 
 
 def _positive(text: str) -> int:

@@ -92,6 +92,8 @@ class EngineOptions:
         user's function fails on: ``fail`` the query, be counted and left out (``skip``), or be
         written to ``dead_letter_path`` (``dead-letter``).
     :param dead_letter_path: a folder for JSON files.
+    :param allow_changed_query: start even if the source or the sink are others than those of the
+        checkpoint.
     """
 
     min_epochs_to_retain: int = _whole(100, 2)
@@ -110,6 +112,7 @@ class EngineOptions:
     on_stall: str = _choice(REPORT, RESTART)
     on_bad_record: str = _choice(FAIL, SKIP, DEAD_LETTER)
     dead_letter_path: str = ""
+    allow_changed_query: bool = field(default=False, metadata={"choices": ("true", "false")})
 
     @classmethod
     def names(cls) -> dict[str, str]:
@@ -147,7 +150,7 @@ def _parsed(key: str, text: str, metadata: Mapping[str, Any]) -> Any:
     if choices is not None:
         if text.lower() not in choices:
             raise ConfigError(f"Option {key}: {text!r} is none of {', '.join(choices)}.")
-        return text.lower()
+        return text.lower() == "true" if "true" in choices else text.lower()
     if minimum is None:
         return text
     if not text.strip().isdecimal() or int(text) < minimum:

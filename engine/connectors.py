@@ -6,13 +6,14 @@ user registered with ``spark.dataSource.register``.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from engine.definition import SinkBinding
 from engine.errors import ConfigError
 from engine.expressions.types import schema_to_spark
-from engine.options import DEFAULT_PARALLELISM, SESSION_TIMEZONE
+from engine.options import DEFAULT_PARALLELISM, PARTITION_BY, SESSION_TIMEZONE
 from engine.plan.explain import describe_connector
 from engine.plan.pipeline import SourceRelation
 from engine.plan.source import user_data_source
@@ -72,18 +73,31 @@ def bind_sink(
     pickled = None if name.lower() in SINKS else user_data_source(spark, name)
     data_source = sink_class(name) if pickled is None else _load(pickled)
     shown = {key: value for key, value in options.items() if not key.startswith("__")}
+    partition_by = json.loads(options.get(PARTITION_BY, "[]"))
     writer = _instantiate(data_source, options).streamWriter(schema, overwrite=False)
-    return bind_writer(writer, describe_connector(name, shown))
+    identity = {key.lower(): value for key, value in shown.items()}
+    if partition_by:
+        identity["partitionby"] = ", ".join(partition_by)
+    if hasattr(writer, "path"):  # whatever folder the next start or rewind is made in
+        identity["path"] = str(writer.path)
+    return bind_writer(writer, describe_connector(name, shown), name, identity)
 
 
-def bind_writer(writer: Any, description: str) -> SinkBinding:
-    """A sink from its stream writer."""
+def bind_writer(
+    writer: Any, description: str, name: str = "", options: Mapping[str, str] | None = None
+) -> SinkBinding:
+    """A sink from its stream writer.
+
+    :param name: its format; ``options`` are the user's.
+    """
     return SinkBinding(
         writer=writer,
         write=epoch_writer(writer),
         description=description,
         delivery=delivery_of(writer),
         message_modules=("engine", "pyspark.sql.datasource", type(writer).__module__),
+        format=name or description,
+        options=options or {},
     )
 
 

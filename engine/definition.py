@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,7 @@ class SinkBinding:
     :param delivery: the guarantee, e.g. ``"exactly once"``.
     :param write_letters: writes the bad records of an epoch, if they are kept; picklable.
     :param message_modules: where the writer's message classes may come from.
+    :param format: its name, and ``options`` the user's options: they tell one sink from another.
     """
 
     writer: Any
@@ -45,6 +46,8 @@ class SinkBinding:
     delivery: str
     message_modules: Collection[str] = ()
     write_letters: EpochWriter | None = None
+    format: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

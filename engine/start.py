@@ -100,7 +100,9 @@ def _sink(
                 "The memory sink needs a name for its table.", hint="Set queryName(...)."
             )
         return bind_writer(
-            MemoryWriter(builder.query_name, schema, spark), f"memory[{builder.query_name}]"
+            MemoryWriter(builder.query_name, schema, spark),
+            f"memory[{builder.query_name}]",
+            "memory",
         )
     if name.lower() in SINKS:  # a stranger may refuse options that it does not know
         options = {

@@ -6,8 +6,10 @@
     offsets/<epoch>       where the epoch ends                                 as Spark has it
     commits/<epoch>       the epoch is done                                    as Spark has it
     prepared/<epoch>      the writers' messages, to finish the epoch with
-    control/              lease, generations, requests
+    control/              lease, generations, requests, fingerprint of the query
     progress/recent       the last progress reports
+    pins/<name>           a committed epoch that outlives retention
+    rewound/<generation>/ what rewinds have moved out of the logs
 
 Everything here also reads checkpoints of Spark's own queries, which have the first three. Reading
 needs no lease and disturbs nobody: leftovers of crashes are invisible, and entries that a running
@@ -25,9 +27,11 @@ from engine.checkpoint.json_text import JSON, dump, load_object
 from engine.checkpoint.lease import LeaseRecord, read_holder
 from engine.checkpoint.metadata_log import MetadataLog
 from engine.checkpoint.offset_log import offset_log
+from engine.checkpoint.pins import Pin, add_pin, all_pins, get_pin, remove_pin
 from engine.checkpoint.prepared_log import PreparedEntry, prepared_log
 from engine.checkpoint.progress import ProgressFile
 from engine.checkpoint.requests import Requests
+from engine.checkpoint.rewind import RewindReport, rewind
 from engine.checkpoint.storage import Storage, open_storage
 from engine.clock import Clock, SystemClock
 from engine.errors import CheckpointCorruptError
@@ -217,6 +221,58 @@ class Checkpoint:
 
     def _is_committed(self, epoch: int) -> bool:
         return self.storage.exists(f"commits/{epoch}")
+
+    # -- pins and rewinding ---------------------------------------------------------------------
+
+    def pin(self, name: str, epoch: int | None = None, *, sink: Any = None) -> Pin:
+        """Give a committed epoch a name, and keep it for :meth:`rewind` until :meth:`unpin`.
+
+        :param epoch: None: the last committed one.
+        :param sink: the query's stream writer, if it can take rows back: then it still can when its
+            own log has been compacted. See :func:`engine.sinks.reopen.reopen_sink`.
+        :raises ConfigError: the name cannot be used, or the epoch is not there; lists those that
+            are.
+        """
+        epoch = self.committed_epoch() if epoch is None else epoch
+        position = sink.rewindPosition(epoch) if hasattr(sink, "rewindPosition") else None
+        return add_pin(self, name, epoch, self._clock.now_ms(), position)
+
+    def unpin(self, name: str) -> None:
+        """Forget a pin.
+
+        :raises ConfigError: there is none of this name; lists those that are there.
+        """
+        remove_pin(self.storage, name)
+
+    def pins(self) -> list[Pin]:
+        """All pins, lowest epoch first."""
+        return all_pins(self.storage)
+
+    def rewind(
+        self,
+        to_epoch: int | None = None,
+        *,
+        to_pin: str | None = None,
+        sink: Any = None,
+        accept_repeats: bool = False,
+    ) -> RewindReport:
+        """Take a query that does not run back to the end of a committed epoch. The next start reads
+        on from there, as a higher generation.
+
+        :param to_epoch: the last epoch that stays; or ``to_pin``, the name of a pin.
+        :param sink: the query's stream writer, which takes the rows of later epochs back. See
+            :func:`engine.sinks.reopen.reopen_sink`.
+        :param accept_repeats: go on with a sink that cannot: it gets those rows again.
+        :raises ConfigError: the epoch is not there (lists those that are), or the sink cannot take
+            rows back; nothing has changed.
+        :raises ConcurrentRunError: a run holds the checkpoint.
+        """
+        if to_pin is not None:
+            target: int | Pin = get_pin(self.storage, to_pin)
+        else:
+            assert to_epoch is not None, "an epoch or a pin"
+            target = to_epoch
+        return rewind(self, target, sink=sink, accept_repeats=accept_repeats, clock=self._clock)
 
     # -- the whole ------------------------------------------------------------------------------
 

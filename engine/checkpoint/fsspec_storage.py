@@ -1,9 +1,21 @@
 """A checkpoint anywhere fsspec reaches: object stores, HDFS, the memory of this process.
 
 In object stores an object appears whole or not at all; on file systems behind fsspec (HDFS, SFTP) a
-crash may leave a torn one, which the restart table sets aside if it is the newest. Create-if-absent
-is fsspec's ``pipe_file(mode="create")``: a conditional put on S3, GCS and ABFS. Whether a store
-really honours it is tried by :func:`engine.checkpoint.storage.prove_create_if_absent`.
+crash may leave a torn one, which the restart table sets aside if it is the newest.
+
+Create-if-absent is fsspec's ``pipe_file(mode="create")``, one conditional put:
+
+======  ======================  ====================================
+store   package                 condition
+======  ======================  ====================================
+S3      s3fs >= 2024.10         ``If-None-Match: *``
+GCS     gcsfs >= 2024.10        ``ifGenerationMatch=0``
+ABFS    adlfs >= 2024.7         ``If-None-Match: *``
+======  ======================  ====================================
+
+Whether a store honours it is tried by :func:`engine.checkpoint.storage.prove_create_if_absent`. If
+an answer is lost and the client asks again, the store says that the object is there, and the writer
+takes its own for another's: it stops, and the next start finds its entry.
 """
 
 from __future__ import annotations
@@ -20,6 +32,13 @@ from engine.errors import CheckpointError, ConfigError
 # fsspec's memory file system looks and then writes: threads must not come between.
 _memory_lock = threading.Lock()
 
+# s3fs knows the answer of Amazon's S3; others word it differently.
+_S3_EXISTS = ("PreconditionFailed", "412")
+# Two conditional puts at once: neither may have won yet, so S3 asks to try again.
+_S3_CONFLICT = ("ConditionalRequestConflict", "OperationAborted", "409")
+_CONFLICTS_MAX = 20
+
+_OBJECT_STORES = frozenset({"s3", "gs", "abfs", "az"})
 _TIMES = ("mtime", "modified", "LastModified", "last_modified", "updated", "created")
 
 
@@ -61,12 +80,20 @@ class FsspecStorage(Storage):
 
     def create(self, name: str, data: bytes) -> bool:
         with self._errors("create", name):
-            try:
-                with self._creating:
-                    self._put(name, data, mode="create")
-            except FileExistsError:
-                return False
-        return True
+            for attempt in range(_CONFLICTS_MAX):
+                try:
+                    with self._creating:
+                        self._put(name, data, mode="create")
+                    return True
+                except FileExistsError:
+                    return False
+                except OSError as exc:
+                    code = _s3_code(exc)
+                    if code in _S3_EXISTS:
+                        return False
+                    if code not in _S3_CONFLICT or attempt == _CONFLICTS_MAX - 1:
+                        raise
+        raise AssertionError("the last attempt returns or raises")
 
     def replace(self, name: str, data: bytes, *, durable: bool = True) -> None:
         with self._errors("replace", name):
@@ -115,8 +142,14 @@ class FsspecStorage(Storage):
         path = self._full(name)
         try:
             self._fs.pipe_file(path, data, **mode)
-        except FileNotFoundError:
-            # Only file systems with real folders ask for one.
+        except FileNotFoundError as exc:
+            # Only file systems with real folders ask for one; "s3" or ("s3", "s3a").
+            protocol = self._fs.protocol
+            if _OBJECT_STORES.intersection([protocol] if isinstance(protocol, str) else protocol):
+                raise CheckpointError(
+                    f"Cannot write {self.path(name)}: there is no such bucket or container.",
+                    hint="Create it, or correct the URL.",
+                ) from exc
             self._fs.makedirs(self._fs._parent(path), exist_ok=True)
             self._fs.pipe_file(path, data, **mode)
 
@@ -136,6 +169,12 @@ class FsspecStorage(Storage):
                 f"Cannot {verb} {self.path(name)}: {type(exc).__name__}: {exc}.",
                 hint="Check the storage, its credentials and the network.",
             ) from exc
+
+
+def _s3_code(exc: OSError) -> str | None:
+    """S3's own code of an error, below the one that s3fs has made of it."""
+    response = getattr(exc.__cause__, "response", None)
+    return response.get("Error", {}).get("Code") if isinstance(response, dict) else None
 
 
 def _info(entry: Mapping[str, Any]) -> FileInfo:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from engine.checkpoint.metadata_log import entry_id
+from engine.checkpoint.rewind import INTENT
 from engine.checkpoint.storage import FileInfo, checksum_twin
 from engine.clock import Clock, SystemClock
 from engine.errors import ConfigError
@@ -30,7 +31,9 @@ LEFTOVER_AGE_S = 3600.0
 # In the order of deletion within an epoch.
 _LOGS = ("commits", "offsets", "prepared")
 # The commits first: what is newer than the last of them is out of reach then.
-_FOLDERS = (*_LOGS, "", "progress", "control", "control/generations", "control/requests")
+_FOLDERS = (
+    *_LOGS, "", "progress", "pins", "control", "control/generations", "control/requests"
+)  # fmt: skip
 # ".7.<uuid>.tmp" of ours and of Spark, "..7.<uuid>.tmp.crc" of Hadoop.
 _TEMPORARY = re.compile(r"\.(?:.+\.tmp|\..+\.tmp\.crc)")
 _TWIN = re.compile(r"\.(.+)\.crc")
@@ -127,6 +130,8 @@ def prune(
     )
     sizes: dict[str, int] = {}
     epochs: set[int] = set()
+    if storage.exists(INTENT):
+        kept_from = None  # the epochs that were seen are being moved
     if kept_from is not None:
         doomed = [
             (epoch, rank, log)

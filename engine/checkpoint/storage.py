@@ -12,14 +12,18 @@ Names are relative POSIX paths, ``offsets/3``. Nothing here writes Hadoop's chec
 
 from __future__ import annotations
 
+import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from engine.errors import ConfigError
+from engine.errors import CheckpointError, ConfigError
+
+_RACERS = 4
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,23 @@ class Storage(ABC):
     def delete_all(self) -> None:
         """Delete the folder with everything in it. A missing one is fine."""
 
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name, never overwriting. Whoever is interrupted calls it again: the
+        file is there under at least one of its names all the time.
+
+        :raises CheckpointError: it cannot be written, or ``to`` holds something else.
+        """
+        try:
+            data = self.read(name)
+        except FileNotFoundError:
+            return
+        if not self.create(to, data) and self.read(to) != data:
+            raise CheckpointError(
+                f"{self.path(name)} cannot be moved: {self.path(to)} holds something else.",
+                hint="Move one of the two away by hand.",
+            )
+        self.delete(name)
+
     def size(self, name: str) -> int:
         """Bytes of a file.
 
@@ -142,7 +163,8 @@ def open_storage(url: str, storage_options: Mapping[str, Any] | None = None) -> 
 
 
 def prove_create_if_absent(storage: Storage) -> None:
-    """Try whether :meth:`Storage.create` keeps its promise here, and clean up.
+    """Try whether :meth:`Storage.create` keeps its promise here, and clean up: one after another,
+    and several at once.
 
     Some stores ignore the condition of a conditional write: two runs could then own one checkpoint.
 
@@ -150,16 +172,34 @@ def prove_create_if_absent(storage: Storage) -> None:
     :raises CheckpointError: the storage cannot be written.
     """
     probe = f"control/probe-{uuid.uuid4()}"
+    raced = f"control/probe-{uuid.uuid4()}"
     try:
         first = storage.create(probe, b"first")
         second = storage.create(probe, b"second")
         content = storage.read(probe)
+        start = threading.Barrier(_RACERS)
+
+        def race(number: int) -> bool:
+            start.wait()
+            return storage.create(raced, b"%d" % number)
+
+        with ThreadPoolExecutor(_RACERS) as pool:
+            created = list(pool.map(race, range(_RACERS)))
+        winner = storage.read(raced)
     finally:
         storage.delete(probe)
+        storage.delete(raced)
+    fault = None
     if not first or second or content != b"first":
+        fault = (
+            f"a second create of the same file {'succeeded' if second else 'failed'}, and the "
+            f"file then held {content!r}"
+        )
+    elif created.count(True) != 1 or winner != b"%d" % created.index(True):
+        fault = f"of {_RACERS} creates of the same file at once, {created.count(True)} succeeded"
+    if fault is not None:
         raise ConfigError(
-            f"{storage.url} does not keep create-if-absent: a second create of the same file "
-            f"{'succeeded' if second else 'failed'}, and the file then held {content!r}.",
+            f"{storage.url} does not keep create-if-absent: {fault}.",
             hint="Two runs could corrupt this checkpoint. Use storage with conditional writes "
             "(a local disk, S3, GCS, ABFS).",
         )

@@ -7,6 +7,7 @@ from argparse import Namespace
 from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.fingerprint import read_fingerprint
 from engine.commands.result import Result, format_pairs, format_table, format_time
 from engine.errors import ConfigError
 
@@ -50,7 +51,13 @@ def status(args: Namespace) -> Result:
             "heartbeat": format_time(found.heartbeat_at_ms),
         }
     )
-    return Result({**found.to_dict(), "last_progress": last}, text)
+    data = {
+        **found.to_dict(),
+        "last_progress": last,
+        "fingerprint": read_fingerprint(checkpoint.storage),
+        "pins": [pin.to_dict() for pin in checkpoint.pins()],
+    }
+    return Result(data, text)
 
 
 def epochs(args: Namespace) -> Result:

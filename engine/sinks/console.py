@@ -61,6 +61,8 @@ class ConsoleWriter(DataSourceStreamArrowWriter):
     :param width: of a value, in characters; 0 for any.
     """
 
+    tuningOptions = ("numRows", "truncate", "timeZone")
+
     def __init__(self, schema: pa.Schema, rows: int, width: int, session_timezone: str) -> None:
         self._schema, self._rows, self._width = schema, rows, width
         self._timezone = session_timezone

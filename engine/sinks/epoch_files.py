@@ -41,11 +41,13 @@ class EpochFiles:
     there are rows for it.
 
     :param partition: the task's number, a part of the file names.
+    :param generation: of the run, a part of the file names too; None outside of this engine.
     """
 
-    def __init__(self, layout: FileLayout, partition: int) -> None:
+    def __init__(self, layout: FileLayout, partition: int, generation: int | None = None) -> None:
         self._layout = layout
         self._partition = partition
+        self._generation = generation
         self._buffer: list[pa.RecordBatch] = []
         self._buffered_bytes = 0
         self._open: dict[str, _OpenFile] = {}  # by folder
@@ -96,7 +98,8 @@ class EpochFiles:
         path = self._layout.path / folder
         make_folder(path)
         extension = self._layout.file_format.extension
-        name = f"part-{self._partition:05d}-{uuid.uuid4()}-c000{extension}"
+        generation = "" if self._generation is None else f"g{self._generation}-"
+        name = f"part-{self._partition:05d}-{generation}{uuid.uuid4()}-c000{extension}"
         return _OpenFile(path / name, self._layout.file_format, schema)
 
     def __enter__(self) -> EpochFiles:

@@ -18,6 +18,7 @@ Source: Spark's CompactibleFileStreamLog, FileStreamSinkLog and FileStreamSink.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,8 +37,11 @@ FOLDER: Final = "_spark_metadata"
 DEFAULT_INTERVAL: Final = 10
 DEFAULT_RETAINED: Final = 100
 CLEANUP_DELAY_S: Final = 600.0
-_HEADER: Final = "v1"
-_COMPACT: Final = ".compact"
+HEADER: Final = "v1"
+COMPACT: Final = ".compact"
+# In the names of files that this engine has written, see engine.sinks.epoch_files. Spark's
+# micro-batches write an epoch again with other names, and the same rows.
+_GENERATION: Final = re.compile(r"/part-\d+-g\d+-[^/]*$")
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ def is_compaction(epoch: int, interval: int) -> bool:
 
 def entry_name(epoch: int, interval: int) -> str:
     """``3`` or ``9.compact``."""
-    return f"{epoch}{_COMPACT}" if is_compaction(epoch, interval) else str(epoch)
+    return f"{epoch}{COMPACT}" if is_compaction(epoch, interval) else str(epoch)
 
 
 def entries_until(epoch: int, interval: int) -> range:
@@ -151,7 +155,7 @@ class FileSinkLog:
         cleanup_delay_s: float = CLEANUP_DELAY_S,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        self._storage = storage
+        self.storage = storage
         self._default_interval = interval
         self._retained = retained
         self._cleanup_delay_s = cleanup_delay_s
@@ -159,13 +163,13 @@ class FileSinkLog:
 
     def latest(self) -> int | None:
         """The newest committed epoch. Opens no file."""
-        return max(self._listing(), default=None)
+        return max(self.listing(), default=None)
 
     def add(self, epoch: int, files: Sequence[SinkFile]) -> bool:
         """Commit an epoch; False, and nothing changes, if it is committed already.
 
-        :raises SinkCommitRejectedError: earlier epochs are missing in the log, or another query
-            writes to this folder.
+        :raises SinkCommitRejectedError: earlier epochs are missing in the log, another query writes
+            to this folder, or a run of another generation has committed the epoch with other files.
         :raises SinkCommitUnknownError: the log cannot be written.
         """
         try:
@@ -183,24 +187,25 @@ class FileSinkLog:
         :param up_to: what a reader saw when this epoch, inclusive, was the last one.
         :raises SinkError: an entry is missing; of an older epoch, perhaps long ago.
         """
-        listing = self._listing()
+        listing = self.listing()
         if not listing:
             return []
         last = max(listing) if up_to is None else up_to
         return [
             SinkFile.of_line(line)
-            for each in entries_until(last, self._interval(listing))
-            for line in self._lines(listing, each)
+            for each in entries_until(last, self.interval(listing))
+            for line in self.lines(listing, each)
         ]
 
     def _add(self, epoch: int, files: Sequence[SinkFile]) -> bool:
-        listing = self._listing()
-        interval = self._interval(listing)
+        listing = self.listing()
+        interval = self.interval(listing)
         if listing and epoch <= max(listing):
+            self._assert_same(listing, epoch, files)
             return False
         if listing and epoch > max(listing) + 1:
             raise SinkCommitRejectedError(
-                f"The last epoch in {self._storage.url} is {max(listing)}: epoch {epoch} cannot "
+                f"The last epoch in {self.storage.url} is {max(listing)}: epoch {epoch} cannot "
                 "follow it, the epochs between are missing.",
                 hint="The folder belongs to another checkpoint. Write to a new one.",
                 epoch=epoch,
@@ -214,16 +219,33 @@ class FileSinkLog:
         lines = [file.line() for file in files]
         if listing and is_compaction(epoch, interval):
             earlier = entries_before_compaction(epoch, interval)
-            lines = [line for each in earlier for line in self._lines(listing, each)] + lines
+            lines = [line for each in earlier for line in self.lines(listing, each)] + lines
         self._create(epoch, interval, lines)
         self._expire(epoch, interval)
         return True
 
+    def _assert_same(self, listing: dict[int, str], epoch: int, files: Sequence[SinkFile]) -> None:
+        """An epoch is committed twice by a restart, with the same files; or, after a rewind, by a
+        run that has lost its lease in the very moment of its commit."""
+        if epoch not in listing:
+            return  # removed since it was compacted
+        ours = {file.path for file in files}
+        there = {SinkFile.of_line(line).path for line in self.lines(listing, epoch)}
+        same = ours <= there if listing[epoch].endswith(COMPACT) else ours == there
+        if not same and any(map(_GENERATION.search, ours | there)):
+            raise SinkCommitRejectedError(
+                f"{self.storage.path(listing[epoch])} holds other files for epoch {epoch} than "
+                "this run has written: a run of another generation has committed it.",
+                hint="Rewind the query to an epoch before it: python -m engine rewind CHECKPOINT "
+                f"--to-epoch {epoch - 1}.",
+                epoch=epoch,
+            )
+
     def _create(self, epoch: int, interval: int, lines: Sequence[str]) -> None:
         name = entry_name(epoch, interval)
-        if not self._storage.create(name, "\n".join([_HEADER, *lines]).encode("utf-8")):
+        if not self.storage.create(name, "\n".join([HEADER, *lines]).encode("utf-8")):
             raise SinkCommitRejectedError(
-                f"{self._storage.path(name)} was written by another query.",
+                f"{self.storage.path(name)} was written by another query.",
                 hint="Two queries must not write to one folder: stop one of them.",
                 epoch=epoch,
             )
@@ -235,44 +257,50 @@ class FileSinkLog:
             return
         needed = oldest - oldest % interval - 1
         before_s = self._now_s() - self._cleanup_delay_s
-        for info in self._storage.list(""):
-            number = _epoch_of(info.name)
+        for info in self.storage.list(""):
+            number = epoch_of(info.name)
             if number is not None and number < needed and info.modified_s <= before_s:
-                self._storage.delete(info.name)
+                self.storage.delete(info.name)
 
-    def _listing(self) -> dict[int, str]:
+    def listing(self) -> dict[int, str]:
         """Epoch → file name; the compact one if an epoch has both."""
         listing: dict[int, str] = {}
-        for info in self._storage.list(""):
-            epoch = _epoch_of(info.name)
-            if epoch is not None and not listing.get(epoch, "").endswith(_COMPACT):
+        for info in self.storage.list(""):
+            epoch = epoch_of(info.name)
+            if epoch is not None and not listing.get(epoch, "").endswith(COMPACT):
                 listing[epoch] = info.name
         return listing
 
-    def _interval(self, listing: dict[int, str]) -> int:
-        compactions = sorted(each for each, name in listing.items() if name.endswith(_COMPACT))
+    def interval(self, listing: dict[int, str]) -> int:
+        """Every so many epochs of these there is a compaction."""
+        compactions = sorted(each for each, name in listing.items() if name.endswith(COMPACT))
         return interval_of(compactions, self._default_interval)
 
-    def _lines(self, listing: dict[int, str], epoch: int) -> list[str]:
+    def lines(self, listing: dict[int, str], epoch: int) -> list[str]:
+        """The files in one entry, a line each.
+
+        :raises SinkError: it is missing.
+        """
         name = listing.get(epoch, str(epoch))
         try:
-            text = self._storage.read(name).decode("utf-8")
+            text = self.storage.read(name).decode("utf-8")
         except FileNotFoundError as exc:
             raise SinkError(
-                f"{self._storage.path(name)} is missing: without it, it is not known which files "
+                f"{self.storage.path(name)} is missing: without it, it is not known which files "
                 "of the folder are committed.",
                 hint="Restore it, or write to a new folder.",
             ) from exc
         header, *lines = text.split("\n")
-        if header != _HEADER:
+        if header != HEADER:
             raise SinkError(
-                f"{self._storage.path(name)}: the maximum supported log version is v1, but "
+                f"{self.storage.path(name)}: the maximum supported log version is v1, but "
                 f"encountered {header[:20]}.",
                 hint="It was written by a newer version, or is damaged.",
             )
         return [line for line in lines if line]
 
 
-def _epoch_of(name: str) -> int | None:
-    number = name.removesuffix(_COMPACT)
+def epoch_of(name: str) -> int | None:
+    """``3`` of ``3`` or ``3.compact``; None if it is no entry."""
+    number = name.removesuffix(COMPACT)
     return int(number) if number.isascii() and number.isdigit() else None

@@ -27,11 +27,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from engine.checkpoint.json_text import JSON
 from engine.checkpoint.local_storage import LocalStorage
 from engine.durable import make_folder
 from engine.errors import ConfigError
@@ -43,6 +45,7 @@ from engine.sinks.csv_format import CsvFormat
 from engine.sinks.epoch_files import EpochFiles, FileLayout
 from engine.sinks.file_formats import JsonFormat, ParquetFormat
 from engine.sinks.file_sink_log import DEFAULT_INTERVAL, FOLDER, FileSinkLog, SinkFile
+from engine.sinks.file_sink_rewind import FileSinkRewind
 from engine.task.context import EpochContext
 
 if TYPE_CHECKING:
@@ -113,13 +116,19 @@ class FilesWriter(DataSourceStreamArrowWriter):
     """Writes on the executors, commits on the driver."""
 
     delivery = EXACTLY_ONCE
+    tuningOptions = ("compression", "compactInterval")
 
     def __init__(self, layout: FileLayout, compact_interval: int) -> None:
         self._layout = layout
         self._compact_interval = compact_interval
 
+    @property
+    def path(self) -> Path:
+        """The folder, absolute."""
+        return self._layout.path
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesMessage:
-        with EpochFiles(self._layout, _partition()) as files:
+        with EpochFiles(self._layout, *_partition_and_generation()) as files:
             for batch in iterator:
                 files.add(batch)
             return FilesMessage(files.finish())
@@ -139,6 +148,18 @@ class FilesWriter(DataSourceStreamArrowWriter):
     def latestEpoch(self) -> int | None:
         """The newest committed epoch."""
         return self._log().latest()
+
+    def checkRewind(self, epoch: int, position: JSON = None) -> None:
+        """:raises ConfigError: it is not known any more which files the epoch ended with."""
+        FileSinkRewind(self._log()).checkRewind(epoch, position)
+
+    def rewind(self, epoch: int, position: JSON = None) -> None:
+        """Make the files of later epochs invisible. They stay in the folder."""
+        FileSinkRewind(self._log()).rewind(epoch, position)
+
+    def rewindPosition(self, epoch: int) -> JSON:
+        """What a pin has to keep."""
+        return FileSinkRewind(self._log()).rewindPosition(epoch)
 
     def validate(self) -> None:
         """:raises ConfigError: the folder cannot be created or written to."""
@@ -163,14 +184,14 @@ def _files(messages: Sequence[WriterCommitMessage | None]) -> list[SinkFile]:
     return [file for each in messages if isinstance(each, FilesMessage) for file in each.files]
 
 
-def _partition() -> int:
+def _partition_and_generation() -> tuple[int, int | None]:
     context = EpochContext.get()
     if context is not None:
-        return context.partition
+        return context.partition, context.generation
     from pyspark import TaskContext
 
     task = TaskContext.get()
-    return 0 if task is None else task.partitionId()
+    return (0 if task is None else task.partitionId()), None
 
 
 def _check_partitions(owner: str, schema: pa.Schema, columns: Sequence[str]) -> None:

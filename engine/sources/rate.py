@@ -90,6 +90,8 @@ class RatePartition:
 class RateReader(DataSourceContinuousReader):
     """The driver's side."""
 
+    tuningOptions = ("rowsPerSecond", "rampUpTime")
+
     def __init__(self, rows_per_second: int, partitions: int) -> None:
         self.pace = Pace(rows_per_second, partitions)
         self._created_ms = time.time_ns() // 1_000_000

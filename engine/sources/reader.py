@@ -10,14 +10,20 @@ Offsets are JSON values (dict, list, str, int) and always name the position of t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 
 from engine.errors import BadRecordError
 
 Offset = Any
+
+TUNING_OPTIONS: Final = frozenset(
+    {"maxOffsetsPerTrigger", "maxRowsPerSecond", "pollIntervalMs", "startingOffsets",
+     "startingTimestamp"}
+)  # fmt: skip
+"""How fast, and where a new query begins: what hardly any source knows its data by."""
 
 
 class PartitionReader(ABC):
@@ -58,7 +64,13 @@ class PartitionReader(ABC):
 
 class DataSourceContinuousReader(ABC):
     """The driver's side of a source. Is pickled to the executors, where only :meth:`open` is
-    called."""
+    called.
+
+    :cvar tuningOptions: those of the source's options that may change between two starts: they tell
+        neither which data is read nor what its offsets look like. In any case.
+    """
+
+    tuningOptions: Collection[str] = TUNING_OPTIONS
 
     @abstractmethod
     def initialOffset(self) -> Offset:

@@ -139,6 +139,9 @@ class TailPartition:
 class TailReader(DataSourceContinuousReader):
     """The driver's side."""
 
+    # Offsets are those of the files, whichever partition reads them.
+    tuningOptions = ("maxRowsPerSecond", "numPartitions", "pollIntervalMs")
+
     def __init__(self, folder: TailFolder) -> None:
         self._folder = folder
 

@@ -73,14 +73,14 @@ def test_the_log_names_exactly_what_was_committed(tmp_path: Path) -> None:
     assert len(data_files(tmp_path)) == 2  # the empty epoch has no file
 
 
-def test_names_are_spark_s(tmp_path: Path) -> None:
+def test_names_are_spark_s_and_tell_the_generation(tmp_path: Path) -> None:
     sink = writer(tmp_path)
-    EpochContext.set(EpochContext("q", "r", 0, 7, 3))
+    EpochContext.set(EpochContext("q", "r", 2, 7, 3))
     try:
         (file,) = sink.write(iter([rows(1)])).files
     finally:
         EpochContext.set(None)
-    pattern = r"part-00007-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-c000\.snappy\.parquet"
+    pattern = r"part-00007-g2-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-c000\.snappy\.parquet"
     path = local_path(file.path, "test")
     assert file.path == f"file://{path}"
     assert re.fullmatch(pattern, path.name)

@@ -179,6 +179,7 @@ def test_readers_of_a_replaced_file_see_whole_contents(storage: Storage) -> None
     writer.join(10)
 
 
+@whole
 def test_doctor_proves_create_if_absent(storage: Storage) -> None:
     prove_create_if_absent(storage)
     assert storage.list("control") == []
@@ -195,6 +196,30 @@ class ForgetfulStorage(LocalStorage):
 def test_doctor_refuses_a_store_that_overwrites(tmp_path: Path) -> None:
     storage = ForgetfulStorage(tmp_path)
     with pytest.raises(ConfigError, match="does not keep create-if-absent"):
+        prove_create_if_absent(storage)
+    assert storage.list("control") == []
+
+
+class LookingStorage(LocalStorage):
+    """A store whose create looks first and then writes: right as long as nobody else does."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.all_have_looked = threading.Barrier(4)
+
+    def create(self, name: str, data: bytes) -> bool:
+        if self.exists(name):
+            return False
+        with suppress(threading.BrokenBarrierError):
+            self.all_have_looked.wait(0.2)
+        self.all_have_looked.reset()
+        self.replace(name, data)
+        return True
+
+
+def test_doctor_refuses_a_store_on_which_a_race_has_two_winners(tmp_path: Path) -> None:
+    storage = LookingStorage(tmp_path)
+    with pytest.raises(ConfigError, match=r"at once, [234] succeeded"):
         prove_create_if_absent(storage)
     assert storage.list("control") == []
 

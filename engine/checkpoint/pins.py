@@ -1,0 +1,165 @@
+"""Pins: committed epochs with a name, which a query can be rewound to whatever retention removes.
+
+::
+
+    pins/<name>    {"epoch":7,"pinned_at_ms":1795174660561,"offsets":"v1\\n...","commit":"v1\\n...",
+                    "sink_position":null}
+
+A pin is a copy of the epoch's entries in both logs, so the logs stay without gaps while retention
+takes their oldest entries as ever. ``sink_position`` is what the sink needs to find that epoch
+again when its own log has been compacted, see :mod:`engine.checkpoint.rewind`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from engine.checkpoint.json_text import JSON, dump, load_object
+from engine.checkpoint.storage import Storage
+from engine.errors import CheckpointCorruptError, ConfigError
+
+if TYPE_CHECKING:
+    from engine.checkpoint.checkpoint import Checkpoint
+
+FOLDER = "pins"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A pinned epoch.
+
+    :param pinned_at_ms: since 1970.
+    :param offsets: the epoch's entry in the offset log, as it is.
+    :param commit: the epoch's entry in the commit log, as it is.
+    """
+
+    name: str
+    epoch: int
+    pinned_at_ms: int
+    offsets: str
+    commit: str
+    sink_position: JSON = None
+
+    def serialize(self) -> bytes:
+        """Without the name, which is the file's."""
+        return dump({key: value for key, value in asdict(self).items() if key != "name"}).encode()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, for people: name, epoch, time."""
+        return {"name": self.name, "epoch": self.epoch, "pinned_at_ms": self.pinned_at_ms}
+
+
+_FIELDS = [field.name for field in fields(Pin)]
+
+
+def add_pin(
+    checkpoint: Checkpoint, name: str, epoch: int, now_ms: int, sink_position: JSON = None
+) -> Pin:
+    """Pin a committed epoch. Needs no lease: a query may run.
+
+    :raises ConfigError: the name cannot be used or belongs to another epoch, or the epoch is not
+        committed or was removed by retention.
+    :raises CheckpointError: an entry is unreadable, or the storage cannot be written.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{name!r} cannot be the name of a pin.",
+            hint="Use letters, digits, dots, dashes and underscores; begin with one of the first "
+            "two.",
+        )
+    storage = checkpoint.storage
+    offsets, commit = committed_entries(checkpoint, epoch)
+    pin = Pin(name, epoch, now_ms, offsets, commit, sink_position)
+    if not storage.create(f"{FOLDER}/{name}", pin.serialize()):
+        known = get_pin(storage, name)
+        if (known.epoch, known.offsets) != (epoch, offsets):
+            raise ConfigError(
+                f"The pin {name!r} is at epoch {known.epoch} already.",
+                hint=f"Choose another name, or remove it: python -m engine unpin "
+                f"{checkpoint.url} {name}",
+            )
+        return known
+    return pin
+
+
+def get_pin(storage: Storage, name: str) -> Pin:
+    """A pin by its name.
+
+    :raises ConfigError: there is none; lists those that are there.
+    :raises CheckpointCorruptError: it is unreadable.
+    """
+    try:
+        if not _NAME.fullmatch(name):
+            raise FileNotFoundError(name)
+        data = storage.read(f"{FOLDER}/{name}")
+    except FileNotFoundError:
+        known = ", ".join(sorted(_names(storage))) or "none"
+        raise ConfigError(
+            f"{storage.url} has no pin {name!r}.", hint=f"Its pins: {known}."
+        ) from None
+    try:
+        given = load_object(data)
+        return Pin(**{**{key: given[key] for key in _FIELDS if key in given}, "name": name})
+    except (ValueError, TypeError) as exc:
+        raise CheckpointCorruptError(
+            f"The pin {storage.path(f'{FOLDER}/{name}')} cannot be read: {exc}.",
+            hint="Remove it with unpin, and pin the epoch again if it is still there.",
+        ) from exc
+
+
+def all_pins(storage: Storage) -> list[Pin]:
+    """All pins, lowest epoch first.
+
+    :raises CheckpointCorruptError: one is unreadable.
+    """
+    return sorted(
+        (get_pin(storage, name) for name in _names(storage)),
+        key=lambda pin: (pin.epoch, pin.name),
+    )
+
+
+def remove_pin(storage: Storage, name: str) -> None:
+    """Forget a pin; what retention has removed meanwhile is gone with it.
+
+    :raises ConfigError: there is none.
+    """
+    if name not in _names(storage):
+        get_pin(storage, name)
+    storage.delete(f"{FOLDER}/{name}")
+
+
+def committed_entries(checkpoint: Checkpoint, epoch: int) -> tuple[str, str]:
+    """What the offset log and the commit log hold of a committed epoch, as it is.
+
+    :raises ConfigError: the epoch is not committed, or retention has removed it.
+    :raises CheckpointError: one of its entries is unreadable.
+    """
+    entries = []
+    for log in (checkpoint.offsets, checkpoint.commits):
+        if epoch < 0 or log.get(epoch) is None:
+            raise _not_available(checkpoint, epoch)
+        try:
+            entries.append(checkpoint.storage.read(f"{log.name}/{epoch}").decode())
+        except FileNotFoundError:
+            raise _not_available(checkpoint, epoch) from None
+    offsets, commit = entries
+    return offsets, commit
+
+
+def _not_available(checkpoint: Checkpoint, epoch: int) -> ConfigError:
+    """The error for an epoch that cannot be had; lists those that can."""
+    kept = checkpoint.epochs()
+    listed = f"{kept[0]} to {kept[-1]}" if kept else "none"
+    pins = ", ".join(f"{pin.name} ({pin.epoch})" for pin in all_pins(checkpoint.storage))
+    return ConfigError(
+        f"Epoch {epoch} is not among the committed epochs that {checkpoint.url} has kept.",
+        hint=f"Available: {listed}{f'; pinned: {pins}' if pins else ''}.",
+        epoch=epoch,
+    )
+
+
+def _names(storage: Storage) -> list[str]:
+    return [file.name for file in storage.list(FOLDER) if _NAME.fullmatch(file.name)]

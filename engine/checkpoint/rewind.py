@@ -1,0 +1,239 @@
+"""Rewind: take a query back to an epoch that it has committed.
+
+::
+
+    control/rewind                        what is being done, until it is done
+    rewound/<generation>/offsets/<epoch>  the entries behind that epoch: moved, never deleted
+    rewound/<generation>/commits/<epoch>
+    rewound/<generation>/prepared/<epoch>
+
+The lease is held all the time, so no run can start, and the steps are these:
+
+1. write ``control/rewind``: from now on the rewind will be finished, by the next rewind or by the
+   next start of the query, whoever comes first;
+2. put the entries of the epoch back if retention has removed them since it was pinned, offsets
+   before commit;
+3. move the later entries of the commit log, newest first;
+4. tell the sink: ``writer.rewind(epoch)``;
+5. move the later entries of the offset log and then of the prepared log, newest first;
+6. delete ``control/rewind``.
+
+Each step can be done again. Nor does a reader that knows nothing of rewinds meet a state that is
+wrong: until step 5 is over, the restart table finds epochs that are logged and prepared, and
+commits them again; a pinned epoch is a gap to it, which it refuses.
+
+A stream writer takes rows back with these methods; the last two are optional:
+
+- ``rewind(epoch)``: remove everything after ``epoch``; called again after a crash.
+- ``checkRewind(epoch)``: raise if that is not possible; called before anything changes.
+- ``rewindPosition(epoch)``: JSON that a pin keeps. If there is one, it is the second argument of
+  the other two when a query goes back to that pin.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from engine.checkpoint.json_text import JSON, dump, load_object
+from engine.checkpoint.lease import Lease
+from engine.checkpoint.metadata_log import MetadataLog
+from engine.checkpoint.pins import Pin, committed_entries
+from engine.clock import Clock
+from engine.errors import CheckpointCorruptError, ConfigError
+from engine.states import QueryState
+
+if TYPE_CHECKING:
+    from engine.checkpoint.checkpoint import Checkpoint
+
+logger = logging.getLogger(__name__)
+
+INTENT = "control/rewind"
+ASIDE = "rewound"
+# One step may take this long times the intervals of a lease: a sink may have much to take back.
+_HEARTBEAT_MS = 3_000
+
+
+@dataclass(frozen=True)
+class RewindReport:
+    """What was done.
+
+    :param from_epoch: the last committed epoch before, -1 if there was none.
+    :param generation: of the lease that the rewind took: later runs have higher ones.
+    :param aside: where the later entries are now.
+    :param taken_back: False: the sink keeps its rows, and they will be written again.
+    """
+
+    to_epoch: int
+    from_epoch: int
+    generation: int
+    aside: str
+    taken_back: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Intent:
+    """``control/rewind``.
+
+    :param offsets: the epoch's entry in the offset log; ``commit`` that in the commit log.
+    :param take_back: the sink takes the later rows back, to this ``position`` if it gave one.
+    """
+
+    to_epoch: int
+    from_epoch: int
+    generation: int
+    offsets: str
+    commit: str
+    take_back: bool
+    position: JSON = None
+
+
+def rewind(
+    checkpoint: Checkpoint,
+    target: int | Pin,
+    *,
+    sink: Any = None,
+    accept_repeats: bool = False,
+    clock: Clock | None = None,
+) -> RewindReport:
+    """Take a query that does not run back to the end of an epoch.
+
+    :param target: the epoch, or a pin.
+    :param sink: its stream writer, to take the rows of later epochs back.
+    :param accept_repeats: go on with a sink that cannot: it gets those rows again.
+    :raises ConfigError: the epoch is not there, or the sink cannot take back; nothing has changed.
+    :raises ConcurrentRunError: a run holds the checkpoint.
+    :raises ContinuousError: it failed in between; call it again, or start the query.
+    """
+    if _read_intent(checkpoint) is None:  # else its steps have moved what is looked for
+        _check(checkpoint, target, sink, accept_repeats)
+    lease = Lease.acquire(
+        checkpoint,
+        run_id=str(uuid.uuid4()),
+        heartbeat_interval_ms=_HEARTBEAT_MS,
+        clock=clock,
+    )
+    try:
+        finish_rewind(checkpoint, lease, sink)
+        pin = _check(checkpoint, target, sink, accept_repeats)
+        intent = _Intent(
+            to_epoch=pin.epoch,
+            from_epoch=checkpoint.committed_epoch(),
+            generation=lease.generation,
+            offsets=pin.offsets,
+            commit=pin.commit,
+            take_back=hasattr(sink, "rewind"),
+            position=pin.sink_position,
+        )
+        lease.check()
+        checkpoint.storage.replace(INTENT, dump(asdict(intent)).encode())
+        finish_rewind(checkpoint, lease, sink)
+    except BaseException as exc:
+        lease.release(QueryState.FAILED, error=f"The rewind failed: {exc}")
+        raise
+    lease.release(QueryState.STOPPED)
+    return RewindReport(
+        to_epoch=intent.to_epoch,
+        from_epoch=intent.from_epoch,
+        generation=intent.generation,
+        aside=checkpoint.storage.path(f"{ASIDE}/{intent.generation}"),
+        taken_back=intent.take_back,
+    )
+
+
+def finish_rewind(checkpoint: Checkpoint, lease: Lease, sink: Any) -> None:
+    """Do the steps from 2 on of a rewind that has begun, if one has.
+
+    :param sink: the stream writer.
+    :raises ConfigError: the sink of the rewind could take rows back, and this one cannot.
+    """
+    storage, intent = checkpoint.storage, _read_intent(checkpoint)
+    if intent is None:
+        return
+    if intent.take_back and not hasattr(sink, "rewind"):
+        raise ConfigError(
+            f"A rewind of {checkpoint.url} to epoch {intent.to_epoch} was interrupted, and this "
+            "sink cannot finish it: it cannot take rows back.",
+            hint="Start the query with the sink that it had, or rewind again with that one.",
+            epoch=intent.to_epoch,
+        )
+    logger.info("rewinding %s to epoch %d", checkpoint.url, intent.to_epoch)
+    epoch = intent.to_epoch
+    lease.heartbeat(epoch=epoch)
+    # Step 2
+    storage.create(f"{checkpoint.offsets.name}/{epoch}", intent.offsets.encode())
+    storage.create(f"{checkpoint.commits.name}/{epoch}", intent.commit.encode())
+    # Step 3: commits before their offsets, as everywhere.
+    _move_later(checkpoint.commits, intent, lease)
+    # Step 4
+    lease.check()
+    if intent.take_back:
+        sink.rewind(epoch, *_position(intent.position))
+    # Step 5
+    _move_later(checkpoint.offsets, intent, lease)
+    _move_later(checkpoint.prepared, intent, lease)
+    # Step 6
+    lease.check()
+    storage.delete(INTENT)
+
+
+def _check(checkpoint: Checkpoint, target: int | Pin, sink: Any, accept_repeats: bool) -> Pin:
+    """The epoch with its entries.
+
+    :raises ContinuousError: the rewind is not possible.
+    """
+    if isinstance(target, Pin):
+        pin = target
+    else:
+        pin = Pin("", target, 0, *committed_entries(checkpoint, target))
+    check = getattr(sink, "checkRewind", None)
+    if check is not None:
+        check(pin.epoch, *_position(pin.sink_position))
+    if hasattr(sink, "rewind"):
+        return pin
+    if hasattr(sink, "latestEpoch"):
+        raise ConfigError(
+            "The sink remembers the epochs that it has and cannot take them back: after a rewind "
+            "it would refuse the query.",
+            hint="Start a new query with a new sink, from this checkpoint's offsets.",
+        )
+    if not accept_repeats:
+        raise ConfigError(
+            "The sink cannot take back the rows of later epochs, or it is not known which sink the "
+            "query has: after a rewind those rows would be in it twice.",
+            hint="Name the query with --spec if its sink can take rows back. If the rows may "
+            "repeat, or you have removed them yourself, accept that: --accept-repeats.",
+        )
+    return pin
+
+
+def _read_intent(checkpoint: Checkpoint) -> _Intent | None:
+    try:
+        data = checkpoint.storage.read(INTENT)
+    except FileNotFoundError:
+        return None
+    try:
+        return _Intent(**load_object(data))
+    except (ValueError, TypeError) as exc:
+        raise CheckpointCorruptError(
+            f"{checkpoint.storage.path(INTENT)} cannot be read: {exc}.",
+            hint="Restore the checkpoint from a copy.",
+        ) from exc
+
+
+def _move_later(log: MetadataLog[Any], intent: _Intent, lease: Lease) -> None:
+    for epoch in reversed(log.ids()):
+        if epoch > intent.to_epoch:
+            lease.heartbeat()
+            name = f"{log.name}/{epoch}"
+            log.storage.move(name, f"{ASIDE}/{intent.generation}/{name}")
+
+
+def _position(position: JSON) -> tuple[JSON, ...]:
+    return () if position is None else (position,)

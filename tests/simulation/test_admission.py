@@ -1,0 +1,242 @@
+"""Starts that are refused, and a rewind between two of them: the engine on threads, real files."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType, TimestampType
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.local_storage import LocalStorage
+from engine.checkpoint.rewind import INTENT
+from engine.checkpoint.storage import open_storage
+from engine.config import EngineOptions
+from engine.connectors import bind_writer
+from engine.definition import QueryDefinition, StreamBinding
+from engine.errors import CheckpointError, ConfigError
+from engine.execution import ContinuousExecution
+from engine.launcher import ThreadLauncher
+from engine.plan.pipeline import Pipeline, SourceRelation
+from engine.query import ContinuousQuery
+from engine.schemas import to_arrow
+from engine.sinks.file_sink_log import FOLDER, FileSinkLog
+from engine.sinks.files import ParquetDataSource
+from engine.sinks.reopen import recorded_sink
+from engine.sources.rate import RateDataSource
+from engine.states import QueryState
+from tests.model import Feed, ModelSink, definition
+
+WAIT_S = 30
+SPARK_SCHEMA = StructType(
+    [StructField("timestamp", TimestampType()), StructField("value", LongType())]
+)
+SCHEMA = to_arrow(SPARK_SCHEMA, "test")
+
+
+def started(query: QueryDefinition) -> ContinuousQuery:
+    execution = ContinuousExecution(query, ThreadLauncher())
+    execution.start()
+    return ContinuousQuery(execution, "")
+
+
+def committed(query: QueryDefinition, epochs: int = 1) -> None:
+    """Run so many epochs."""
+    handle = started(query)
+    assert handle.awaitEpoch(handle.status["epoch"] + epochs, WAIT_S)
+    handle.drain(WAIT_S)
+    assert handle.exception() is None
+
+
+def with_pipeline(query: QueryDefinition, **changes: Any) -> QueryDefinition:
+    """The query with another plan."""
+    (stream,) = query.streams
+    changed = replace(stream, pipeline=replace(stream.pipeline, **changes))
+    return replace(query, streams=(changed,))
+
+
+def from_rate(folder: Path, out: str = "out", **options: Any) -> QueryDefinition:
+    """From ``rate`` to Parquet files."""
+    source = RateDataSource({"rowsPerSecond": "2000", "numPartitions": "2"})
+    path = str(folder / out)
+    writer = ParquetDataSource({"path": path}).streamWriter(SPARK_SCHEMA, overwrite=False)
+    return QueryDefinition(
+        name=None,
+        streams=(
+            StreamBinding(
+                Pipeline(SourceRelation("rate", {"numPartitions": "2"}, SCHEMA), (), SCHEMA),
+                source.continuousReader(SPARK_SCHEMA),
+                "rate",
+            ),
+        ),
+        sink=bind_writer(writer, "parquet", "parquet", {"path": path}),
+        checkpoint=Checkpoint(str(folder / "checkpoint")),
+        epoch_interval_ms=30,
+        options=EngineOptions(lease_heartbeat_ms=50, **options),
+    )
+
+
+def committed_values(folder: Path) -> list[int]:
+    log = FileSinkLog(open_storage(str(folder / "out" / FOLDER)))
+    return sorted(
+        value
+        for file in log.files()
+        for value in pq.read_table(file.path.removeprefix("file://"))["value"].to_pylist()
+    )
+
+
+def expected_values(checkpoint: Checkpoint) -> list[int]:
+    """What has been read up to the last committed epoch."""
+    offsets = checkpoint.committed_offsets()
+    assert offsets is not None
+    return sorted(
+        value
+        for partition, position in offsets[0].items()
+        for value in range(int(partition), position["value"] + 1, 2)
+    )
+
+
+def test_rewound_queries_lose_and_repeat_no_row(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
+    for turn in range(8):
+        committed(from_rate(tmp_path), epochs=4)
+        last = checkpoint.committed_epoch()
+        if turn == 1:
+            checkpoint.pin("early", last - 1, sink=recorded_sink(checkpoint))
+        if turn == 5:
+            report = checkpoint.rewind(to_pin="early", sink=recorded_sink(checkpoint))
+        else:
+            report = checkpoint.rewind(last - 1 - turn % 3, sink=recorded_sink(checkpoint))
+        assert report.taken_back
+        assert committed_values(tmp_path) == expected_values(checkpoint)
+        assert checkpoint.status().state is QueryState.STOPPED
+    committed(from_rate(tmp_path), epochs=12)
+    values = committed_values(tmp_path)
+    assert len(values) > 100
+    assert values == expected_values(checkpoint)
+    holder = checkpoint.holder()
+    assert holder is not None
+    assert holder.generation == 16, "8 runs, 8 rewinds, 1 run"
+
+
+class HalfWay(LocalStorage):
+    """The storage goes away when the first offsets are to be moved."""
+
+    def move(self, name: str, to: str) -> None:
+        if name.startswith("offsets/"):
+            raise CheckpointError("The storage is away.")
+        super().move(name, to)
+
+
+def test_a_start_finishes_an_interrupted_rewind(tmp_path: Path) -> None:
+    committed(from_rate(tmp_path), epochs=6)
+    checkpoint = Checkpoint(HalfWay(tmp_path / "checkpoint"))
+    with pytest.raises(CheckpointError, match="The storage is away"):
+        checkpoint.rewind(2, sink=recorded_sink(checkpoint))
+    assert checkpoint.storage.exists(INTENT)
+    handle = started(from_rate(tmp_path))
+    first = handle.status["epoch"]
+    assert handle.awaitEpoch(first + 3, WAIT_S)
+    handle.drain(WAIT_S)
+    assert not checkpoint.storage.exists(INTENT)
+    assert committed_values(tmp_path) == expected_values(checkpoint)
+
+
+def test_another_source_and_another_sink_are_refused_together(tmp_path: Path) -> None:
+    committed(from_rate(tmp_path))
+    other = from_rate(tmp_path, out="elsewhere")
+    relation = SourceRelation("rate", {"numPartitions": "4"}, SCHEMA)
+    other = with_pipeline(other, source=relation)
+    with pytest.raises(ConfigError) as caught:
+        started(other)
+    assert "source.options.numpartitions: 2 → 4" in str(caught.value)
+    assert f"sink.options.path: {tmp_path}/out → {tmp_path}/elsewhere" in str(caught.value)
+    assert 'option("allowChangedQuery", "true")' in str(caught.value)
+    committed(from_rate(tmp_path)), "the checkpoint is as it was"
+
+
+def test_allowed_it_goes_on_in_the_new_sink(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    committed(from_rate(tmp_path))
+    with caplog.at_level(logging.WARNING):
+        committed(from_rate(tmp_path, out="elsewhere", allow_changed_query=True))
+    assert f"sink.options.path: {tmp_path}/out → {tmp_path}/elsewhere" in caplog.text
+    committed(from_rate(tmp_path, out="elsewhere"))
+    with pytest.raises(ConfigError, match=r"sink\.options\.path"):
+        started(from_rate(tmp_path))
+
+
+def test_another_filter_is_told_and_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    query = from_rate(tmp_path)
+    committed(query)
+    changed = from_rate(tmp_path)
+    changed = with_pipeline(changed, descriptions=("Filter x",))
+    with caplog.at_level(logging.INFO):
+        committed(changed)
+    assert "the query has changed: source.steps: nothing → Filter x" in caplog.text
+
+
+def test_a_checkpoint_without_a_fingerprint_gets_one(tmp_path: Path) -> None:
+    committed(from_rate(tmp_path))
+    path = tmp_path / "checkpoint" / "control" / "fingerprint"
+    before = path.read_bytes()
+    path.unlink()
+    committed(from_rate(tmp_path))
+    assert path.read_bytes() == before
+
+
+class Forgetful(LocalStorage):
+    """A store that ignores the condition of a conditional write."""
+
+    def create(self, name: str, data: bytes) -> bool:
+        self.replace(name, data)
+        return True
+
+
+def test_exactly_once_needs_storage_that_keeps_its_promise(tmp_path: Path) -> None:
+    feed, sink = Feed(1), ModelSink()
+    query = definition(feed, sink, tmp_path)
+    query = replace(query, checkpoint=Checkpoint(Forgetful(tmp_path)))
+    with pytest.raises(ConfigError, match=r"cannot run exactly once: .* create-if-absent"):
+        started(query)
+    assert sink.commit_calls == []
+
+
+def test_at_least_once_is_warned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    feed, sink = Feed(1), ModelSink()
+    query = definition(feed, sink, tmp_path)
+    query = replace(
+        query,
+        checkpoint=Checkpoint(Forgetful(tmp_path)),
+        sink=replace(query.sink, delivery="at least once"),
+    )
+    feed.add(3)
+    with caplog.at_level(logging.WARNING):
+        committed(query)
+    assert "two runs at once would not be noticed" in caplog.text
+
+
+class Counting(LocalStorage):
+    """Counts the probes."""
+
+    probes = 0
+
+    def create(self, name: str, data: bytes) -> bool:
+        if "probe" in name:
+            type(self).probes += 1
+        return super().create(name, data)
+
+
+def test_storage_is_tried_once_per_checkpoint(tmp_path: Path) -> None:
+    Counting.probes = 0
+    feed, sink = Feed(1), ModelSink()
+    feed.add(1)
+    for _ in range(3):
+        query = definition(feed, sink, tmp_path)
+        committed(replace(query, checkpoint=Checkpoint(Counting(tmp_path))))
+    assert Counting.probes == 6

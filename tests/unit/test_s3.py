@@ -1,0 +1,195 @@
+"""A checkpoint on S3, against moto's server: conditional puts, logs, lease, rewind."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+pytest.importorskip("s3fs", reason="needs the extra s3")
+pytest.importorskip("moto.server", reason="needs moto[server]")
+
+from botocore.exceptions import ClientError
+from moto.server import ThreadedMotoServer
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.commit_log import CommitEntry
+from engine.checkpoint.fsspec_storage import FsspecStorage
+from engine.checkpoint.lease import Lease
+from engine.checkpoint.offset_log import OffsetEntry
+from engine.checkpoint.prepared_log import PreparedEntry
+from engine.checkpoint.retention import prune
+from engine.checkpoint.storage import Storage, open_storage, prove_create_if_absent
+from engine.errors import CheckpointError, ConcurrentRunError, ConfigError
+from engine.states import QueryState
+
+Options = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def options() -> Iterator[Options]:
+    """How to reach the server."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield {
+        "key": "test",
+        "secret": "test",
+        "endpoint_url": f"http://{host}:{port}",
+        "client_kwargs": {"region_name": "eu-west-1"},
+    }
+    server.stop()
+
+
+@pytest.fixture
+def url(options: Options) -> str:
+    import s3fs
+
+    bucket = f"bucket-{uuid.uuid4()}"
+    s3fs.S3FileSystem(**options).mkdir(bucket)
+    return f"s3://{bucket}/checkpoints/one"
+
+
+@pytest.fixture
+def storage(url: str, options: Options) -> Storage:
+    return open_storage(url, options)
+
+
+def test_first_create_wins(storage: Storage) -> None:
+    assert storage.create("offsets/3", b"first") is True
+    assert storage.create("offsets/3", b"second") is False
+    assert storage.read("offsets/3") == b"first"
+    assert [(file.name, file.size) for file in storage.list("offsets")] == [("3", 5)]
+    assert storage.list("")[0:] == []
+    storage.replace("offsets/3", b"third")
+    assert storage.read("offsets/3") == b"third"
+    assert storage.info("offsets/3").modified_s > 1_600_000_000
+    storage.delete("offsets/3")
+    assert not storage.exists("offsets/3")
+    with pytest.raises(FileNotFoundError):
+        storage.read("offsets/3")
+
+
+def test_one_of_two_drivers_wins(url: str, options: Options) -> None:
+    """Two clients that know nothing of each other, again and again."""
+    clients = [open_storage(url, {**options, "skip_instance_cache": True}) for _ in range(2)]
+    for epoch in range(20):
+        start = Barrier(2)
+
+        def create(number: int, epoch: int = epoch, start: Barrier = start) -> bool:
+            start.wait(10)
+            return clients[number].create(f"offsets/{epoch}", b"%d" % number)
+
+        with ThreadPoolExecutor(2) as pool:
+            created = list(pool.map(create, range(2)))
+        assert sorted(created) == [False, True]
+        assert clients[0].read(f"offsets/{epoch}") == b"%d" % created.index(True)
+        assert {file.name for file in clients[1].list("offsets")} == set(map(str, range(epoch + 1)))
+
+
+def test_doctor_proves_it(storage: Storage) -> None:
+    prove_create_if_absent(storage)
+    assert storage.list("control") == []
+
+
+class Ignorant:
+    """A store that takes a conditional put for a put."""
+
+    def __init__(self, fs: Any) -> None:
+        self._fs = fs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fs, name)
+
+    def pipe_file(self, path: str, data: bytes, mode: str = "overwrite") -> None:
+        self._fs.pipe_file(path, data)
+
+
+def test_doctor_refuses_a_store_that_ignores_the_condition(url: str, options: Options) -> None:
+    import s3fs
+
+    fs = Ignorant(s3fs.S3FileSystem(**options))
+    storage = FsspecStorage(fs, url.removeprefix("s3://"), url)
+    with pytest.raises(ConfigError, match="does not keep create-if-absent"):
+        prove_create_if_absent(storage)
+    assert storage.list("control") == []
+
+
+class Answering(Ignorant):
+    """Gives these answers of S3, one each, before it obeys."""
+
+    def __init__(self, fs: Any, *codes: str) -> None:
+        super().__init__(fs)
+        self.codes = list(codes)
+
+    def pipe_file(self, path: str, data: bytes, mode: str = "overwrite") -> None:
+        if self.codes:
+            from s3fs.errors import translate_boto_error
+
+            answer: Any = {"Error": {"Code": self.codes.pop(0), "Message": "so it is"}}
+            raise translate_boto_error(ClientError(answer, "PutObject"))
+        self._fs.pipe_file(path, data, mode=mode)
+
+
+@pytest.mark.parametrize(
+    ("codes", "created"),
+    [
+        (["PreconditionFailed"], False),  # without the condition that Amazon names with it
+        (["ConditionalRequestConflict"], True),
+        (["ConditionalRequestConflict"] * 3 + ["PreconditionFailed"], False),
+    ],
+)
+def test_answers_of_s3(codes: list[str], created: bool, url: str, options: Options) -> None:
+    import s3fs
+
+    fs = Answering(s3fs.S3FileSystem(**options), *codes)
+    storage = FsspecStorage(fs, url.removeprefix("s3://"), url)
+    assert storage.create("offsets/0", b"x") is created
+
+
+@pytest.mark.parametrize("codes", [["AccessDenied"], ["ConditionalRequestConflict"] * 100])
+def test_refusals_of_s3(codes: list[str], url: str, options: Options) -> None:
+    import s3fs
+
+    fs = Answering(s3fs.S3FileSystem(**options), *codes)
+    storage = FsspecStorage(fs, url.removeprefix("s3://"), url)
+    with pytest.raises(CheckpointError, match=r"Cannot create s3://.*offsets/0.*so it is"):
+        storage.create("offsets/0", b"x")
+
+
+def test_a_bucket_that_is_not_there(options: Options) -> None:
+    storage = open_storage("s3://no-such-bucket/checkpoint", options)
+    assert not Checkpoint(storage).exists()
+    with pytest.raises(CheckpointError, match="no-such-bucket"):
+        storage.create("metadata", b"{}")
+
+
+def test_a_whole_checkpoint(url: str, options: Options) -> None:
+    checkpoint = Checkpoint(url, options)
+    assert not checkpoint.exists()
+    assert checkpoint.create_or_read_query_id("query") == "query"
+    lease = Lease.acquire(checkpoint, run_id="run-1")
+    with pytest.raises(ConcurrentRunError, match="run-1"):
+        Lease.acquire(Checkpoint(url, {**options, "skip_instance_cache": True}), run_id="run-2")
+    for epoch in range(8):
+        lease.check()
+        assert checkpoint.prepared.add(epoch, PreparedEntry(0, "run-1", (None,)))
+        assert checkpoint.offsets.add(epoch, OffsetEntry(({"0": epoch},)))
+        assert checkpoint.commits.add(epoch, CommitEntry())
+        assert not checkpoint.commits.add(epoch, CommitEntry())
+        lease.heartbeat(QueryState.RUNNING, epoch=epoch)
+    other = Checkpoint(url, {**options, "skip_instance_cache": True})
+    assert (other.status().state, other.status().epoch) == (QueryState.RUNNING, 7)
+    lease.release(QueryState.STOPPED)
+    other.pin("gold", 3)
+    assert prune(other, keep_epochs=3).removed_epochs == 5
+    other.rewind(6, accept_repeats=True)
+    assert checkpoint.epochs() == [5, 6]
+    checkpoint.rewind(to_pin="gold", accept_repeats=True)
+    assert (other.epochs(), other.committed_offsets()) == ([3], ({"0": 3},))
+    other.delete()
+    assert not checkpoint.exists()
