@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from engine.config import EngineOptions
 from engine.errors import ConfigError
 from engine.options import Options
 
@@ -58,3 +59,13 @@ def test_what_the_engine_and_spark_hand_in_is_not_refused() -> None:
     Options("sink noop", given).refuse_others()
     with pytest.raises(ConfigError, match="has no options"):
         Options("sink noop", {"path": "/x"}).refuse_others()
+
+
+def test_the_engine_takes_its_own() -> None:
+    given = {"ALLOWchangedQuery": "True", "minEpochsToRetain": "7", "path": "/out"}
+    own, rest = EngineOptions.take(given)
+    assert (own.allow_changed_query, own.min_epochs_to_retain) == (True, 7)
+    assert rest == {"path": "/out"}
+    assert EngineOptions().allow_changed_query is False
+    with pytest.raises(ConfigError, match="allowChangedQuery: 'yes' is neither true nor false"):
+        EngineOptions.take({"allowChangedQuery": "yes"})

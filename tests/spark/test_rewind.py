@@ -1,0 +1,97 @@
+"""What Spark sees of a files sink that was rewound, and a whole query taken back by the command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import CaseInsensitiveDict
+
+from engine.api import write_stream
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.fingerprint import read_fingerprint
+from engine.cli import main
+from engine.errors import ConfigError
+from engine.schemas import to_arrow
+from engine.sinks.files import ParquetDataSource
+
+pytestmark = pytest.mark.spark
+WAIT_S = 60
+
+
+def epochs_seen(spark: SparkSession, folder: Path) -> list[int]:
+    return sorted(row.id for row in spark.read.parquet(str(folder)).collect())
+
+
+@pytest.mark.parametrize("interval", [3, 10])
+def test_spark_reads_a_rewound_log(interval: int, spark: SparkSession, tmp_path: Path) -> None:
+    schema = spark.range(0).schema
+    options = CaseInsensitiveDict({"path": str(tmp_path), "compactInterval": str(interval)})
+    sink: Any = ParquetDataSource(options).streamWriter(schema, overwrite=False)
+    arrow = to_arrow(schema, "test")
+
+    def write(*epochs: int) -> None:
+        for epoch in epochs:
+            batch = pa.record_batch([pa.array([epoch])], schema=arrow)
+            sink.commit([sink.write(iter([batch]))], epoch)
+
+    write(*range(13))
+    for target in (11, 8, 7, 2, 0):
+        sink.checkRewind(target)
+        sink.rewind(target)
+        assert epochs_seen(spark, tmp_path) == list(range(target + 1))
+    write(*range(1, 30))
+    assert epochs_seen(spark, tmp_path) == list(range(30))
+    # As from a pin, after the log's older part was compacted and removed.
+    position = sink.rewindPosition(4)
+    for entry in (tmp_path / "_spark_metadata").iterdir():
+        if entry.is_file() and int(entry.name.removesuffix(".compact")) < 20 - 20 % interval - 1:
+            entry.unlink()
+    sink.rewind(4, position)
+    assert epochs_seen(spark, tmp_path) == list(range(5))
+    for epoch in range(5, 5 + 2 * interval):
+        write(epoch)
+        assert epochs_seen(spark, tmp_path) == list(range(epoch + 1))
+
+
+def test_a_query_taken_back(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    location, out = tmp_path / "checkpoint", tmp_path / "out"
+
+    def run(condition: str, folder: Path = out, **options: str) -> None:
+        rate = spark.readStream.format("rate").option("rowsPerSecond", 500).load()
+        writer = write_stream(rate.where(condition)).format("parquet").options(**options)
+        writer.option("checkpointLocation", str(location)).trigger(continuous="100 milliseconds")
+        query: Any = writer.start(str(folder))
+        assert query.awaitEpoch(query.status["epoch"] + 4, WAIT_S)
+        query.drain(WAIT_S)
+
+    run("value >= 0")
+    checkpoint = Checkpoint(str(location))
+    parts = read_fingerprint(checkpoint.storage)
+    assert parts is not None
+    assert parts["steps"] == ["Filter (value >= CAST(0 AS BIGINT))"]
+    assert parts["schema"] == {"timestamp": "TIMESTAMP", "value": "BIGINT"}
+    assert parts["sink"] == {"format": "parquet", "options": {"path": str(out)}}
+    assert parts["source"]["options"] == {}
+
+    assert main(["rewind", str(location), "--to-epoch", "1"]) == 0
+    assert "The sink has taken back what came later" in capsys.readouterr().out
+    run("value >= 0 AND true")
+    read = [row.value for row in spark.read.parquet(str(out)).select("value").collect()]
+    offsets = checkpoint.committed_offsets()
+    assert offsets is not None
+    expected = sorted(
+        value
+        for partition, position in offsets[0].items()
+        for value in range(int(partition), position["value"] + 1, 2)
+    )
+    assert sorted(read) == expected
+
+    with pytest.raises(ConfigError, match=r"sink\.options\.path: .*out → .*else"):
+        run("value >= 0", tmp_path / "else")
+    run("value >= 0", tmp_path / "else", allowChangedQuery="true")
