@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 system: Any = os
 """The file system's calls, named and behaving as in :mod:`os`: ``open``, ``fsync``, ``link`` ...
 The fault tests put a disk in its place that loses what was not synchronised."""
+
+_kept: set[Path] = set()  # folders that this process has seen to
 
 
 def create(path: Path) -> IO[bytes]:
@@ -50,19 +53,25 @@ def sync(file: IO[bytes]) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and those above it. One that is there is fine.
+    """Create a folder and those above it, so that they stay. One that is there may have been made
+    by a process that died before it could see to that, so this looks at each folder once.
 
     :raises OSError: it cannot be created.
     """
-    if _is_folder(folder):
+    if folder in _kept and _is_folder(folder):
         return
-    make_folder(folder.parent)
-    try:
-        system.mkdir(folder)
-    except FileExistsError:
-        if not _is_folder(folder):
-            raise
-    sync_folder(folder.parent)
+    if _is_folder(folder):
+        with suppress(PermissionError):  # made by somebody with other rights than ours
+            sync_folder(folder.parent)
+    else:
+        make_folder(folder.parent)
+        try:
+            system.mkdir(folder)
+        except FileExistsError:
+            if not _is_folder(folder):
+                raise
+        sync_folder(folder.parent)
+    _kept.add(folder)
 
 
 def sync_folder(folder: Path) -> None:

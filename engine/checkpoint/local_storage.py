@@ -119,6 +119,15 @@ class LocalStorage(Storage):
             return False
         return True
 
+    def sync(self, folder: str) -> None:
+        path = self.root / folder
+        try:
+            disk.sync_folder(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as exc:
+            raise _error("write", path, exc) from exc
+
     def delete_all(self) -> None:
         try:
             shutil.rmtree(self.root)
@@ -144,11 +153,8 @@ def _temporary(path: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
     """A file beside ``path`` with the content; removed at the end if it is still there."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4()}.tmp")
     try:
-        try:
-            _write(temporary, data, durable)
-        except FileNotFoundError:
-            disk.make_folder(path.parent)
-            _write(temporary, data, durable)
+        disk.make_folder(path.parent)
+        _write(temporary, data, durable)
         yield temporary
     except OSError as exc:
         raise _error("write", path, exc) from exc

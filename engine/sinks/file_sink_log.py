@@ -158,7 +158,8 @@ class FileSinkLog:
         self._now_s = now_s
 
     def latest(self) -> int | None:
-        """The newest committed epoch. Opens no file."""
+        """The newest committed epoch, which stays so. Opens no file."""
+        self._storage.sync("")
         return max(self._listing(), default=None)
 
     def add(self, epoch: int, files: Sequence[SinkFile]) -> bool:
@@ -197,6 +198,7 @@ class FileSinkLog:
         listing = self._listing()
         interval = self._interval(listing)
         if listing and epoch <= max(listing):
+            self._storage.sync("")  # its writer may have died before it was durable
             return False
         if listing and epoch > max(listing) + 1:
             raise SinkCommitRejectedError(
