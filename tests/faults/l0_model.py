@@ -8,7 +8,7 @@ source to its end, and the sink is compared with the source.
 from __future__ import annotations
 
 import time
-from random import Random
+from collections.abc import Sequence
 
 from engine.coordinator.events import DrainAsked, StopAsked
 from tests.faults.processes import IO_ERROR, KILL, POWER, SLEEP, Fuse
@@ -17,6 +17,7 @@ from tests.faults.world import Driver, World
 
 LEVEL = "L0 model, power loss"
 MOVES_MAX = 60
+FAULTS = (KILL, POWER, SLEEP, SLEEP, IO_ERROR)
 STEPS_MAX = 40  # about as many as a commit, or a start, has
 
 
@@ -36,9 +37,13 @@ def run(seed: int, seconds: float) -> LevelResult:
     return result
 
 
-def walk(seed: int, result: LevelResult, sink: str | None = None) -> World:
-    """One world from its beginning to its end."""
-    world = World(seed, sink)
+def walk(seed: int, result: LevelResult, faults: Sequence[str] = FAULTS) -> World:
+    """One world from its beginning to its end.
+
+    :param faults: the kinds of faults at single steps; more often if there are fewer kinds.
+    """
+    world = World(seed)
+    world.fuses = faults
     with world.installed():
         for _ in range(MOVES_MAX):
             move(world)
@@ -62,7 +67,7 @@ def move(world: World) -> None:
     if driver is None or chance.random() < (0.02 if driver.awake else 0.3):
         if driver is not None and not driver.awake:
             world.pass_time(11)  # its lease expires
-        if not world.start_driver(fuse(chance, 0.25)).started:
+        if not world.start_driver(fuse(world, 0.25)).started:
             world.pass_time(chance.choice([1, 11]))
         return
     chance.choices(MOVES, WEIGHTS)[0](world, driver)
@@ -79,17 +84,20 @@ def _epoch(world: World, driver: Driver) -> None:
     while world.markers:
         world.mark(0)
     for task in driver.tasks:
-        world.report(task, fuse(chance, 0.04))
+        world.report(task, fuse(world, 0.04))
     _messages(world, driver)
-    world.carry_out(driver, fuse(chance, 0.3))
+    world.carry_out(driver, fuse(world, 0.3))
 
 
 def _messages(world: World, driver: Driver) -> None:
     chance = world.chance
     for _ in range(len(world.inbox)):
-        if chance.random() < 0.9 and world.inbox:
-            index = chance.randrange(len(world.inbox)) if chance.random() < 0.3 else 0
+        index = chance.randrange(len(world.inbox)) if chance.random() < 0.3 else 0
+        late = world.inbox[index].run_id != driver.run_id
+        if chance.random() < (0.1 if late else 0.9):
             world.deliver(index, repeat=chance.random() < 0.1)
+        else:
+            world.inbox.append(world.inbox.pop(index))
 
 
 def _produce(world: World, driver: Driver) -> None:
@@ -104,7 +112,7 @@ def _report(world: World, driver: Driver) -> None:
     """Any task, also one whose driver is dead."""
     every = [task for each in world.drivers for task in each.tasks if task.alive]
     if every:
-        world.report(world.chance.choice(every), fuse(world.chance, 0.1))
+        world.report(world.chance.choice(every), fuse(world, 0.1))
 
 
 def _mark(world: World, driver: Driver) -> None:
@@ -119,7 +127,7 @@ def _elapse(world: World, driver: Driver) -> None:
 
 def _commit(world: World, driver: Driver) -> None:
     for each in world.awake_drivers():
-        world.carry_out(each, fuse(world.chance, 0.2))
+        world.carry_out(each, fuse(world, 0.2))
 
 
 def _glimpse(world: World, driver: Driver) -> None:
@@ -162,7 +170,7 @@ def _power(world: World, driver: Driver) -> None:
 
 
 def _prune(world: World, driver: Driver) -> None:
-    world.prune(world.chance.randint(2, 4), fuse(world.chance, 0.3))
+    world.prune(world.chance.randint(2, 4), fuse(world, 0.3))
 
 
 def _end(world: World, driver: Driver) -> None:
@@ -192,9 +200,9 @@ MOVES, WEIGHTS = zip(
 )
 
 
-def fuse(chance: Random, likely: float) -> Fuse | None:
+def fuse(world: World, likely: float) -> Fuse | None:
     """A fault within the next steps, or none."""
+    chance = world.chance
     if chance.random() >= likely:
         return None
-    kind = chance.choice([KILL, POWER, SLEEP, SLEEP, IO_ERROR])
-    return Fuse(kind, chance.randint(1, STEPS_MAX))
+    return Fuse(chance.choice(world.fuses), chance.randint(1, STEPS_MAX))

@@ -83,6 +83,10 @@ class KeyedSink:
     def abort(self, messages: Sequence[ModelMessage], epoch: int) -> None:
         pass
 
+    def has(self, epoch: int, parts: Sequence[Sequence[Record]]) -> None:
+        """The sink has taken an epoch before the story begins."""
+        self.put(epoch, [row for part in parts for row in part])
+
     def seen(self) -> Counter[Record]:
         return Counter(row for rows in self.table.values() for row in rows)
 
@@ -110,6 +114,9 @@ class PlainSink(KeyedSink):
     def put(self, epoch: int, rows: list[Record]) -> None:
         pass
 
+    def has(self, epoch: int, parts: Sequence[Sequence[Record]]) -> None:
+        self.shown.update(row for part in parts for row in part)
+
     def seen(self) -> Counter[Record]:
         return self.shown
 
@@ -125,6 +132,12 @@ class FilesSink:
     def binding(self) -> SinkBinding:
         source = JsonDataSource({"path": OUT, "compactInterval": "3"})
         return bind_writer(source.streamWriter(SPARK_SCHEMA, overwrite=False), "json")
+
+    def has(self, epoch: int, parts: Sequence[Sequence[Record]]) -> None:
+        """The sink has taken an epoch before the story begins."""
+        writer = self.binding()
+        batches = [batch_of(part) for part in parts if part]
+        writer.writer.commit([writer.write(iter(batches))], epoch)
 
     def seen(self) -> Counter[Record]:
         """What a reader of the folder sees now.

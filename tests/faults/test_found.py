@@ -15,7 +15,7 @@ from engine.definition import SinkBinding
 from engine.durable import make_folder
 from engine.errors import CheckpointCorruptError
 from engine.recovery import plan_restart
-from tests.faults.processes import KILL, Fuse, Killed, Machine, Process
+from tests.faults.processes import KILL, Fuse, Machine, Process
 from tests.faults.world import CHECKPOINT, World
 from tests.model import ModelMessage, ModelSink
 
@@ -87,11 +87,7 @@ def test_what_a_dead_run_has_left_is_durable_before_it_is_acted_upon() -> None:
         writer.prepared.add(0, prepared(3))
         died = Process(world.machine, "died", "a")
         # Killed between the link of offsets/0 and the fsync of its folder.
-        with pytest.raises(Killed):
-            died.machine.current = died
-            died.fuse = Fuse(KILL, 8)
-            writer.offsets.add(0, offsets(3))
-        died.machine.current = None
+        assert not died.run(lambda: writer.offsets.add(0, offsets(3)), Fuse(KILL, 8))
         assert writer.offsets.ids() == [0]
         assert plan_restart(writer, SINK).recommit == (0,)
         world.machine.disk.lose_power(Random(1))

@@ -8,16 +8,19 @@ replaced, by the methods of :class:`World`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from random import Random
 from typing import Any
 from unittest import mock
 
 from engine import durable
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.commit_log import CommitEntry
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.local_storage import LocalStorage
+from engine.checkpoint.offset_log import OffsetEntry
 from engine.checkpoint.process import Process as ProcessIdentity
 from engine.checkpoint.retention import prune
 from engine.coordinator import events
@@ -260,6 +263,7 @@ class World:
         self.machine.clock.on_sleep = self.beat
         self.machine.watchers.append(self._watch)
         self.partitions = chance.randint(1, 3)
+        self.begun_by_spark = chance.random() < 0.2
         self.retain = chance.choice([2, 3, 100])
         self.backlog_max = chance.randint(1, 4)
         self.source = Source(self.partitions)
@@ -271,6 +275,7 @@ class World:
             if kind == "plain"
             else KeyedSink(self.machine, tells=kind == "table that tells")
         )
+        self.fuses: Sequence[str] = ()
         self.drivers: list[Driver] = []
         self.inbox: list[Any] = []
         self.markers: list[tuple[Task, events.CloseEpoch]] = []
@@ -294,13 +299,38 @@ class World:
         ):
             machine.disk.mkdir(CHECKPOINT)
             machine.disk.mkdir("/out")
-            root = machine.disk.open("/", 0)
-            machine.disk.fsync(root)
+            durable.sync_folder(Path("/"))
+            if self.begun_by_spark:
+                self._leave_to_us()
             try:
                 yield self
             finally:
                 for process in machine.processes:
                     process.die()
+
+    def _leave_to_us(self) -> None:
+        """A checkpoint as Spark leaves one that was killed: the last epoch is logged, its records
+        are perhaps in the sink, and nothing is prepared."""
+        checkpoint = Checkpoint(LocalStorage(CHECKPOINT))
+        checkpoint.create_or_read_query_id("the query")
+        known = self.chance.random() < 0.5
+        ends = [0] * self.partitions
+        for epoch in range(2):
+            begins, ends = ends, [seq + self.chance.randint(0, 3) for seq in ends]
+            self.source.feed.available = list(ends)
+            entry = OffsetEntry(({str(p): seq for p, seq in enumerate(ends)},))
+            checkpoint.offsets.add(epoch, entry)
+            self.whole.add(tuple(ends))
+            if epoch == 0 or known:
+                self.sink.has(
+                    epoch,
+                    [
+                        [(p, seq) for seq in range(begin, end)]
+                        for p, (begin, end) in enumerate(zip(begins, ends, strict=True))
+                    ],
+                )
+            if epoch == 0:
+                checkpoint.commits.add(epoch, CommitEntry())
 
     # -- moves --------------------------------------------------------------------------------
 
@@ -380,7 +410,14 @@ class World:
 
     def deliver(self, index: int, *, repeat: bool = False) -> None:
         """One of the messages on their way arrives, whichever run listens now."""
-        message = self.inbox[index] if repeat else self.inbox.pop(index)
+        message = self.inbox[index]
+        for earlier, other in enumerate(self.inbox):  # a connection begins with its first message
+            started = isinstance(other, TaskStarted)
+            if started and (other.run_id, other.partition) == (message.run_id, message.partition):
+                index, message = earlier, other
+                break
+        if not repeat:
+            del self.inbox[index]
         if repeat and not isinstance(message, EpochCommitMessage):
             return
         listening = self.awake_drivers()
