@@ -100,16 +100,19 @@ class EpochRunner:
         )
         # Step 1 and 2: what will be done.
         self._lease.check()
+        offset_log = self._checkpoint.offsets
+        end = OffsetEntry(offsets=ends)
         entry = PreparedEntry(
-            generation=self._lease.generation, run_id=self._lease.run_id, messages=tuple(messages)
+            generation=self._lease.generation,
+            run_id=self._lease.run_id,
+            messages=tuple(messages),
+            offsets=self._logged(epoch, ends) if replayed else offset_log.text(end),
         )
         self._add(self._checkpoint.prepared, epoch, entry)
         steps.done("prepare")
         self._lease.check()
-        if replayed:
-            self._assert_logged(epoch, ends)
-        else:
-            self._add(self._checkpoint.offsets, epoch, OffsetEntry(offsets=ends))
+        if not replayed:
+            self._add(offset_log, epoch, end)
         steps.done("walCommit")
         self._finish(epoch, messages, steps)
         # Step 5 and 6: what is no longer needed. The epoch is committed: a failure is only logged.
@@ -172,7 +175,7 @@ class EpochRunner:
                 hint="A restart commits it again: the sink must skip what it already has.",
             ) from exc
 
-    def _assert_logged(self, epoch: int, offsets: tuple[Offset, ...]) -> None:
+    def _logged(self, epoch: int, offsets: tuple[Offset, ...]) -> str:
         entry = self._checkpoint.offsets.get(epoch)
         if entry is None or entry.offsets != offsets:
             logged = None if entry is None else entry.offsets
@@ -180,6 +183,7 @@ class EpochRunner:
                 f"Epoch {epoch} was run again to {offsets}, but the offset log says {logged}.",
                 epoch=epoch,
             )
+        return self._checkpoint.offsets.text_of(epoch)
 
     def _add(self, log: Any, epoch: int, entry: Any) -> None:
         if not log.add(epoch, entry):
