@@ -74,6 +74,7 @@ class EpochRunner:
         self._sink = sink
         self._message_modules = message_modules
         self._retain = min_epochs_to_retain
+        self._query_id = checkpoint.query_id()
 
     def commit(
         self,
@@ -103,6 +104,7 @@ class EpochRunner:
             run_id=self._lease.run_id,
             messages=tuple(messages),
             offsets=self._logged(epoch, offset) if replayed else offset_log.text(end),
+            query_id=self._query_id,
         )
         self._add(self._checkpoint.prepared, epoch, entry)
         steps.done("prepare")

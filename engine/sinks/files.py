@@ -139,8 +139,13 @@ class FilesWriter(DataSourceStreamArrowWriter):
                 disk.system.unlink(local_path(file.path, "sink"))
 
     def latestEpoch(self) -> int | None:
-        """The newest committed epoch."""
-        return self._log().latest()
+        """The newest committed epoch.
+
+        :raises SinkError: the log is damaged.
+        """
+        log = self._log()
+        log.verify()
+        return log.latest()
 
     def validate(self) -> None:
         """:raises ConfigError: the folder cannot be created or written to."""
