@@ -31,6 +31,7 @@ def plan_restart(checkpoint: Checkpoint, sink: SinkBinding) -> RestartPlan:
     torn_commits = _unreadable(checkpoint.commits.get, commits[-1:])
     torn_prepared = _unreadable(prepared_log.get, prepared)
     committed = max((epoch for epoch in commits if epoch not in torn_commits), default=-1)
+    _check_identity(checkpoint, prepared_log, [e for e in prepared if e not in torn_prepared])
     for epoch in prepared:
         if epoch in offsets and epoch >= committed and epoch not in torn_prepared:
             _compare(checkpoint, prepared_log, epoch, committed)
@@ -55,6 +56,20 @@ def plan_restart(checkpoint: Checkpoint, sink: SinkBinding) -> RestartPlan:
         logger.warning("setting aside %s/%d of %s", name, epoch, checkpoint.url)
         logs[name].delete(epoch)
     return plan
+
+
+def _check_identity(
+    checkpoint: Checkpoint, prepared_log: MetadataLog[PreparedEntry], prepared: Sequence[int]
+) -> None:
+    """A sink knows the query by its id: another one would commit again what it has."""
+    entry = prepared_log.get(prepared[-1]) if prepared else None
+    found = checkpoint.query_id()
+    if entry is not None and entry.query_id not in (None, found):
+        raise CheckpointCorruptError(
+            f"{checkpoint.url}/metadata says that this is query {found}, but its last run was "
+            f"query {entry.query_id}.",
+            hint=f'It was damaged, or changed by hand: put back {{"id":"{entry.query_id}"}}.',
+        )
 
 
 def _compare(

@@ -2,13 +2,14 @@
 
     v2
     8d3c1f02                                            CRC-32 of all that follows
-    {"generation":3,"runId":"5b0c...","partitions":2,"offsets":"v1\\n\\n{...}"}
+    {"generation":3,"runId":"5b0c...","partitions":2,"queryId":"4b7a...","offsets":"v1\\n..."}
     {"none":true}                                       one line per partition, in order
     {"dataclass":"sinks.files:FilesWritten","fields":{...}}
 
-``offsets`` is the offset log's entry that belongs to the messages. The late write of a run that was
-suspended for long can put its own offsets beside another run's messages, and Spark's format for
-offsets has no checksum: see :mod:`engine.recovery`. Version 1 has neither this nor a checksum.
+``queryId`` is what the file ``metadata`` says, ``offsets`` is the entry of the offset log for this
+epoch. Spark's formats for both have no checksum, and the late write of a run that was suspended for
+long can put its own offsets beside another run's messages: :mod:`engine.recovery` compares. Version
+1 has neither these nor a checksum.
 
 Spark has no such log: after a crash it runs the epoch again. See :mod:`engine.checkpoint.codec` for
 the lines, and for what may be loaded from them.
@@ -38,12 +39,14 @@ class PreparedEntry:
     :param run_id: the run that prepared it.
     :param messages: what each partition's writer returned, in partition order.
     :param offsets: the content of the epoch's entry in the offset log; None in version 1.
+    :param query_id: of the checkpoint; None in version 1.
     """
 
     generation: int
     run_id: str
     messages: tuple[WriterMessage, ...]
     offsets: str | None = None
+    query_id: str | None = None
 
 
 def serialize(entry: PreparedEntry) -> bytes:
@@ -52,6 +55,7 @@ def serialize(entry: PreparedEntry) -> bytes:
         "generation": entry.generation,
         "runId": entry.run_id,
         "partitions": len(entry.messages),
+        "queryId": entry.query_id,
         "offsets": entry.offsets,
     }
     lines = "\n".join([dump(header), *(dump(encode(message)) for message in entry.messages)])
@@ -95,6 +99,7 @@ def prepared_log(storage: Storage, allowed_modules: Collection[str]) -> Metadata
             header["runId"],
             tuple(decode(message, allowed_modules) for message in messages),
             header.get("offsets"),
+            header.get("queryId"),
         )
 
     return MetadataLog(storage, "prepared", serialize, deserialize)

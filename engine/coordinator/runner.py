@@ -75,6 +75,7 @@ class EpochRunner:
         self._sink = sink
         self._message_modules = message_modules
         self._retain = min_epochs_to_retain
+        self._query_id = checkpoint.query_id()
 
     def commit(
         self,
@@ -107,6 +108,7 @@ class EpochRunner:
             run_id=self._lease.run_id,
             messages=tuple(messages),
             offsets=self._logged(epoch, ends) if replayed else offset_log.text(end),
+            query_id=self._query_id,
         )
         self._add(self._checkpoint.prepared, epoch, entry)
         steps.done("prepare")

@@ -13,6 +13,10 @@ Every ``interval`` epochs the entry holds everything so far: epoch b is such a *
 (b + 1) is a multiple of the interval. Older entries are deleted when no reader that has just listed
 the log can still need them.
 
+Each entry has Hadoop's checksums beside it, ``.3.crc``, as Spark's own entries have: a line that is
+lost would be records that are lost. An entry without them, of a writer that died in between, is
+taken as it is.
+
 Source: Spark's CompactibleFileStreamLog, FileStreamSinkLog and FileStreamSink.
 """
 
@@ -25,7 +29,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.checkpoint import json_text
-from engine.checkpoint.storage import Storage
+from engine.checkpoint.hadoop_checksum import checksums, fits
+from engine.checkpoint.storage import Storage, checksum_twin
 from engine.errors import (
     CheckpointError,
     SinkCommitRejectedError,
@@ -166,6 +171,15 @@ class FileSinkLog:
         self.storage.sync("")
         return max(self.listing(), default=None)
 
+    def verify(self) -> None:
+        """See that the entries which a reader needs now are undamaged.
+
+        :raises SinkError: one is missing or damaged.
+        """
+        listing = self.listing()
+        for epoch in entries_until(max(listing, default=-1), self.interval(listing)):
+            self.lines(listing, epoch)
+
     def add(self, epoch: int, files: Sequence[SinkFile]) -> bool:
         """Commit an epoch; False, and nothing changes, if it is committed already.
 
@@ -244,13 +258,14 @@ class FileSinkLog:
             )
 
     def _create(self, epoch: int, interval: int, lines: Sequence[str]) -> None:
-        name = entry_name(epoch, interval)
-        if not self.storage.create(name, "\n".join([HEADER, *lines]).encode("utf-8")):
+        name, data = entry_name(epoch, interval), "\n".join([HEADER, *lines]).encode("utf-8")
+        if not self.storage.create(name, data):
             raise SinkCommitRejectedError(
                 f"{self.storage.path(name)} was written by another query.",
                 hint="Two queries must not write to one folder: stop one of them.",
                 epoch=epoch,
             )
+        self.storage.replace(checksum_twin(name), checksums(data))
 
     def _expire(self, epoch: int, interval: int) -> None:
         """Delete what the compactions among the retained epochs hold too."""
@@ -285,14 +300,19 @@ class FileSinkLog:
         """
         name = listing.get(epoch, str(epoch))
         try:
-            text = self.storage.read(name).decode("utf-8")
+            data = self.storage.read(name)
         except FileNotFoundError as exc:
             raise SinkError(
                 f"{self.storage.path(name)} is missing: without it, it is not known which files "
                 "of the folder are committed.",
                 hint="Restore it, or write to a new folder.",
             ) from exc
-        header, *lines = text.split("\n")
+        if not fits(data, self._checksums(name, data)):
+            raise SinkError(
+                f"{self.storage.path(name)} is damaged: its checksums do not fit.",
+                hint="Restore it, or write to a new folder.",
+            )
+        header, *lines = data.decode("utf-8").split("\n")
         if header != HEADER:
             raise SinkError(
                 f"{self.storage.path(name)}: the maximum supported log version is v1, but "
@@ -300,6 +320,12 @@ class FileSinkLog:
                 hint="It was written by a newer version, or is damaged.",
             )
         return [line for line in lines if line]
+
+    def _checksums(self, name: str, data: bytes) -> bytes:
+        try:
+            return self.storage.read(checksum_twin(name))
+        except FileNotFoundError:
+            return checksums(data)
 
 
 def epoch_of(name: str) -> int | None:

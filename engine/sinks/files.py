@@ -148,8 +148,13 @@ class FilesWriter(DataSourceStreamArrowWriter):
                 disk.system.unlink(local_path(file.path, "sink"))
 
     def latestEpoch(self) -> int | None:
-        """The newest committed epoch."""
-        return self._log().latest()
+        """The newest committed epoch.
+
+        :raises SinkError: the log is damaged.
+        """
+        log = self._log()
+        log.verify()
+        return log.latest()
 
     def checkRewind(self, epoch: int, position: JSON = None) -> None:
         """:raises ConfigError: it is not known any more which files the epoch ended with."""

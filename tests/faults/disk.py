@@ -51,6 +51,25 @@ def _apply(names: dict[str, _Node], changes: dict[str, _Node | None]) -> None:
             names[name] = node
 
 
+Image = bytes | dict[str, Any]
+
+
+def _image(node: _Node) -> Image:
+    if not node.is_folder:
+        return bytes(node.data)
+    return {name: _image(child) for name, child in node.names.items()}
+
+
+def _node(image: Image) -> _Node:
+    node = _Node(isinstance(image, dict), 0.0)
+    if isinstance(image, dict):
+        node.names = {name: _node(child) for name, child in image.items()}
+        node.synced_names = dict(node.names)
+    else:
+        node.data, node.synced = bytearray(image), image
+    return node
+
+
 class FakeDisk:
     """See the module.
 
@@ -204,6 +223,15 @@ class FakeDisk:
     def overwrite(self, path: str, data: bytes) -> None:
         """Damage a file."""
         self._find(path).data = bytearray(data)
+
+    def image(self) -> Image:
+        """What is on it, all of it synchronised."""
+        return _image(self._root)
+
+    def restore(self, image: Image) -> None:
+        """Put an image back."""
+        self._open.clear()
+        self._root = _node(image)
 
     def files(self, folder: str) -> list[str]:
         """The paths of all files below a folder."""

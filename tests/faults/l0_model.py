@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from engine.coordinator.events import DrainAsked, StopAsked
 from tests.faults.processes import IO_ERROR, KILL, POWER, SLEEP, Fuse
+from tests.faults.query import Driver
 from tests.faults.result import LevelResult
-from tests.faults.world import Driver, World
+from tests.faults.world import World
 
 LEVEL = "L0 model, power loss"
 MOVES_MAX = 60

@@ -24,6 +24,7 @@ class Level(NamedTuple):
 
 LEVELS = {
     "L0": Level("tests.faults.l0_model", 15, 300),
+    "L3": Level("tests.faults.l3_torn_files", 15, 900),
     "mutants": Level("tests.faults.mutants", 60, 600),
 }
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from engine import durable, recovery
-from engine.checkpoint import local_storage
+from engine.checkpoint import local_storage, prepared_log
 from engine.checkpoint.commit_log import CommitEntry
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.local_storage import LocalStorage
@@ -26,19 +26,21 @@ from engine.coordinator.coordinator import EpochCoordinator
 from engine.coordinator.events import CommitEpoch
 from engine.coordinator.runner import CommittedEpoch, EpochRunner, _Stopwatch
 from engine.messages import EpochCommitMessage
+from engine.sinks import file_sink_log
 from engine.sinks.epoch_files import _OpenFile
 from engine.sinks.file_sink_log import FileSinkLog, SinkFile, entry_name
-from tests.faults import l0_model
+from tests.faults import l0_model, l3_torn_files
 from tests.faults.parts import KeyedSink
 from tests.faults.processes import SLEEP
 from tests.faults.result import LevelResult
 
 Patch = AbstractContextManager[Any]
 ZOMBIES = (SLEEP,)
+DAMAGE = ()
 
 
 class Mutant(NamedTuple):
-    """:param faults: the kinds that bring it to light soonest; see l0_model."""
+    """:param faults: the kinds that bring it to light soonest, see l0_model; or :data:`DAMAGE`."""
 
     patch: Callable[[], Patch]
     faults: Sequence[str]
@@ -75,6 +77,9 @@ def hunt(name: str, seed: int, seconds: float) -> str | None:
     began, number = time.monotonic(), seed
     patch, faults = MUTANTS[name]
     with patch():
+        if faults is DAMAGE:
+            found = l3_torn_files.run(seed, seconds, until_broken=True).broken
+            return found[0][:110] if found else None
         while time.monotonic() - began < seconds:
             result = LevelResult("")
             try:
@@ -323,6 +328,30 @@ def _() -> Iterator[None]:
 @mutant("offsets of another run go with the messages", ZOMBIES)
 def _() -> Patch:
     return _replace(recovery, "_compare", lambda *_: None)
+
+
+# -- damage ---------------------------------------------------------------------------------------
+
+
+@mutant("the checksum of what is prepared is ignored", DAMAGE)
+def _() -> Patch:
+    class Any(str):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = str.__hash__
+
+    return _replace(prepared_log, "_checksum", lambda lines: Any("00000000"))
+
+
+@mutant("the checksums of the files' log are ignored", DAMAGE)
+def _() -> Patch:
+    return _replace(file_sink_log, "fits", lambda data, twin: True)
+
+
+@mutant("the query's id is not compared", DAMAGE)
+def _() -> Patch:
+    return _replace(recovery, "_check_identity", lambda *_: None)
 
 
 # -- the sinks ------------------------------------------------------------------------------------

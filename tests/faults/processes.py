@@ -201,7 +201,8 @@ class Machine:
         assert self.current is not None
         if identity.host != self.current.host:
             return None
-        return self.processes[identity.pid - 1].alive
+        known = identity.started == "simulated" and 0 < identity.pid <= len(self.processes)
+        return known and self.processes[identity.pid - 1].alive
 
 
 class SimulatedClock(ManualClock):

@@ -16,7 +16,8 @@ from engine.durable import make_folder
 from engine.errors import CheckpointCorruptError
 from engine.recovery import plan_restart
 from tests.faults.processes import KILL, Fuse, Machine, Process
-from tests.faults.world import CHECKPOINT, World
+from tests.faults.query import CHECKPOINT
+from tests.faults.world import World
 from tests.model import ModelMessage, ModelSink
 
 SINK = SinkBinding(ModelSink(), ModelSink().write, "", "exactly once", ("tests.model",))

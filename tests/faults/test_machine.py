@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from engine.coordinator.events import DrainAsked, StopAsked
 from tests.faults.processes import IO_ERROR, KILL, POWER, SLEEP, Fuse
-from tests.faults.world import SINKS, Driver, World
+from tests.faults.query import Driver
+from tests.faults.world import SINKS, World
 
 faults = st.none() | st.builds(
     Fuse, st.sampled_from([KILL, POWER, SLEEP, IO_ERROR]), st.integers(1, 40)

@@ -18,19 +18,14 @@ from unittest import mock
 from engine import durable
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.commit_log import CommitEntry
-from engine.checkpoint.lease import Lease
 from engine.checkpoint.local_storage import LocalStorage
 from engine.checkpoint.offset_log import OffsetEntry
 from engine.checkpoint.process import Process as ProcessIdentity
 from engine.checkpoint.retention import prune
 from engine.coordinator import events
-from engine.coordinator.coordinator import EpochCoordinator, Phase
-from engine.coordinator.runner import EpochRunner
-from engine.errors import CheckpointError, ConcurrentRunError, ContinuousError
-from engine.messages import EpochCommitMessage, EpochCounters, TaskStarted
-from engine.recovery import plan_restart
-from engine.states import QueryState
-from engine.task.context import EpochContext
+from engine.coordinator.coordinator import Phase
+from engine.errors import ConcurrentRunError, ContinuousError
+from engine.messages import EpochCommitMessage, TaskStarted
 from tests.faults.parts import (
     UNREADABLE,
     FilesSink,
@@ -38,216 +33,12 @@ from tests.faults.parts import (
     PlainSink,
     Record,
     Source,
-    batch_of,
 )
 from tests.faults.processes import Fuse, Machine, Process
+from tests.faults.query import CHECKPOINT, HEARTBEAT_MS, Driver, Task
 
-HEARTBEAT_MS = 1_000
-CHECKPOINT = "/checkpoint"
 VISIBLE = ("/offsets/", "/commits/", "/prepared/", "/_spark_metadata/")
 SINKS = ("table", "table that tells", "plain", "files")
-
-
-class Task(Process):
-    """One partition of one run."""
-
-    def __init__(self, driver: Driver, index: int, seq: int, epoch: int, end: int | None) -> None:
-        super().__init__(driver.machine, f"task {index} of {driver.name}", driver.host)
-        self.driver, self.index, self.seq, self.epoch, self.end = driver, index, seq, epoch, end
-        self.rows: list[Record] = []
-        self.closed_epoch, self.final_epoch = -1, None
-        self.ended = False
-
-    def read(self, count: int) -> None:
-        """Read up to so many records, unless the epoch is over."""
-        world = self.driver.world
-        if self.closed_epoch >= self.epoch:
-            return
-        count = count if self.end is None else min(count, self.end - self.seq)
-        rows = world.source.take(self.index, self.seq, count)
-        self.rows += rows
-        self.seq += len(rows)
-
-    @property
-    def may_report(self) -> bool:
-        if self.end is not None:
-            return self.seq >= self.end
-        return self.closed_epoch >= self.epoch
-
-    def report(self) -> None:
-        """Write the epoch's records to the sink, and tell the driver."""
-        driver = self.driver
-        EpochContext.set(
-            EpochContext(
-                driver.query_id, driver.run_id, driver.lease.generation, self.index, self.epoch
-            )
-        )
-        batches = iter([batch_of(self.rows)] if self.rows else [])
-        message = driver.binding.write(batches)
-        offset = [self.index, self.seq]
-        driver.world.send_report(
-            EpochCommitMessage(
-                driver.run_id, self.index, self.epoch, offset, message, EpochCounters()
-            )
-        )
-        self.rows = []
-        if self.end is not None or self.epoch == self.final_epoch:
-            self.ended = True
-        self.epoch += 1
-
-
-class Driver(Process):
-    """One run of the query, as engine.execution and engine.run move it."""
-
-    lease: Lease
-    runner: EpochRunner
-    coordinator: EpochCoordinator
-
-    def __init__(self, world: World, name: str, host: str) -> None:
-        super().__init__(world.machine, name, host)
-        self.world = world
-        self.run_id = name
-        self.checkpoint = Checkpoint(LocalStorage(CHECKPOINT), clock=world.machine.clock)
-        self.binding = world.sink.binding()
-        self.tasks: list[Task] = []
-        self.to_commit: events.CommitEpoch | None = None
-        self.query_id = ""
-        self.started = self.ended = False
-        self.error: ContinuousError | None = None
-        self.fenced_writes = 0
-
-    def start(self) -> None:
-        checkpoint = self.checkpoint
-        self.query_id = checkpoint.create_or_read_query_id("the query")
-        self.lease = Lease.acquire(
-            checkpoint,
-            run_id=self.run_id,
-            heartbeat_interval_ms=HEARTBEAT_MS,
-            clock=self.machine.clock,
-        )
-        self.generation = self.lease.generation
-        try:
-            self.recover()
-        except ContinuousError as exc:
-            self.lease.release(QueryState.FAILED, error=str(exc))
-            raise
-        self.started = True
-
-    def recover(self) -> None:
-        world, checkpoint = self.world, self.checkpoint
-        self.runner = EpochRunner(
-            checkpoint=checkpoint,
-            lease=self.lease,
-            sources=[world.source],
-            sink=self.binding.writer,
-            message_modules=self.binding.message_modules,
-            min_epochs_to_retain=world.retain,
-        )
-        plan = plan_restart(checkpoint, self.binding)
-        for epoch in plan.recommit:
-            self.runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
-        if plan.start_from is None:
-            self.position = world.source.initialOffset()
-        else:
-            offsets = checkpoint.committed_offsets(plan.start_from)
-            if offsets is None:  # as engine.execution: another run has purged it meanwhile
-                raise CheckpointError(f"epoch {plan.start_from} is gone")
-            (self.position,) = offsets
-        until = None
-        if plan.replay is not None:
-            entry = checkpoint.offsets.get(plan.replay)
-            assert entry is not None
-            (until,) = entry.offsets
-        self.launch(plan.first_epoch, until)
-
-    def launch(self, first_epoch: int, until: dict[str, int] | None) -> None:
-        parts = self.world.source.partitions(self.position)
-        self.coordinator = EpochCoordinator(
-            run_id=self.run_id,
-            partitions=len(parts),
-            first_epoch=first_epoch,
-            backlog_max=self.world.backlog_max,
-            bounded=until is not None,
-        )
-        self.tasks = [
-            Task(self, index, seq, first_epoch, None if until is None else until[str(index)])
-            for index, seq in parts
-        ]
-        for task in self.tasks:
-            self.world.inbox.append(TaskStarted(self.run_id, task.index, self.host, task.pid))
-
-    def handle(self, event: events.Event) -> None:
-        if self.ended:
-            return
-        actions = self.coordinator.handle(event)
-        self.coordinator.check()
-        for action in actions:
-            if isinstance(action, events.CloseEpoch):
-                for task in self.tasks:
-                    self.world.markers.append((task, action))
-            elif isinstance(action, events.CommitEpoch):
-                self.to_commit = action
-            else:
-                self.error = action.error
-                self.ended = True
-
-    def commit(self) -> None:
-        """The commit that the coordinator has ordered."""
-        action = self.to_commit
-        assert action is not None
-        self.world.whole.add(tuple(seq for _, seq in (each.offset for each in action.reports)))
-        try:
-            committed = self.runner.commit(
-                action.epoch,
-                [[report.offset for report in action.reports]],
-                [report.writer_message for report in action.reports],
-                replayed=self.coordinator.final_epoch == action.epoch and self._bounded,
-            )
-            (self.position,) = committed.offsets
-        except ContinuousError as exc:
-            self.to_commit = None
-            self.handle(events.CommitFailed(action.epoch, exc))
-        else:
-            self.to_commit = None
-            self.handle(events.EpochCommitted(action.epoch))
-
-    def heartbeat(self) -> None:
-        try:
-            self.lease.heartbeat(state=QueryState.RUNNING, epoch=self.coordinator.committed)
-        except CheckpointError:
-            pass  # as engine.keeper: the storage may recover
-        except ContinuousError as exc:
-            self.handle(events.RunFailed(exc))
-
-    def leave(self) -> None:
-        """What follows the end of a run: a replay is followed by the stream itself."""
-        if self.to_commit is not None:
-            self.commit()
-        coordinator = self.coordinator
-        for epoch, reports in sorted(coordinator.reports.items()):
-            if epoch != coordinator.committing:
-                messages = [report.writer_message for report in reports.values()]
-                self.runner.abort(epoch, messages)
-        if self._bounded and self.error is None and coordinator.committed >= self._final:
-            self.ended = False
-            self.launch(coordinator.committed + 1, None)
-            return
-        try:
-            state = QueryState.STOPPED if self.error is None else QueryState.FAILED
-            self.lease.release(state, error=None if self.error is None else str(self.error))
-        except ContinuousError:
-            pass  # as engine.execution, which only logs it
-        self.alive = False
-
-    @property
-    def _bounded(self) -> bool:
-        return bool(self.tasks) and self.tasks[0].end is not None
-
-    @property
-    def _final(self) -> int:
-        final = self.coordinator.final_epoch
-        assert final is not None
-        return final
 
 
 class World:
@@ -275,6 +66,7 @@ class World:
             if kind == "plain"
             else KeyedSink(self.machine, tells=kind == "table that tells")
         )
+        self.hosts = ["a", "a", "b"]
         self.fuses: Sequence[str] = ()
         self.drivers: list[Driver] = []
         self.inbox: list[Any] = []
@@ -288,6 +80,17 @@ class World:
     @contextmanager
     def installed(self) -> Iterator[World]:
         """The world's disk and processes are the engine's while this lasts."""
+        with self.restarted():
+            self.machine.disk.mkdir(CHECKPOINT)
+            self.machine.disk.mkdir("/out")
+            durable.sync_folder(Path("/"))
+            if self.begun_by_spark:
+                self._leave_to_us()
+            yield self
+
+    @contextmanager
+    def restarted(self) -> Iterator[None]:
+        """The same, with what is on the disk already."""
         machine = self.machine
         with (
             mock.patch.object(durable, "system", machine.disk),
@@ -297,13 +100,8 @@ class World:
                 ProcessIdentity, "is_running", lambda identity: machine.is_running(identity)
             ),
         ):
-            machine.disk.mkdir(CHECKPOINT)
-            machine.disk.mkdir("/out")
-            durable.sync_folder(Path("/"))
-            if self.begun_by_spark:
-                self._leave_to_us()
             try:
-                yield self
+                yield
             finally:
                 for process in machine.processes:
                     process.die()
@@ -340,7 +138,7 @@ class World:
             each for each in self.awake_drivers() if not each.ended and not self.is_fenced(each)
         ]
         number = len(self.drivers)
-        driver = Driver(self, f"run {number}", self.chance.choice(["a", "a", "b"]))
+        driver = Driver(self, f"run {number}", self.chance.choice(self.hosts))
         self.drivers.append(driver)
         try:
             driver.run(driver.start, fuse)
@@ -510,7 +308,7 @@ class World:
         self.glimpse()
         if self.broken or not self.glimpses:
             return
-        self._compare()
+        self.compare()
 
     def wake(self, process: Process) -> None:
         try:
@@ -527,12 +325,13 @@ class World:
             driver = self.start_driver()
             if not driver.started:
                 continue
-            self._drain(driver)
+            self.drain(driver)
             if driver.error is None:
                 return
         self.broken.append(f"stuck: {type(driver.error).__name__}: {driver.error}")
 
-    def _drain(self, driver: Driver) -> None:
+    def drain(self, driver: Driver) -> None:
+        """Run a query to the end of its source."""
         for _ in range(10_000):
             while self.inbox:
                 self.deliver(0)
@@ -548,7 +347,8 @@ class World:
                 self.ask(driver, events.DrainAsked())
         driver.error = ContinuousError("the drain does not end")
 
-    def _compare(self) -> None:
+    def compare(self) -> None:
+        """What the last reader saw with what there was."""
         expected = Counter(
             (p, seq) for p, count in enumerate(self.source.feed.available) for seq in range(count)
         )

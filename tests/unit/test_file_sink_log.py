@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.checkpoint.hadoop_checksum import checksums
 from engine.checkpoint.local_storage import LocalStorage
 from engine.errors import SinkCommitRejectedError, SinkCommitUnknownError, SinkError
 from engine.sinks.file_sink_log import (
@@ -29,7 +30,11 @@ def file(number: int) -> SinkFile:
 
 
 def names(folder: Path) -> set[str]:
-    return {each.name for each in folder.iterdir()}
+    """The entries. Each has its checksums beside it."""
+    found = {each.name for each in folder.iterdir()}
+    entries = {name for name in found if not name.endswith(".crc")}
+    assert found - entries <= {f".{name}.crc" for name in entries}
+    return entries
 
 
 def test_compaction_epochs() -> None:
@@ -205,3 +210,24 @@ def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SinkCommitUnknownError):
         log_in(tmp_path / "file").add(0, [])
+
+
+@pytest.mark.parametrize("damage", [b"v1", b'v1\n{"path":"file:///x"}'])
+def test_a_damaged_entry_is_refused(tmp_path: Path, damage: bytes) -> None:
+    log = log_in(tmp_path)
+    log.add(0, [file(0)])
+    (tmp_path / "0").write_bytes(damage)
+    with pytest.raises(SinkError, match="checksums do not fit"):
+        log.files()
+    with pytest.raises(SinkError, match="checksums do not fit"):
+        log.verify()
+    (tmp_path / ".0.crc").unlink()  # as an entry whose writer died in between
+    assert log.latest() == 0
+
+
+def test_checksums_are_those_of_hadoop() -> None:
+    """The twin that Spark 4.3 wrote beside an entry of its own."""
+    folder = Path(__file__).parents[1] / "golden/checkpoints/spark-4.3-rate-continuous/offsets"
+    for entry in folder.glob("[0-9]*"):
+        assert checksums(entry.read_bytes()) == (folder / f".{entry.name}.crc").read_bytes()
+    assert len(checksums(bytes(1156))) == 20

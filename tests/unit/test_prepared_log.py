@@ -263,9 +263,9 @@ ENTRY = PreparedEntry(3, "run-1", (sink.FilesWritten(["a"]), None, sink.Plain(WH
 
 def test_bytes(tmp_path: Path) -> None:
     log = prepared_log(LocalStorage(tmp_path), ())
-    log.add(0, PreparedEntry(3, "run-1", (None, sink.Slotted("a\nb")), 'v1\n\n{"0":7}'))
+    log.add(0, PreparedEntry(3, "run-1", (None, sink.Slotted("a\nb")), 'v1\n\n{"0":7}', "Q"))
     body = (
-        '{"generation":3,"runId":"run-1","partitions":2,"offsets":"v1\\n\\n{\\"0\\":7}"}\n'
+        '{"generation":3,"runId":"run-1","partitions":2,"queryId":"Q","offsets":"v1\\n\\n{\\"0\\":7}"}\n'
         f'{{"none":true}}\n{{"dataclass":"{NAME}:Slotted","fields":{{"name":"a\\nb"}}}}'
     )
     checksum = f"{zlib.crc32(body.encode()):08x}"

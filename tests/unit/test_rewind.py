@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -264,7 +265,7 @@ def aged(world: World, *, pinned: int | None) -> None:
         world.checkpoint.commits.add(epoch, CommitEntry())
     prune(world.checkpoint, keep_epochs=5)
     for file in world.log.storage.list(""):
-        number = int(file.name.removesuffix(".compact"))
+        number = int(re.sub(r"\D", "", file.name))  # of a checksum file, too
         if number < LAST + 13:
             world.log.storage.delete(file.name)
 
