@@ -16,7 +16,7 @@ The lease is held all the time, so no run can start, and the steps are these:
 3. move the later entries of the commit log, newest first;
 4. tell the sink: ``writer.rewind(epoch)``;
 5. move the later entries of the offset log and then of the prepared log, newest first;
-6. delete ``control/rewind``.
+6. drop the later progress reports; delete ``control/rewind``.
 
 Each step can be done again. Nor does a reader that knows nothing of rewinds meet a state that is
 wrong: until step 5 is over, the restart table finds epochs that are logged and prepared, and
@@ -179,6 +179,10 @@ def finish_rewind(checkpoint: Checkpoint, lease: Lease, sink: Any) -> None:
     _move_later(checkpoint.offsets, intent, lease)
     _move_later(checkpoint.prepared, intent, lease)
     # Step 6
+    reports = checkpoint.progress.read()
+    kept = [report for report in reports if report.get("batchId", -1) <= epoch]
+    if kept != reports:
+        checkpoint.progress.write(kept)
     lease.check()
     storage.delete(INTENT)
 

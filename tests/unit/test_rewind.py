@@ -151,7 +151,9 @@ def names(epochs: range, generation: int = 0) -> list[str]:
 def test_rewind_to_any_epoch(target: int) -> None:
     world = World()
     before = world.everything()
+    world.checkpoint.progress.write([{"batchId": epoch} for epoch in range(LAST + 1)])
     report = world.checkpoint.rewind(target, sink=world.sink)
+    assert [each["batchId"] for each in world.checkpoint.progress.read()] == [*range(target + 1)]
     kept = list(range(target + 1))
     assert world.logs() == (kept, kept, kept)
     assert world.visible() == names(range(target + 1))
