@@ -246,6 +246,7 @@ def test_killed_at_any_write_and_seen_by_one_who_knows_nothing_of_rewinds() -> N
         plan = world.plan()
         sink_epoch = world.log.latest()
         assert sink_epoch is not None
+        assert world.visible() == names(range(sink_epoch + 1)), where
         resumed_at = plan.first_epoch - 1
         in_sink = {*range(sink_epoch + 1), *plan.recommit}
         assert in_sink >= set(range(resumed_at + 1)), where
