@@ -467,7 +467,8 @@ def test_on_a_disk(tmp_path: Path) -> None:
     checkpoint.rewind(1, accept_repeats=True)
     files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
     assert files == [
-        "commits/0", "commits/1", "control/generations/0", "control/lease", "control/rewound", "metadata",
+        "commits/0", "commits/1", "control/generations/0", "control/lease", "control/rewound",
+        "metadata",
         "offsets/0", "offsets/1",
         "rewound/0/commits/2", "rewound/0/commits/3", "rewound/0/offsets/2", "rewound/0/offsets/3",
     ]  # fmt: skip
