@@ -6,7 +6,7 @@ import logging
 
 from engine.checkpoint.fingerprint import read_fingerprint, write_fingerprint
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.rewind import finish_rewind
+from engine.checkpoint.rewind import finish_rewind, was_rewound
 from engine.checkpoint.storage import Storage, prove_create_if_absent
 from engine.definition import QueryDefinition
 from engine.errors import ConfigError
@@ -27,7 +27,12 @@ def admit(definition: QueryDefinition, lease: Lease) -> None:
     """
     _prove_storage(definition.checkpoint.storage, definition.sink.delivery)
     _check_fingerprint(definition, lease)
-    finish_rewind(definition.checkpoint, lease, definition.sink.writer)
+    checkpoint, writer = definition.checkpoint, definition.sink.writer
+    finish_rewind(checkpoint, lease, writer)
+    after_rewind = getattr(writer, "afterRewind", None)
+    if after_rewind is not None and was_rewound(checkpoint):
+        lease.check()
+        after_rewind(max(checkpoint.offsets.ids(), default=-1))
 
 
 def _prove_storage(storage: Storage, delivery: str) -> None:

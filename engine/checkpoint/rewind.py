@@ -3,6 +3,7 @@
 ::
 
     control/rewind                        what is being done, until it is done
+    control/rewound                       the last one that was done
     rewound/<generation>/offsets/<epoch>  the entries behind that epoch: moved, never deleted
     rewound/<generation>/commits/<epoch>
     rewound/<generation>/prepared/<epoch>
@@ -16,18 +17,21 @@ The lease is held all the time, so no run can start, and the steps are these:
 3. move the later entries of the commit log, newest first;
 4. tell the sink: ``writer.rewind(epoch)``;
 5. move the later entries of the offset log and then of the prepared log, newest first;
-6. delete ``control/rewind``.
+6. drop the later progress reports; write ``control/rewound``, delete ``control/rewind``.
 
 Each step can be done again. Nor does a reader that knows nothing of rewinds meet a state that is
 wrong: until step 5 is over, the restart table finds epochs that are logged and prepared, and
 commits them again; a pinned epoch is a gap to it, which it refuses.
 
-A stream writer takes rows back with these methods; the last two are optional:
+A stream writer takes rows back with these methods; all but the first are optional:
 
 - ``rewind(epoch)``: remove everything after ``epoch``; called again after a crash.
 - ``checkRewind(epoch)``: raise if that is not possible; called before anything changes.
 - ``rewindPosition(epoch)``: JSON that a pin keeps. If there is one, it is the second argument of
   the other two when a query goes back to that pin.
+- ``afterRewind(epoch)``: the query starts, its checkpoint was rewound once, and ``epoch`` is the
+  last that it has logged: whatever the writer has of later ones belongs to no epoch any more. For
+  what a writer keeps beside its rows, and nobody can reach without the query.
 """
 
 from __future__ import annotations
@@ -51,6 +55,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 INTENT = "control/rewind"
+_DONE = "control/rewound"
 ASIDE = "rewound"
 # One step may take this long times the intervals of a lease: a sink may have much to take back.
 _HEARTBEAT_MS = 3_000
@@ -179,8 +184,18 @@ def finish_rewind(checkpoint: Checkpoint, lease: Lease, sink: Any) -> None:
     _move_later(checkpoint.offsets, intent, lease)
     _move_later(checkpoint.prepared, intent, lease)
     # Step 6
+    reports = checkpoint.progress.read()
+    kept = [report for report in reports if report.get("batchId", -1) <= epoch]
+    if kept != reports:
+        checkpoint.progress.write(kept)
     lease.check()
+    storage.replace(_DONE, dump(asdict(intent)).encode())
     storage.delete(INTENT)
+
+
+def was_rewound(checkpoint: Checkpoint) -> bool:
+    """Whether a rewind of this checkpoint was ever finished."""
+    return checkpoint.storage.exists(_DONE)
 
 
 def _check(checkpoint: Checkpoint, target: int | Pin, sink: Any, accept_repeats: bool) -> Pin:

@@ -190,6 +190,28 @@ def test_a_checkpoint_without_a_fingerprint_gets_one(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+class Noting(ModelSink):
+    """Notes what it is told of rewinds."""
+
+    told: list[int] | None = None
+
+    def afterRewind(self, epoch: int) -> None:
+        self.told = [*(self.told or []), epoch]
+
+
+def test_a_writer_is_told_of_a_rewind_that_was_done_without_it(tmp_path: Path) -> None:
+    feed, sink = Feed(1), Noting()
+    feed.add(1)
+    committed(definition(feed, sink, tmp_path), epochs=5)
+    committed(definition(feed, sink, tmp_path))
+    assert sink.told is None
+    checkpoint = Checkpoint(str(tmp_path))
+    target = checkpoint.committed_epoch() - 2
+    checkpoint.rewind(target, accept_repeats=True)
+    committed(definition(feed, sink, tmp_path))
+    assert sink.told == [target]
+
+
 class Forgetful(LocalStorage):
     """A store that ignores the condition of a conditional write."""
 

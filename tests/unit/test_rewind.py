@@ -152,7 +152,9 @@ def names(epochs: range, generation: int = 0) -> list[str]:
 def test_rewind_to_any_epoch(target: int) -> None:
     world = World()
     before = world.everything()
+    world.checkpoint.progress.write([{"batchId": epoch} for epoch in range(LAST + 1)])
     report = world.checkpoint.rewind(target, sink=world.sink)
+    assert [each["batchId"] for each in world.checkpoint.progress.read()] == [*range(target + 1)]
     kept = list(range(target + 1))
     assert world.logs() == (kept, kept, kept)
     assert world.visible() == names(range(target + 1))
@@ -245,6 +247,7 @@ def test_killed_at_any_write_and_seen_by_one_who_knows_nothing_of_rewinds() -> N
         plan = world.plan()
         sink_epoch = world.log.latest()
         assert sink_epoch is not None
+        assert world.visible() == names(range(sink_epoch + 1)), where
         resumed_at = plan.first_epoch - 1
         in_sink = {*range(sink_epoch + 1), *plan.recommit}
         assert in_sink >= set(range(resumed_at + 1)), where
@@ -465,7 +468,8 @@ def test_on_a_disk(tmp_path: Path) -> None:
     checkpoint.rewind(1, accept_repeats=True)
     files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
     assert files == [
-        "commits/0", "commits/1", "control/generations/0", "control/lease", "metadata",
+        "commits/0", "commits/1", "control/generations/0", "control/lease", "control/rewound",
+        "metadata",
         "offsets/0", "offsets/1",
         "rewound/0/commits/2", "rewound/0/commits/3", "rewound/0/offsets/2", "rewound/0/offsets/3",
     ]  # fmt: skip

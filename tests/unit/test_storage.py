@@ -257,7 +257,7 @@ def test_unusable_locations_are_named(url: str, reason: str) -> None:
 def test_light_at_the_door() -> None:
     program = (
         "import sys, engine.checkpoint.checkpoint, engine.checkpoint.retention;"
-        "import engine.coordinator.restart;"
+        "import engine.coordinator.restart, engine.checkpoint.rewind, engine.sinks.reopen;"
         "print([m for m in ('pyspark', 'pandas', 'numpy', 'pyarrow', 'airflow', 'fsspec')"
         " if m in sys.modules])"
     )
@@ -376,3 +376,55 @@ def test_killed_at_every_fsync_leaves_whole_entries(tmp_path: Path) -> None:
     assert reported[-1] == 2
     # Two fsyncs for the names of the folders, then two per entry: its content and its name.
     assert len(reported) == 8
+
+
+_WRITER = """
+import sys
+from engine.checkpoint.local_storage import LocalStorage
+from engine.errors import CheckpointError
+storage = LocalStorage(sys.argv[1])
+for i in range(3):
+    try:
+        storage.create(f"offsets/{i}", b"%d" % i * 1000)
+        storage.replace("control/lease", b"%d" % i * 1000)
+        print("done", i, flush=True)
+    except CheckpointError as error:
+        print("refused", i, error, flush=True)
+"""
+
+
+@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+@pytest.mark.parametrize("calls", ["fsync", "link,linkat", "rename,renameat,renameat2"])
+def test_a_system_call_that_fails(calls: str, error: str, tmp_path: Path) -> None:
+    """The second one, whichever it is: a clear error, nothing half-written, and it goes on."""
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("needs strace to let system calls fail")
+    # Twice the same: what was refused once can be done again.
+    for attempt in range(2):
+        inject = ["-e", f"inject={calls}:error={error}:when=2"] if attempt == 0 else []
+        done = subprocess.run(
+            [strace, "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}", *inject,
+             sys.executable, "-c", _WRITER, str(tmp_path)],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        if "Operation not permitted" in done.stderr:
+            pytest.skip("tracing is not allowed here")
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        refused = [line for line in lines if line.startswith("refused")]
+        assert len(lines) == 3
+        assert len(refused) == (1 if attempt == 0 else 0)
+        for line in refused:
+            reason = "Input/output error" if error == "EIO" else "No space left on device"
+            assert f"{tmp_path}/" in line
+            assert reason in line
+            assert ("check it before" if error == "EIO" else "Free space there") in line
+        storage = LocalStorage(tmp_path)
+        for file in storage.list("offsets"):
+            assert storage.read(f"offsets/{file.name}") == file.name.encode() * 1000
+        for file in storage.list("control"):
+            assert file.name == "lease"
+            assert len(set(storage.read("control/lease"))) == 1
+            assert file.size == 1000
+    assert {file.name for file in storage.list("offsets")} == {"0", "1", "2"}
