@@ -176,6 +176,8 @@ class ExpressionReader:
             params["map_key_dedup_policy"] = policy.upper()
         for name, value in constructor_parts(node):
             if name == "replacement" or next(self._expressions_in(value), None) is not None:
+                if name == "defaultValueOutOfBound":  # of ElementAt, and none of its children
+                    params["default_value_out_of_bound"] = True
                 continue
             if name in ("evalContext", "evalMode"):
                 mode = value.evalMode() if name == "evalContext" else value

@@ -66,6 +66,8 @@ _COMPARING = [
     "struct(i, j) < struct(j, i)", "struct(i) <=> struct(j)", "a in (b, array(5))",
     "a in (array(1, 2, 3), null)", "struct(i, j) in (struct(1, 2), struct(0, 1))",
     "nullif(a, b)", "greatest(a, b)", "least(a, b)", "greatest(n, n)", "least(d, e, d)",
+    "greatest(array(i), array(1))", "array(i) in (array(1), array(0))",
+    "coalesce(array(i), array(1))", "if(i > 0, array(i), array(1))", "array(i) < array(1)",
     "greatest(struct(i as p, j as q), struct(j as p, i as q))", "if(i > 0, a, b)", "coalesce(a, b)",
     "case when i > 0 then n when j > 0 then array(b) end", "coalesce(m, map('q', 1))",
     "if(i > 0, st, null)", "nvl(st[0], struct(9 as x, 'z' as y))", "if(i > 0, m, map('z', 1))",
