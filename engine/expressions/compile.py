@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import engine.expressions
 from engine.errors import TransformError
-from engine.expressions.datum import may_raise, to_array, to_scalar
+from engine.expressions.datum import evaluate_where, may_raise, to_array, to_scalar
 from engine.expressions.refused import REFUSED
-from engine.expressions.registry import KERNELS, Context, Evaluator
+from engine.expressions.registry import KERNELS, Context, Datum, Evaluator
 from engine.expressions.tree import Expr
 
 __all__ = ["compile_expression", "fold", "may_raise", "to_array", "unsupported"]
@@ -26,6 +28,7 @@ for _module in pkgutil.iter_modules(engine.expressions.__path__):
     if _module.name != "compile":
         importlib.import_module(f"engine.expressions.{_module.name}")
 
+_DIVISOR_FIRST = {"Divide", "IntegralDivide", "Remainder", "Pmod"}
 _ONE_ROW = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
 
 
@@ -56,7 +59,43 @@ def compile_expression(expr: Expr, context: Context | None = None) -> Evaluator:
 
 def _build(expr: Expr, context: Context) -> Evaluator:
     children = [_build(child, context) for child in expr.children]
-    return KERNELS[expr.op].factory(expr, children, context)
+    factory = KERNELS[expr.op].factory
+    order = _order(expr)
+    if expr.params.get("null_safe") and any(may_raise(expr.children[i]) for i in order[1:]):
+        inner = factory(expr, [_column(index) for index in range(len(children))], context)
+        return _skipping_nulls(expr, children, order, inner)
+    return factory(expr, children, context)
+
+
+def _order(expr: Expr) -> list[int]:
+    """The order in which Spark evaluates the arguments."""
+    order = list(range(len(expr.children)))
+    return order[::-1] if expr.op in _DIVISOR_FIRST else order
+
+
+def _column(index: int) -> Evaluator:
+    return lambda batch: batch.column(index)
+
+
+def _skipping_nulls(
+    expr: Expr, children: Sequence[Evaluator], order: Sequence[int], inner: Evaluator
+) -> Evaluator:
+    """Evaluates an argument only where those before it are not NULL: it may raise elsewhere.
+
+    :param inner: the node's evaluator on a batch of its arguments.
+    """
+
+    def evaluate(batch: pa.RecordBatch) -> Datum:
+        values: dict[int, pa.Array] = {}
+        given = pa.repeat(True, batch.num_rows)
+        for index in order:
+            dtype = expr.children[index].dtype
+            values[index] = evaluate_where(children[index], batch, given, dtype)
+            given = pc.and_(given, pc.is_valid(values[index]))
+        arguments = [values[index] for index in range(len(children))]
+        return inner(pa.RecordBatch.from_arrays(arguments, names=[""] * len(arguments)))
+
+    return evaluate
 
 
 def fold(expr: Expr, context: Context) -> Expr:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from functools import reduce
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.comparison import comparable, compare
+from engine.expressions.datum import to_array
+from engine.expressions.lists import on_arrays
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.tree import Expr
 
@@ -20,4 +23,10 @@ def extreme(expr: Expr, context: Context) -> ValueFunction:
         replace = pc.or_kleene(pc.is_null(best), pc.fill_null(better(value, best), False))
         return pc.if_else(pc.and_(replace, pc.is_valid(value)), value, best)
 
+    if pa.types.is_nested(expr.dtype):
+        # They may differ in what can be NULL inside of them.
+        return on_arrays(
+            expr,
+            lambda *columns: reduce(choose, [to_array(c, len(c), expr.dtype) for c in columns]),
+        )
     return lambda *values: reduce(choose, values)

@@ -13,7 +13,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from engine.errors import TransformError
 from engine.expressions.datum import to_array
@@ -42,10 +41,15 @@ class Lists:
     @staticmethod
     def of(array: pa.Array) -> Lists:
         """Take a column of arrays or maps apart."""
-        if pa.types.is_map(array.type):
-            array = array.cast(pa.list_(pa.field("entries", array.type.field(0).type, False)))
-        lengths = pc.fill_null(pc.list_value_length(array), 0)
-        return Lists(array.flatten(), lengths.to_numpy().astype(np.int64), valid(array))
+        known = valid(array)
+        offsets = array.offsets.to_numpy().astype(np.int64)
+        lengths = np.where(known, np.diff(offsets), 0)
+        start, end = (offsets[0], offsets[-1]) if len(offsets) else (0, 0)
+        items = array.values.slice(start, end - start)
+        if len(items) > lengths.sum():  # NULL can have items, too
+            shown = np.repeat(known, np.diff(offsets))
+            items = items.filter(pa.array(shown))
+        return Lists(items, lengths, known)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -67,6 +71,8 @@ class Lists:
 
     def where(self, keep: Mask) -> Lists:
         """Without the items for which ``keep`` is false."""
+        if keep.all():
+            return self
         lengths = self.count(keep)
         return Lists(self.items.filter(pa.array(keep)), lengths, self.valid)
 
@@ -95,11 +101,10 @@ class Lists:
         offsets = np.zeros(len(self) + 1, np.int32)
         np.cumsum(self.lengths, out=offsets[1:])
         inner = dtype.value_type if pa.types.is_list(dtype) else dtype.field(0).type
-        validity = None if self.valid.all() else pa.array(self.valid).buffers()[1]
         return pa.Array.from_buffers(
             dtype,
             len(self),
-            [validity, pa.py_buffer(offsets)],
+            [validity(self.valid), pa.py_buffer(offsets)],
             children=[to_array(self.items, len(self.items), inner)],
         )
 
@@ -132,12 +137,20 @@ def ranges(starts: Ints, lengths: Ints) -> Ints:
 
 def valid(array: pa.Array) -> Mask:
     """False where the column is NULL."""
+    if array.null_count == 0:
+        return np.ones(len(array), np.bool_)
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
+
+
+def validity(known: Mask) -> pa.Buffer | None:
+    """Arrow's bits of what is not NULL."""
+    return None if known.all() else pa.array(known).buffers()[1]
 
 
 def take(items: pa.Array, indices: Ints) -> pa.Array:
     """The items at these indices; NULL for negative ones."""
-    return items.take(pa.array(indices, mask=indices < 0))
+    nowhere = indices < 0
+    return items.take(pa.array(indices, mask=nowhere if nowhere.any() else None))
 
 
 def ints(array: pa.Array) -> Ints:

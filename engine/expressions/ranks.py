@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.datum import to_array
-from engine.expressions.lists import Ints, Lists, valid
+from engine.expressions.lists import Ints, Lists, Mask, valid, validity
 from engine.expressions.types import YEAR_MONTH_INTERVAL
 from engine.expressions.vectors import from_numpy, to_numpy
 
@@ -99,7 +99,7 @@ def _struct_keys(array: pa.StructArray) -> pa.Array:
     for index, field in enumerate(fields):
         packed[:, index] = field
     offsets = np.arange(len(array) + 1) * width * packed.itemsize
-    return _binaries(packed.tobytes(), offsets)
+    return _binaries(packed.tobytes(), offsets, valid(array))
 
 
 def _list_keys(array: pa.ListArray) -> pa.Array:
@@ -107,9 +107,9 @@ def _list_keys(array: pa.ListArray) -> pa.Array:
     lists = Lists.of(array)
     packed = ranks(lists.items).astype(">u4")
     offsets = np.concatenate([[0], np.cumsum(lists.lengths)]) * packed.itemsize
-    return _binaries(packed.tobytes(), offsets)
+    return _binaries(packed.tobytes(), offsets, lists.valid)
 
 
-def _binaries(data: bytes, offsets: Ints) -> pa.Array:
-    buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
+def _binaries(data: bytes, offsets: Ints, known: Mask) -> pa.Array:
+    buffers = [validity(known), pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)

@@ -10,6 +10,7 @@ What is different on purpose:
 - a ``LambdaFunction`` has its body as only child and the names of its variables in ``arguments``;
   a ``NamedLambdaVariable`` has one of these names, which are unique;
 - ``UpdateFields`` (``withField``, ``dropFields``) becomes the struct that it makes;
+- ``null_safe`` is set where Spark skips the arguments behind one that is NULL;
 - aliases vanish; ``With`` is written out (``CommonExpressionRef`` → the expression it refers to);
 - a ``RuntimeReplaceable`` such as ``nvl`` is kept when a kernel of its own name supports it (its
   children are then the arguments as the user wrote them, without implicit casts); otherwise what
@@ -35,6 +36,8 @@ _MAP_BUILDERS = {
     *("CreateMap", "MapFromArrays", "MapFromEntries", "MapConcat", "StringToMap"),
     "TransformKeys",
 }
+_NULL_SAFE_KINDS = ("Binary", "Ternary", "Quaternary")
+_NULL_SAFE = {"ArrayInsert", "ArrayContains", "ArrayAppend", "ArrayPrepend", "ArrayRemove"}
 _TRANSPARENT = {"Alias", "KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized"}
 
 
@@ -101,7 +104,15 @@ class ExpressionReader:
         children = self._convert_all(scala_seq(node.children()), obstacles)
         if op == "Cast" and children[0].dtype == dtype:
             return children[0]
-        return Expr(op, children, dtype, node.nullable(), self._params(node))
+        params = self._params(node)
+        if len(children) > 1 and self._skips_arguments(op, node):
+            params["null_safe"] = True
+        return Expr(op, children, dtype, node.nullable(), params)
+
+    def _skips_arguments(self, op: str, node: JavaObject) -> bool:
+        """Whether Spark evaluates an argument only where those before it are not NULL."""
+        is_one = any(self._is_a(node, f"{_CATALYST}.{kind}Expression") for kind in _NULL_SAFE_KINDS)
+        return is_one and (bool(node.nullIntolerant()) or op in _NULL_SAFE)
 
     def _convert_all(self, nodes: Iterable[JavaObject], obstacles: list[str]) -> tuple[Expr, ...]:
         return tuple(self._convert(node, obstacles) for node in nodes)
@@ -165,6 +176,8 @@ class ExpressionReader:
             params["map_key_dedup_policy"] = policy.upper()
         for name, value in constructor_parts(node):
             if name == "replacement" or next(self._expressions_in(value), None) is not None:
+                if name == "defaultValueOutOfBound":  # of ElementAt, and none of its children
+                    params["default_value_out_of_bound"] = True
                 continue
             if name in ("evalContext", "evalMode"):
                 mode = value.evalMode() if name == "evalContext" else value

@@ -169,6 +169,10 @@ def plain_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
         items, offsets = plain_values(array.values), array.offsets.to_pylist()
         spans = zip(offsets[:-1], offsets[1:], _valid(array), strict=True)
         return [items[start:end] if ok else None for start, end, ok in spans]
+    elif pa.types.is_string(dtype):
+        # Spark's texts can be what is no UTF-8.
+        values = array.cast(pa.binary()).to_pylist()
+        return [None if v is None else v.decode(errors="surrogateescape") for v in values]
     return list(array.to_pylist())
 
 

@@ -86,7 +86,7 @@ def test_lambdas_and_fields_made_in_python(spark: SparkSession) -> None:
         F.transform("n", lambda v: F.transform(v, lambda w: w + F.size(v) + F.col("i"))),
         F.aggregate("a", F.lit(0), lambda acc, v: acc + F.coalesce(v, "i")),
         F.array_sort("a", lambda p, q: F.coalesce(q, F.lit(0)) - F.coalesce(p, F.lit(0))),
-        F.get("st", 0).withField("x", F.col("i") + 1).withField("z", F.lit("new")),
+        F.get("st", 0).withField("x", F.col("i") + 1).withField("z", F.col("i")),
         F.get("st", 0).dropFields("x"),
         F.filter("a", lambda v, p: p < F.col("i")),
     )

@@ -90,6 +90,17 @@ def test_what_decides_hides_errors(spark: SparkSession) -> None:
     )
 
 
+def test_arguments_behind_a_null_are_not_evaluated(spark: SparkSession) -> None:
+    expressions = [
+        "a + 1 div b", "1 div b + a", "(1 div b) div a", "a div (1 div b)", "a > 1 div b",
+        "1 div b > a", "a % (1 div b)", "(1 div b) % a", "concat(a, 1 div b)", "a <=> 1 div b",
+        "substring(string(a), int(1 div b), 1)", "locate(string(1 div b), string(a))",
+        "round(a / 3, 1) + 1 div b", "a + (a + (a + 1 div b))", "pmod(1 div b, a)",
+        "greatest(a, 1 div b)", "a * b + 1 div b",
+    ]  # fmt: skip
+    assert_parity(spark, pairs(pa.int64(), [0, 1, 2, None]), expressions)
+
+
 def test_null_functions(spark: SparkSession) -> None:
     columns = pairs(pa.float64(), [0.0, -0.0, 1.5, NAN, None])
     expressions = ["a is null", "a is not null", "isnan(a)", "nanvl(a, b)", "coalesce(a, b)"]
