@@ -10,13 +10,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.datum import constant
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.tree import Expr
-from engine.expressions.types import sql_name
+from engine.expressions.types import YEAR_MONTH_INTERVAL, sql_name
+from engine.expressions.vectors import on_numpy
 
 Compare = Callable[[Datum, Datum], Datum]
 
@@ -44,6 +46,13 @@ _PLAIN: dict[str, Compare] = {
     "GreaterThan": pc.greater,
     "GreaterThanOrEqual": pc.greater_equal,
 }
+_NUMPY: dict[str, Callable[[Any, Any], Any]] = {
+    "EqualTo": np.equal,
+    "LessThan": np.less,
+    "LessThanOrEqual": np.less_equal,
+    "GreaterThan": np.greater,
+    "GreaterThanOrEqual": np.greater_equal,
+}
 _WITH_NAN: dict[str, Compare] = {
     "EqualTo": _nan_equal,
     "LessThan": _nan_less,
@@ -68,6 +77,9 @@ def compare(op: str, dtype: pa.DataType, right: Any = None) -> Compare:
     """
     if pa.types.is_null(dtype):
         return lambda left, right: _NULL
+    if dtype == YEAR_MONTH_INTERVAL:
+        ordered = _NUMPY[op]
+        return lambda left, right: on_numpy(ordered, pa.bool_(), left, right)
     if pa.types.is_floating(dtype):
         if right is not None and not math.isnan(right):
             return _RIGHT_IS_NUMBER[op]

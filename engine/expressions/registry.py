@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from engine.errors import TransformError
 from engine.expressions.tree import Expr
 
 Datum = Any  # a pyarrow Array, or a Scalar that stands for a column of equal values
@@ -41,15 +43,25 @@ class Kernel:
     :param can_fail: tells for a node whether it may raise for some values (ANSI errors), so that
         conditionals evaluate it only on the rows that reach it.
     :param supports: returns why a node cannot be evaluated, or None if it can.
+    :param loop: it runs Python code for each row, for some types at least.
     """
 
     op: str
     factory: Factory
     can_fail: Callable[[Expr], bool]
     supports: Callable[[Expr], str | None]
+    loop: bool = False
 
 
 KERNELS: dict[str, Kernel] = {}
+
+SEE_NULLS = frozenset(
+    {
+        *("AtLeastNNonNulls", "Concat", "ConcatWs", "EqualNullSafe", "FormatString", "Greatest"),
+        *("Least", "Murmur3Hash", "StringLocate", "XxHash64"),
+    }
+)
+"""Those that evaluate all their arguments. All others stop at the first that is NULL."""
 
 
 def _never(expr: Expr) -> bool:
@@ -60,10 +72,34 @@ def _always_supported(expr: Expr) -> str | None:
     return None
 
 
+def _may_raise(expr: Expr) -> bool:
+    return any(KERNELS[node.op].can_fail(node) for node in expr.walk())
+
+
+def _short_circuit(expr: Expr, function: ValueFunction, children: Sequence[Evaluator]) -> Evaluator:
+    """If an argument raises, it is evaluated again, where those before it are not NULL."""
+    from engine.expressions.datum import evaluate_where, to_array
+
+    def evaluate(batch: pa.RecordBatch) -> Datum:
+        try:
+            return function(*(child(batch) for child in children))
+        except TransformError:
+            values = [to_array(children[0](batch), batch.num_rows, expr.children[0].dtype)]
+        for child, node in zip(children[1:], expr.children[1:], strict=True):
+            reached = pc.is_valid(values[0])
+            for value in values[1:]:
+                reached = pc.and_(reached, pc.is_valid(value))
+            values.append(evaluate_where(child, batch, reached, node.dtype))
+        return function(*values)
+
+    return evaluate
+
+
 def lazy(
     *ops: str,
     can_fail: Callable[[Expr], bool] = _never,
     supports: Callable[[Expr], str | None] = _always_supported,
+    loop: bool = False,
 ) -> Callable[[Factory], Factory]:
     """Register a factory that gets its children's evaluators."""
 
@@ -71,7 +107,7 @@ def lazy(
         for op in ops:
             if op in KERNELS:
                 raise ValueError(f"two kernels for {op}")
-            KERNELS[op] = Kernel(op, factory, can_fail, supports)
+            KERNELS[op] = Kernel(op, factory, can_fail, supports, loop)
         return factory
 
     return register
@@ -81,6 +117,7 @@ def strict(
     *ops: str,
     can_fail: Callable[[Expr], bool] = _never,
     supports: Callable[[Expr], str | None] = _always_supported,
+    loop: bool = False,
 ) -> Callable[[Callable[[Expr, Context], ValueFunction]], Callable[[Expr, Context], ValueFunction]]:
     """Register ``make(expr, context) -> function(*values)`` for a node whose children are always
     evaluated on all rows. Values are Arrays or Scalars; so may be the result."""
@@ -90,6 +127,8 @@ def strict(
     ) -> Callable[[Expr, Context], ValueFunction]:
         def factory(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
             function = make(expr, context)
+            if any(_may_raise(child) for child in expr.children[1:]) and expr.op not in SEE_NULLS:
+                return _short_circuit(expr, function, children)
             if len(children) == 1:
                 (only,) = children
                 return lambda batch: function(only(batch))
@@ -98,7 +137,7 @@ def strict(
                 return lambda batch: function(left(batch), right(batch))
             return lambda batch: function(*(child(batch) for child in children))
 
-        lazy(*ops, can_fail=can_fail, supports=supports)(factory)
+        lazy(*ops, can_fail=can_fail, supports=supports, loop=loop)(factory)
         return make
 
     return register
