@@ -3,7 +3,7 @@ PYTHON_IN_VENV := .venv/bin/python
 SHELL := /bin/sh
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-unit test-spark check faults demo up bench clean
+.PHONY: help install test test-unit test-spark parity faults check demo up bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -19,6 +19,10 @@ test-unit: install ## the tests that need no Spark and no Airflow processes
 
 test-spark: install ## the tests on a real Spark
 	$(PYTHON_IN_VENV) -m pytest -m spark
+
+parity: install ## every expression beside Spark over a million generated values; writes docs/expressions.md
+	$(PYTHON_IN_VENV) -m tests.parity
+	$(PYTHON_IN_VENV) -m tests.parity.support > docs/expressions.md
 
 check: install ## format, lint, types, import contracts
 	.venv/bin/ruff format --check .

@@ -27,6 +27,7 @@ from engine.errors import TransformError
 from engine.expressions import ansi, decimals
 from engine.expressions.buffers import values_of, with_nulls_of
 from engine.expressions.datum import constant_value
+from engine.expressions.interval_arithmetic import interval_arithmetic, is_interval
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.tree import Expr
 from engine.expressions.types import is_integral, sql_name
@@ -42,6 +43,8 @@ _EXACT: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _numeric(expr: Expr) -> str | None:
+    if is_interval(expr.dtype):
+        return None
     for dtype in (expr.dtype, *(child.dtype for child in expr.children)):
         if not (is_integral(dtype) or pa.types.is_floating(dtype) or pa.types.is_decimal(dtype)):
             return f"arithmetic on the type {sql_name(dtype)} is not supported"
@@ -53,7 +56,13 @@ def _ansi(expr: Expr) -> bool:
 
 
 def _may_overflow(expr: Expr) -> bool:
+    if is_interval(expr.dtype):
+        return True
     return _ansi(expr) and not pa.types.is_floating(expr.dtype)
+
+
+def _may_fail_to_negate(expr: Expr) -> bool:
+    return _may_overflow(expr) or decimals.negation_rounds(expr.dtype)
 
 
 def _may_fail_to_divide(expr: Expr) -> bool:
@@ -66,6 +75,8 @@ def _may_fail_to_divide(expr: Expr) -> bool:
 def add_subtract_multiply(expr: Expr, context: Context) -> ValueFunction:
     """Both sides have the result's type, except for decimals."""
     dtype, mode = expr.dtype, expr.params["eval_mode"]
+    if is_interval(dtype):
+        return interval_arithmetic(expr)
     if pa.types.is_decimal(dtype):
         return decimals.arithmetic(expr)
     if pa.types.is_floating(dtype) or mode == "LEGACY":
@@ -187,19 +198,23 @@ def pmod(expr: Expr, context: Context) -> ValueFunction:
     return lambda left, right: on_numpy(rest, expr.dtype, left, right, failure=failure)
 
 
-@strict("UnaryMinus", supports=_numeric, can_fail=_may_overflow)
+@strict("UnaryMinus", supports=_numeric, can_fail=_may_fail_to_negate)
 def unary_minus(expr: Expr, context: Context) -> ValueFunction:
     """The lowest integer has no negative."""
     return _unary(expr, pc.negate, pc.negate_checked)
 
 
-@strict("Abs", supports=_numeric, can_fail=_may_overflow)
+@strict("Abs", supports=_numeric, can_fail=_may_fail_to_negate)
 def absolute(expr: Expr, context: Context) -> ValueFunction:
     """The lowest integer has no absolute value."""
     return _unary(expr, pc.abs, pc.abs_checked)
 
 
 def _unary(expr: Expr, unchecked: ValueFunction, checked: ValueFunction) -> ValueFunction:
+    if is_interval(expr.dtype):
+        return interval_arithmetic(expr)
+    if decimals.negation_rounds(expr.dtype):
+        return decimals.negation(expr)
     if not is_integral(expr.dtype) or not _ansi(expr):
         return unchecked
 

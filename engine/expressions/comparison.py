@@ -19,7 +19,8 @@ from engine.expressions.datum import constant, to_array, to_scalar
 from engine.expressions.ranks import common_ranks, is_orderable
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.tree import Expr
-from engine.expressions.types import sql_name
+from engine.expressions.types import YEAR_MONTH_INTERVAL, sql_name
+from engine.expressions.vectors import on_numpy
 
 Compare = Callable[[Datum, Datum], Datum]
 
@@ -46,6 +47,13 @@ _PLAIN: dict[str, Compare] = {
     "LessThanOrEqual": pc.less_equal,
     "GreaterThan": pc.greater,
     "GreaterThanOrEqual": pc.greater_equal,
+}
+_NUMPY: dict[str, Callable[[Any, Any], Any]] = {
+    "EqualTo": np.equal,
+    "LessThan": np.less,
+    "LessThanOrEqual": np.less_equal,
+    "GreaterThan": np.greater,
+    "GreaterThanOrEqual": np.greater_equal,
 }
 _WITH_NAN: dict[str, Compare] = {
     "EqualTo": _nan_equal,
@@ -94,6 +102,9 @@ def compare(op: str, dtype: pa.DataType, right: Any = None) -> Compare:
         return lambda left, right: _NULL
     if pa.types.is_nested(dtype):
         return _compare_nested(op, dtype)
+    if dtype == YEAR_MONTH_INTERVAL:
+        ordered = _NUMPY[op]
+        return lambda left, right: on_numpy(ordered, pa.bool_(), left, right)
     if pa.types.is_floating(dtype):
         if right is not None and not math.isnan(right):
             return _RIGHT_IS_NUMBER[op]

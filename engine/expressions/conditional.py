@@ -27,11 +27,11 @@ def case_when(expr: Expr, children: Sequence[Evaluator], context: Context) -> Ev
     pairs = len(children) // 2
     conditions, values = children[0 : 2 * pairs : 2], children[1 : 2 * pairs : 2]
     otherwise = children[2 * pairs] if len(children) % 2 else None
-    if pa.types.is_null(expr.dtype):
-        return lambda batch: pa.scalar(None)
     # The first condition is always evaluated.
     if any(may_raise(child) for child in expr.children[1:]) or pa.types.is_nested(expr.dtype):
         return _guarded(conditions, values, otherwise, expr.dtype)
+    if pa.types.is_null(expr.dtype):
+        return lambda batch: pa.scalar(None)
     null = pa.scalar(None, expr.dtype)
     names = [str(index) for index in range(pairs)]
 

@@ -87,18 +87,20 @@ def add_months(expr: Expr, context: Context) -> ValueFunction:
     return months_later(expr.dtype)
 
 
+def days_later(days: Any, months: Any) -> Any:
+    """Some months later, and whether that is in range."""
+    result = civil.plus_months(days, months)
+    return result, in_int_range(result)
+
+
 def months_later(dtype: pa.DataType) -> ValueFunction:
     """A function of a date and a number of months.
 
     :param dtype: DATE.
     """
 
-    def compute(days: Any, months: Any) -> Any:
-        result = civil.plus_months(days, months)
-        return result, in_int_range(result)
-
     return lambda date, months: on_numpy(
-        compute, dtype, date, months, failure=lambda *_: arithmetic_overflow(dtype)
+        days_later, dtype, date, months, failure=lambda *_: arithmetic_overflow(dtype)
     )
 
 

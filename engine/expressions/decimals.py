@@ -9,7 +9,7 @@ Source: ``org.apache.spark.sql.types.Decimal``; Catalyst's ``DecimalPrecision``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -132,6 +132,35 @@ _ROW_BY_ROW: Final[
     "Remainder": (EXACT.remainder, ansi.remainder_by_zero),
     "Pmod": (_positive_remainder, ansi.remainder_by_zero),
 }
+
+
+_NEGATED: Final = Context(prec=34, rounding=ROUND_HALF_EVEN, Emax=10_000, Emin=-10_000)
+
+
+def negation_rounds(dtype: pa.DataType) -> bool:
+    """Whether values of this type may be too long to be negated exactly."""
+    return bool(pa.types.is_decimal(dtype) and dtype.precision > _NEGATED.prec)
+
+
+def negation(expr: Expr) -> ValueFunction:
+    """``-`` and ``abs`` of long decimals: Scala rounds what it negates to 34 digits. If then it has
+    too many digits it is an error, with ANSI mode off too."""
+    dtype, is_abs = expr.dtype, expr.op == "Abs"
+    limit = pa.scalar(Decimal(10) ** (_NEGATED.prec - dtype.scale), pa.decimal256(76, dtype.scale))
+
+    def compute(value: Decimal) -> Decimal | None:
+        if is_abs and value >= 0:
+            return value
+        return fit(_NEGATED.minus(value), dtype, ansi_mode=True)
+
+    def function(value: Datum) -> Datum:
+        array = value if isinstance(value, pa.Array) else pa.repeat(value, 1)
+        size = pc.abs(array.cast(limit.type))
+        if pc.all(pc.less(size, limit)).as_py() is not False:
+            return pc.abs(value) if is_abs else pc.negate(value)
+        return per_row(compute, dtype, value)
+
+    return function
 
 
 def _integral_divide(expr: Expr) -> ValueFunction:

@@ -1,4 +1,4 @@
-"""Binaries and digests: hex, base64, UTF-8, MD5, SHA, CRC-32.
+"""Binaries and digests: hex, base64, MD5, SHA, CRC-32.
 
 Source: ``mathExpressions.scala`` (hex), ``stringExpressions.scala``, ``hash.scala`` of Spark;
 ``java.util.Base64`` (MIME decoder).
@@ -14,7 +14,6 @@ import zlib
 import pyarrow as pa
 
 from engine.expressions.ansi import failure
-from engine.expressions.datum import constant, constant_value
 from engine.expressions.java_errors import illegal_argument
 from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.tree import Expr
@@ -83,35 +82,6 @@ def _from_base64(text: str) -> bytes:
         position = len(text[: extra.end()].encode())
         raise illegal_argument(f"Input byte array has incorrect ending byte at {position}")
     return base64.b64decode(digits + "=" * (-last % 4))
-
-
-def _is_utf8(expr: Expr) -> str | None:
-    charset = constant_value(expr.children[1])
-    if constant(expr.children[1]) is None or str(charset).upper() != "UTF-8":
-        return "only the character set UTF-8 is supported"
-    source, expected = expr.children[0].dtype, (pa.string() if expr.op == "Encode" else pa.binary())
-    if expr.params.get("legacy_error_action"):
-        return "spark.sql.legacy.codingErrorAction is not supported"
-    return None if source == expected else f"its argument must be cast to {expected} first"
-
-
-@strict("Encode", supports=_is_utf8)
-def encode(expr: Expr, context: Context) -> ValueFunction:
-    """``encode``: a text's UTF-8."""
-    return lambda s, charset: s.cast(pa.binary())
-
-
-@strict("StringDecode", can_fail=lambda expr: True, supports=_is_utf8)
-def decode(expr: Expr, context: Context) -> ValueFunction:
-    """``decode``: the text of UTF-8."""
-
-    def to_text(value: bytes) -> str:
-        try:
-            return value.decode("utf-8")
-        except UnicodeDecodeError:
-            raise failure("MALFORMED_CHARACTER_CODING", "A value to decode is not UTF-8.") from None
-
-    return lambda b, charset: per_row(to_text, expr.dtype, b)
 
 
 @strict("Md5")

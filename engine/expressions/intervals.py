@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from engine.errors import TransformError
 from engine.expressions import civil
-from engine.expressions.ansi import failure
+from engine.expressions.ansi import arithmetic_overflow, failure
 from engine.expressions.civil import MICROS_PER_DAY, MICROS_PER_SECOND
-from engine.expressions.dates import months_later
-from engine.expressions.datum import constant
+from engine.expressions.dates import days_later
 from engine.expressions.java_errors import long_overflow
 from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.timestamps import (
@@ -58,10 +57,8 @@ def plus_months(utc: Any, months: Any, local_zone: Zone) -> Any:
     return later, in_days_range(moved)
 
 
-def _constant_months(expr: Expr) -> str | None:
+def _subtracts_months(expr: Expr) -> str | None:
     is_months = expr.children[1].dtype == YEAR_MONTH_INTERVAL
-    if is_months and constant(expr.children[1]) is None:
-        return "an interval of months must be a constant"
     if expr.children[0].dtype == pa.date32() and not is_months:
         return "only an interval of months can be subtracted from a date"
     return None
@@ -73,16 +70,13 @@ def add_day_time(expr: Expr, context: Context) -> ValueFunction:
     return _day_time_later(expr, zone_for(expr, expr.children[0].dtype, context), 1)
 
 
-@strict(
-    "TimestampAddYMInterval", "DateAddYMInterval",
-    can_fail=lambda expr: True, supports=_constant_months,
-)  # fmt: skip
+@strict("TimestampAddYMInterval", "DateAddYMInterval", can_fail=lambda expr: True)
 def add_year_month(expr: Expr, context: Context) -> ValueFunction:
     """``ts + INTERVAL 1 MONTH``."""
     return _months_later(expr, context, 1)
 
 
-@strict("DatetimeSub", can_fail=lambda expr: True, supports=_constant_months)
+@strict("DatetimeSub", can_fail=lambda expr: True, supports=_subtracts_months)
 def subtract_interval(expr: Expr, context: Context) -> ValueFunction:
     """``ts - INTERVAL ...``."""
     if expr.children[1].dtype == YEAR_MONTH_INTERVAL:
@@ -98,18 +92,15 @@ def _day_time_later(expr: Expr, local_zone: Zone, sign: int) -> ValueFunction:
 
 
 def _months_later(expr: Expr, context: Context, sign: int) -> ValueFunction:
-    interval = constant(expr.children[1])
-    assert interval is not None
-    if not interval.is_valid:
-        return lambda ts, _: pa.scalar(None, expr.dtype)
-    months = pa.scalar(sign * interval.as_py().months, pa.int32())
     if pa.types.is_date32(expr.dtype):
-        later = months_later(expr.dtype)
-        return lambda date, _: later(date, months)
+        return lambda date, interval: on_numpy(
+            lambda days, months: days_later(days, sign * months),
+            expr.dtype, date, interval, failure=lambda *_: arithmetic_overflow(expr.dtype),
+        )  # fmt: skip
     local_zone = zone_for(expr, expr.children[0].dtype, context)
-    return lambda ts, _: on_numpy(
-        lambda utc, by: plus_months(utc, by, local_zone),
-        expr.dtype, ts, months, failure=long_overflow,
+    return lambda ts, interval: on_numpy(
+        lambda utc, months: plus_months(utc, sign * months, local_zone),
+        expr.dtype, ts, interval, failure=long_overflow,
     )  # fmt: skip
 
 

@@ -7,14 +7,19 @@ from typing import Any
 from engine.errors import TransformError
 
 
+def java_error(name: str, message: str) -> TransformError:
+    """An exception of this class."""
+    return TransformError(f"[{name}: {message}]")
+
+
 def arithmetic_exception(message: str) -> TransformError:
     """``java.lang.ArithmeticException``."""
-    return TransformError(f"[java.lang.ArithmeticException: {message}]")
+    return java_error("java.lang.ArithmeticException", message)
 
 
 def illegal_argument(message: str) -> TransformError:
     """``java.lang.IllegalArgumentException``."""
-    return TransformError(f"[java.lang.IllegalArgumentException: {message}]")
+    return java_error("java.lang.IllegalArgumentException", message)
 
 
 def long_overflow(*_: Any) -> TransformError:

@@ -19,6 +19,7 @@ from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row
 
 _BOOL = pa.bool_()
+_ESCAPE = "\\"
 _ANY, _ONE = object(), object()
 """``%`` and ``_`` of a LIKE pattern."""
 
@@ -46,24 +47,61 @@ def like(expr: Expr, context: Context) -> ValueFunction:
     pattern = constant_value(expr.children[1])
     if pattern is None:
         return lambda value, _pattern: pa.scalar(None, _BOOL)
-    tokens = _tokens(pattern, expr.params["escape_char"])
+    matches = _matcher(pattern, expr.params["escape_char"])
+    return lambda value, _pattern: matches(value)
+
+
+def _matcher(pattern: str, escape: str) -> ValueFunction:
+    """The function of a text that tells whether it is like the pattern."""
+    tokens = _tokens(pattern, escape)
     text = "".join(token for token in tokens if isinstance(token, str))
     wildcards = [index for index, token in enumerate(tokens) if not isinstance(token, str)]
     if not wildcards:
-        return lambda value, _pattern: pc.equal(value, text)
+        return lambda value: pc.equal(value, text)
     if all(token is not _ONE for token in tokens):
         last = len(tokens) - 1
         if wildcards == [last]:
-            return lambda value, _pattern: pc.starts_with(value, text)
+            return lambda value: pc.starts_with(value, text)
         if wildcards == [0]:
-            return lambda value, _pattern: pc.ends_with(value, text)
+            return lambda value: pc.ends_with(value, text)
         if wildcards == [0, last]:
-            return lambda value, _pattern: pc.match_substring(value, text)
+            return lambda value: pc.match_substring(value, text)
     regex = "".join(
         "(?s:.*)" if token is _ANY else "(?s:.)" if token is _ONE else re.escape(str(token))
         for token in tokens
     )
-    return lambda value, _pattern: pc.match_substring_regex(value, rf"\A{regex}\z")
+    return lambda value: pc.match_substring_regex(value, rf"\A{regex}\z")
+
+
+def _like_many_supports(expr: Expr) -> str | None:
+    try:
+        for pattern in expr.params["patterns"]:
+            _tokens(pattern or "", _ESCAPE)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+@strict("LikeAny", "LikeAll", "NotLikeAny", "NotLikeAll", supports=_like_many_supports)
+def like_many(expr: Expr, context: Context) -> ValueFunction:
+    """``LIKE ANY (...)`` and ``LIKE ALL (...)`` with constants, of which some may be NULL."""
+    patterns = expr.params["patterns"]
+    matchers = [_matcher(pattern, _ESCAPE) for pattern in patterns if pattern is not None]
+    unknown = len(matchers) < len(patterns)
+    combine = pc.or_kleene if expr.op.endswith("Any") else pc.and_kleene
+
+    def function(value: Datum) -> Datum:
+        answers = [matches(value) for matches in matchers]
+        if expr.op.startswith("Not"):
+            answers = [pc.invert(answer) for answer in answers]
+        if unknown:
+            answers.append(pa.scalar(None, _BOOL))
+        result = answers[0]
+        for answer in answers[1:]:
+            result = combine(result, answer)
+        return pc.if_else(pc.is_valid(value), result, pa.scalar(None, _BOOL))
+
+    return function
 
 
 @functools.lru_cache

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from engine.errors import TransformError
 from engine.expressions.tree import Expr
 
 Datum = Any  # a pyarrow Array, or a Scalar that stands for a column of equal values
@@ -41,7 +43,7 @@ class Kernel:
     :param can_fail: tells for a node whether it may raise for some values (ANSI errors), so that
         conditionals evaluate it only on the rows that reach it.
     :param supports: returns why a node cannot be evaluated, or None if it can.
-    :param loop: whether it is a Python loop over values.
+    :param loop: it runs Python code for each row, for some types at least.
     """
 
     op: str
@@ -53,6 +55,14 @@ class Kernel:
 
 KERNELS: dict[str, Kernel] = {}
 
+SEE_NULLS = frozenset(
+    {
+        *("AtLeastNNonNulls", "Concat", "ConcatWs", "EqualNullSafe", "FormatString", "Greatest"),
+        *("Least", "Murmur3Hash", "StringLocate", "XxHash64"),
+    }
+)
+"""Those that evaluate all their arguments. All others stop at the first that is NULL."""
+
 
 def _never(expr: Expr) -> bool:
     return False
@@ -60,6 +70,29 @@ def _never(expr: Expr) -> bool:
 
 def _always_supported(expr: Expr) -> str | None:
     return None
+
+
+def _may_raise(expr: Expr) -> bool:
+    return any(KERNELS[node.op].can_fail(node) for node in expr.walk())
+
+
+def _short_circuit(expr: Expr, function: ValueFunction, children: Sequence[Evaluator]) -> Evaluator:
+    """If an argument raises, it is evaluated again, where those before it are not NULL."""
+    from engine.expressions.datum import evaluate_where, to_array
+
+    def evaluate(batch: pa.RecordBatch) -> Datum:
+        try:
+            return function(*(child(batch) for child in children))
+        except TransformError:
+            values = [to_array(children[0](batch), batch.num_rows, expr.children[0].dtype)]
+        for child, node in zip(children[1:], expr.children[1:], strict=True):
+            reached = pc.is_valid(values[0])
+            for value in values[1:]:
+                reached = pc.and_(reached, pc.is_valid(value))
+            values.append(evaluate_where(child, batch, reached, node.dtype))
+        return function(*values)
+
+    return evaluate
 
 
 def lazy(
@@ -94,6 +127,8 @@ def strict(
     ) -> Callable[[Expr, Context], ValueFunction]:
         def factory(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
             function = make(expr, context)
+            if any(_may_raise(child) for child in expr.children[1:]) and expr.op not in SEE_NULLS:
+                return _short_circuit(expr, function, children)
             if len(children) == 1:
                 (only,) = children
                 return lambda batch: function(only(batch))

@@ -8,6 +8,8 @@ Source: ``stringExpressions.scala``, ``UTF8String.java``, ``CollationAwareUTF8St
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any, Final
 
 import pyarrow as pa
@@ -120,12 +122,19 @@ def concat_ws(expr: Expr, context: Context) -> ValueFunction:
         return lambda *values: per_row_with_nulls(_join, expr.dtype, *values)
 
     def function(separator: Datum, *parts: Datum) -> Datum:
-        # Arrow drops rows where a column of separators is NULL.
+        # Arrow drops rows where a column of separators is NULL, or all parts are.
         if parts and isinstance(separator, pa.Scalar) and separator.is_valid:
+            parts = (pc.coalesce(parts[0], _where_all_null(parts)), *parts[1:])
             return pc.binary_join_element_wise(*parts, separator, null_handling="skip")
         return per_row_with_nulls(_join, expr.dtype, separator, *parts)
 
     return function
+
+
+def _where_all_null(parts: Sequence[Datum]) -> Datum:
+    """An empty text where all parts are NULL, NULL elsewhere."""
+    any_valid = reduce(pc.or_, map(pc.is_valid, parts))
+    return pc.if_else(any_valid, pa.scalar(None, pa.string()), "")
 
 
 def _join(separator: str | None, *parts: Any) -> str | None:

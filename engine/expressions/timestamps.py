@@ -8,6 +8,7 @@ Source: ``datetimeExpressions.scala`` and ``DateTimeUtils.scala`` of Spark.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
@@ -26,6 +27,7 @@ from engine.expressions.rounding import saturated
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
 from engine.expressions.vectors import on_numpy, per_row
+from engine.expressions.zone_columns import per_zone, zone_may_be_unknown
 from engine.expressions.zones import Zone, zone
 
 MICROS_PER_MINUTE: Final = 60 * MICROS_PER_SECOND
@@ -146,23 +148,28 @@ def _date_parts(utc: Any, local_zone: Zone) -> tuple[Any, ...]:
     return year, month, day, day == civil.month_length(year, month), seconds
 
 
-def _constant_zone(expr: Expr) -> str | None:
-    name = constant_value(expr.children[-1])
-    if name is None:
-        return "the time zone must be a constant"
-    try:
-        zone(name)
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-@strict("FromUTCTimestamp", "ToUTCTimestamp", supports=_constant_zone)
+@strict("FromUTCTimestamp", "ToUTCTimestamp", can_fail=zone_may_be_unknown(1))
 def shift_zone(expr: Expr, context: Context) -> ValueFunction:
     """``from_utc_timestamp`` and ``to_utc_timestamp``: as if the session's zone was UTC."""
-    named = zone(constant_value(expr.children[1]))
-    function = named.to_local if expr.op == "FromUTCTimestamp" else named.to_utc
-    return lambda ts, _: on_numpy(function, expr.dtype, ts)
+
+    def in_zone(named: Zone, ts: Datum) -> Datum:
+        function = named.to_local if expr.op == "FromUTCTimestamp" else named.to_utc
+        return on_numpy(function, expr.dtype, ts)
+
+    return lambda ts, zones: per_zone(in_zone, expr.dtype, zones, ts)
+
+
+@strict("ConvertTimezone", can_fail=lambda expr: True)
+def convert_timezone(expr: Expr, context: Context) -> ValueFunction:
+    """``convert_timezone``: the local time of another zone."""
+
+    def from_zone(source: Zone, targets: Datum, local: Datum) -> Datum:
+        utc = on_numpy(source.to_utc, expr.dtype, local)
+        return per_zone(
+            lambda target, ts: on_numpy(target.to_local, expr.dtype, ts), expr.dtype, targets, utc
+        )
+
+    return lambda sources, targets, local: per_zone(from_zone, expr.dtype, sources, targets, local)
 
 
 _EPOCH_UNITS: Final = {
@@ -209,22 +216,16 @@ def from_number(expr: Expr, context: Context) -> ValueFunction:
     return lambda value: on_numpy(floating, expr.dtype, value)
 
 
-def _make_supports(expr: Expr) -> str | None:
-    return _constant_zone(expr) if len(expr.children) == 7 else None
-
-
-@strict("MakeTimestamp", can_fail=lambda expr: True, supports=_make_supports)
+@strict("MakeTimestamp", can_fail=lambda expr: True, loop=True)
 def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
     """``make_timestamp``: NULL for what is no time, in ANSI mode an error. The 60th second is the
     first of the next minute."""
-    local_zone = (
-        zone(constant_value(expr.children[6]))
-        if len(expr.children) == 7
-        else zone_for(expr, expr.dtype, context)
-    )
+    session_zone = zone_for(expr, expr.dtype, context)
     strictly = bool(expr.params["fail_on_error"])
 
-    def compute(year: Any, month: Any, day: Any, hour: Any, minute: Any, micros: Any) -> Any:
+    def compute(
+        local_zone: Zone, year: Any, month: Any, day: Any, hour: Any, minute: Any, micros: Any
+    ) -> Any:
         valid = civil.is_date(year, month, day) & (np.abs(year) <= dates.YEAR_MAX)
         valid &= (hour >= 0) & (hour < 24)
         valid &= (minute >= 0) & (minute < 60) & (micros >= 0) & (micros <= MICROS_PER_MINUTE)
@@ -243,7 +244,14 @@ def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
 
     def function(*values: Datum) -> Datum:
         micros = per_row(lambda second: _low_32_bits(int(second.scaleb(6))), pa.int64(), values[5])
-        return on_numpy(compute, expr.dtype, *values[:5], micros, failure=wrong)
+        numbers = (*values[:5], micros)
+        if len(values) == 7:
+            return per_zone(in_zone, expr.dtype, values[6], *numbers)
+        return in_zone(session_zone, *numbers)
+
+    def in_zone(local_zone: Zone, *numbers: Datum) -> Datum:
+        in_this = functools.partial(compute, local_zone)
+        return on_numpy(in_this, expr.dtype, *numbers, failure=wrong)
 
     return function
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from engine.errors import TransformError
 from engine.expressions.registry import Datum
+from engine.expressions.types import YEAR_MONTH_INTERVAL
 
 Mask = npt.NDArray[np.bool_]
 Failure = Callable[..., TransformError]
@@ -27,7 +28,8 @@ def on_numpy(
     """Apply a function of NumPy arrays; Scalars arrive as NumPy scalars, NULL as 0.
 
     Integers of any width arrive in 64 bits, so do dates (days), timestamps and intervals
-    (microseconds). The result wraps around to the width of ``dtype``, as casts in Java do.
+    (microseconds, or months). The result wraps around to the width of ``dtype``, as casts in Java
+    do.
 
     :param function: returns an array, or an array and a mask that is false where the result is
         not defined.
@@ -79,6 +81,8 @@ def to_numpy(value: Datum) -> tuple[Any, Any]:
     """Values, NULL as 0, and a mask of those that are not NULL. Scalars must be valid."""
     if isinstance(value, pa.Scalar):
         return to_numpy(pa.repeat(value, 1))[0][0], np.True_
+    if value.type == YEAR_MONTH_INTERVAL:
+        value = _months(value)
     storage = _storage(value.type)
     if storage != value.type:
         value = value.view(storage)
@@ -99,11 +103,30 @@ def to_list(array: pa.Array) -> list[Any]:
 
 def from_numpy(array: Any, valid: Any, dtype: pa.DataType) -> pa.Array:
     """The inverse of :func:`to_numpy`."""
+    if dtype == YEAR_MONTH_INTERVAL:
+        return _interval_of_months(from_numpy(array, valid, pa.int32()))
     storage = _storage(dtype)
     array = np.asarray(array).astype(storage.to_pandas_dtype(), copy=False)
     mask = None if valid is np.True_ else ~np.broadcast_to(valid, array.shape)
     result = pa.array(array, storage, mask=mask)
     return result if storage == dtype else result.view(dtype)
+
+
+_MONTHS_DAYS_NANOS = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
+
+
+def _months(array: pa.Array) -> pa.Array:
+    stored = np.frombuffer(array.buffers()[1], _MONTHS_DAYS_NANOS)
+    months = stored["months"][array.offset : array.offset + len(array)]
+    mask = array.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(np.where(mask, 0, months), pa.int32(), mask=mask)
+
+
+def _interval_of_months(months: pa.Array) -> pa.Array:
+    stored = np.zeros(len(months), _MONTHS_DAYS_NANOS)
+    stored["months"] = months.fill_null(0).to_numpy(zero_copy_only=False)
+    buffers = [months.buffers()[0], pa.py_buffer(stored)]
+    return pa.Array.from_buffers(YEAR_MONTH_INTERVAL, len(months), buffers, months.null_count)
 
 
 def all_null(values: Sequence[Datum], dtype: pa.DataType) -> Datum:

@@ -12,6 +12,7 @@ What is different on purpose:
 - ``UpdateFields`` (``withField``, ``dropFields``) becomes the struct that it makes;
 - ``null_safe`` is set where Spark skips the arguments behind one that is NULL;
 - aliases vanish; ``With`` is written out (``CommonExpressionRef`` → the expression it refers to);
+- constant texts that no kernel computes, such as ``version()``, are computed by Spark;
 - a ``RuntimeReplaceable`` such as ``nvl`` is kept when a kernel of its own name supports it (its
   children are then the arguments as the user wrote them, without implicit casts); otherwise what
   it stands for is read in its place.
@@ -38,6 +39,7 @@ _MAP_BUILDERS = {
 }
 _NULL_SAFE_KINDS = ("Binary", "Ternary", "Quaternary")
 _NULL_SAFE = {"ArrayInsert", "ArrayContains", "ArrayAppend", "ArrayPrepend", "ArrayRemove"}
+_OF_SESSION = {"CurrentUser", "CurrentCatalog", "CurrentDatabase"}
 _TRANSPARENT = {"Alias", "KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized"}
 
 
@@ -99,6 +101,10 @@ class ExpressionReader:
         dtype = self._dtype(node, obstacles)
         if op == "NamedLambdaVariable":
             return Expr(op, (), dtype, node.nullable(), {"name": _variable_name(node)})
+        if op == "RaiseError":
+            return self._raise_error(node, dtype, obstacles)
+        if op not in KERNELS and dtype == pa.string() and _is_constant(op, node):
+            return Expr("Literal", (), dtype, False, {"value": self._constant_text(op, node)})
         if op == "TypedNullLiteral":
             return Expr("Literal", (), dtype, True, {"value": None})
         children = self._convert_all(scala_seq(node.children()), obstacles)
@@ -139,6 +145,24 @@ class ExpressionReader:
             return expr
         obstacles += mine
         return outer
+
+    def _constant_text(self, op: str, node: JavaObject) -> str | None:
+        """``version()``, ``schema_of_json('...')``, ``current_user()``: Spark knows."""
+        if op in _OF_SESSION:
+            session = self._gateway.jvm.org.apache.spark.sql.classic.SparkSession.active()
+            return str(session.sql(f"SELECT {node.prettyName()}()").head().getString(0))
+        value = node.eval(None)
+        return None if value is None else str(value.toString())
+
+    def _raise_error(self, node: JavaObject, dtype: pa.DataType, obstacles: list[str]) -> Expr:
+        """``raise_error(message)``: the children are the error class and the message."""
+        error_class, parameters = scala_seq(node.children())
+        pair = list(scala_seq(parameters.children()))
+        if simple_name(parameters) != "CreateMap" or len(pair) != 2:
+            obstacles.append("raise_error takes a message only")
+            return Expr("RaiseError")
+        children = self._convert_all((error_class, pair[1]), obstacles)
+        return Expr("RaiseError", children, dtype)
 
     def _column(self, node: JavaObject, obstacles: list[str]) -> Expr:
         dtype = self._dtype(node, obstacles)
@@ -214,6 +238,10 @@ class ExpressionReader:
 
     def _is_a(self, value: Any, class_name: str) -> bool:
         return isinstance(value, JavaObject) and is_instance_of(self._gateway, value, class_name)
+
+
+def _is_constant(op: str, node: JavaObject) -> bool:
+    return op in _OF_SESSION or bool(node.foldable())
 
 
 def simple_name(obj: JavaObject) -> str:

@@ -13,6 +13,13 @@ from engine.spark.session import prepare_environment
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    """One for all tests."""
+    session = start()
+    yield session
+    session.stop()
+
+
+def start() -> SparkSession:
     """A local session: 2 cores, session time zone UTC, ANSI mode on (Spark's default)."""
     prepare_environment()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -27,5 +34,4 @@ def spark() -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    return session

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -67,41 +68,63 @@ def assert_parity(
         }
         with configured(spark, conf):
             found = compare(spark, table, expressions, timezone)
-        differences += [f"ansi={mode}: {text}" for text in found]
+        differences += [f"ansi={mode}: {difference.text}" for difference in found]
     if differences:
         shown = "\n".join(differences[:40])
         raise AssertionError(f"{len(differences)} differences from Spark:\n{shown}")
 
 
+@dataclass(frozen=True)
+class Difference:
+    """Where Spark and we disagree.
+
+    :param row: its number in the input; None if it is not about a row.
+    :param unsupported: our side refuses the expression.
+    """
+
+    expression: str
+    text: str
+    row: int | None = None
+    unsupported: bool = False
+
+
 def compare(
-    spark: SparkSession, table: pa.Table, expressions: Sequence[str], timezone: str = "UTC"
-) -> list[str]:
-    """The differences under the session's present configuration, one text each."""
+    spark: SparkSession,
+    table: pa.Table,
+    expressions: Sequence[str],
+    timezone: str = "UTC",
+    ulps: Sequence[int] | None = None,
+) -> list[Difference]:
+    """The differences under the session's present configuration.
+
+    :param ulps: for each expression, by how many units in the last place a result may differ.
+    """
     positions = pa.array(range(table.num_rows), pa.int32())
     numbered = table.append_column(_ROW, positions)
     schema = StructType.fromJson(schema_to_spark(numbered.schema))
     frame = spark.createDataFrame(numbered, schema)
     trees, problems = read_expressions(frame, expressions, timezone)
     if problems:
-        return [f"unsupported: {problem}" for problem in problems]
+        return [Difference("", f"unsupported: {text}", None, True) for text in problems]
     batch = table.combine_chunks().to_batches()[0]
     context = Context(timezone)
     ours = [_evaluate(tree, batch, context) for tree in trees]
-    differences: list[str] = []
+    differences: list[Difference] = []
+    ulps = ulps or [0] * len(expressions)
     try:
         theirs = _spark_values(frame, expressions, ours)
-    except PySparkException:
+    except (PySparkException, Py4JJavaError):
         # Some row raises in Spark only: find it, expression by expression.
         theirs = None
     for index, (text, result) in enumerate(zip(expressions, ours, strict=True)):
         differences += _compare_errors(frame, text, result, table)
         if theirs is not None:
-            differences += _compare_values(text, result, theirs.column(index), table)
+            differences += _compare_values(text, result, theirs.column(index), table, ulps[index])
             continue
         try:
             alone = _spark_values(frame, [text], [result])
-            differences += _compare_values(text, result, alone.column(0), table)
-        except PySparkException:
+            differences += _compare_values(text, result, alone.column(0), table, ulps[index])
+        except (PySparkException, Py4JJavaError):
             differences += _rows_that_raise_in_spark_only(frame, text, result, table)
     return differences
 
@@ -191,35 +214,39 @@ def _spark_values(frame: DataFrame, expressions: Sequence[str], ours: list[OurRe
 
 
 def _compare_values(
-    text: str, result: OurResult, column: pa.ChunkedArray, table: pa.Table
-) -> Iterator[str]:
+    text: str, result: OurResult, column: pa.ChunkedArray, table: pa.Table, ulps: int
+) -> Iterator[Difference]:
     theirs_type = normalized(column.type)
     if theirs_type != normalized(result.expr.dtype):
-        yield f"{text}: type is {theirs_type} in Spark, {result.expr.dtype} here"
+        here = result.expr.dtype
+        yield Difference(text, f"{text}: type is {theirs_type} in Spark, {here} here")
         return
     for row, (theirs, mine) in enumerate(zip(plain_values(column), result.values, strict=True)):
-        if row not in result.errors and not same(theirs, mine):
-            yield f"{text}: {_input(table, row)} is {theirs!r} in Spark, {mine!r} here"
+        if row not in result.errors and not same(theirs, mine, ulps):
+            what = f"is {theirs!r} in Spark, {mine!r} here"
+            yield Difference(text, f"{text}: {_input(text, table, row)} {what}", row)
 
 
 def _compare_errors(
     frame: DataFrame, text: str, result: OurResult, table: pa.Table
-) -> Iterator[str]:
+) -> Iterator[Difference]:
     spark = InterpretedExpression(frame, text) if result.errors else None
     for row, mine in result.errors.items():
         theirs = _spark_error(spark, row)
         if theirs != mine:
-            yield f"{text}: {_input(table, row)} raises {theirs} in Spark, {mine} here"
+            what = f"raises {theirs} in Spark, {mine} here"
+            yield Difference(text, f"{text}: {_input(text, table, row)} {what}", row)
 
 
 def _rows_that_raise_in_spark_only(
     frame: DataFrame, text: str, result: OurResult, table: pa.Table
-) -> Iterator[str]:
+) -> Iterator[Difference]:
     spark = InterpretedExpression(frame, text)
     for row in range(table.num_rows):
         if row not in result.errors and (theirs := _spark_error(spark, row)):
             mine = result.values[row]
-            yield f"{text}: {_input(table, row)} raises {theirs} in Spark, is {mine!r} here"
+            what = f"raises {theirs} in Spark, is {mine!r} here"
+            yield Difference(text, f"{text}: {_input(text, table, row)} {what}", row)
 
 
 def _spark_error(spark: InterpretedExpression | None, row: int) -> str | None:
@@ -246,18 +273,26 @@ def normalized(dtype: pa.DataType) -> pa.DataType:
     return dtype
 
 
-def same(theirs: Any, mine: Any) -> bool:
-    """Equal as Spark's own tests understand it."""
+def same(theirs: Any, mine: Any, ulps: int = 0) -> bool:
+    """Equal as Spark's own tests understand it, or nearly.
+
+    :param ulps: by how many units in the last place DOUBLEs may differ.
+    """
     if isinstance(theirs, float) and isinstance(mine, float):
-        both_nan = math.isnan(theirs) and math.isnan(mine)
-        return both_nan or struct.pack("d", theirs) == struct.pack("d", mine)
+        if math.isnan(theirs) and math.isnan(mine):
+            return True
+        near = abs(theirs - mine) <= ulps * math.ulp(theirs)
+        return (ulps > 0 and math.isfinite(mine) and near) or struct.pack(
+            "d", theirs
+        ) == struct.pack("d", mine)
     if isinstance(theirs, (list, tuple)) and isinstance(mine, (list, tuple)):
         pairs = zip(theirs, mine, strict=False)
-        return len(theirs) == len(mine) and all(same(a, b) for a, b in pairs)
+        return len(theirs) == len(mine) and all(same(a, b, ulps) for a, b in pairs)
     return bool(type(theirs) is type(mine) and theirs == mine)
 
 
-def _input(table: pa.Table, row: int) -> str:
+def _input(text: str, table: pa.Table, row: int) -> str:
     part = table.slice(row, 1)
-    values = {name: plain_values(part[name])[0] for name in part.column_names}
+    used = set(re.findall(r"\w+", text)) & set(part.column_names)
+    values = {name: plain_values(part[name])[0] for name in part.column_names if name in used}
     return str(values)[:300]

@@ -1,0 +1,58 @@
+"""The long run: ``python -m tests.parity [ROWS]``, which is what ``make parity`` starts.
+
+Compares every template under several seeds, time zones and both modes, prints what differs and
+writes ``measurements.json``. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from tests.parity.measure import ROWS, measure
+from tests.parity.oracle import Report, Setting, run
+from tests.parity.support import MEASUREMENTS
+from tests.parity.templates import families
+from tests.spark.conftest import start
+
+_ROUNDS: Final = (
+    ("UTC", True, 1),
+    ("Europe/Berlin", False, 2),
+    ("America/New_York", True, 3),
+    ("Australia/Lord_Howe", False, 4),
+)
+_ROWS: Final = 300
+
+
+def main(spark: SparkSession, rows: int) -> int:
+    """:return: the exit code: 1 if anything differs."""
+    report = Report()
+    every = list(families())
+    for timezone, ansi, seed in _ROUNDS:
+        for family in every:
+            found = len(report.differences)
+            run(spark, [family], Setting(seed, rows, ansi, timezone), report)
+            print(f"{timezone} ansi={ansi} {family.name}: {report.cases:,} cases", flush=True)
+            print(*report.differences[found:], sep="\n", end="\n" * bool(report.differences))
+    summary = {
+        "expressions": len(report.names),
+        "cases": report.cases,
+        "mismatches": report.mismatches,
+        "queries": 0,
+        "query_mismatches": 0,
+    }
+    names = {name: of for family in every for name, of in measure(spark, family).items()}
+    measurements = {"run": {**summary, "rows": ROWS}, "names": names}
+    MEASUREMENTS.write_text(json.dumps(measurements, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(summary))
+    return 1 if report.mismatches else 0
+
+
+if __name__ == "__main__":
+    session = start()
+    code = main(session, int(sys.argv[1]) if len(sys.argv) > 1 else _ROWS)
+    session.stop()
+    sys.exit(code)

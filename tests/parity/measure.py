@@ -1,0 +1,92 @@
+"""Which kernels a template reaches, whether they loop over rows, and what a row costs."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from engine.errors import TransformError
+from engine.expressions.compile import compile_expression, fold
+from engine.expressions.registry import KERNELS, Context
+from engine.expressions.tree import Expr
+from engine.expressions.types import schema_to_spark
+from tests.parity.columns import table
+from tests.parity.templates import Family
+from tests.spark.expressions import read_expressions
+
+ROWS = 1_000
+_CONTEXT = Context()
+
+
+def kernels(tree: Expr) -> set[str]:
+    """What is evaluated for each batch, columns and constants aside; all of it if that is nothing."""
+    every = {node.op for node in tree.walk()}
+    return ({node.op for node in fold(tree, _CONTEXT).walk()} - {"Column", "Literal"}) or every
+
+
+def trees(spark: SparkSession, family: Family, texts: Iterable[str]) -> list[Expr]:
+    """The expressions as the planner reads them."""
+    empty = table(family.columns, 1, 0)
+    frame = spark.createDataFrame(empty, StructType.fromJson(schema_to_spark(empty.schema)))
+    found, problems = read_expressions(frame, list(texts))
+    assert problems == [], problems
+    return found
+
+
+def measure(spark: SparkSession, family: Family) -> dict[str, Any]:
+    """SQL name → kernels and nanoseconds a row."""
+    batch = table(family.columns, ROWS, 1).to_batches()[0]
+    result = {}
+    for name, texts in family.templates.items():
+        read = trees(spark, family, texts)
+        costs = [cost for tree in read if (cost := _cost(tree, batch)) is not None]
+        used = sorted(set().union(*map(kernels, read)))
+        nanoseconds = round(statistics.median(costs)) if costs else None
+        result[name] = {"kernels": used, "ns": nanoseconds}
+    return result
+
+
+def _cost(tree: Expr, batch: pa.RecordBatch) -> float | None:
+    """Nanoseconds a row; None where a row raises."""
+    evaluator = compile_expression(tree, _CONTEXT)
+    try:
+        evaluator(batch)
+    except TransformError:
+        return None
+    times = []
+    for _ in range(3):
+        start = time.perf_counter_ns()
+        evaluator(batch)
+        times.append(time.perf_counter_ns() - start)
+    return min(times) / batch.num_rows
+
+
+def loops(tree: Expr, batch: pa.RecordBatch) -> bool:
+    """Whether evaluating runs at least one Python function for each row that is not NULL."""
+    evaluator = compile_expression(tree, _CONTEXT)
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        evaluator(batch)
+    except TransformError:
+        return False
+    finally:
+        sys.setprofile(None)
+    return calls > batch.num_rows // 2
+
+
+def declared(ops: Iterable[str]) -> bool:
+    """Whether one of the kernels says that it loops."""
+    return any(KERNELS[op].loop for op in ops)

@@ -1,0 +1,107 @@
+"""Runs the templates in Spark and here, over generated columns, and collects what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from tests.parity.columns import table
+from tests.parity.templates import Family
+from tests.spark.expressions import Difference, compare, configured
+from tests.spark.interpreted import CONF
+
+_AT_ONCE = 60
+"""Expressions per Spark query."""
+
+
+@dataclass
+class Report:
+    """What has been compared.
+
+    :param cases: compared values: rows times expressions.
+    :param names: SQL names of the functions and operators compared.
+    """
+
+    cases: int = 0
+    names: set[str] = field(default_factory=set)
+    differences: list[str] = field(default_factory=list)
+    mismatches: int = 0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a session is set up, and what goes through it.
+
+    :param timezone: the session's time zone.
+    """
+
+    seed: int
+    rows: int
+    ansi: bool
+    timezone: str
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """Spark's settings."""
+        return {
+            "spark.sql.ansi.enabled": str(self.ansi).lower(),
+            "spark.sql.session.timeZone": self.timezone,
+            **CONF,
+        }
+
+
+def run(
+    spark: SparkSession, families: Collection[Family], setting: Setting, report: Report
+) -> None:
+    """Compare every template of the families once, on every row."""
+    with configured(spark, setting.conf):
+        for family in families:
+            rows = table(family.columns, setting.rows, setting.seed)
+            for part in _parts(family):
+                _compare(spark, rows, part, setting, report)
+
+
+def _parts(family: Family) -> Iterator[list[tuple[str, str, int]]]:
+    """SQL name, expression and tolerance, so many at once."""
+    every = [
+        (name, text, family.ulps.get(name, 0))
+        for name, texts in family.templates.items()
+        for text in texts
+    ]
+    for start in range(0, len(every), _AT_ONCE):
+        yield every[start : start + _AT_ONCE]
+
+
+def _compare(
+    spark: SparkSession,
+    rows: pa.Table,
+    part: Sequence[tuple[str, str, int]],
+    setting: Setting,
+    report: Report,
+) -> None:
+    texts, ulps = [text for _, text, _ in part], [ulps for _, _, ulps in part]
+    found = compare(spark, rows, texts, setting.timezone, ulps)
+    report.cases += rows.num_rows * len(part)
+    report.names |= {name for name, _, _ in part}
+    report.mismatches += len(found)
+    for text in dict.fromkeys(difference.expression for difference in found):
+        alike = [difference for difference in found if difference.expression == text]
+        report.differences += [
+            f"{setting}: {each}" for each in _shrunk(spark, rows, alike, setting)
+        ]
+
+
+def _shrunk(
+    spark: SparkSession, rows: pa.Table, alike: list[Difference], setting: Setting
+) -> Iterator[str]:
+    """The simplest rows on which an expression differs, and whether it does on that row alone."""
+    for difference in sorted(alike, key=lambda each: len(each.text))[:2]:
+        text = difference.text
+        if difference.row is not None:
+            one = rows.slice(difference.row, 1)
+            if not compare(spark, one, [difference.expression], setting.timezone):
+                text += " (but not when the row is alone)"
+        yield text
