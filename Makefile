@@ -3,7 +3,7 @@ PYTHON_IN_VENV := .venv/bin/python
 SHELL := /bin/sh
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-unit test-spark check demo up bench clean
+.PHONY: help install test test-unit test-spark check faults demo up bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -25,6 +25,9 @@ check: install ## format, lint, types, import contracts
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+
+faults: install ## kills, power losses, suspended drivers: what was lost or repeated, by level
+	$(PYTHON_IN_VENV) -m tests.faults
 
 demo: install ## real departures through a continuous query that real Airflow processes run
 	$(PYTHON_IN_VENV) scripts/demo.py

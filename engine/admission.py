@@ -54,8 +54,10 @@ def _prove_storage(storage: Storage, delivery: str) -> None:
 def _check_fingerprint(definition: QueryDefinition, lease: Lease) -> None:
     storage, sink = definition.checkpoint.storage, definition.sink
     new = fingerprint(
-        definition.pipeline,
-        source_tuning=getattr(definition.reader, "tuningOptions", TUNING_OPTIONS),
+        [
+            (stream.pipeline, getattr(stream.reader, "tuningOptions", TUNING_OPTIONS))
+            for stream in definition.streams
+        ],
         sink_format=sink.format,
         sink_options=sink.options,
         sink_tuning=getattr(sink.writer, "tuningOptions", ()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from engine.errors import ConfigError
@@ -56,6 +56,18 @@ def parse_interval_ms(text: str, what: str = "trigger(continuous=...)") -> int:
     return round(total)
 
 
+REPORT, RESTART = "report", "restart"
+FAIL, SKIP, DEAD_LETTER = "fail", "skip", "dead-letter"
+
+
+def _whole(default: int, minimum: int) -> Any:
+    return field(default=default, metadata={"minimum": minimum})
+
+
+def _choice(*choices: str) -> Any:
+    return field(default=choices[0], metadata={"choices": choices})
+
+
 @dataclass(frozen=True)
 class EngineOptions:
     """Settings of one query; the option's name is the field's in camel case.
@@ -65,58 +77,82 @@ class EngineOptions:
     :param task_start_timeout_s: all tasks must have started within so many seconds.
     :param task_timeout_s: a task that was silent for so long is lost.
     :param lease_heartbeat_ms: how often the lease in the checkpoint is renewed.
+    :param restarts_infrastructure: how often the query is restarted in place after lost tasks,
+        executors and connections, before it fails; see :mod:`engine.restarts`.
+    :param restarts_source: the same after failures of the source.
+    :param restarts_sink: the same after failures of the sink.
+    :param restarts_user: the same after failures of expressions and the user's functions.
+    :param restart_delay_ms: the pause before the first restart; doubled with each further one.
+    :param restart_delay_max_ms: the longest pause.
+    :param restart_reset_after_s: a query that was healthy for so long starts counting anew.
+    :param stall_after_intervals: an epoch that is not committed so many intervals (of a second at
+        least) after its end makes the query STALLED.
+    :param on_stall: ``report`` it, or ``restart`` in place.
+    :param on_bad_record: what a record does that cannot be parsed, or that an expression or a
+        user's function fails on: ``fail`` the query, be counted and left out (``skip``), or be
+        written to ``dead_letter_path`` (``dead-letter``).
+    :param dead_letter_path: a folder for JSON files.
     :param allow_changed_query: start even if the source or the sink are others than those of the
         checkpoint.
     """
 
-    min_epochs_to_retain: int = 100
-    epoch_backlog_max: int = 1_000
-    task_start_timeout_s: int = 120
-    task_timeout_s: int = 30
-    lease_heartbeat_ms: int = 1_000
-    allow_changed_query: bool = False
-
-    _MINIMA = {  # noqa: RUF012  # a table, not a field
-        "min_epochs_to_retain": 2,
-        "epoch_backlog_max": 1,
-        "task_start_timeout_s": 1,
-        "task_timeout_s": 1,
-        "lease_heartbeat_ms": 50,
-    }
+    min_epochs_to_retain: int = _whole(100, 2)
+    epoch_backlog_max: int = _whole(1_000, 1)
+    task_start_timeout_s: int = _whole(120, 1)
+    task_timeout_s: int = _whole(30, 1)
+    lease_heartbeat_ms: int = _whole(1_000, 50)
+    restarts_infrastructure: int = _whole(10, 0)
+    restarts_source: int = _whole(5, 0)
+    restarts_sink: int = _whole(5, 0)
+    restarts_user: int = _whole(3, 0)
+    restart_delay_ms: int = _whole(100, 1)
+    restart_delay_max_ms: int = _whole(60_000, 1)
+    restart_reset_after_s: int = _whole(300, 0)
+    stall_after_intervals: int = _whole(10, 1)
+    on_stall: str = _choice(REPORT, RESTART)
+    on_bad_record: str = _choice(FAIL, SKIP, DEAD_LETTER)
+    dead_letter_path: str = ""
+    allow_changed_query: bool = field(default=False, metadata={"choices": ("true", "false")})
 
     @classmethod
     def names(cls) -> dict[str, str]:
         """Lower-case option name → field name."""
-        return {field.name.replace("_", "").lower(): field.name for field in fields(cls)}
+        return {each.name.replace("_", "").lower(): each.name for each in fields(cls)}
 
     @classmethod
     def take(cls, options: Mapping[str, str]) -> tuple[EngineOptions, dict[str, str]]:
         """Split a query's options (any case) into the engine's own and the sink's.
 
-        :raises ConfigError: an engine option is not a whole number or is too small, or is neither
-            true nor false.
+        :raises ConfigError: an engine option is not a whole number, is too small, or is none of
+            the words it may be; or two of them contradict each other.
         """
-        names, rest = cls.names(), {}
+        by_name = {each.name.replace("_", "").lower(): each for each in fields(cls)}
         own: dict[str, Any] = {}
+        rest: dict[str, str] = {}
         for key, value in options.items():
-            name = names.get(key.lower())
-            if name is None:
+            option = by_name.get(key.lower())
+            if option is None:
                 rest[key] = value
-                continue
-            if name not in cls._MINIMA:
-                own[name] = _truth(key, str(value))
-                continue
-            minimum = cls._MINIMA[name]
-            if not str(value).strip().isdecimal() or int(value) < minimum:
-                raise ConfigError(
-                    f"Option {key}: {value!r} is not a whole number of at least {minimum}."
-                )
-            own[name] = int(value)
-        return cls(**own), rest
+            else:
+                own[option.name] = _parsed(key, str(value), option.metadata)
+        taken = cls(**own)
+        if (taken.on_bad_record == DEAD_LETTER) != bool(taken.dead_letter_path):
+            raise ConfigError(
+                f"Option onBadRecord is {taken.on_bad_record!r} and deadLetterPath is "
+                f"{taken.dead_letter_path!r}: one needs the other.",
+                hint='Set onBadRecord to "dead-letter" and deadLetterPath to a folder.',
+            )
+        return taken, rest
 
 
-def _truth(key: str, value: str) -> bool:
-    text = value.strip().lower()
-    if text not in ("true", "false"):
-        raise ConfigError(f"Option {key}: {value!r} is neither true nor false.")
-    return text == "true"
+def _parsed(key: str, text: str, metadata: Mapping[str, Any]) -> Any:
+    choices, minimum = metadata.get("choices"), metadata.get("minimum")
+    if choices is not None:
+        if text.lower() not in choices:
+            raise ConfigError(f"Option {key}: {text!r} is none of {', '.join(choices)}.")
+        return text.lower() == "true" if "true" in choices else text.lower()
+    if minimum is None:
+        return text
+    if not text.strip().isdecimal() or int(text) < minimum:
+        raise ConfigError(f"Option {key}: {text!r} is not a whole number of at least {minimum}.")
+    return int(text)

@@ -14,6 +14,19 @@ from engine.task.spec import EpochWriter
 
 
 @dataclass(frozen=True)
+class StreamBinding:
+    """One stream that the query reads: its source, and what happens to its records.
+
+    :param reader: the driver's side of the source.
+    :param description: for explain and progress, e.g. ``rate[rowsPerSecond=10]``.
+    """
+
+    pipeline: Pipeline
+    reader: DataSourceContinuousReader
+    description: str
+
+
+@dataclass(frozen=True)
 class SinkBinding:
     """A sink bound to its path and options.
 
@@ -22,6 +35,7 @@ class SinkBinding:
     :param write: its executor side, picklable.
     :param description: for explain and progress, e.g. ``parquet[/data/out]``.
     :param delivery: the guarantee, e.g. ``"exactly once"``.
+    :param write_letters: writes the bad records of an epoch, if they are kept; picklable.
     :param message_modules: where the writer's message classes may come from.
     :param format: its name, and ``options`` the user's options: they tell one sink from another.
     """
@@ -31,6 +45,7 @@ class SinkBinding:
     description: str
     delivery: str
     message_modules: Collection[str] = ()
+    write_letters: EpochWriter | None = None
     format: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -39,16 +54,13 @@ class SinkBinding:
 class QueryDefinition:
     """What ``write_stream(df)...start()`` has put together.
 
-    :param reader: the driver's side of the source.
-    :param source_description: for explain and progress, e.g. ``rate[rowsPerSecond=10]``.
+    :param streams: their order is that of the offset log's lines; all have the same output schema.
     :param temporary_checkpoint: delete the checkpoint when the query has ended without an error.
     :param epoch_interval_ms: 0 for epochs as fast as they commit.
     """
 
     name: str | None
-    pipeline: Pipeline
-    reader: DataSourceContinuousReader
-    source_description: str
+    streams: tuple[StreamBinding, ...]
     sink: SinkBinding
     checkpoint: Checkpoint
     epoch_interval_ms: int

@@ -21,8 +21,10 @@
     │ └ SinkAheadError              the sink belongs to another checkpoint
     ├ TaskError
     │ ├ TransformError              an expression or the user's function failed on a record
-    │ └ TaskLostError               a task died or fell silent
+    │ ├ TaskLostError               a task died or fell silent
+    │ └ EpochStalledError           an epoch is not committed: names the late partition
     └ ProtocolError                 our bug: please report
+      ├ AuthenticationError         a peer that does not know the run's secret
       ├ StaleRunError               a message of an older run
       └ EpochBacklogError           too many open epochs: names the late partition
 """
@@ -124,7 +126,18 @@ class OffsetOutOfRangeError(SourceError):
 
 
 class BadRecordError(SourceError):
-    """A record cannot be parsed; names where it is."""
+    """A record cannot be parsed; names where it is.
+
+    :param record: what the source holds, whole.
+    :param offset: the position of the record's partition behind it, as the reader tells offsets.
+    """
+
+    def __init__(
+        self, message: str, *, record: str | None = None, offset: Any = None, **rest: Any
+    ) -> None:
+        super().__init__(message, **rest)
+        self.record = record
+        self.offset = offset
 
 
 class SinkError(ContinuousError):
@@ -163,8 +176,18 @@ class TaskLostError(TaskError):
     retryable = True
 
 
+class EpochStalledError(TaskError):
+    """An epoch that has ended is not committed for too long."""
+
+    retryable = True
+
+
 class ProtocolError(ContinuousError):
     """A bug of the engine. Please report it with the log of the query."""
+
+
+class AuthenticationError(ProtocolError):
+    """The peer does not know the secret of this run."""
 
 
 class StaleRunError(ProtocolError):

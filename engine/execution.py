@@ -1,7 +1,9 @@
-"""The life of a query: recover, launch, run epochs, end.
+"""The life of a query: attempts to run it, one after the other, until it ends.
 
 All that can go wrong before a task runs is raised by :meth:`ContinuousExecution.start`. What goes
-wrong later ends the query and is kept in :attr:`ContinuousExecution.error`.
+wrong later is answered by another attempt, from the last committed epoch, as far as the policy
+grants one (:mod:`engine.restarts`); otherwise it ends the query and is kept in
+:attr:`ContinuousExecution.error`.
 """
 
 from __future__ import annotations
@@ -13,31 +15,29 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from engine.admission import admit
-from engine.checkpoint.lease import Lease
+from engine.attempt import Attempt
 from engine.clock import Clock, SystemClock
 from engine.coordinator.coordinator import Phase
-from engine.coordinator.events import DrainAsked, RunFailed, StopAsked
-from engine.coordinator.restart import RestartPlan
-from engine.coordinator.runner import CommittedEpoch, EpochRunner
+from engine.coordinator.events import DrainAsked, StopAsked
+from engine.coordinator.runner import CommittedEpoch
 from engine.definition import QueryDefinition
-from engine.errors import CheckpointError, ContinuousError, NotEnoughSlotsError
-from engine.keeper import LeaseKeeper
+from engine.errors import ContinuousError
+from engine.health import Stall
 from engine.launcher import Launcher
 from engine.messages import EpochCommitMessage
-from engine.progress.report import QueryIdentity, epoch_progress
-from engine.recovery import plan_restart
-from engine.run import ContinuousRun, EpochTimes
-from engine.sources.reader import Offset
+from engine.progress.report import QueryIdentity, StreamProgress, epoch_progress
+from engine.restarts import Blame, RestartPolicy, blame
+from engine.run import EpochTimes
 from engine.states import QueryState
-from engine.task.spec import TaskSpec
 
 logger = logging.getLogger(__name__)
 RECENT_PROGRESS_MAX = 100
-_PHASE_STATES = {
-    Phase.STARTING: QueryState.STARTING,
-    Phase.RUNNING: QueryState.RUNNING,
-    Phase.DRAINING: QueryState.DRAINING,
+_PROGRESS_EVERY_MS = 1_000
+_PHASES = {
+    Phase.STARTING: (QueryState.STARTING, "Waiting for the tasks to start"),
+    Phase.REPLAYING: (QueryState.STARTING, "Running an epoch again to its logged end"),
+    Phase.RUNNING: (QueryState.RUNNING, "Running"),
+    Phase.DRAINING: (QueryState.DRAINING, "Finishing the open epoch"),
 }
 
 
@@ -56,16 +56,28 @@ class ContinuousExecution:
         self.state = QueryState.STARTING
         self.message = "Initializing sources"
         self.error: ContinuousError | None = None
+        self.last_error: ContinuousError | None = None
+        self.next_attempt_at_ms: int | None = None
         self.committed_epoch = -1
         self.recent_progress: deque[dict[str, Any]] = deque(maxlen=RECENT_PROGRESS_MAX)
         self._launcher = launcher
         self._clock = clock or SystemClock()
-        self._committed_offset: Offset | None = None
+        self._policy = RestartPolicy(definition.options)
+        self._has_run = False
+        """Whether all tasks have ever run at once."""
+        self._unstalled = self.state, self.message
+        self._committing_s: tuple[float, float] | None = None
+        """When this attempt committed its first epoch and its last one; monotonic."""
+        self._progress_saved_ms = 0
         self._changed = threading.Condition()
         self._terminated = threading.Event()
-        self._run: ContinuousRun | None = None
         self._end_asked: DrainAsked | StopAsked | None = None
-        self._thread: threading.Thread | None = None
+        self._attempt: Attempt | None = None
+
+    @property
+    def restarts(self) -> int:
+        """How often the query was started again in place."""
+        return self._policy.restarts
 
     # -- starting -------------------------------------------------------------------------------
 
@@ -74,237 +86,214 @@ class ContinuousExecution:
 
         :raises ContinuousError: the query cannot start; nothing is left running.
         """
-        definition, checkpoint = self.definition, self.definition.checkpoint
-        validate = getattr(definition.sink.writer, "validate", None)
-        if validate is not None:
-            validate()
-        self.query_id = checkpoint.create_or_read_query_id(str(uuid.uuid4()))
-        lease = Lease.acquire(
-            checkpoint,
-            run_id=self.run_id,
-            application=self._launcher.application,
-            heartbeat_interval_ms=definition.options.lease_heartbeat_ms,
-            clock=self._clock,
-        )
+        definition = self.definition
         try:
-            admit(definition, lease)
-            runner = EpochRunner(
-                checkpoint=checkpoint,
-                lease=lease,
-                source=definition.reader,
-                sink=definition.sink.writer,
-                message_modules=definition.sink.message_modules,
-                min_epochs_to_retain=definition.options.min_epochs_to_retain,
-            )
-            plan = plan_restart(checkpoint, definition.sink)
-            start = self._recover(plan, runner)
-            self._check_slots(len(definition.reader.partitions(start)))
-        except BaseException as exc:
-            lease.release(QueryState.FAILED, error=str(exc))
+            validate = getattr(definition.sink.writer, "validate", None)
+            if validate is not None:
+                validate()
+            self.query_id = definition.checkpoint.create_or_read_query_id(str(uuid.uuid4()))
+            attempt = self._new_attempt()
+            try:
+                attempt.recover()
+            except BaseException as exc:
+                attempt.release(QueryState.FAILED, _as_continuous_error(exc))
+                raise
+        except BaseException:
+            self._stop_sources()
             raise
-        keeper = LeaseKeeper(lease, checkpoint, self._tell, self._clock)
-        self._thread = threading.Thread(
+        threading.Thread(
             target=self._execute,
-            args=(plan, start, runner, lease, keeper),
+            args=(attempt,),
             name=f"continuous execution {definition.name or self.query_id}",
             daemon=True,
+        ).start()
+
+    def _new_attempt(self) -> Attempt:
+        attempt = Attempt(
+            self.definition,
+            self._launcher,
+            self._clock,
+            query_id=self.query_id,
+            run_id=self.run_id,
+            listener=self,
+            look=self._look,
         )
-        self._thread.start()
+        with self._changed:
+            self._attempt = attempt
+            if self._end_asked is not None:
+                attempt.tell(self._end_asked)
+        return attempt
 
-    def _recover(self, plan: RestartPlan, runner: EpochRunner) -> Offset:
-        """Finish what an earlier run has prepared; where to read from."""
-        definition, checkpoint = self.definition, self.definition.checkpoint
-        for epoch in plan.recommit:
-            logger.info("committing epoch %d again", epoch)
-            runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
-        self.committed_epoch = checkpoint.committed_epoch()
-        if plan.start_from is None:
-            return definition.reader.initialOffset()
-        offsets = checkpoint.committed_offsets(plan.start_from)
-        if offsets is None or len(offsets) != 1 or offsets[0] is None:
-            raise CheckpointError(
-                f"The checkpoint {checkpoint.url} holds the offsets {offsets} of epoch "
-                f"{plan.start_from}, and the query has one source.",
-                hint="It belongs to another query: use the checkpoint of this one.",
-                epoch=plan.start_from,
-            )
-        (self._committed_offset,) = offsets
-        return self._committed_offset
-
-    def _check_slots(self, needed: int) -> None:
-        slots = self._launcher.slots()
-        if slots is not None and slots.free < needed:
-            raise NotEnoughSlotsError(
-                f"The query has {needed} partitions and needs as many free task slots, but "
-                f"{slots.free} of the {slots.total} slots are free.",
-                hint="Reduce the source's partitions, stop other jobs, or add cores "
-                "(spark.master local[N], or more executors).",
-            )
+    def _look(self) -> dict[str, Any]:
+        """What the lease says with each heartbeat."""
+        return {
+            "state": self.state,
+            "message": self.message,
+            "epoch": self.committed_epoch,
+            "restarts": self.restarts,
+            "last_error": None if self.last_error is None else str(self.last_error),
+            "next_attempt_at_ms": self.next_attempt_at_ms,
+        }
 
     # -- running --------------------------------------------------------------------------------
 
-    def _execute(
-        self,
-        plan: RestartPlan,
-        start: Offset,
-        runner: EpochRunner,
-        lease: Lease,
-        keeper: LeaseKeeper,
-    ) -> None:
+    def _execute(self, attempt: Attempt) -> None:
         error: ContinuousError | None = None
         try:
-            keeper.start(lambda: (self.state, self.committed_epoch))
-            if plan.replay is not None:
-                error = self._replay(plan.replay, start, runner, lease)
-                start = self._committed_offset
-            if error is None and self._end_asked is None:
-                first_epoch = self.committed_epoch + 1
-                error = self._run_epochs(runner, lease, first_epoch, start, until=None)
-        except Exception as exc:
+            while True:
+                self._committing_s = None
+                error = attempt.run()
+                if error is None and not attempt.is_reconfiguring:
+                    break
+                if error is not None:
+                    delay_s = self._restart_delay_s(attempt, error)
+                    if delay_s is None:
+                        break
+                    if not attempt.pause(delay_s):
+                        error = attempt.asked_error
+                        break
+                self._enter(QueryState.STARTING, "Going on from the last committed epoch")
+                attempt.let_go()
+                attempt = self._new_attempt()
+        except BaseException as exc:
             logger.exception("the query failed")
-            error = (
-                exc
-                if isinstance(exc, ContinuousError)
-                else ContinuousError(f"The query failed: {type(exc).__name__}: {exc}")
-            )
+            error = _as_continuous_error(exc)
         finally:
-            keeper.stop()
-            self._terminate(error, lease)
+            self._terminate(attempt, error)
 
-    def _replay(
-        self, epoch: int, start: Offset, runner: EpochRunner, lease: Lease
-    ) -> ContinuousError | None:
-        """Run an epoch again whose end an earlier run (Spark's, which prepares nothing) has logged
-        and perhaps published in part: exactly to that end."""
-        entry = self.definition.checkpoint.offsets.get(epoch)
-        assert entry is not None, f"offsets/{epoch} vanished"
-        logger.info("running epoch %d again, to its logged offsets", epoch)
-        return self._run_epochs(runner, lease, epoch, start, until=entry.offsets[0])
+    def _restart_delay_s(self, attempt: Attempt, error: ContinuousError) -> float | None:
+        """The pause before the next attempt; None if there will be none."""
+        never_ran = blame(error) is Blame.INFRASTRUCTURE and not self._has_run
+        if attempt.end_is_asked or never_ran:  # what has never worked is told at once
+            return None
+        first_s, last_s = self._committing_s or (0.0, 0.0)
+        delay_s = self._policy.next_delay_s(error, healthy_s=last_s - first_s)
+        if delay_s is None:
+            return None
+        self.last_error = error
+        self.next_attempt_at_ms = self._clock.now_ms() + round(delay_s * 1000)
+        logger.warning("restart %d in %.1f s, after: %s", self.restarts, delay_s, error)
+        self._enter(QueryState.RESTARTING, f"Restart {self.restarts} follows, after: {error}")
+        return delay_s
 
-    def _run_epochs(
-        self,
-        runner: EpochRunner,
-        lease: Lease,
-        first_epoch: int,
-        start: Offset,
-        until: Offset | None,
-    ) -> ContinuousError | None:
-        definition, options = self.definition, self.definition.options
-        specs = [
-            TaskSpec(
-                query_id=self.query_id,
-                run_id=self.run_id,
-                generation=lease.generation,
-                index=index,
-                first_epoch=first_epoch,
-                pipeline=definition.pipeline,
-                reader=definition.reader,
-                source_partition=partition,
-                write=definition.sink.write,
-                address=("", 0),
-                secret=b"",
-                until=until,
-                heartbeat_s=min(2.0, options.task_timeout_s / 4),
-            )
-            for index, partition in enumerate(definition.reader.partitions(start))
-        ]
-        run = ContinuousRun(
-            launcher=self._launcher,
-            runner=runner,
-            specs=specs,
-            interval_ms=definition.epoch_interval_ms,
-            backlog_max=options.epoch_backlog_max,
-            task_start_timeout_s=options.task_start_timeout_s,
-            task_timeout_s=options.task_timeout_s,
-            clock=self._clock,
-            on_committed=self._on_committed,
-            on_phase=self._on_phase,
-        )
-        self._set_message(f"Waiting for {len(specs)} tasks to start")
+    def _enter(self, state: QueryState, message: str) -> None:
+        self.state, self.message = state, message
+
+    # -- what the run tells ---------------------------------------------------------------------
+
+    def on_recovered(self, committed_epoch: int) -> None:
+        """See :class:`engine.attempt.AttemptListener`."""
         with self._changed:
-            self._run = run
-            if self._end_asked is not None:
-                run.tell(self._end_asked)
-        error = run.run()
-        with self._changed:
-            self._run = None
-        return error
+            self.committed_epoch = committed_epoch
+            self.next_attempt_at_ms = None
+            self._changed.notify_all()
 
-    def _on_phase(self, phase: Phase) -> None:
-        if phase is Phase.ENDED:
-            return
-        self.state = _PHASE_STATES[phase]
-        self._set_message(phase.value.capitalize())
+    def on_phase(self, phase: Phase, *, reconfiguring: bool) -> None:
+        """See :class:`engine.run.RunListener`."""
+        if phase is Phase.DRAINING and reconfiguring:
+            self._enter(QueryState.RECONFIGURING, "The source has new partitions")
+        elif phase is not Phase.ENDED:
+            self._has_run = self._has_run or phase is Phase.RUNNING
+            self._enter(*_PHASES[phase])
 
-    def _on_committed(
+    def on_stall(self, stall: Stall | None) -> None:
+        """See :class:`engine.run.RunListener`."""
+        if stall is not None:
+            logger.warning("%s", stall)
+            if self.state is not QueryState.STALLED:
+                self._unstalled = self.state, self.message
+            self._enter(QueryState.STALLED, f"{stall}.")
+        else:
+            self._enter(*self._unstalled)
+
+    def on_committed(
         self,
         committed: CommittedEpoch,
-        reports: Sequence[EpochCommitMessage],
+        reports: Sequence[Sequence[EpochCommitMessage]],
         times: EpochTimes,
     ) -> None:
-        definition = self.definition
+        """See :class:`engine.run.RunListener`."""
+        attempt, definition = self._attempt, self.definition
+        assert attempt is not None
+        starts = attempt.committed_offsets or (None,) * len(reports)
         report = epoch_progress(
-            QueryIdentity(
-                self.query_id,
-                self.run_id,
-                definition.name,
-                definition.source_description,
-                definition.sink.description,
-            ),
+            QueryIdentity(self.query_id, self.run_id, definition.name, definition.sink.description),
+            [
+                StreamProgress(stream.description, start, end, [part.counters for part in parts])
+                for stream, start, end, parts in zip(
+                    definition.streams, starts, committed.offsets, reports, strict=True
+                )
+            ],
             epoch=committed.epoch,
             started_ms=times.started_ms,
             closed_ms=times.closed_ms,
             committed_ms=times.committed_ms,
-            counters=[part.counters for part in reports],
-            start_offset=self._committed_offset,
-            end_offset=committed.offset,
             duration_ms=committed.duration_ms,
+            restarts=self.restarts,
+            last_error=None if self.last_error is None else str(self.last_error),
         )
+        now_s = self._clock.monotonic_s()
         with self._changed:
             self.committed_epoch = committed.epoch
-            self._committed_offset = committed.offset
+            attempt.committed_offsets = committed.offsets
+            self._committing_s = (self._committing_s or (now_s,))[0], now_s
             self.recent_progress.append(report)
             self._changed.notify_all()
-        self._save_progress(throttled=True)
+        now_ms = self._clock.now_ms()
+        if now_ms - self._progress_saved_ms >= _PROGRESS_EVERY_MS:
+            self._progress_saved_ms = now_ms
+            self._save_progress()
+
+    def _save_progress(self) -> None:
+        try:
+            self.definition.checkpoint.progress.write(list(self.recent_progress))
+        except (OSError, ContinuousError) as exc:
+            logger.warning("progress was not saved: %s", exc)
 
     # -- ending ---------------------------------------------------------------------------------
 
     def drain(self) -> None:
         """Ask for the open epoch to be finished and committed; then the query ends."""
-        self._tell(DrainAsked())
+        self._ask(DrainAsked())
 
     def stop(self) -> None:
         """Ask for the query to end now; records of the open epoch are read again next time."""
-        self._tell(StopAsked())
+        self._ask(StopAsked())
 
-    def _tell(self, event: DrainAsked | StopAsked | RunFailed) -> None:
+    def _ask(self, event: DrainAsked | StopAsked) -> None:
         with self._changed:
-            if not isinstance(event, RunFailed):
-                self._end_asked = event
-            run = self._run
-        if run is not None:
-            run.tell(event)
+            self._end_asked = event
+            attempt = self._attempt
+        if attempt is not None:
+            attempt.tell(event)
 
-    def _terminate(self, error: ContinuousError | None, lease: Lease) -> None:
-        definition = self.definition
+    def _terminate(self, attempt: Attempt, error: ContinuousError | None) -> None:
         state = QueryState.STOPPED if error is None else QueryState.FAILED
         steps: list[Callable[[], object]] = [
-            definition.reader.stop,
-            lambda: self._save_progress(throttled=False),
-            lambda: lease.release(state, error=None if error is None else str(error)),
+            self._stop_sources,
+            lambda: self._save_progress() if attempt.owns_checkpoint() else None,
+            lambda: attempt.release(state, error),
         ]
-        if definition.temporary_checkpoint and error is None:
-            steps.append(definition.checkpoint.delete)
-        for step in steps:  # each by itself: a source that fails must not leave the lease held
+        if self.definition.temporary_checkpoint and error is None:
+            steps.append(self.definition.checkpoint.delete)
+        for step in steps:  # each by itself: what fails must not leave the lease held
             try:
                 step()
             except Exception:
                 logger.exception("the query did not end cleanly")
         with self._changed:
-            self.error, self.state = error, state
-            self.message = "Stopped" if error is None else f"Terminated with exception: {error}"
+            self.error = error
+            text = "Stopped" if error is None else f"Terminated with exception: {error}"
+            self._enter(state, text)
             self._terminated.set()
             self._changed.notify_all()
+
+    def _stop_sources(self) -> None:
+        for stream in self.definition.streams:
+            try:
+                stream.reader.stop()
+            except Exception:
+                logger.exception("the source %s did not stop cleanly", stream.description)
 
     # -- looking --------------------------------------------------------------------------------
 
@@ -314,15 +303,17 @@ class ContinuousExecution:
         return not self._terminated.is_set()
 
     def await_termination(self, timeout_s: float | None) -> bool:
-        """Wait for the end; whether it came within the time."""
-        return self._terminated.wait(timeout_s)
+        """Wait for the end; whether it came within the time. Returns at once inside of a commit of
+        this query, which could only wait for itself."""
+        return self._terminated.wait(0 if self._is_inside_commit else timeout_s)
 
     def await_epoch(self, epoch: int, timeout_s: float | None) -> bool:
         """Wait until ``epoch`` is committed, the query has ended, or the time is over; whether it
-        is committed."""
+        is committed. Returns at once inside of a commit of this query."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self.committed_epoch >= epoch or self._terminated.is_set(), timeout_s
+                lambda: self.committed_epoch >= epoch or self._terminated.is_set(),
+                0 if self._is_inside_commit else timeout_s,
             )
             return self.committed_epoch >= epoch
 
@@ -330,18 +321,17 @@ class ContinuousExecution:
     def open_epoch(self) -> int:
         """The epoch that records arriving now belong to."""
         with self._changed:
-            run = self._run
-            return run.coordinator.open_epoch if run else self.committed_epoch + 1
+            open_epoch = None if self._attempt is None else self._attempt.open_epoch
+            return self.committed_epoch + 1 if open_epoch is None else open_epoch
 
-    def _set_message(self, message: str) -> None:
-        self.message = message
+    @property
+    def _is_inside_commit(self) -> bool:
+        return self._attempt is not None and self._attempt.is_this_thread
 
-    def _save_progress(self, *, throttled: bool) -> None:
-        now_ms = self._clock.now_ms()
-        if throttled and now_ms - getattr(self, "_progress_saved_ms", 0) < 1_000:
-            return
-        self._progress_saved_ms = now_ms
-        try:
-            self.definition.checkpoint.progress.write(list(self.recent_progress))
-        except (OSError, ContinuousError) as exc:
-            logger.warning("progress was not saved: %s", exc)
+
+def _as_continuous_error(error: BaseException) -> ContinuousError:
+    if isinstance(error, ContinuousError):
+        return error
+    failure = ContinuousError(f"The query failed: {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure

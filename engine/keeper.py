@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.clock import Clock
 from engine.coordinator.events import DrainAsked, RunFailed, StopAsked
 from engine.errors import CheckpointError, ContinuousError
-from engine.states import QueryState
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +37,8 @@ class LeaseKeeper:
         self._thread: threading.Thread | None = None
         self._asked: str | None = None
 
-    def start(self, look: Callable[[], tuple[QueryState, int]]) -> None:
-        """:param look: the query's state and its last committed epoch."""
+    def start(self, look: Callable[[], Mapping[str, Any]]) -> None:
+        """:param look: what to say with each heartbeat: fields of the lease's record."""
         self._thread = threading.Thread(
             target=self._keep, args=(look,), name="lease-keeper", daemon=True
         )
@@ -50,12 +50,11 @@ class LeaseKeeper:
         if self._thread is not None:
             self._thread.join()
 
-    def _keep(self, look: Callable[[], tuple[QueryState, int]]) -> None:
+    def _keep(self, look: Callable[[], Mapping[str, Any]]) -> None:
         interval_s = self._lease.heartbeat_interval_ms / 1000
         while True:
             try:
-                state, epoch = look()
-                self._lease.heartbeat(state=state, epoch=epoch)
+                self._lease.heartbeat(**look())
                 self._hear()
             except CheckpointError as exc:
                 # Storage may recover before the lease expires; Lease.check() stops us if not.

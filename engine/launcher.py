@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,6 +13,8 @@ from engine.errors import ContinuousError, TaskLostError
 from engine.task.loop import run_task
 from engine.task.spec import TaskSpec
 
+logger = logging.getLogger(__name__)
+CANCEL_TIMEOUT_S = 10.0
 OnEnd = Callable[[ContinuousError | None], None]
 
 
@@ -26,10 +30,12 @@ class Launcher(Protocol):
     """Runs the tasks of one run at a time.
 
     :ivar host: an address of this process that the tasks can reach.
+    :ivar bind_host: the address to listen on, if it is another one.
     :ivar application: what the cluster calls this application, for the checkpoint's lease.
     """
 
     host: str
+    bind_host: str | None
 
     @property
     def application(self) -> str | None: ...
@@ -48,13 +54,15 @@ class Launcher(Protocol):
         """How many tasks of a launched run wait for a slot."""
 
     def cancel(self, run_id: str, reason: str) -> None:
-        """Kill the tasks that are still there and return when they are gone."""
+        """Kill the tasks that are still there and return when they are gone; a warning if they do
+        not go."""
 
 
 class ThreadLauncher:
     """Each task is a thread of this process: for tests, and for work that needs no cluster."""
 
     host = "127.0.0.1"
+    bind_host: str | None = None
     application: str | None = None
 
     def __init__(self) -> None:
@@ -90,5 +98,9 @@ class ThreadLauncher:
 
     def cancel(self, run_id: str, reason: str) -> None:
         # A thread cannot be killed; all tasks have been dismissed and leave between two batches.
+        deadline_s = time.monotonic() + CANCEL_TIMEOUT_S
         for thread in self._threads:
-            thread.join(timeout=10)
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+        left = [thread.name for thread in self._threads if thread.is_alive()]
+        if left:
+            logger.warning("%s of run %s have not left: they hang", ", ".join(left), run_id)

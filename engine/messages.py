@@ -31,12 +31,14 @@ class EpochCounters:
 
     :param rows_read: rows that the source returned.
     :param rows_written: rows that the writer took.
+    :param bad_records: records that were left out, see option ``onBadRecord``.
     :param read_to_written: microseconds from a batch's return by the reader to the writer asking
         for the next one, weighted by rows.
     """
 
     rows_read: int = 0
     rows_written: int = 0
+    bad_records: int = 0
     read_to_written: LatencyHistogram = field(default_factory=LatencyHistogram)
 
 
@@ -60,6 +62,18 @@ class EpochCommitMessage:
     offset: Any
     writer_message: Any
     counters: EpochCounters
+
+
+@dataclass(frozen=True)
+class SunkEpoch:
+    """A writer's message where bad records are kept as well.
+
+    :param written: what the sink's ``write`` returned.
+    :param dead_letters: what the dead letters' sink returned.
+    """
+
+    written: Any
+    dead_letters: Any
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,9 @@ class ContinuousQuery:
     @property
     def status(self) -> dict[str, Any]:
         """``message``, ``isDataAvailable``, ``isTriggerActive`` as in Spark; and ``state`` (a value
-        of :class:`engine.states.QueryState`) and ``epoch``, the last committed one (-1: none)."""
+        of :class:`engine.states.QueryState`), ``epoch``, the last committed one (-1: none),
+        ``restarts`` in place so far, ``last_error``, why the last one was needed, and
+        ``next_attempt_at_ms``, when the next one comes, if the query waits for it."""
         execution = self._execution
         return {
             "message": execution.message,
@@ -50,6 +52,9 @@ class ContinuousQuery:
             "isTriggerActive": execution.is_active,
             "state": execution.state.value,
             "epoch": execution.committed_epoch,
+            "restarts": execution.restarts,
+            "last_error": None if execution.last_error is None else str(execution.last_error),
+            "next_attempt_at_ms": execution.next_attempt_at_ms,
         }
 
     @property

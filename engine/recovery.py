@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.metadata_log import MetadataLog
+from engine.checkpoint.prepared_log import PreparedEntry
 from engine.coordinator.restart import COMMITS, OFFSETS, PREPARED, RestartPlan, decide
 from engine.definition import SinkBinding
 from engine.errors import CheckpointCorruptError
@@ -21,11 +22,18 @@ def plan_restart(checkpoint: Checkpoint, sink: SinkBinding) -> RestartPlan:
     :raises CheckpointError: the checkpoint cannot be continued.
     :raises SinkAheadError: the sink belongs to another checkpoint.
     """
+    for folder in ("", OFFSETS, COMMITS, PREPARED):
+        checkpoint.storage.sync(folder)
     prepared_log = checkpoint.prepared_with(sink.message_modules)
-    offsets, commits = checkpoint.offsets.ids(), checkpoint.commits.ids()
+    offsets = _without_leftovers(checkpoint.offsets.ids())
+    commits = _without_leftovers(checkpoint.commits.ids())
     prepared = prepared_log.ids()
     torn_commits = _unreadable(checkpoint.commits.get, commits[-1:])
+    torn_prepared = _unreadable(prepared_log.get, prepared)
     committed = max((epoch for epoch in commits if epoch not in torn_commits), default=-1)
+    for epoch in prepared:
+        if epoch in offsets and epoch >= committed and epoch not in torn_prepared:
+            _compare(checkpoint, prepared_log, epoch, committed)
     latest_epoch: Callable[[], int | None] | None = getattr(sink.writer, "latestEpoch", None)
     plan = decide(
         offsets_ids=offsets,
@@ -36,9 +44,7 @@ def plan_restart(checkpoint: Checkpoint, sink: SinkBinding) -> RestartPlan:
             checkpoint.offsets.get, (epoch for epoch in offsets if epoch >= committed)
         ),
         unreadable_commits=torn_commits,
-        unreadable_prepared=_unreadable(
-            prepared_log.get, (epoch for epoch in prepared if epoch > committed)
-        ),
+        unreadable_prepared=[epoch for epoch in torn_prepared if epoch > committed],
     )
     logs: dict[str, MetadataLog[Any]] = {
         OFFSETS: checkpoint.offsets,
@@ -49,6 +55,41 @@ def plan_restart(checkpoint: Checkpoint, sink: SinkBinding) -> RestartPlan:
         logger.warning("setting aside %s/%d of %s", name, epoch, checkpoint.url)
         logs[name].delete(epoch)
     return plan
+
+
+def _compare(
+    checkpoint: Checkpoint, prepared_log: MetadataLog[PreparedEntry], epoch: int, committed: int
+) -> None:
+    """See that an epoch's entry in the offset log is the one that belongs to its messages.
+
+    If the epoch is not committed, either the entry is damaged, or it is the late write of a run
+    that was suspended for long, and which was stopped before it could tell the sink. In both cases
+    the one that belongs to the messages is right, and is put in its place.
+    """
+    entry = prepared_log.get(epoch)
+    if entry is None or entry.offsets is None:
+        return
+    found = checkpoint.offsets.text_of(epoch)
+    if found == entry.offsets:
+        return
+    if epoch == committed:
+        raise CheckpointCorruptError(
+            f"{checkpoint.url}/offsets/{epoch} holds {found!r}, but its epoch was committed with "
+            f"{entry.offsets!r}.",
+            hint="It was damaged, or changed by hand: restore it. To go on with what it holds, "
+            f"delete prepared/{epoch}.",
+            epoch=epoch,
+        )
+    logger.warning("restoring offsets/%d of %s, which held %r", epoch, checkpoint.url, found)
+    checkpoint.offsets.restore(epoch, entry.offsets)
+
+
+def _without_leftovers(ids: Sequence[int]) -> Sequence[int]:
+    """The newest ids without a gap. Those below, if any, are what retention has left when it was
+    killed, or the late write of a run that was suspended while another one went on: an epoch that
+    has a committed one behind it was committed itself, and its entries are not needed."""
+    newest = next((at for at in range(len(ids) - 1, 0, -1) if ids[at] != ids[at - 1] + 1), 0)
+    return ids[newest:]
 
 
 def _unreadable(get: Callable[[int], Any], epochs: Iterable[int]) -> list[int]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import queue
 import secrets
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from engine.clock import Clock
+from engine.config import RESTART, EngineOptions
 from engine.coordinator.coordinator import EpochCoordinator, Phase
 from engine.coordinator.endpoint import Endpoint
 from engine.coordinator.events import (
@@ -18,6 +20,7 @@ from engine.coordinator.events import (
     CloseEpoch,
     CommitEpoch,
     CommitFailed,
+    DrainAsked,
     EndRun,
     EpochCommitted,
     EpochElapsed,
@@ -33,6 +36,7 @@ from engine.errors import (
     ProtocolError,
     TaskLostError,
 )
+from engine.health import Stall, StallWatch
 from engine.launcher import Launcher
 from engine.messages import EpochCommitMessage, EpochMarker, TaskFailed
 from engine.task.spec import TaskSpec
@@ -41,6 +45,8 @@ logger = logging.getLogger(__name__)
 _WATCH_S = 0.5
 SLOT_WAIT_S = 5.0
 """A launched task that has found no slot for so long finds none."""
+COMMIT_WARNING_S = 10.0
+"""An end that waits so long for a commit under way says so."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,28 @@ class EpochTimes:
     committed_ms: int
 
 
-OnCommitted = Callable[[CommittedEpoch, Sequence[EpochCommitMessage], EpochTimes], None]
+class RunListener(Protocol):
+    """Hears how a run goes, on the run's threads."""
+
+    def on_phase(self, phase: Phase, *, reconfiguring: bool) -> None:
+        """The run has entered another phase.
+
+        :param reconfiguring: it is draining because the source's partitions have changed.
+        """
+
+    def on_committed(
+        self,
+        committed: CommittedEpoch,
+        reports: Sequence[Sequence[EpochCommitMessage]],
+        times: EpochTimes,
+    ) -> None:
+        """An epoch was committed.
+
+        :param reports: per stream, one for each of its partitions.
+        """
+
+    def on_stall(self, stall: Stall | None) -> None:
+        """Epochs are late (told once per stall), or advance again."""
 
 
 class ContinuousRun:
@@ -61,8 +88,10 @@ class ContinuousRun:
     :param specs: one per task; this object fills in the address and the secret.
     :param interval_ms: length of an epoch; epochs end at multiples of it, as Spark's do, the first
         one at the first multiple after all tasks have started. 0: as fast as they commit.
-    :param on_committed: called after each commit, on the committing thread.
-    :param on_phase: called when the run enters another phase.
+    :param reconfigured: asked twice a second, by the coordinating thread: whether the source's
+        partitions have changed. The run then finishes its open epoch and ends.
+    :ivar is_reconfiguring: the run ended, or is ending, because ``reconfigured`` said so.
+    :raises OSError: the launcher's address cannot be listened on.
     """
 
     def __init__(
@@ -72,27 +101,25 @@ class ContinuousRun:
         runner: EpochRunner,
         specs: Sequence[TaskSpec],
         interval_ms: int,
-        backlog_max: int,
-        task_start_timeout_s: float,
-        task_timeout_s: float,
+        options: EngineOptions,
         clock: Clock,
-        on_committed: OnCommitted,
-        on_phase: Callable[[Phase], None],
+        listener: RunListener,
+        reconfigured: Callable[[], bool],
     ) -> None:
         first = specs[0]
         self._launcher = launcher
         self._runner = runner
+        self._streams = [spec.stream for spec in specs]
         self._interval_ms = interval_ms
-        self._task_start_timeout_s = task_start_timeout_s
-        self._task_timeout_s = task_timeout_s
+        self._options = options
         self._clock = clock
-        self._on_committed = on_committed
-        self._on_phase = on_phase
+        self._listener = listener
+        self._reconfigured = reconfigured
         self._run_id = first.run_id
         self._bounded = first.until is not None
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         secret = secrets.token_bytes(32)
-        self._endpoint = Endpoint(launcher.host, secret, self._inbox.put)
+        self._endpoint = Endpoint(launcher.host, secret, self._inbox.put, launcher.bind_host)
         self._specs = [
             replace(spec, address=self._endpoint.address, secret=secret) for spec in specs
         ]
@@ -100,13 +127,19 @@ class ContinuousRun:
             run_id=first.run_id,
             partitions=len(specs),
             first_epoch=first.first_epoch,
-            backlog_max=backlog_max,
+            backlog_max=options.epoch_backlog_max,
             bounded=self._bounded,
         )
+        self.is_reconfiguring = False
         self._committer = ThreadPoolExecutor(1, thread_name_prefix="epoch-commit")
-        self._opened_ms = {first.first_epoch: clock.now_ms()}
+        self._commit_thread: int | None = None
+        self._committing: Future[None] | None = None
+        self._stalls = StallWatch(interval_ms, options.stall_after_intervals)
+        self._stall: Stall | None = None
+        self._opened_ms: dict[int, int] = {}
         self._closed_ms: dict[int, int] = {}
         self._next_tick_s: float | None = None
+        self._next_look_s = 0.0
         self._ended = False
         self._error: ContinuousError | None = None
 
@@ -115,13 +148,18 @@ class ContinuousRun:
         self._inbox.put(event)
 
     @property
-    def missing_tasks(self) -> int:
-        """How many tasks have not started yet."""
-        return self.coordinator.partitions - len(self.coordinator.started)
+    def open_epoch(self) -> int:
+        """The epoch that records arriving now belong to."""
+        return self.coordinator.open_epoch
+
+    @property
+    def is_this_thread(self) -> bool:
+        """Whether the caller is the thread that commits: it must not wait for the run."""
+        return threading.get_ident() == self._commit_thread
 
     def run(self) -> ContinuousError | None:
         """Run until the end and return why it failed, or None if it ended as asked."""
-        start_deadline_s = self._clock.monotonic_s() + self._task_start_timeout_s
+        launched_s = self._clock.monotonic_s()
         try:
             self._launcher.launch(
                 self._run_id, self._specs, lambda error: self._inbox.put(TasksEnded(error))
@@ -131,7 +169,7 @@ class ContinuousRun:
                 if event is not None:
                     self._handle(event)
                 self._tick()
-                self._watch(start_deadline_s)
+                self._watch(launched_s)
         except ContinuousError as exc:
             self._end(exc)
         except Exception as exc:
@@ -159,13 +197,19 @@ class ContinuousRun:
         actions = self.coordinator.handle(event)
         self.coordinator.check()
         if self.coordinator.phase is not before:
-            self._on_phase(self.coordinator.phase)
-            if self.coordinator.phase is Phase.RUNNING:
-                self._schedule_tick()
+            self._enter(self.coordinator.phase)
         for action in actions:
             self._act(action)
         if self._interval_ms == 0 and isinstance(event, EpochCommitted):
             self._schedule_tick()
+
+    def _enter(self, phase: Phase) -> None:
+        if phase in (Phase.RUNNING, Phase.REPLAYING):
+            # Records flow from now on: the start of the tasks is no part of the epoch.
+            self._opened_ms[self.coordinator.committed + 1] = self._clock.now_ms()
+        if phase is Phase.RUNNING:
+            self._schedule_tick()
+        self._listener.on_phase(phase, reconfiguring=self.is_reconfiguring)
 
     def _tick(self) -> None:
         if self._next_tick_s is not None and self._clock.monotonic_s() >= self._next_tick_s:
@@ -180,23 +224,53 @@ class ContinuousRun:
         left_ms = interval_ms - self._clock.now_ms() % interval_ms if interval_ms else 0
         self._next_tick_s = self._clock.monotonic_s() + left_ms / 1000
 
-    def _watch(self, start_deadline_s: float) -> None:
+    def _watch(self, launched_s: float) -> None:
+        now_s = self._clock.monotonic_s()
         if self.coordinator.phase is Phase.STARTING:
-            now_s = self._clock.monotonic_s()
-            if now_s > start_deadline_s - self._task_start_timeout_s + SLOT_WAIT_S:
-                self._watch_slots()
-            if now_s > start_deadline_s:
-                started, wanted = len(self.coordinator.started), self.coordinator.partitions
-                error = TaskLostError(
-                    f"Only {started} of {wanted} tasks have started within "
-                    f"{self._task_start_timeout_s:g} s.",
-                    hint=f"The query needs {wanted} free task slots, and executors that reach "
-                    f"{self._endpoint.address[0]}:{self._endpoint.address[1]}.",
-                )
-                self._handle(RunFailed(error))
+            self._watch_start(now_s - launched_s)
             return
-        for partition in self._endpoint.silent(self._task_timeout_s):
-            self._handle(TaskLost(partition, f"it was silent for {self._task_timeout_s:g} s"))
+        for partition in self._endpoint.silent(self._options.task_timeout_s):
+            silence = f"it was silent for {self._options.task_timeout_s:g} s"
+            self._handle(TaskLost(partition, silence))
+        self._watch_health(now_s)
+        if self.coordinator.phase is Phase.RUNNING and self._is_time_to_look(now_s):
+            self._watch_source()
+
+    def _watch_start(self, waited_s: float) -> None:
+        if waited_s > SLOT_WAIT_S:
+            self._watch_slots()
+        if waited_s > self._options.task_start_timeout_s:
+            started, wanted = len(self.coordinator.started), self.coordinator.partitions
+            error = TaskLostError(
+                f"Only {started} of {wanted} tasks have started within "
+                f"{self._options.task_start_timeout_s:g} s.",
+                hint=f"The query needs {wanted} free task slots, and executors that reach "
+                f"{self._endpoint.address[0]}:{self._endpoint.address[1]}.",
+            )
+            self._handle(RunFailed(error))
+
+    def _watch_health(self, now_s: float) -> None:
+        oldest = self.coordinator.committed + 1
+        late = oldest if oldest in self._closed_ms else None
+        stall = self._stalls.look(now_s, late, self.coordinator.missing(oldest))
+        if stall == self._stall:
+            return
+        self._stall = stall
+        self._listener.on_stall(stall)
+        if stall is not None and self._options.on_stall == RESTART:
+            self._handle(RunFailed(stall.error()))
+
+    def _is_time_to_look(self, now_s: float) -> bool:
+        if now_s < self._next_look_s:
+            return False
+        self._next_look_s = now_s + _WATCH_S
+        return True
+
+    def _watch_source(self) -> None:
+        if self._reconfigured():
+            logger.info("the source has new partitions: finishing epoch %d", self.open_epoch)
+            self.is_reconfiguring = True
+            self._handle(DrainAsked())
 
     def _watch_slots(self) -> None:
         slots, waiting = self._launcher.slots(), self._launcher.unplaced(self._run_id)
@@ -219,23 +293,28 @@ class ContinuousRun:
             self._closed_ms[action.epoch] = self._opened_ms[action.epoch + 1] = now_ms
             self._endpoint.broadcast(EpochMarker(action.epoch, final=action.final))
         elif isinstance(action, CommitEpoch):
-            self._committer.submit(self._commit, action)
+            self._committing = self._committer.submit(self._commit, action)
         elif isinstance(action, EndRun):
             self._end(action.error)
 
     def _commit(self, action: CommitEpoch) -> None:
-        epoch, reports = action.epoch, action.reports
+        epoch = action.epoch
+        self._commit_thread = threading.get_ident()
+        reports: list[list[EpochCommitMessage]] = [[] for _ in range(max(self._streams) + 1)]
+        for stream, report in zip(self._streams, action.reports, strict=True):
+            reports[stream].append(report)
         try:
             committed = self._runner.commit(
                 epoch,
-                [report.offset for report in reports],
-                [report.writer_message for report in reports],
+                [[report.offset for report in parts] for parts in reports],
+                [report.writer_message for report in action.reports],
                 replayed=self._bounded,
             )
             now_ms = self._clock.now_ms()
             started_ms = self._opened_ms.pop(epoch, now_ms)
             closed_ms = self._closed_ms.pop(epoch, now_ms)
-            self._on_committed(committed, reports, EpochTimes(started_ms, closed_ms, now_ms))
+            times = EpochTimes(started_ms, closed_ms, now_ms)
+            self._listener.on_committed(committed, reports, times)
         except ContinuousError as exc:
             self._inbox.put(CommitFailed(epoch, exc))
         except BaseException as exc:  # SystemExit of a user's function, too: nobody else hears it
@@ -243,27 +322,54 @@ class ContinuousRun:
             error = ProtocolError(
                 f"The commit of epoch {epoch} failed: {type(exc).__name__}: {exc}", epoch=epoch
             )
+            error.__cause__ = exc
             self._inbox.put(CommitFailed(epoch, error))
         else:
             self._inbox.put(EpochCommitted(epoch))
 
     def _end(self, error: ContinuousError | None) -> None:
-        if not self._ended:
+        if not self._ended or self._error is None:
             self._ended, self._error = True, error
 
     def _leave(self) -> None:
         """Dismiss the tasks, wait for a commit under way, drop what is not committed."""
         reason = "the query has failed" if self._error else "the query has ended"
         self._endpoint.dismiss(reason)
-        self._committer.shutdown(wait=True)
+        self._await_commit()
         try:
             self._launcher.cancel(self._run_id, reason)
         except Exception:
             logger.exception("the tasks were not cancelled cleanly")
         finally:
             self._endpoint.close()
+        try:
+            self._hear_the_last()
+        except Exception:
+            logger.exception("what was under way at the end was not heard")
         for epoch, messages in self._uncommitted():
             self._runner.abort(epoch, messages)
+
+    def _await_commit(self) -> None:
+        while self._committing is not None and wait([self._committing], COMMIT_WARNING_S).not_done:
+            logger.warning("the end waits for the commit of epoch %s", self.coordinator.committing)
+        self._committer.shutdown()
+
+    def _hear_the_last(self) -> None:
+        """What was under way when the run ended: a late report, or how the last commit went."""
+        while True:
+            try:
+                event = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+            if isinstance(event, TasksEnded) and isinstance(self._error, TaskLostError):
+                self._explain_loss(self._error, event.error)
+            for action in self.coordinator.handle(event):
+                self._act(action)
+
+    def _explain_loss(self, loss: TaskLostError, reason: ContinuousError | None) -> None:
+        """The connection of a task that dies breaks before the cluster tells why it died."""
+        if reason is not None:
+            loss.message = f"{loss.message} {reason.message}"
 
     def _uncommitted(self) -> list[tuple[int, list[Any]]]:
         # What is (or may be) prepared belongs to the next start, which finishes it.

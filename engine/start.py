@@ -7,14 +7,16 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.config import EngineOptions, parse_interval_ms
+from engine.config import DEAD_LETTER, EngineOptions, parse_interval_ms
 from engine.connectors import bind_sink, bind_source, bind_writer
-from engine.definition import QueryDefinition, SinkBinding
+from engine.definition import QueryDefinition, SinkBinding, StreamBinding
 from engine.errors import ConfigError
 from engine.execution import ContinuousExecution
 from engine.options import PARTITION_BY, SESSION_TIMEZONE
 from engine.plan.explain import explain
 from engine.query import ContinuousQuery
+from engine.sinks.dead_letters import with_dead_letters
+from engine.sinks.registry import SINKS
 from engine.spark.tables import FILE_FORMATS
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ def start_continuous(builder: ContinuousStreamWriter) -> ContinuousQuery:
     parallelism = builder.df.sparkSession.sparkContext.defaultParallelism
     reader, source = bind_source(pipeline.source, parallelism, pipeline.session_timezone)
     sink = _sink(builder, rest, pipeline.session_timezone)
+    if options.on_bad_record == DEAD_LETTER:
+        sink = with_dead_letters(sink, options.dead_letter_path)
     partitions = len(reader.partitions(reader.initialOffset()))
     explanation = explain(
         pipeline,
@@ -49,9 +53,7 @@ def start_continuous(builder: ContinuousStreamWriter) -> ContinuousQuery:
     location, temporary = _checkpoint_location(builder, location)
     definition = QueryDefinition(
         name=builder.query_name,
-        pipeline=pipeline,
-        reader=reader,
-        source_description=source,
+        streams=(StreamBinding(pipeline, reader, source),),
         sink=sink,
         checkpoint=Checkpoint(location),
         epoch_interval_ms=interval_ms,
@@ -102,11 +104,13 @@ def _sink(
             f"memory[{builder.query_name}]",
             "memory",
         )
-    engines_own = {
-        PARTITION_BY: json.dumps(builder.partition_columns),
-        SESSION_TIMEZONE: session_timezone,
-    }
-    return bind_sink(spark, name, {**options, **engines_own}, schema)
+    if name.lower() in SINKS:  # a stranger may refuse options that it does not know
+        options = {
+            **options,
+            PARTITION_BY: json.dumps(builder.partition_columns),
+            SESSION_TIMEZONE: session_timezone,
+        }
+    return bind_sink(spark, name, options, schema)
 
 
 def _checkpoint_location(builder: ContinuousStreamWriter, location: str | None) -> tuple[str, bool]:

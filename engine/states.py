@@ -12,6 +12,12 @@ class QueryState(str, Enum):
     """A run holds the checkpoint; its tasks are not all running yet."""
     RUNNING = "RUNNING"
     """Epochs are being committed."""
+    STALLED = "STALLED"
+    """Epochs end, and are not committed: a partition or the sink does not keep up."""
+    RESTARTING = "RESTARTING"
+    """An attempt has failed; the next one comes after a pause, from the last committed epoch."""
+    RECONFIGURING = "RECONFIGURING"
+    """The source has new partitions: the open epoch is finished, then new tasks start."""
     DRAINING = "DRAINING"
     """The open epoch is being finished; then the run ends."""
     STOPPED = "STOPPED"
@@ -26,7 +32,12 @@ class QueryState(str, Enum):
     @property
     def is_active(self) -> bool:
         """Whether a run says that it is alive."""
-        return self in (QueryState.STARTING, QueryState.RUNNING, QueryState.DRAINING)
+        return self is not QueryState.UNKNOWN and not self.is_over
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody runs the query any more, said or not."""
+        return self.has_ended or self is QueryState.LOST
 
     @property
     def has_ended(self) -> bool:

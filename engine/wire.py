@@ -29,17 +29,15 @@ import struct
 import threading
 from typing import Any
 
-from engine.errors import ProtocolError
+import cloudpickle
+
+from engine.errors import AuthenticationError, ProtocolError
 
 _NONCE = 16
 _MAC = 32
 _HEADER = struct.Struct(">I")
 FRAME_BYTES_MAX = 1 << 30
 HANDSHAKE_TIMEOUT_S = 10.0
-
-
-class AuthenticationError(ProtocolError):
-    """The peer does not know the secret of this run."""
 
 
 def _mac(key: bytes, *parts: bytes) -> bytes:
@@ -58,8 +56,10 @@ class Connection:
         self._send_lock = threading.Lock()
 
     def send(self, message: Any) -> None:
-        """:raises OSError: the connection is gone."""
-        payload = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+        """:raises OSError: the connection is gone.
+        :raises ProtocolError: the message is too long.
+        """
+        payload = _pickled(message)
         if len(payload) > FRAME_BYTES_MAX:
             raise ProtocolError(
                 f"A message of {len(payload)} bytes is over the limit of {FRAME_BYTES_MAX}.",
@@ -93,6 +93,14 @@ class Connection:
         with contextlib.suppress(OSError):  # the peer may have been faster
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+
+
+def _pickled(message: Any) -> bytes:
+    try:
+        return pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        # A class of a notebook's or a script's own: by value, as PySpark sends them.
+        return bytes(cloudpickle.dumps(message))
 
 
 def connect(address: tuple[str, int], secret: bytes) -> Connection:

@@ -109,8 +109,12 @@ def end_process(pid: int) -> None:
 
 
 def follow(client: AirflowClient, run_id: str) -> str:
-    """Show each step of the DAG run as it ends; why the run failed, or nothing."""
+    """Show each step of the DAG run as it ends; why the run failed, or nothing.
+
+    Every step counts: a DAG run is a success when its last steps are, a teardown among them.
+    """
     shown: set[str] = set()
+    failed: list[str] = []
     deadline = time.monotonic() + RUN_TIMEOUT_S
     while len(shown) < len(STEPS):
 
@@ -126,11 +130,16 @@ def follow(client: AirflowClient, run_id: str) -> str:
         for task in wait_for(ended, deadline - time.monotonic(), f"the steps of {DAG}"):
             shown.add(task["task_id"])
             say(f"\n{task['task_id']}: {task['state']}, {task['duration'] or 0:.1f} s")
-            if task["state"] == "success" and task["task_id"] not in WITHOUT_RESULT:
+            if task["state"] != "success":
+                failed.append(f"{task['task_id']} is {task['state']}")
+            elif task["task_id"] not in WITHOUT_RESULT:
                 result = client.xcom(DAG, run_id, task["task_id"])
                 say(indented(describe(task["task_id"], result)))
     state = client.wait_for_run(DAG, run_id, END_TIMEOUT_S)
-    return "" if state == "success" else f"the DAG run is {state}.\n{client.failures(DAG, run_id)}"
+    if state == "success" and not failed:
+        return ""
+    reasons = ", ".join([*failed, f"the DAG run is {state}"])
+    return f"{reasons}.\n{client.failures(DAG, run_id)}"
 
 
 def describe(step: str, result: dict[str, Any]) -> str:

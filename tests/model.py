@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,19 @@ import pyarrow as pa
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.config import EngineOptions
-from engine.definition import QueryDefinition, SinkBinding
+from engine.definition import QueryDefinition, SinkBinding, StreamBinding
 from engine.plan.pipeline import Pipeline, SourceRelation
 from engine.sources.reader import DataSourceContinuousReader, Offset, PartitionReader
 
+ONE_ATTEMPT = EngineOptions(
+    lease_heartbeat_ms=50,
+    restarts_infrastructure=0,
+    restarts_source=0,
+    restarts_sink=0,
+    restarts_user=0,
+    restart_delay_ms=10,
+)
+"""The first failure ends the query."""
 SCHEMA = pa.schema([pa.field("partition", pa.int32()), pa.field("seq", pa.int64())])
 
 
@@ -44,12 +53,17 @@ class ModelReader(DataSourceContinuousReader):
         self.feed = feed
         self.commits: list[Offset] = []
         self.stopped = False
+        self.known = 0
 
     def initialOffset(self) -> Offset:
         return {str(p): 0 for p in range(len(self.feed.available))}
 
     def partitions(self, start: Offset) -> Sequence[Any]:
-        return [(int(p), seq) for p, seq in sorted(start.items())]
+        self.known = len(self.feed.available)
+        return [(p, start.get(str(p), 0)) for p in range(self.known)]
+
+    def needsReconfiguration(self) -> bool:
+        return len(self.feed.available) != self.known
 
     def open(self, partition: Any, until: Offset | None = None) -> PartitionReader:
         index, seq = partition
@@ -136,17 +150,15 @@ class ModelSink:
 
 
 def definition(
-    feed: Feed, sink: ModelSink, folder: Path, *, interval_ms: int = 20, **options: int
+    feed: Feed, sink: ModelSink, folder: Path, *, interval_ms: int = 20, **options: Any
 ) -> QueryDefinition:
     """A query from the feed to the sink with a checkpoint in ``folder``."""
     relation = SourceRelation("model", {}, SCHEMA)
     return QueryDefinition(
         name="model",
-        pipeline=Pipeline(relation, (), SCHEMA),
-        reader=ModelReader(feed),
-        source_description="model",
+        streams=(StreamBinding(Pipeline(relation, (), SCHEMA), ModelReader(feed), "model"),),
         sink=SinkBinding(sink, sink.write, "model", "exactly once", ("tests.model",)),
         checkpoint=Checkpoint(str(folder)),
         epoch_interval_ms=interval_ms,
-        options=EngineOptions(**{"lease_heartbeat_ms": 50, **options}),
+        options=replace(ONE_ATTEMPT, **options),
     )

@@ -23,7 +23,6 @@ from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.errors import ContinuousError
-from engine.states import QueryState
 
 UNREACHABLE_MAX_S = 60.0
 """How long storage may be out of reach before the wait fails, and Airflow retries the task."""
@@ -146,14 +145,6 @@ class CheckpointTrigger(BaseTrigger):
         if self.deadline is None:
             return self.poll_interval_s
         return max(0.0, min(self.poll_interval_s, self.deadline - time.time()))
-
-
-def is_over(state: QueryState) -> bool:
-    """Tell whether nobody runs the query, so that no epoch will follow until it is restarted.
-
-    ``UNKNOWN`` is not over: Spark's own queries leave no lease.
-    """
-    return state.has_ended or state is QueryState.LOST
 
 
 def status_event(outcome: str, status: CheckpointStatus) -> Event:

@@ -7,7 +7,6 @@ from typing import Any
 from airflow_provider_continuous.triggers.base import (
     CheckpointTrigger,
     Event,
-    is_over,
     status_event,
 )
 
@@ -51,6 +50,6 @@ class EpochCommittedTrigger(CheckpointTrigger):
         committed = self.hook.committed_epoch() if status is None else status.epoch
         if committed >= self.epoch:
             return {"outcome": "committed", **self.hook.describe_epoch(self.epoch)}
-        if status is not None and is_over(status.state):
+        if status is not None and status.state.is_over:
             return status_event("ended", status)
         return None

@@ -7,7 +7,6 @@ from typing import Any
 from airflow_provider_continuous.triggers.base import (
     CheckpointTrigger,
     Event,
-    is_over,
     status_event,
 )
 from engine.states import QueryState
@@ -23,7 +22,7 @@ class QueryRunningTrigger(CheckpointTrigger):
         status = self.hook.status()
         if status.state is QueryState.RUNNING:
             return status_event("running", status)
-        return status_event("ended", status) if is_over(status.state) else None
+        return status_event("ended", status) if status.state.is_over else None
 
 
 class QueryEndedTrigger(CheckpointTrigger):
@@ -45,6 +44,6 @@ class QueryEndedTrigger(CheckpointTrigger):
     def look(self) -> Event | None:
         """Look once."""
         status = self.hook.status()
-        if status.run_id == self.run_id and not is_over(status.state):
+        if status.run_id == self.run_id and not status.state.is_over:
             return None
         return status_event("ended", status)

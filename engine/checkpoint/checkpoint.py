@@ -52,6 +52,9 @@ class CheckpointStatus:
     :param error: why that run failed.
     :param application: Spark's application id.
     :param endpoint: URL of the run's HTTP endpoint.
+    :param message: what the run does now, in words.
+    :param restarts: how often this run was restarted in place; ``last_error`` is why the last time,
+        ``next_attempt_at_ms`` when the next attempt begins, if it waits for it.
     """
 
     id: str | None
@@ -67,6 +70,10 @@ class CheckpointStatus:
     endpoint: str | None = None
     heartbeat_at_ms: int | None = None
     started_at_ms: int | None = None
+    message: str | None = None
+    restarts: int = 0
+    last_error: str | None = None
+    next_attempt_at_ms: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -296,6 +303,10 @@ class Checkpoint:
             endpoint=holder.endpoint,
             heartbeat_at_ms=holder.heartbeat_at_ms,
             started_at_ms=holder.started_at_ms,
+            message=holder.message,
+            restarts=holder.restarts,
+            last_error=holder.last_error,
+            next_attempt_at_ms=holder.next_attempt_at_ms,
         )
 
     def _last_committed(self) -> tuple[int, tuple[JSON | None, ...]]:

@@ -1,6 +1,6 @@
 """What the query of a checkpoint is made of, as its last start has written it::
 
-    control/fingerprint    {"version":1,"source":{...},"steps":[...],"sink":{...},...}
+    control/fingerprint    {"version":1,"sources":[...],"sink":{...},...}
 
 JSON for people, with one part per line. :mod:`engine.plan.fingerprint` makes it and compares two of
 them. Checkpoints of Spark, and those of older engines, have none until their next start.

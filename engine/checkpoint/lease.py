@@ -55,6 +55,9 @@ class LeaseRecord:
     :param application: Spark's application id.
     :param endpoint: URL of the run's HTTP endpoint.
     :param epoch: the last committed one that the run knew of, -1 for none.
+    :param message: what the run does now, in words.
+    :param restarts: how often it was restarted in place since it was started; ``last_error`` is why
+        the last time, ``next_attempt_at_ms`` when the next attempt begins, if it waits for it.
     """
 
     run_id: str
@@ -70,6 +73,10 @@ class LeaseRecord:
     endpoint: str | None = None
     error: str | None = None
     epoch: int = -1
+    message: str | None = None
+    restarts: int = 0
+    last_error: str | None = None
+    next_attempt_at_ms: int | None = None
 
     @property
     def process(self) -> Process:
@@ -173,7 +180,8 @@ class Lease:
     ) -> Lease:
         """Take the checkpoint, as the next generation and in the state STARTING.
 
-        Clears requests that were made to earlier runs. A run may take over from itself.
+        Clears requests that were made to earlier runs. A run may take over from itself, to be
+        restarted in place: what it has said of itself stays.
 
         :param heartbeat_interval_ms: how often the caller will call :meth:`heartbeat`.
         :raises ConcurrentRunError: another run holds it; names it.
@@ -197,7 +205,7 @@ class Lease:
                 host=process.host,
                 pid=process.pid,
                 process_started=process.started,
-                started_at_ms=now_ms,
+                started_at_ms=holder.started_at_ms if holder and own else now_ms,
                 heartbeat_at_ms=now_ms,
                 heartbeat_interval_ms=heartbeat_interval_ms,
                 application=application,
@@ -235,28 +243,15 @@ class Lease:
         """What was written last."""
         return self._record
 
-    def heartbeat(
-        self,
-        state: QueryState | None = None,
-        epoch: int | None = None,
-        error: str | None = None,
-        application: str | None = None,
-        endpoint: str | None = None,
-    ) -> None:
-        """Renew the lease; what is given replaces what it said.
+    def heartbeat(self, **changes: Any) -> None:
+        """Renew the lease.
 
+        :param changes: fields of the :class:`LeaseRecord` that have changed.
         :raises StaleRunError: another run has taken the checkpoint, or this one has released it.
         :raises CheckpointError: the storage cannot be written; the lease runs on.
         """
-        given: dict[str, Any] = {
-            "state": state,
-            "epoch": epoch,
-            "error": error,
-            "application": application,
-            "endpoint": endpoint,
-        }
         with self._lock:
-            self._renew({name: value for name, value in given.items() if value is not None})
+            self._renew(changes)
 
     def check(self) -> None:
         """Assert that this run still owns the checkpoint; call it before each write.

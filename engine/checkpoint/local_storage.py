@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from engine import durable as disk
 from engine.checkpoint.storage import FileInfo, Storage, checksum_twin
-from engine.durable import make_folder, sync_folder
 from engine.errors import CheckpointError
 
 _HINTS = {
@@ -48,7 +48,7 @@ class LocalStorage(Storage):
     def read(self, name: str) -> bytes:
         path = self.root / name
         try:
-            return path.read_bytes()
+            return disk.read(path)
         except (FileNotFoundError, NotADirectoryError):
             raise FileNotFoundError(str(path)) from None
         except OSError as exc:
@@ -58,7 +58,7 @@ class LocalStorage(Storage):
         path = self.root / name
         with _temporary(path, data, durable=True) as temporary:
             try:
-                os.link(temporary, path)
+                disk.system.link(temporary, path)
             except FileExistsError:
                 return False
             except OSError as exc:
@@ -70,7 +70,7 @@ class LocalStorage(Storage):
         path = self.root / name
         with _temporary(path, data, durable=durable) as temporary:
             try:
-                temporary.replace(path)
+                disk.system.replace(temporary, path)
             except OSError as exc:
                 raise _error("replace", path, exc) from exc
         self._settle(path, durable=durable)
@@ -79,7 +79,7 @@ class LocalStorage(Storage):
         for each in (name, checksum_twin(name)):
             path = self.root / each
             try:
-                path.unlink()
+                disk.system.unlink(path)
             except (FileNotFoundError, NotADirectoryError):
                 pass
             except OSError as exc:
@@ -88,7 +88,7 @@ class LocalStorage(Storage):
     def list(self, folder: str) -> list[FileInfo]:
         files = []
         try:
-            with os.scandir(self.root / folder) as entries:
+            with disk.system.scandir(self.root / folder) as entries:
                 for entry in entries:
                     # A file may vanish between the listing and the look at it.
                     with suppress(FileNotFoundError):
@@ -103,7 +103,7 @@ class LocalStorage(Storage):
     def info(self, name: str) -> FileInfo:
         path = self.root / name
         try:
-            found = path.stat()
+            found = disk.system.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             raise FileNotFoundError(str(path)) from None
         except OSError as exc:
@@ -119,6 +119,15 @@ class LocalStorage(Storage):
             return False
         return True
 
+    def sync(self, folder: str) -> None:
+        path = self.root / folder
+        try:
+            disk.sync_folder(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as exc:
+            raise _error("write", path, exc) from exc
+
     def delete_all(self) -> None:
         try:
             shutil.rmtree(self.root)
@@ -131,9 +140,10 @@ class LocalStorage(Storage):
     def _settle(path: Path, *, durable: bool = True) -> None:
         try:
             # A twin left by Hadoop holds the checksums of another content.
-            Path(checksum_twin(str(path))).unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                disk.system.unlink(Path(checksum_twin(str(path))))
             if durable:
-                sync_folder(path.parent)
+                disk.sync_folder(path.parent)
         except OSError as exc:
             raise _error("write", path, exc) from exc
 
@@ -143,26 +153,21 @@ def _temporary(path: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
     """A file beside ``path`` with the content; removed at the end if it is still there."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4()}.tmp")
     try:
-        try:
-            _write(temporary, data, durable)
-        except FileNotFoundError:
-            make_folder(path.parent)
-            _write(temporary, data, durable)
+        disk.make_folder(path.parent)
+        _write(temporary, data, durable)
         yield temporary
     except OSError as exc:
         raise _error("write", path, exc) from exc
     finally:
         with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            disk.system.unlink(temporary)
 
 
 def _write(path: Path, data: bytes, durable: bool) -> None:
-    with path.open("xb", buffering=0) as file:
-        view = memoryview(data)
-        while view:
-            view = view[file.write(view) :]
+    with disk.create(path) as file:
+        file.write(data)
         if durable:
-            os.fsync(file.fileno())
+            disk.sync(file)
 
 
 def _info(name: str, found: os.stat_result) -> FileInfo:

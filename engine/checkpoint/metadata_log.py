@@ -81,6 +81,24 @@ class MetadataLog(Generic[T]):
                 f"Failed to read log file {path}. {reason}", hint=_CORRUPT_HINT, epoch=id
             ) from exc
 
+    def text(self, entry: T) -> str:
+        """What :meth:`add` would write."""
+        return self._serialize(entry).decode()
+
+    def text_of(self, id: int) -> str:
+        """An entry's file as it is; what is no text is replaced.
+
+        :raises FileNotFoundError: there is none.
+        """
+        return self.storage.read(self._file(id)).decode(errors="replace")
+
+    def restore(self, id: int, text: str) -> None:
+        """Put back what an entry held before it was damaged.
+
+        :raises CheckpointError: it cannot be written.
+        """
+        self.storage.replace(self._file(id), text.encode())
+
     def ids(self) -> list[int]:
         """All ids, sorted. Opens no entry."""
         names = (file.name for file in self.storage.list(self.name))

@@ -1,9 +1,14 @@
 """The prepared log: the writers' commit messages of an epoch, so that a restart can finish it::
 
-    v1
-    {"generation":3,"runId":"5b0c...","partitions":2}
+    v2
+    8d3c1f02                                            CRC-32 of all that follows
+    {"generation":3,"runId":"5b0c...","partitions":2,"offsets":"v1\\n\\n{...}"}
     {"none":true}                                       one line per partition, in order
     {"dataclass":"sinks.files:FilesWritten","fields":{...}}
+
+``offsets`` is the offset log's entry that belongs to the messages. The late write of a run that was
+suspended for long can put its own offsets beside another run's messages, and Spark's format for
+offsets has no checksum: see :mod:`engine.recovery`. Version 1 has neither this nor a checksum.
 
 Spark has no such log: after a crash it runs the epoch again. See :mod:`engine.checkpoint.codec` for
 the lines, and for what may be loaded from them.
@@ -11,8 +16,10 @@ the lines, and for what may be loaded from them.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from engine.checkpoint.codec import decode, encode
 from engine.checkpoint.json_text import JSON, dump, load_object
@@ -20,7 +27,7 @@ from engine.checkpoint.metadata_log import MetadataLog, split_version
 from engine.checkpoint.storage import Storage
 
 WriterMessage = object
-_VERSION_MAX = 1
+_VERSION_MAX = 2
 
 
 @dataclass(frozen=True)
@@ -30,11 +37,13 @@ class PreparedEntry:
     :param generation: of the run that prepared it.
     :param run_id: the run that prepared it.
     :param messages: what each partition's writer returned, in partition order.
+    :param offsets: the content of the epoch's entry in the offset log; None in version 1.
     """
 
     generation: int
     run_id: str
     messages: tuple[WriterMessage, ...]
+    offsets: str | None = None
 
 
 def serialize(entry: PreparedEntry) -> bytes:
@@ -43,13 +52,22 @@ def serialize(entry: PreparedEntry) -> bytes:
         "generation": entry.generation,
         "runId": entry.run_id,
         "partitions": len(entry.messages),
+        "offsets": entry.offsets,
     }
-    lines = [dump(header), *(dump(encode(message)) for message in entry.messages)]
-    return "\n".join([f"v{_VERSION_MAX}", *lines]).encode()
+    lines = "\n".join([dump(header), *(dump(encode(message)) for message in entry.messages)])
+    return f"v{_VERSION_MAX}\n{_checksum(lines)}\n{lines}".encode()
 
 
-def _split(data: bytes) -> tuple[int, str, list[dict[str, JSON]]]:
-    _, lines = split_version(data, _VERSION_MAX, "prepared log")
+def _checksum(lines: str) -> str:
+    return f"{zlib.crc32(lines.encode()):08x}"
+
+
+def _split(data: bytes) -> tuple[dict[str, Any], list[dict[str, JSON]]]:
+    version, lines = split_version(data, _VERSION_MAX, "prepared log")
+    if version > 1:
+        checksum, lines = lines[:1], lines[1:]
+        if checksum != [_checksum("\n".join(lines))]:
+            raise ValueError("Its checksum does not fit: it is torn or damaged.")
     if not lines:
         raise ValueError("Incomplete log file: nothing follows the version.")
     header = load_object(lines[0])
@@ -61,7 +79,7 @@ def _split(data: bytes) -> tuple[int, str, list[dict[str, JSON]]]:
         raise ValueError(
             f"Incomplete log file: {len(messages)} of {header.get('partitions')} messages."
         )
-    return generation, run_id, messages
+    return header, messages
 
 
 def prepared_log(storage: Storage, allowed_modules: Collection[str]) -> MetadataLog[PreparedEntry]:
@@ -71,9 +89,12 @@ def prepared_log(storage: Storage, allowed_modules: Collection[str]) -> Metadata
     """
 
     def deserialize(data: bytes) -> PreparedEntry:
-        generation, run_id, messages = _split(data)
+        header, messages = _split(data)
         return PreparedEntry(
-            generation, run_id, tuple(decode(message, allowed_modules) for message in messages)
+            header["generation"],
+            header["runId"],
+            tuple(decode(message, allowed_modules) for message in messages),
+            header.get("offsets"),
         )
 
     return MetadataLog(storage, "prepared", serialize, deserialize)

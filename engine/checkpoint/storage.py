@@ -95,6 +95,15 @@ class Storage(ABC):
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
 
+    def sync(self, folder: str) -> None:  # noqa: B027
+        """What is seen in a folder stays. A run that died after it had created a file, and before
+        the file was durable, leaves one that is seen and may yet be lost: who acts upon what
+        another run has left calls this first. Nothing to do where a file is durable as soon as it
+        is seen, as in object stores.
+
+        :raises CheckpointError: it cannot be made durable.
+        """
+
     @abstractmethod
     def delete_all(self) -> None:
         """Delete the folder with everything in it. A missing one is fine."""

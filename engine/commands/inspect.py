@@ -35,7 +35,11 @@ def status(args: Namespace) -> Result:
         {
             "query": found.id,
             "state": found.state,
+            "message": found.message,
             "error": found.error,
+            "restarts": found.restarts or None,
+            "last error": found.last_error,
+            "next attempt": format_time(found.next_attempt_at_ms),
             "epoch": found.epoch,
             "offsets": json.dumps(found.offsets),
             "run": found.run_id,

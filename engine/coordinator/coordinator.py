@@ -20,7 +20,8 @@ Invariants, checked in :meth:`EpochCoordinator.check`:
   is late, the run fails and names it; when only the sink is slow, the open epoch just grows.
 
 All transitions stand in :data:`TRANSITIONS`: phase → event → handler. An event that has no entry
-is our bug and raises ProtocolError.
+is our bug and raises ProtocolError. After the end, what was still under way is heard: a report, to
+be aborted; how the last commit went.
 
 Source: Spark's EpochCoordinator, with its known faults turned into rules: commits in order
 (SPARK-23503), a report of a committed epoch is dropped, a lost partition is named at the limit
@@ -57,6 +58,7 @@ class Phase(Enum):
 
     STARTING = "starting"
     RUNNING = "running"
+    REPLAYING = "replaying"
     DRAINING = "draining"
     ENDED = "ended"
 
@@ -138,7 +140,7 @@ class EpochCoordinator:
             )
         self.started.add(event.partition)
         if len(self.started) == self.partitions:
-            self.phase = Phase.RUNNING if self.final_epoch is None else Phase.DRAINING
+            self.phase = Phase.RUNNING if self.final_epoch is None else Phase.REPLAYING
         return self._next_commit()
 
     def _epoch_elapsed(self, event: EpochElapsed) -> list[Action]:
@@ -222,6 +224,17 @@ class EpochCoordinator:
     def _ignore(self, event: Event) -> list[Action]:
         return []
 
+    def _report_late(self, event: EpochCommitMessage) -> list[Action]:
+        # Kept, so that what the task has prepared can be aborted.
+        if self.committed < event.epoch < self.open_epoch:
+            self.reports.setdefault(event.epoch, {}).setdefault(event.partition, event)
+        return []
+
+    def _committed_late(self, event: EpochCommitted) -> list[Action]:
+        self.committed, self.committing = event.epoch, None
+        del self.reports[event.epoch]
+        return []
+
     # -- decisions --------------------------------------------------------------------------
 
     def _close(self) -> CloseEpoch:
@@ -260,6 +273,15 @@ _ANYTIME: dict[type, Handler] = {
     RunFailed: _C._run_failed,
     StopAsked: _C._stop,
 }
+_ENDING: dict[type, Handler] = {
+    **_ANYTIME,
+    TaskStarted: _C._task_started,
+    EpochElapsed: _C._ignore,
+    EpochCommitMessage: _C._epoch_reported,
+    EpochCommitted: _C._epoch_committed,
+    CommitFailed: _C._commit_failed,
+    DrainAsked: _C._ignore,
+}
 TRANSITIONS: dict[Phase, dict[type, Handler]] = {
     Phase.STARTING: {
         **_ANYTIME,
@@ -277,14 +299,12 @@ TRANSITIONS: dict[Phase, dict[type, Handler]] = {
         CommitFailed: _C._commit_failed,
         DrainAsked: _C._drain,
     },
-    Phase.DRAINING: {
-        **_ANYTIME,
-        TaskStarted: _C._task_started,
-        EpochElapsed: _C._ignore,
-        EpochCommitMessage: _C._epoch_reported,
-        EpochCommitted: _C._epoch_committed,
+    Phase.REPLAYING: _ENDING,
+    Phase.DRAINING: _ENDING,
+    Phase.ENDED: {
+        **dict.fromkeys(get_args(Event), _C._ignore),
+        EpochCommitMessage: _C._report_late,
+        EpochCommitted: _C._committed_late,
         CommitFailed: _C._commit_failed,
-        DrainAsked: _C._ignore,
     },
-    Phase.ENDED: dict.fromkeys(get_args(Event), _C._ignore),
 }

@@ -10,37 +10,56 @@ import time
 from collections.abc import Callable
 
 from engine.coordinator.events import Event, TaskLost
-from engine.errors import ContinuousError
+from engine.errors import AuthenticationError, ConfigError
 from engine.messages import Dismissed, DriverMessage, TaskAlive, TaskMessage
-from engine.wire import AuthenticationError, Connection, accept
+from engine.wire import Connection, accept
 
 logger = logging.getLogger(__name__)
+_ACCEPT_PAUSE_S = 0.1
 
 
 class Endpoint:
     """Listens for the tasks of one run and delivers what they say, in the order of each task.
 
-    :param host: the address to listen on; executors must reach it. The port is free to choose.
+    :param host: this machine's address as the executors know it.
     :param secret: what a task has to prove.
     :param deliver: called on the connection's thread with each message, and with
         :class:`TaskLost` when a connection ends.
+    :param bind_host: the address to listen on, if it is another one.
+    :raises ConfigError: it cannot be listened on.
     """
 
-    def __init__(self, host: str, secret: bytes, deliver: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        host: str,
+        secret: bytes,
+        deliver: Callable[[Event], None],
+        bind_host: str | None = None,
+    ) -> None:
+        self._host = host
         self._secret = secret
         self._deliver = deliver
         self._lock = threading.Lock()
         self._connections: dict[int, Connection] = {}
+        self._unnamed: set[Connection] = set()
         self._last_heard: dict[int, float] = {}
         self._closing: str | None = None
-        self._listener = socket.create_server((host, 0), backlog=256)
+        self._pause = threading.Event()
+        try:
+            self._listener = socket.create_server((bind_host or host, 0), backlog=256)
+        except OSError as exc:
+            raise ConfigError(
+                f"The coordinator cannot listen on {bind_host or host}: {exc}.",
+                hint="Set spark.driver.bindAddress to an address of this machine, and "
+                "spark.driver.host to one that the executors reach.",
+            ) from exc
+        self._port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._listen, name="coordinator-listen", daemon=True).start()
 
     @property
     def address(self) -> tuple[str, int]:
         """Where tasks connect to: (host, port)."""
-        host, port = self._listener.getsockname()[:2]
-        return host, port
+        return self._host, self._port
 
     def broadcast(self, message: DriverMessage) -> None:
         """Tell every connected task. A broken connection is noticed by its own thread."""
@@ -67,12 +86,13 @@ class Endpoint:
     def close(self) -> None:
         """Stop listening and drop all connections."""
         self._closing = self._closing or "the run has ended"
+        self._pause.set()
         # Wakes the thread that accepts. Systems that refuse this wake it by close().
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._lock:
-            connections = list(self._connections.values())
+            connections = [*self._connections.values(), *self._unnamed]
             self._connections.clear()
         for connection in connections:
             connection.close()
@@ -81,8 +101,13 @@ class Endpoint:
         while True:
             try:
                 sock, _peer = self._listener.accept()
-            except OSError:
-                return  # closed
+            except OSError as exc:
+                if self._closing is not None:
+                    return
+                # A peer that left the queue, or no file descriptor: the next one may get in.
+                logger.warning("a connection was not accepted: %s", exc)
+                self._pause.wait(_ACCEPT_PAUSE_S)
+                continue
             threading.Thread(
                 target=self._serve, args=(sock,), name="coordinator-task", daemon=True
             ).start()
@@ -95,6 +120,11 @@ class Endpoint:
             return
         partition = None
         reason = "its connection was closed"
+        with self._lock:
+            self._unnamed.add(connection)
+            late = self._pause.is_set()
+        if late:
+            connection.close()
         try:
             while True:
                 message: TaskMessage = connection.receive()
@@ -104,16 +134,22 @@ class Endpoint:
                     self._deliver(message)
         except EOFError:
             pass
-        except (OSError, ContinuousError) as exc:
+        except OSError as exc:
             reason = f"its connection broke: {exc}"
+        except Exception as exc:  # forged, or of a class that this process cannot load
+            logger.exception("a message of partition %s cannot be read", partition)
+            reason = f"its message cannot be read: {type(exc).__name__}: {exc}"
         finally:
             connection.close()
+            with self._lock:
+                self._unnamed.discard(connection)
             if partition is not None:
                 self._forget(partition, connection)
                 self._deliver(TaskLost(partition, reason))
 
     def _hear(self, partition: int, connection: Connection) -> None:
         with self._lock:
+            self._unnamed.discard(connection)
             self._connections.setdefault(partition, connection)
             self._last_heard[partition] = time.monotonic()
             closing = self._closing

@@ -40,18 +40,19 @@ logger = logging.getLogger(__name__)
 class CommittedEpoch:
     """What a commit did.
 
-    :param offset: the end offset of the whole stream.
+    :param offsets: the end offset of each stream of the query.
     :param duration_ms: step → milliseconds.
     """
 
     epoch: int
-    offset: Offset
+    offsets: tuple[Offset, ...]
     duration_ms: dict[str, int]
 
 
 class EpochRunner:
     """Commits epochs of one run, one at a time.
 
+    :param sources: one per stream of the query, in the order of the offset log's lines.
     :param sink: the driver's stream writer, with ``commit(messages, epoch)`` and
         ``abort(messages, epoch)``.
     :param message_modules: where the sink's message classes may come from (see
@@ -63,14 +64,14 @@ class EpochRunner:
         *,
         checkpoint: Checkpoint,
         lease: Lease,
-        source: DataSourceContinuousReader,
+        sources: Sequence[DataSourceContinuousReader],
         sink: Any,
         message_modules: Collection[str],
         min_epochs_to_retain: int,
     ) -> None:
         self._checkpoint = checkpoint
         self._lease = lease
-        self._source = source
+        self._sources = tuple(sources)
         self._sink = sink
         self._message_modules = message_modules
         self._retain = min_epochs_to_retain
@@ -78,14 +79,14 @@ class EpochRunner:
     def commit(
         self,
         epoch: int,
-        offsets: Sequence[Offset],
+        offsets: Sequence[Sequence[Offset]],
         messages: Sequence[Any],
         *,
         replayed: bool = False,
     ) -> CommittedEpoch:
         """Make a complete epoch durable.
 
-        :param offsets: end offset of each partition, in partition order.
+        :param offsets: per stream: the end offset of each of its partitions, in their order.
         :param messages: the writer's message of each partition, in partition order.
         :param replayed: the epoch was run again to its end in the offset log, which stays.
         :raises StaleRunError: this run was fenced; nothing more was written.
@@ -93,24 +94,31 @@ class EpochRunner:
         :raises CheckpointError: a log could not be written.
         """
         steps = _Stopwatch()
-        offset = self._source.mergeOffsets(list(offsets))
+        ends = tuple(
+            source.mergeOffsets(list(parts))
+            for source, parts in zip(self._sources, offsets, strict=True)
+        )
         # Step 1 and 2: what will be done.
         self._lease.check()
+        offset_log = self._checkpoint.offsets
+        end = OffsetEntry(offsets=ends)
         entry = PreparedEntry(
-            generation=self._lease.generation, run_id=self._lease.run_id, messages=tuple(messages)
+            generation=self._lease.generation,
+            run_id=self._lease.run_id,
+            messages=tuple(messages),
+            offsets=self._logged(epoch, ends) if replayed else offset_log.text(end),
         )
         self._add(self._checkpoint.prepared, epoch, entry)
         steps.done("prepare")
         self._lease.check()
-        if replayed:
-            self._assert_logged(epoch, offset)
-        else:
-            self._add(self._checkpoint.offsets, epoch, OffsetEntry(offsets=(offset,)))
+        if not replayed:
+            self._add(offset_log, epoch, end)
         steps.done("walCommit")
         self._finish(epoch, messages, steps)
         # Step 5 and 6: what is no longer needed. The epoch is committed: a failure is only logged.
         try:
-            self._source.commit(offset)
+            for source, end in zip(self._sources, ends, strict=True):
+                source.commit(end)
             checkpoint = self._checkpoint
             # Commits first: a reader must not find a committed epoch without its offsets.
             for log in (checkpoint.commits, checkpoint.offsets, checkpoint.prepared):
@@ -118,7 +126,7 @@ class EpochRunner:
         except Exception:
             logger.exception("cleaning up after epoch %d failed", epoch)
         steps.done("retention")
-        return CommittedEpoch(epoch, offset, steps.duration_ms)
+        return CommittedEpoch(epoch, ends, steps.duration_ms)
 
     def commit_again(self, epoch: int, *, sink_has_it: bool) -> None:
         """Finish an epoch that an earlier run has prepared and logged, but not committed.
@@ -167,14 +175,15 @@ class EpochRunner:
                 hint="A restart commits it again: the sink must skip what it already has.",
             ) from exc
 
-    def _assert_logged(self, epoch: int, offset: Offset) -> None:
+    def _logged(self, epoch: int, offsets: tuple[Offset, ...]) -> str:
         entry = self._checkpoint.offsets.get(epoch)
-        if entry is None or entry.offsets != (offset,):
+        if entry is None or entry.offsets != offsets:
             logged = None if entry is None else entry.offsets
             raise ProtocolError(
-                f"Epoch {epoch} was run again to {offset}, but the offset log says {logged}.",
+                f"Epoch {epoch} was run again to {offsets}, but the offset log says {logged}.",
                 epoch=epoch,
             )
+        return self._checkpoint.offsets.text_of(epoch)
 
     def _add(self, log: Any, epoch: int, entry: Any) -> None:
         if not log.add(epoch, entry):

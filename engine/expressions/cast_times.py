@@ -38,17 +38,19 @@ def timestamp_to_date(casting: Casting) -> Convert:
 
 @conversion(("date", "timestamp"), ("date", "timestamp_ntz"))
 def date_to_timestamp(casting: Casting) -> Convert:
-    """Midnight in the session's time zone."""
-    to_utc = casting.zone.to_utc if casting.target.tz else _unchanged
+    """The first instant of the date in the session's time zone; midnight without one."""
 
-    def midnight(days: Any) -> Any:
+    def to_micros(days: Any) -> Any:
+        return casting.zone.start_of_day(days) if casting.target.tz else days * MICROS_PER_DAY
+
+    def begin(days: Any) -> Any:
         fits = np.abs(days) <= _DAYS_MAX
-        return to_utc(np.where(fits, days, 0) * MICROS_PER_DAY), fits
+        return to_micros(np.where(fits, days, 0)), fits
 
     def too_far(_days: Any) -> TransformError:
         return ansi.arithmetic_overflow(casting.target)
 
-    return lambda array: on_numpy(midnight, casting.target, array, failure=too_far)
+    return lambda array: on_numpy(begin, casting.target, array, failure=too_far)
 
 
 @conversion(("timestamp", "timestamp_ntz"))

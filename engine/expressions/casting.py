@@ -113,8 +113,56 @@ def conversion(
     return register
 
 
+def converter(casting: Casting) -> Convert:
+    """What carries a cast out.
+
+    :raises KeyError: there is none; ask :func:`castable` first.
+    """
+    if pa.types.is_null(casting.source):
+        return lambda array: pa.nulls(len(array), casting.target)
+    return CONVERSIONS[kind(casting.source), kind(casting.target)](casting)
+
+
+def castable(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether there is a conversion, for what is inside of nested types, too."""
+    if pa.types.is_null(source):
+        return True
+    if (kind(source), kind(target)) not in CONVERSIONS:
+        return False
+    return all(castable(*pair) for pair in _parts(source, target))
+
+
+def any_part(
+    source: pa.DataType, target: pa.DataType, test: Callable[[pa.DataType, pa.DataType], bool]
+) -> bool:
+    """Whether ``test(source, target)`` is true for the types or what is inside of them."""
+    parts = _parts(source, target)
+    return any(any_part(*part, test) for part in parts) if parts else test(source, target)
+
+
+def _parts(source: pa.DataType, target: pa.DataType) -> list[tuple[pa.DataType, pa.DataType]]:
+    """The casts that a cast of nested values consists of."""
+    if kind(target) == "string":
+        return [(inner, target) for inner in _inner_types(source)]
+    return list(zip(_inner_types(source), _inner_types(target), strict=False))
+
+
+def _inner_types(dtype: pa.DataType) -> list[pa.DataType]:
+    if pa.types.is_struct(dtype):
+        return [field.type for field in dtype]
+    if pa.types.is_map(dtype):
+        return [dtype.key_type, dtype.item_type]
+    return [dtype.value_type] if pa.types.is_list(dtype) else []
+
+
 def kind(dtype: pa.DataType) -> str:
     """The word for the types that are cast alike."""
+    if pa.types.is_struct(dtype):
+        return "struct"
+    if pa.types.is_map(dtype):
+        return "map"
+    if pa.types.is_list(dtype):
+        return "array"
     if is_integral(dtype):
         return "integral"
     if pa.types.is_floating(dtype):

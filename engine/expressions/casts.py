@@ -1,4 +1,4 @@
-"""``CAST``, ``TRY_CAST`` and ``::`` between atomic types.
+"""``CAST``, ``TRY_CAST`` and ``::``.
 
 The conversions are in the files ``cast_*.py``.
 
@@ -11,13 +11,14 @@ import pyarrow as pa
 
 # Imported for the conversions that they register.
 from engine.expressions import (  # noqa: F401
+    cast_nested,
     cast_numbers,
     cast_texts,
     cast_times,
     parse_numbers,
     parse_times,
 )
-from engine.expressions.casting import CONVERSIONS, Casting, kind
+from engine.expressions.casting import Casting, any_part, castable, converter, kind
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.tree import Expr
 from engine.expressions.types import is_integral, sql_name
@@ -35,7 +36,7 @@ def _casting(expr: Expr, context: Context) -> Casting:
 def _supports(expr: Expr) -> str | None:
     casting = _casting(expr, Context())
     source, target = casting.source, casting.target
-    if not pa.types.is_null(source) and (kind(source), kind(target)) not in CONVERSIONS:
+    if not castable(source, target):
         return f"casting {sql_name(source)} to {sql_name(target)} is not supported"
     if not is_zone(casting.zone_name):
         return f"the time zone {casting.zone_name} is not known"
@@ -44,12 +45,15 @@ def _supports(expr: Expr) -> str | None:
 
 def _can_fail(expr: Expr) -> bool:
     (child,) = expr.children
-    source, target = child.dtype, expr.dtype
+    return expr.params["eval_mode"] == "ANSI" and any_part(child.dtype, expr.dtype, _may_not_fit)
+
+
+def _may_not_fit(source: pa.DataType, target: pa.DataType) -> bool:
     pair = (kind(source), kind(target))
     widens = is_integral(source) and is_integral(target) and source.bit_width <= target.bit_width
     harmless = widens or pair in _NEVER_FAIL or pa.types.is_null(source)
     to_text = pair[1] in ("string", "binary")
-    return expr.params["eval_mode"] == "ANSI" and not harmless and not to_text
+    return not harmless and not to_text
 
 
 @strict("Cast", supports=_supports, can_fail=_can_fail)
@@ -58,7 +62,7 @@ def cast(expr: Expr, context: Context) -> ValueFunction:
     casting = _casting(expr, context)
     if pa.types.is_null(casting.source):
         return lambda value: pa.scalar(None, casting.target)
-    convert = CONVERSIONS[kind(casting.source), kind(casting.target)](casting)
+    convert = converter(casting)
 
     def either(value: Datum) -> Datum:
         if isinstance(value, pa.Scalar):

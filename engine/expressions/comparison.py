@@ -1,7 +1,8 @@
 """Comparison: ``=  <=>  <  <=  >  >=``.
 
 As in Spark, NaN equals NaN and is larger than any other number, and -0.0 equals 0.0. Text and
-binary data are compared byte by byte, which is what Arrow does.
+binary data are compared byte by byte, which is what Arrow does. Arrays and structs are compared by
+their ranks, see :mod:`engine.expressions.ranks`; in there, NULL equals NULL.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.datum import constant
+from engine.expressions.datum import constant, to_array, to_scalar
+from engine.expressions.ranks import common_ranks, is_orderable
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.tree import Expr
 from engine.expressions.types import sql_name
@@ -59,6 +62,27 @@ _RIGHT_IS_NUMBER: dict[str, Compare] = {
         pc.greater_equal(left, right), pc.is_nan(left)
     ),
 }
+_OF_RANKS: dict[str, Callable[..., Any]] = {
+    "EqualTo": np.equal,
+    "LessThan": np.less,
+    "LessThanOrEqual": np.less_equal,
+    "GreaterThan": np.greater,
+    "GreaterThanOrEqual": np.greater_equal,
+}
+
+
+def _compare_nested(op: str, dtype: pa.DataType) -> Compare:
+    function = _OF_RANKS[op]
+
+    def both(left: Datum, right: Datum) -> Datum:
+        sizes = [len(side) for side in (left, right) if not isinstance(side, pa.Scalar)]
+        rows = sizes[0] if sizes else 1
+        first, second = common_ranks(to_array(left, rows, dtype), to_array(right, rows, dtype))
+        is_null = (first == 0) | (second == 0)
+        result = pa.array(function(first, second), pa.bool_(), mask=is_null)
+        return result if sizes else to_scalar(result)
+
+    return both
 
 
 def compare(op: str, dtype: pa.DataType, right: Any = None) -> Compare:
@@ -68,6 +92,8 @@ def compare(op: str, dtype: pa.DataType, right: Any = None) -> Compare:
     """
     if pa.types.is_null(dtype):
         return lambda left, right: _NULL
+    if pa.types.is_nested(dtype):
+        return _compare_nested(op, dtype)
     if pa.types.is_floating(dtype):
         if right is not None and not math.isnan(right):
             return _RIGHT_IS_NUMBER[op]
@@ -77,12 +103,25 @@ def compare(op: str, dtype: pa.DataType, right: Any = None) -> Compare:
 
 def comparable(expr: Expr) -> str | None:
     """Why values of this node's arguments cannot be compared, or None."""
-    for child in expr.children:
-        if pa.types.is_nested(child.dtype):
-            return f"comparing values of the type {sql_name(child.dtype)} is not supported"
-    if len({child.dtype for child in expr.children}) > 1:
+    first = expr.children[0].dtype
+    if not is_orderable(first):
+        return f"comparing values of the type {sql_name(first)} is not supported"
+    if not all(alike(first, child.dtype) for child in expr.children):
         return "comparing values of different types is not supported"
     return None
+
+
+def alike(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether two types differ only in the names of fields and in what may be null."""
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        return one.num_fields == other.num_fields and all(
+            alike(a.type, b.type) for a, b in zip(one, other, strict=True)
+        )
+    if pa.types.is_map(one) and pa.types.is_map(other):
+        return alike(one.key_type, other.key_type) and alike(one.item_type, other.item_type)
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return alike(one.value_type, other.value_type)
+    return bool(one == other)
 
 
 @strict(*_PLAIN, supports=comparable)

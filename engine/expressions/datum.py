@@ -59,14 +59,22 @@ def to_array(datum: Datum, num_rows: int, dtype: pa.DataType) -> pa.Array:
 
 
 def _with_fields_of(dtype: pa.DataType, array: pa.Array) -> pa.Array:
-    if not pa.types.is_struct(array.type):
-        return array.cast(dtype)
-    # Arrow's own cast minds the nulls below null structs.
-    fields = list(dtype)
-    children = [
-        to_array(array.field(index), len(array), field.type) for index, field in enumerate(fields)
-    ]
-    return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
+    if pa.types.is_struct(dtype):
+        # Arrow's own cast minds the nulls below null structs.
+        fields = list(dtype)
+        if not fields:
+            return array
+        children = [
+            to_array(array.field(index), len(array), field.type)
+            for index, field in enumerate(fields)
+        ]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
+    inner = dtype.value_type if pa.types.is_list(dtype) else dtype.field(0).type
+    values = to_array(array.values, len(array.values), inner)
+    buffers = array.buffers()[:2]
+    return pa.Array.from_buffers(
+        dtype, len(array), buffers, array.null_count, array.offset, children=[values]
+    )
 
 
 def to_scalar(datum: Datum) -> pa.Scalar:

@@ -20,3 +20,8 @@ def illegal_argument(message: str) -> TransformError:
 def long_overflow(*_: Any) -> TransformError:
     """A number beyond 64 bits."""
     return arithmetic_exception("long overflow")
+
+
+def null_pointer(message: str) -> TransformError:
+    """``java.lang.NullPointerException``."""
+    return TransformError(f"[java.lang.NullPointerException: {message}]")

@@ -29,6 +29,7 @@ def is_in(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evalua
     if (
         len(constants) < len(expr.children) - 1
         or pa.types.is_floating(dtype)
+        or pa.types.is_nested(dtype)
         or pa.types.is_null(dtype)
     ):
         return _any_equal(expr, children, context)

@@ -207,7 +207,7 @@ def split(expr: Expr, context: Context) -> ValueFunction:
     regex = _constant_regex(expr)
     if regex is None:
         return lambda *values: all_null(values, expr.dtype)
-    cut = _characters if regex.literal == "" else _cutter(regex)
+    cut = _characters if regex.literal == "" else cutter(regex)
 
     def function(s: Datum, pattern: Datum, limit: Datum) -> Datum:
         return per_row(cut, expr.dtype, s, limit)
@@ -220,7 +220,8 @@ def _characters(text: str, limit: int) -> list[str]:
     return [*text[: count - 1], text[count - 1 :]] if text else [""]
 
 
-def _cutter(regex: JavaRegex) -> Callable[[str, int], list[str]]:
+def cutter(regex: JavaRegex) -> Callable[[str, int], list[str]]:
+    """A function that splits a text into so many parts at most; any number if that is not > 0."""
     if regex.literal is not None:
         literal = regex.literal
         return lambda text, limit: text.split(literal, limit - 1 if limit > 0 else -1)

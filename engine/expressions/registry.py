@@ -41,12 +41,14 @@ class Kernel:
     :param can_fail: tells for a node whether it may raise for some values (ANSI errors), so that
         conditionals evaluate it only on the rows that reach it.
     :param supports: returns why a node cannot be evaluated, or None if it can.
+    :param loop: whether it is a Python loop over values.
     """
 
     op: str
     factory: Factory
     can_fail: Callable[[Expr], bool]
     supports: Callable[[Expr], str | None]
+    loop: bool = False
 
 
 KERNELS: dict[str, Kernel] = {}
@@ -64,6 +66,7 @@ def lazy(
     *ops: str,
     can_fail: Callable[[Expr], bool] = _never,
     supports: Callable[[Expr], str | None] = _always_supported,
+    loop: bool = False,
 ) -> Callable[[Factory], Factory]:
     """Register a factory that gets its children's evaluators."""
 
@@ -71,7 +74,7 @@ def lazy(
         for op in ops:
             if op in KERNELS:
                 raise ValueError(f"two kernels for {op}")
-            KERNELS[op] = Kernel(op, factory, can_fail, supports)
+            KERNELS[op] = Kernel(op, factory, can_fail, supports, loop)
         return factory
 
     return register
@@ -81,6 +84,7 @@ def strict(
     *ops: str,
     can_fail: Callable[[Expr], bool] = _never,
     supports: Callable[[Expr], str | None] = _always_supported,
+    loop: bool = False,
 ) -> Callable[[Callable[[Expr, Context], ValueFunction]], Callable[[Expr, Context], ValueFunction]]:
     """Register ``make(expr, context) -> function(*values)`` for a node whose children are always
     evaluated on all rows. Values are Arrays or Scalars; so may be the result."""
@@ -98,7 +102,7 @@ def strict(
                 return lambda batch: function(left(batch), right(batch))
             return lambda batch: function(*(child(batch) for child in children))
 
-        lazy(*ops, can_fail=can_fail, supports=supports)(factory)
+        lazy(*ops, can_fail=can_fail, supports=supports, loop=loop)(factory)
         return make
 
     return register

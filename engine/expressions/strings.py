@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.arrays import concat_arrays, reverse_array
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.tree import Expr
 from engine.expressions.types import sql_name
@@ -96,12 +97,16 @@ def bit_length(expr: Expr, context: Context) -> ValueFunction:
 def _concat_supports(expr: Expr) -> str | None:
     if pa.types.is_string(expr.dtype) or pa.types.is_binary(expr.dtype):
         return None
+    if pa.types.is_list(expr.dtype):
+        return None
     return f"joining values of the type {sql_name(expr.dtype)} is not supported"
 
 
 @strict("Concat", supports=_concat_supports)
 def concat(expr: Expr, context: Context) -> ValueFunction:
     """``concat`` and ``||``: NULL if any part is."""
+    if pa.types.is_list(expr.dtype):
+        return concat_arrays(expr)
     empty = pa.scalar("" if pa.types.is_string(expr.dtype) else b"", expr.dtype)
     return lambda *parts: (
         pc.binary_join_element_wise(*parts, empty, null_handling="emit_null") if parts else empty
@@ -178,14 +183,10 @@ def space(expr: Expr, context: Context) -> ValueFunction:
     return lambda times: per_row(lambda n: " " * n, expr.dtype, times)
 
 
-def _reverse_supports(expr: Expr) -> str | None:
-    return None if pa.types.is_string(expr.dtype) else "only texts can be reversed"
-
-
-@strict("Reverse", supports=_reverse_supports)
+@strict("Reverse")
 def reverse(expr: Expr, context: Context) -> ValueFunction:
-    """``reverse``, by code points."""
-    return lambda s: pc.utf8_reverse(s)
+    """``reverse``: of code points, or of items."""
+    return reverse_array(expr) if pa.types.is_list(expr.dtype) else pc.utf8_reverse
 
 
 def replace_text(text: str, search: str, replacement: str) -> str:

@@ -99,11 +99,19 @@ def from_spark(value: Any) -> pa.DataType:
         return pa.struct(schema_from_spark(value))
     if kind == "array":
         element = from_spark(value["elementType"])
-        return pa.list_(pa.field("element", element, value["containsNull"]))
+        return pa.list_(_nullable_if(value["containsNull"], "element", element))
     if kind == "map":
-        item = pa.field("value", from_spark(value["valueType"]), value["valueContainsNull"])
-        return pa.map_(pa.field("key", from_spark(value["keyType"]), False), item)
+        item = _nullable_if(value["valueContainsNull"], "value", from_spark(value["valueType"]))
+        key = from_spark(value["keyType"])
+        if pa.types.is_null(key):
+            raise UnsupportedTypeError("a map without a type of keys is not supported: cast it")
+        return pa.map_(pa.field("key", key, False), item)
     raise UnsupportedTypeError(f"the data type {kind} is not supported")
+
+
+def _nullable_if(nullable: bool, name: str, dtype: pa.DataType) -> pa.Field:
+    """A field; of type VOID it can only be NULL, even where Spark says otherwise: ``array()``."""
+    return pa.field(name, dtype, nullable or pa.types.is_null(dtype))
 
 
 def schema_from_spark(value: Any) -> pa.Schema:

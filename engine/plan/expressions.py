@@ -7,6 +7,9 @@ their snake-case names. Spark 4.2's ``evalContext`` and 4.1's ``evalMode`` becom
 What is different on purpose:
 
 - an attribute becomes ``Column`` with its ordinal among the input's columns;
+- a ``LambdaFunction`` has its body as only child and the names of its variables in ``arguments``;
+  a ``NamedLambdaVariable`` has one of these names, which are unique;
+- ``UpdateFields`` (``withField``, ``dropFields``) becomes the struct that it makes;
 - aliases vanish; ``With`` is written out (``CommonExpressionRef`` → the expression it refers to);
 - a ``RuntimeReplaceable`` such as ``nvl`` is kept when a kernel of its own name supports it (its
   children are then the arguments as the user wrote them, without implicit casts); otherwise what
@@ -28,6 +31,10 @@ from engine.expressions.tree import Expr
 from engine.expressions.types import UnsupportedTypeError, from_spark_json
 
 _CATALYST = "org.apache.spark.sql.catalyst.expressions"
+_MAP_BUILDERS = {
+    *("CreateMap", "MapFromArrays", "MapFromEntries", "MapConcat", "StringToMap"),
+    "TransformKeys",
+}
 _TRANSPARENT = {"Alias", "KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized"}
 
 
@@ -75,6 +82,10 @@ class ExpressionReader:
                 key = definition.id().toString()
                 self._common[key] = self._convert(definition.child(), obstacles)
             return self._convert(node.child(), obstacles)
+        if op == "LambdaFunction":
+            return self._lambda(node, obstacles)
+        if op == "UpdateFields":
+            return self._convert(node.evalExpr(), obstacles)
         if op == "CommonExpressionRef":
             return self._common[node.id().toString()]
         if self._is_a(node, f"{_CATALYST}.RuntimeReplaceable"):
@@ -83,6 +94,8 @@ class ExpressionReader:
             obstacles.append("subqueries are not supported: a query reads one stream")
             return Expr(op)
         dtype = self._dtype(node, obstacles)
+        if op == "NamedLambdaVariable":
+            return Expr(op, (), dtype, node.nullable(), {"name": _variable_name(node)})
         if op == "TypedNullLiteral":
             return Expr("Literal", (), dtype, True, {"value": None})
         children = self._convert_all(scala_seq(node.children()), obstacles)
@@ -122,6 +135,11 @@ class ExpressionReader:
         params = {"ordinal": ordinal, "name": name}
         return Expr("Column", (), dtype, node.nullable(), params)
 
+    def _lambda(self, node: JavaObject, obstacles: list[str]) -> Expr:
+        body = self._convert(node.function(), obstacles)
+        names = tuple(_variable_name(variable) for variable in scala_seq(node.arguments()))
+        return Expr("LambdaFunction", (body,), body.dtype, body.nullable, {"arguments": names})
+
     def _dtype(self, node: JavaObject, obstacles: list[str]) -> pa.DataType:
         try:
             return arrow_type(node.dataType())
@@ -140,6 +158,11 @@ class ExpressionReader:
 
     def _params(self, node: JavaObject) -> dict[str, Any]:
         params: dict[str, Any] = {}
+        if simple_name(node) in _MAP_BUILDERS:
+            policy = self._gateway.jvm.org.apache.spark.sql.internal.SQLConf.get().getConfString(
+                "spark.sql.mapKeyDedupPolicy"
+            )
+            params["map_key_dedup_policy"] = policy.upper()
         for name, value in constructor_parts(node):
             if name == "replacement" or next(self._expressions_in(value), None) is not None:
                 continue
@@ -183,6 +206,10 @@ class ExpressionReader:
 def simple_name(obj: JavaObject) -> str:
     """The class name of a JVM object without its package."""
     return str(obj.getClass().getSimpleName())
+
+
+def _variable_name(variable: JavaObject) -> str:
+    return f"{variable.name()}#{variable.exprId().id()}"
 
 
 def scala_seq(seq: JavaObject) -> Iterator[Any]:

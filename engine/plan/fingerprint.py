@@ -6,10 +6,12 @@ rows are lost or repeated without an error. Filters and projections may change a
 =====================  =========================================================================
 part                   a change of it
 =====================  =========================================================================
+sources                another number of them is unsafe; with several, ``source 1``, ``source 2``
 source.format          unsafe
 source.options         unsafe, but for those that the reader names in ``tuningOptions``
 source.schema          safe
-steps, time_zone       safe: new rows are computed in the new way
+source.steps           safe: new rows are computed in the new way
+time_zone              safe, likewise
 schema                 of the rows that reach the sink. Safe for a sink that keeps none; unsafe for
                        csv; else safe as long as known columns keep their types
 sink.format            unsafe
@@ -22,7 +24,7 @@ Options that look like secrets are left out: they are neither stored nor compare
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -68,28 +70,31 @@ class Change:
 
 
 def fingerprint(
-    pipeline: Pipeline,
+    streams: Sequence[tuple[Pipeline, Collection[str]]],
     *,
-    source_tuning: Collection[str],
     sink_format: str,
     sink_options: Mapping[str, str],
     sink_tuning: Collection[str],
 ) -> dict[str, Any]:
     """The parts of a query, as JSON without secrets.
 
-    :param source_tuning: options of the source, in any case, that do not tell which data it reads.
+    :param streams: each with those options of its source, in any case, that do not tell which data
+        it reads.
     :param sink_tuning: options of the sink that do not tell where the data goes.
     """
-    source = pipeline.source
+    first, _ = streams[0]
     return {
-        "source": {
-            "format": source.format.lower(),
-            "options": _identity(source.options, source_tuning),
-            "schema": _columns(source.schema),
-        },
-        "steps": [_without_secrets(step) for step in pipeline.descriptions],
-        "time_zone": pipeline.session_timezone,
-        "schema": _columns(pipeline.schema),
+        "sources": [
+            {
+                "format": pipeline.source.format.lower(),
+                "options": _identity(pipeline.source.options, tuning),
+                "schema": _columns(pipeline.source.schema),
+                "steps": [_without_secrets(step) for step in pipeline.descriptions],
+            }
+            for pipeline, tuning in streams
+        ],
+        "time_zone": first.session_timezone,
+        "schema": _columns(first.schema),
         "sink": {
             "format": sink_format.lower(),
             "options": _identity(sink_options, sink_tuning),
@@ -100,20 +105,33 @@ def fingerprint(
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     """All differences of two fingerprints; the unsafe ones first."""
     changes = [
-        *_connector("source", old, new, "its offsets mean other data"),
-        *_connector("sink", old, new, "it does not have the epochs of this checkpoint"),
-        *_changed("source.schema", old["source"]["schema"], new["source"]["schema"]),
-        *_changed("steps", old["steps"], new["steps"]),
+        *_sources(old["sources"], new["sources"]),
+        *_connector(
+            "sink", old["sink"], new["sink"], "it does not have the epochs of this checkpoint"
+        ),
         *_changed("time_zone", old["time_zone"], new["time_zone"]),
         *_schema(old, new),
     ]
     return sorted(changes, key=lambda change: change.is_safe)
 
 
-def _connector(
-    kind: str, old: Mapping[str, Any], new: Mapping[str, Any], why: str
+def _sources(
+    old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]
 ) -> Iterator[Change]:
-    before, after = old[kind], new[kind]
+    if len(old) != len(new):
+        counts = f"{len(old)} of them", f"{len(new)} of them"
+        yield Change("sources", *counts, "each has its own line in the offset log")
+        return
+    for number, (before, after) in enumerate(zip(old, new, strict=True), 1):
+        name = "source" if len(new) == 1 else f"source {number}"
+        yield from _connector(name, before, after, "its offsets mean other data")
+        for part in ("schema", "steps"):
+            yield from _changed(f"{name}.{part}", before[part], after[part])
+
+
+def _connector(
+    kind: str, before: Mapping[str, Any], after: Mapping[str, Any], why: str
+) -> Iterator[Change]:
     yield from _changed(f"{kind}.format", before["format"], after["format"], why)
     if before["format"] == after["format"]:
         for key in sorted({*before["options"], *after["options"]}):

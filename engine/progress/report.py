@@ -1,7 +1,8 @@
 """The progress report of one epoch, in the shape of Spark's StreamingQueryProgress.
 
 Beyond Spark's fields: ``latencyMs.readToWritten`` (from a batch's return by the reader until the
-writer has taken it) and ``latencyMs.epochEndToCommitted``.
+writer has taken it) and ``latencyMs.epochEndToCommitted``, ``numBadRecords``, ``restarts`` and
+``lastError``.
 """
 
 from __future__ import annotations
@@ -23,8 +24,25 @@ class QueryIdentity:
     query_id: str
     run_id: str
     name: str | None
-    source: str
     sink: str
+
+
+@dataclass(frozen=True)
+class StreamProgress:
+    """How far an epoch has brought one stream.
+
+    :param counters: one per partition.
+    """
+
+    description: str
+    start_offset: Any
+    end_offset: Any
+    counters: Sequence[EpochCounters]
+
+    @property
+    def rows(self) -> int:
+        """How many the source returned."""
+        return sum(part.rows_read for part in self.counters)
 
 
 def iso_timestamp(wall_ms: int) -> str:
@@ -35,34 +53,36 @@ def iso_timestamp(wall_ms: int) -> str:
 
 def epoch_progress(
     identity: QueryIdentity,
+    streams: Sequence[StreamProgress],
     *,
     epoch: int,
     started_ms: int,
     closed_ms: int,
     committed_ms: int,
-    counters: Sequence[EpochCounters],
-    start_offset: Any,
-    end_offset: Any,
     duration_ms: dict[str, int],
+    restarts: int = 0,
+    last_error: str | None = None,
 ) -> dict[str, Any]:
     """Build the report of a committed epoch.
 
     :param started_ms: wall clock when the epoch was opened; ``closed_ms`` when the driver closed
         it, ``committed_ms`` when its commit log entry was durable.
-    :param counters: one per partition.
     :param duration_ms: step of the commit → milliseconds.
+    :param restarts: how often the run was restarted in place so far; ``last_error`` is why.
     """
-    rows_in = sum(part.rows_read for part in counters)
-    rows_out = sum(part.rows_written for part in counters)
-    lasted_s = max(closed_ms - started_ms, 1) / 1000
+
+    def rates(rows: int) -> dict[str, float]:
+        return {
+            "inputRowsPerSecond": rows / max(closed_ms - started_ms, 1) * 1000,
+            "processedRowsPerSecond": rows / max(committed_ms - started_ms, 1) * 1000,
+        }
+
+    counters = [part for stream in streams for part in stream.counters]
+    rows_in = sum(stream.rows for stream in streams)
     latency = LatencyHistogram()
     for part in counters:
         latency.merge(part.read_to_written)
     to_commit_ms = committed_ms - closed_ms
-    rate = {
-        "inputRowsPerSecond": rows_in / lasted_s,
-        "processedRowsPerSecond": rows_in / max(committed_ms - started_ms, 1) * 1000,
-    }
     return {
         "id": identity.query_id,
         "runId": identity.run_id,
@@ -71,24 +91,31 @@ def epoch_progress(
         "batchId": epoch,
         "batchDuration": closed_ms - started_ms,
         "numInputRows": rows_in,
-        **rate,
+        **rates(rows_in),
         "durationMs": {**duration_ms, "triggerExecution": to_commit_ms},
         "stateOperators": [],
         "sources": [
             {
-                "description": identity.source,
-                "startOffset": _compact(start_offset),
-                "endOffset": _compact(end_offset),
+                "description": stream.description,
+                "startOffset": _compact(stream.start_offset),
+                "endOffset": _compact(stream.end_offset),
                 "latestOffset": None,
-                "numInputRows": rows_in,
-                **rate,
+                "numInputRows": stream.rows,
+                **rates(stream.rows),
             }
+            for stream in streams
         ],
-        "sink": {"description": identity.sink, "numOutputRows": rows_out},
+        "sink": {
+            "description": identity.sink,
+            "numOutputRows": sum(part.rows_written for part in counters),
+        },
         "latencyMs": {
             "readToWritten": latency.summary_ms(),
             "epochEndToCommitted": to_commit_ms,
         },
+        "numBadRecords": sum(part.bad_records for part in counters),
+        "restarts": restarts,
+        "lastError": last_error,
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from engine.durable import make_folder, sync_folder
+from engine import durable as disk
 from engine.errors import SinkUnavailableError
 from engine.sinks.file_formats import FileFormat
 from engine.sinks.file_sink_log import SinkFile
@@ -69,7 +68,7 @@ class EpochFiles:
         try:
             files = tuple(file.finish() for file in self._open.values())
             for folder in {file.path.parent for file in self._open.values()}:
-                sync_folder(folder)
+                disk.sync_folder(folder)
         except OSError as exc:
             raise _unavailable(self._layout.path, exc) from exc
         self._finished = True
@@ -96,7 +95,7 @@ class EpochFiles:
 
     def _create(self, folder: str, schema: pa.Schema) -> _OpenFile:
         path = self._layout.path / folder
-        make_folder(path)
+        disk.make_folder(path)
         extension = self._layout.file_format.extension
         generation = "" if self._generation is None else f"g{self._generation}-"
         name = f"part-{self._partition:05d}-{generation}{uuid.uuid4()}-c000{extension}"
@@ -119,14 +118,13 @@ class EpochFiles:
 class _OpenFile:
     def __init__(self, path: Path, file_format: FileFormat, schema: pa.Schema) -> None:
         self.path = path
-        self._file = path.open("xb")
+        self._file = disk.create(path)
         self.encoder = file_format.encoder(self._file, schema)
 
     def finish(self) -> SinkFile:
         self.encoder.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        found = os.fstat(self._file.fileno())
+        disk.sync(self._file)
+        found = disk.system.fstat(self._file.fileno())
         self._file.close()
         return SinkFile(
             path="file://" + quote(str(self.path), safe="/=+,:;@&$!*'()~-._"),
@@ -141,7 +139,7 @@ class _OpenFile:
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):
-            self.path.unlink(missing_ok=True)
+            disk.system.unlink(self.path)
 
 
 def _unavailable(path: Path, exc: OSError) -> SinkUnavailableError:

@@ -162,7 +162,8 @@ class FileSinkLog:
         self._now_s = now_s
 
     def latest(self) -> int | None:
-        """The newest committed epoch. Opens no file."""
+        """The newest committed epoch, which stays so. Opens no file."""
+        self.storage.sync("")
         return max(self.listing(), default=None)
 
     def add(self, epoch: int, files: Sequence[SinkFile]) -> bool:
@@ -201,6 +202,7 @@ class FileSinkLog:
         listing = self.listing()
         interval = self.interval(listing)
         if listing and epoch <= max(listing):
+            self.storage.sync("")  # its writer may have died before it was durable
             self._assert_same(listing, epoch, files)
             return False
         if listing and epoch > max(listing) + 1:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -33,9 +34,9 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from engine import durable as disk
 from engine.checkpoint.json_text import JSON
 from engine.checkpoint.local_storage import LocalStorage
-from engine.durable import make_folder
 from engine.errors import ConfigError
 from engine.locations import local_path
 from engine.options import PARTITION_BY, SESSION_TIMEZONE, Options
@@ -143,7 +144,8 @@ class FilesWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Delete the files of an epoch that will not be committed."""
         for file in _files(messages):
-            local_path(file.path, "sink").unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                disk.system.unlink(local_path(file.path, "sink"))
 
     def latestEpoch(self) -> int | None:
         """The newest committed epoch."""
@@ -166,7 +168,7 @@ class FilesWriter(DataSourceStreamArrowWriter):
         path = self._layout.path
         probe = path / f".{uuid.uuid4()}.probe"
         try:
-            make_folder(path)
+            disk.make_folder(path)
             probe.touch(exist_ok=False)
             probe.unlink()
         except OSError as exc:

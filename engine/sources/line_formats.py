@@ -15,6 +15,8 @@ Lines end with ``\\n`` or ``\\r\\n``. Empty lines are skipped, except in text.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import accumulate
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +24,7 @@ import pyarrow.csv
 
 from engine.errors import ConfigError, TransformError
 from engine.expressions.types import sql_name
+from engine.sift import sift
 from engine.sources.written_types import from_written, written_type
 
 
@@ -47,39 +50,38 @@ class LineFormat(ABC):
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
 
-    def parse(self, block: bytes, *, at_start: bool) -> pa.RecordBatch:
-        """The records of some lines; may be empty.
+    def parse(
+        self, block: bytes, *, at_start: bool
+    ) -> tuple[pa.RecordBatch, Sequence[BadLineError]]:
+        """The records of some lines, perhaps none; and the lines that cannot be parsed.
 
         :param block: ends with a line break.
         :param at_start: the block begins at the beginning of its file.
-        :raises BadLineError: the first line that cannot be parsed.
         """
         try:
-            return self._parse(block, at_start)
+            return self._parse(block, at_start), ()
         except _REFUSALS:
-            raise self._first_bad_line(block, at_start) from None
+            return self._sift(block, at_start)
 
     @abstractmethod
     def _parse(self, block: bytes, at_start: bool) -> pa.RecordBatch:
         """As :meth:`parse`; raises one of ``_REFUSALS`` for a bad line."""
 
-    def _first_bad_line(self, block: bytes, at_start: bool) -> BadLineError:
+    def _sift(self, block: bytes, at_start: bool) -> tuple[pa.RecordBatch, Sequence[BadLineError]]:
         lines = [line + b"\n" for line in block.split(b"\n")[:-1]]
-        good, bad = 0, len(lines)  # this many lines are fine; this many are not
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            try:
-                self._parse(b"".join(lines[:middle]), at_start)
-                good = middle
-            except _REFUSALS:
-                bad = middle
-        line = lines[good]
-        try:
-            self._parse(line, at_start and good == 0)
-            reason = "it does not fit the schema"
-        except _REFUSALS as exc:
-            reason = str(exc)
-        return BadLineError(sum(map(len, lines[:good])), line.rstrip(b"\r\n"), reason)
+        good, bad = sift(
+            len(lines),
+            lambda start, stop: self._parse(b"".join(lines[start:stop]), at_start and start == 0),
+            _REFUSALS,
+        )
+        starts = list(accumulate(map(len, lines), initial=0))
+        errors = [
+            BadLineError(starts[index], lines[index].rstrip(b"\r\n"), str(exc))
+            for index, exc in bad
+        ]
+        tables = pa.Table.from_batches(good, schema=self.schema).combine_chunks().to_batches()
+        batch = tables[0] if tables else pa.RecordBatch.from_pylist([], schema=self.schema)
+        return batch, errors
 
 
 _REFUSALS = (ValueError, pa.ArrowException, TransformError)

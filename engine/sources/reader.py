@@ -10,10 +10,12 @@ Offsets are JSON values (dict, list, str, int) and always name the position of t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+
+from engine.errors import BadRecordError
 
 Offset = Any
 
@@ -25,7 +27,13 @@ TUNING_OPTIONS: Final = frozenset(
 
 
 class PartitionReader(ABC):
-    """Reads one partition on an executor, for as long as the query lives."""
+    """Reads one partition on an executor, for as long as the query lives.
+
+    :ivar on_bad_record: what to do with a record that cannot be parsed. Where it is None,
+        :meth:`read` raises; otherwise it calls this, and goes on behind the record.
+    """
+
+    on_bad_record: Callable[[BadRecordError], None] | None = None
 
     @abstractmethod
     def read(self, timeout_s: float) -> pa.RecordBatch | None:
@@ -36,6 +44,7 @@ class PartitionReader(ABC):
         are those of the schema that the reader was made with.
 
         :raises SourceError: the partition cannot be read.
+        :raises BadRecordError: a record cannot be parsed, and :attr:`on_bad_record` is None.
         """
 
     @property
@@ -86,6 +95,12 @@ class DataSourceContinuousReader(ABC):
     @abstractmethod
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
         """One offset of the whole stream from those of all partitions, in partition order."""
+
+    def needsReconfiguration(self) -> bool:
+        """Whether :meth:`partitions` of the present would be others than those of this run: asked
+        twice a second while the query runs, so it must be quick. The engine then finishes the
+        open epoch and starts new tasks from there."""
+        return False
 
     def commit(self, end: Offset) -> None:  # noqa: B027
         """Everything before ``end`` is durable in the sink and will never be asked for again."""

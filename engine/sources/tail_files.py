@@ -16,6 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from engine.errors import BadRecordError, OffsetOutOfRangeError, SourceUnavailableError
+from engine.redaction import shown
 from engine.sources.line_formats import BadLineError, LineFormat
 from engine.sources.reader import Offset, PartitionReader
 
@@ -24,7 +25,6 @@ CHUNK_BYTES: Final = 1 << 20
 LINE_BYTES_MAX: Final = 256 << 20
 _POLL_SHARE: Final = 0.05
 """Looking for news may take this share of a core: large folders are looked at less often."""
-_SHOWN_BYTES: Final = 200
 _BURST_S: Final = 0.1
 """A throttled partition that was late may catch up for so long."""
 
@@ -206,10 +206,9 @@ class TailPartitionReader(PartitionReader):
                 continue
             block = self._throttle.cut(block)
             start = self._position.get(name, 0)
-            try:
-                batch = self._folder.lines.parse(block, at_start=start == 0)
-            except BadLineError as exc:
-                raise self._bad_record(name, start, exc) from None
+            batch, bad_lines = self._folder.lines.parse(block, at_start=start == 0)
+            for error in bad_lines:
+                self._refuse_line(name, start, error)
             self._position[name] = start + len(block)
             if self._position[name] >= self._sizes[name]:
                 self._pending.popleft()
@@ -233,21 +232,27 @@ class TailPartitionReader(PartitionReader):
             if end or count >= there:
                 return block[:end]
             if count >= LINE_BYTES_MAX:
-                raise self._bad_record(
-                    name,
-                    start,
-                    BadLineError(0, block[:_SHOWN_BYTES], f"it is longer than {count} bytes"),
-                )
+                too_long = BadLineError(0, block, f"it is longer than {count} bytes")
+                raise self._bad_record(name, start, too_long)
             count *= 2
 
+    def _refuse_line(self, name: str, start: int, error: BadLineError) -> None:
+        bad = self._bad_record(name, start, error)
+        if self.on_bad_record is None:
+            raise bad
+        self.on_bad_record(bad)
+
     def _bad_record(self, name: str, start: int, error: BadLineError) -> BadRecordError:
-        shown = error.line[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
-        dots = "..." if len(error.line) > _SHOWN_BYTES else ""
+        record = error.line.decode("utf-8", "backslashreplace")
+        begin = start + error.position
         return BadRecordError(
-            f"{self._folder.path / name}, byte {start + error.position}: the line cannot be read: "
-            f"{error.reason.rstrip('.')}. The line is: {shown}{dots}",
-            hint="Correct the line, or the schema.",
+            f"{self._folder.path / name}, byte {begin}: the line cannot be read: "
+            f"{shown(error.reason.rstrip('.'))}. The line is: {shown(record)}",
+            hint='Correct the line, or the schema, or set option onBadRecord to "skip" or '
+            '"dead-letter".',
             partition=self._index,
+            record=record,
+            offset={name: begin + len(error.line) + 1},
         )
 
     @property

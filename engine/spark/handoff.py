@@ -6,7 +6,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from engine.config import EngineOptions
+from engine.config import FAIL, EngineOptions
+from engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -23,7 +24,13 @@ def start_in_spark(builder: ContinuousStreamWriter, table: str | None = None) ->
     """
     writer = builder.df.writeStream.outputMode(builder.output_mode)
     writer = writer.trigger(**{builder.trigger_kind: builder.trigger_value})
-    _own, options = EngineOptions.take(builder.sink_options)
+    own, options = EngineOptions.take(builder.sink_options)
+    if own.on_bad_record != FAIL:
+        raise ConfigError(
+            f"Option onBadRecord cannot be {own.on_bad_record!r} with "
+            f"trigger({builder.trigger_kind}=...): Spark itself runs this query.",
+            hint="Use trigger(continuous=...), or the source's own option.",
+        )
     for key, value in options.items():
         writer = writer.option(key, value)
     if builder.query_name is not None:
@@ -57,16 +64,26 @@ class SparkQuery:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            progress = self._query.lastProgress
-            if progress is not None and progress["batchId"] >= epoch:
+            is_active = (
+                self._query.isActive
+            )  # looked at first: the last commit comes before the end
+            if self._committed() >= epoch:
                 return True
             left = _POLL_S if deadline is None else min(_POLL_S, deadline - time.monotonic())
             if left <= 0:
                 return False
-            if not self._query.isActive:
+            if not is_active:
                 self._query.awaitTermination()  # raises what it failed with
                 return False
             self._pause.wait(left)
+
+    def _committed(self) -> int:
+        progress = self._query.lastProgress
+        if progress is None:
+            return -1
+        batch = int(progress["batchId"])
+        # A trigger without data reports the batch that it would have begun.
+        return batch if "addBatch" in progress["durationMs"] else batch - 1
 
     def drain(self, timeout: float | None = None) -> bool:
         """Process what the source has now, then stop; Spark cannot bound this by ``timeout``."""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import ContinuousError, TaskLostError
-from engine.launcher import OnEnd, Slots
+from engine.errors import ConfigError, ContinuousError, TaskLostError
+from engine.launcher import CANCEL_TIMEOUT_S, OnEnd, Slots
 from engine.task.loop import run_task
 from engine.task.spec import TaskSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+logger = logging.getLogger(__name__)
 LEAVE_TIMEOUT_S = 1.0
-CANCEL_TIMEOUT_S = 10.0
 
 
 class SparkLauncher:
@@ -28,7 +30,14 @@ class SparkLauncher:
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
         self._thread: threading.Thread | None = None
-        self.host = self._context.getConf().get("spark.driver.host") or "127.0.0.1"
+        conf = self._context.getConf()
+        self.host = conf.get("spark.driver.host") or "127.0.0.1"
+        self.bind_host = conf.get("spark.driver.bindAddress")
+        if conf.get("spark.speculation", "false") == "true":
+            raise ConfigError(
+                "Spark would run a second copy of a task that never ends: spark.speculation is on.",
+                hint="Set spark.speculation to false.",
+            )
         self.application = self._context.applicationId
 
     def slots(self) -> Slots | None:
@@ -66,8 +75,9 @@ class SparkLauncher:
                 indexes = context.parallelize(range(len(tasks)), len(tasks))
                 indexes.foreach(lambda index: run_task(tasks[index]))
             except Exception as exc:
+                logger.debug("the Spark job of run %s ended", run_id, exc_info=True)
                 error = TaskLostError(
-                    f"The Spark job of the query failed: {_first_line(exc)}",
+                    f"The Spark job of the query failed: {_gist(exc)}",
                     hint="The executor's log tells more.",
                 )
             on_end(error)
@@ -84,9 +94,16 @@ class SparkLauncher:
         if self._thread.is_alive():
             self._context.cancelJobGroup(run_id)
             self._thread.join(timeout=CANCEL_TIMEOUT_S)
+            if self._thread.is_alive():
+                logger.warning("Spark has not ended the tasks of run %s: they hang", run_id)
 
 
-def _first_line(error: Exception) -> str:
+def _gist(error: Exception) -> str:
+    """The first line of Spark's message, and what the Python worker raised if it is told there."""
     java = getattr(error, "java_exception", None)
     text = str(java.getMessage() if java is not None else error)
-    return text.strip().splitlines()[0] if text.strip() else type(error).__name__
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    raised = re.search(r"^(?!org\.|java\.)[A-Za-z_][\w.]*(?:Error|Exception|Exit)\b.*$", text, re.M)
+    return lines[0] if raised is None else f"{lines[0]} {raised.group().strip()}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from engine.errors import ContinuousError
 from engine.messages import DriverMessage, EpochMarker, TaskMessage
 from engine.wire import Connection
 
@@ -50,7 +49,7 @@ class Channel:
         try:
             while True:
                 self._take(self._connection.receive())
-        except (EOFError, OSError, ContinuousError) as exc:
+        except Exception as exc:  # closed, broken, forged or unreadable: all are its end
             self.dismissed = self.dismissed or f"the driver is gone: {exc}"
 
     def _take(self, message: DriverMessage) -> None:

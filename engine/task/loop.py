@@ -19,22 +19,25 @@ from engine.errors import ContinuousError, SinkError, SourceError, TransformErro
 from engine.messages import (
     EpochCommitMessage,
     EpochCounters,
+    SunkEpoch,
     TaskAlive,
     TaskFailed,
     TaskStarted,
 )
 from engine.sources.reader import PartitionReader
+from engine.task.bad_records import BadRecords
 from engine.task.channel import Channel
 from engine.task.context import EpochContext
 from engine.task.spec import TaskSpec
 from engine.task.transform import compile_steps
 from engine.wire import connect
 
+_ERRORS = ContinuousError.__module__
 MARKER_POLL_S = 0.005
 """An idle reader waits so long between two looks at the marker."""
 
 
-class _TaskDismissed(BaseException):
+class TaskDismissed(BaseException):
     """The driver told us to leave. Not an Exception: a writer must not swallow it."""
 
 
@@ -53,9 +56,9 @@ def run_task(spec: TaskSpec) -> None:
     )
     try:
         _Task(spec, channel).run()
-    except _TaskDismissed:
+    except TaskDismissed:
         pass
-    except Exception as exc:
+    except BaseException as exc:  # SystemExit of a user's function, too
         error = _as_continuous_error(exc, spec.index)
         channel.send(TaskFailed(spec.run_id, spec.index, error, traceback.format_exc()))
     finally:
@@ -68,12 +71,15 @@ class _Task:
         self._spec = spec
         self._channel = channel
         self._transform = compile_steps(spec.pipeline)
+        self._bad = BadRecords(spec.on_bad_record, spec.source, spec.index)
         self._failure: BaseException | None = None
 
     def run(self) -> None:
         spec = self._spec
         with _blaming(SourceError, "opening the source", spec.index):
             reader = spec.reader.open(spec.source_partition, spec.until)
+            if self._bad.tolerates:
+                reader.on_bad_record = self._bad.unreadable
         try:
             self._channel.send(
                 TaskStarted(spec.run_id, spec.index, socket.gethostname(), os.getpid())
@@ -87,6 +93,7 @@ class _Task:
         epoch = spec.first_epoch
         while channel.dismissed is None:
             counters = EpochCounters()
+            self._bad.begin(epoch, counters)
             EpochContext.set(
                 EpochContext(spec.query_id, spec.run_id, spec.generation, spec.index, epoch)
             )
@@ -100,9 +107,15 @@ class _Task:
                     )
             if self._failure is not None:
                 raise self._failure  # the writer swallowed it, and would lose the record
-            channel.send(
-                EpochCommitMessage(spec.run_id, spec.index, epoch, reader.offset, message, counters)
-            )
+            if spec.write_letters is not None:
+                with _blaming(SinkError, "writing dead letters", spec.index, epoch):
+                    message = SunkEpoch(message, spec.write_letters(iter([self._bad.letters()])))
+            with _blaming(SinkError, "sending the writer's message", spec.index, epoch):
+                channel.send(
+                    EpochCommitMessage(
+                        spec.run_id, spec.index, epoch, reader.offset, message, counters
+                    )
+                )
             if spec.until is not None or epoch == channel.final_epoch:
                 return
             epoch += 1
@@ -126,7 +139,7 @@ class _Task:
         transforming = _blaming(TransformError, "the query's expressions", index, epoch)
         while channel.closed_epoch < epoch:
             if channel.dismissed is not None:
-                raise _TaskDismissed
+                raise TaskDismissed
             with reading:
                 batch = reader.read(MARKER_POLL_S)
             if batch is None:
@@ -136,12 +149,16 @@ class _Task:
             arrived = now()
             counters.rows_read += batch.num_rows
             with transforming:
-                batch = transform(batch)
-            rows = batch.num_rows
-            if rows:
-                yield batch
-                counters.rows_written += rows
-                counters.read_to_written.record((now() - arrived) // 1000, rows)
+                try:
+                    results = [transform(batch)]
+                except Exception:
+                    results = self._bad.sift(transform, batch, lambda: reader.offset)
+            for result in results:
+                rows = result.num_rows
+                if rows:
+                    yield result
+                    counters.rows_written += rows
+                    counters.read_to_written.record((now() - arrived) // 1000, rows)
 
 
 class _blaming:
@@ -170,10 +187,27 @@ class _blaming:
         error.epoch = self._epoch if error.epoch is None else error.epoch
 
 
-def _as_continuous_error(error: Exception, partition: int) -> ContinuousError:
+def _as_continuous_error(error: BaseException, partition: int) -> ContinuousError:
     if isinstance(error, ContinuousError):
-        return error
+        # A class of the user's own may not be known, or not loadable, on the driver.
+        return error if type(error).__module__ == _ERRORS else _nearest(error)
     return ContinuousError(
         f"The task of partition {partition} failed: {type(error).__name__}: {error}",
         partition=partition,
     )
+
+
+def _nearest(error: ContinuousError) -> ContinuousError:
+    """The same error as one of the engine's own classes."""
+    own: type[ContinuousError] = next(
+        base for base in type(error).__mro__ if base.__module__ == _ERRORS
+    )
+    nearest = own.__new__(own)
+    ContinuousError.__init__(
+        nearest,
+        f"{type(error).__name__}: {error.message}",
+        hint=error.hint,
+        epoch=error.epoch,
+        partition=error.partition,
+    )
+    return nearest

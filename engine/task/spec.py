@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.config import FAIL
 from engine.plan.pipeline import Pipeline
 from engine.sources.reader import DataSourceContinuousReader, Offset
 
@@ -19,10 +20,14 @@ class TaskSpec:
     """One partition of one run.
 
     :param index: the partition, from 0.
+    :param stream: which of the query's streams it reads, from 0.
     :param source_partition: the reader's own description of it.
     :param until: end the first epoch exactly at this offset of the whole stream and leave (the
         replay of an epoch whose end is known); None to read for as long as the query lives.
     :param write: called once per epoch with the epoch's batches, returns the writer's message.
+    :param on_bad_record: see :class:`engine.config.EngineOptions`.
+    :param write_letters: writes the bad records of an epoch, if they are kept.
+    :param source: names the source in errors.
     :param heartbeat_s: a task that has said nothing for so many seconds says that it is alive.
     """
 
@@ -39,6 +44,10 @@ class TaskSpec:
     secret: bytes
     until: Offset | None = None
     heartbeat_s: float = 2.0
+    stream: int = 0
+    source: str = "the source"
+    on_bad_record: str = FAIL
+    write_letters: EpochWriter | None = None
 
     def __repr__(self) -> str:  # the secret must not reach a log
         return f"TaskSpec(run_id={self.run_id!r}, index={self.index})"

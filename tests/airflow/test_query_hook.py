@@ -76,20 +76,20 @@ def test_connections_that_cannot_be_used(
 def test_a_specification_gets_what_the_connection_says(
     spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    extra = {"checkpoint-root": "/root/", "conf": {"a": "connection", "b": "connection"}}
+    extra = {"checkpoint-root": "/data/", "conf": {"a": "connection", "b": "connection"}}
     connection(monkeypatch, "continuous_default", conn_type="continuous", extra=extra)
     del spec["checkpoint_location"]
 
     document = ContinuousQueryHook().specification({**spec, "conf": {"a": "query"}}, name="orders")
 
-    assert document["checkpoint_location"] == "/root/orders"
+    assert document["checkpoint_location"] == "/data/orders"
     assert document["conf"] == {"a": "query", "b": "connection"}
 
 
 def test_what_a_connection_says_gives_way(
     spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    extra = {"checkpoint-root": "/root"}
+    extra = {"checkpoint-root": "/data"}
     connection(monkeypatch, "continuous_default", conn_type="continuous", extra=extra)
 
     document = ContinuousQueryHook().specification(spec, checkpoint_location="/mine", name=None)

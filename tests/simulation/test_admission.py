@@ -17,7 +17,7 @@ from engine.checkpoint.rewind import INTENT
 from engine.checkpoint.storage import open_storage
 from engine.config import EngineOptions
 from engine.connectors import bind_writer
-from engine.definition import QueryDefinition
+from engine.definition import QueryDefinition, StreamBinding
 from engine.errors import CheckpointError, ConfigError
 from engine.execution import ContinuousExecution
 from engine.launcher import ThreadLauncher
@@ -52,6 +52,13 @@ def committed(query: QueryDefinition, epochs: int = 1) -> None:
     assert handle.exception() is None
 
 
+def with_pipeline(query: QueryDefinition, **changes: Any) -> QueryDefinition:
+    """The query with another plan."""
+    (stream,) = query.streams
+    changed = replace(stream, pipeline=replace(stream.pipeline, **changes))
+    return replace(query, streams=(changed,))
+
+
 def from_rate(folder: Path, out: str = "out", **options: Any) -> QueryDefinition:
     """From ``rate`` to Parquet files."""
     source = RateDataSource({"rowsPerSecond": "2000", "numPartitions": "2"})
@@ -59,9 +66,13 @@ def from_rate(folder: Path, out: str = "out", **options: Any) -> QueryDefinition
     writer = ParquetDataSource({"path": path}).streamWriter(SPARK_SCHEMA, overwrite=False)
     return QueryDefinition(
         name=None,
-        pipeline=Pipeline(SourceRelation("rate", {"numPartitions": "2"}, SCHEMA), (), SCHEMA),
-        reader=source.continuousReader(SPARK_SCHEMA),
-        source_description="rate",
+        streams=(
+            StreamBinding(
+                Pipeline(SourceRelation("rate", {"numPartitions": "2"}, SCHEMA), (), SCHEMA),
+                source.continuousReader(SPARK_SCHEMA),
+                "rate",
+            ),
+        ),
         sink=bind_writer(writer, "parquet", "parquet", {"path": path}),
         checkpoint=Checkpoint(str(folder / "checkpoint")),
         epoch_interval_ms=30,
@@ -139,7 +150,7 @@ def test_another_source_and_another_sink_are_refused_together(tmp_path: Path) ->
     committed(from_rate(tmp_path))
     other = from_rate(tmp_path, out="elsewhere")
     relation = SourceRelation("rate", {"numPartitions": "4"}, SCHEMA)
-    other = replace(other, pipeline=replace(other.pipeline, source=relation))
+    other = with_pipeline(other, source=relation)
     with pytest.raises(ConfigError) as caught:
         started(other)
     assert "source.options.numpartitions: 2 → 4" in str(caught.value)
@@ -164,10 +175,10 @@ def test_another_filter_is_told_and_runs(tmp_path: Path, caplog: pytest.LogCaptu
     query = from_rate(tmp_path)
     committed(query)
     changed = from_rate(tmp_path)
-    changed = replace(changed, pipeline=replace(changed.pipeline, descriptions=("Filter x",)))
+    changed = with_pipeline(changed, descriptions=("Filter x",))
     with caplog.at_level(logging.INFO):
         committed(changed)
-    assert "the query has changed: steps: nothing → Filter x" in caplog.text
+    assert "the query has changed: source.steps: nothing → Filter x" in caplog.text
 
 
 def test_a_checkpoint_without_a_fingerprint_gets_one(tmp_path: Path) -> None:

@@ -7,12 +7,10 @@ import queue
 import threading
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from engine.checkpoint.checkpoint import Checkpoint
 from engine.coordinator.coordinator import EpochCoordinator
 from engine.coordinator.endpoint import Endpoint
 from engine.coordinator.events import Event
@@ -28,46 +26,11 @@ from engine.errors import (
 from engine.execution import ContinuousExecution
 from engine.launcher import Slots, ThreadLauncher
 from engine.messages import TaskStarted
-from engine.query import ContinuousQuery
 from engine.states import QueryState
-from engine.task.loop import run_task
+from engine.task.loop import TaskDismissed, run_task
 from engine.task.spec import TaskSpec
-from tests.model import Feed, ModelMessage, ModelReader, ModelSink, definition
-
-WAIT_S = 30
-
-
-class Story:
-    """One checkpoint, one feed, one sink; as many starts as the test wants."""
-
-    def __init__(self, folder: Path, partitions: int = 2) -> None:
-        self.folder = folder
-        self.partitions = partitions
-        self.feed = Feed(partitions)
-        self.sink = ModelSink()
-
-    def start(self, **options: int) -> ContinuousQuery:
-        execution = ContinuousExecution(
-            definition(self.feed, self.sink, self.folder, **options), ThreadLauncher()
-        )
-        execution.start()
-        return ContinuousQuery(execution, "")
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        return Checkpoint(str(self.folder))
-
-    def await_rows(self, query: ContinuousQuery, count: int) -> None:
-        """Until the sink has so many rows, or the query has ended."""
-        epoch = query.status["epoch"]
-        while len(self.sink.rows()) < count and query.isActive:
-            epoch += 1
-            assert query.awaitEpoch(epoch, WAIT_S) or not query.isActive
-
-
-@pytest.fixture
-def story(tmp_path: Path) -> Story:
-    return Story(tmp_path / "checkpoint")
+from tests.model import ModelMessage, ModelReader, definition
+from tests.simulation.story import WAIT_S, Story
 
 
 def test_records_arrive_once_and_epochs_are_logged(story: Story) -> None:
@@ -255,21 +218,17 @@ def test_tasks_leave_and_the_source_is_stopped(story: Story) -> None:
     query = story.start()
     query.awaitEpoch(0, WAIT_S)
     query.stop()
-    reader = query._execution.definition.reader
+    reader = query._execution.definition.streams[0].reader
     assert isinstance(reader, ModelReader)
     assert reader.stopped
     left = [t.name for t in threading.enumerate() if t.name.startswith(("task-", "epoch-commit"))]
     assert left == []
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_task_that_dies_without_a_word_is_lost(story: Story) -> None:
-    class Mute(BaseException):
-        pass
-
     query = story.start()
     query.awaitEpoch(0, WAIT_S)
-    story.feed.faults[(0, 0)] = Mute()
+    story.feed.faults[(0, 0)] = TaskDismissed()  # it leaves, and nobody has told it to
     story.feed.add(1)
     with pytest.raises(TaskLostError, match="partition 0"):
         query.awaitTermination(WAIT_S)
@@ -309,8 +268,8 @@ def test_tasks_leave_when_the_driver_is_gone(story: Story) -> None:
         generation=0,
         index=0,
         first_epoch=0,
-        pipeline=made.pipeline,
-        reader=made.reader,
+        pipeline=made.streams[0].pipeline,
+        reader=made.streams[0].reader,
         source_partition=(0, 0),
         write=made.sink.write,
         address=endpoint.address,

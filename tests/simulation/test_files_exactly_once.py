@@ -11,7 +11,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage import open_storage
 from engine.config import EngineOptions
 from engine.connectors import bind_writer
-from engine.definition import QueryDefinition
+from engine.definition import QueryDefinition, StreamBinding
 from engine.execution import ContinuousExecution
 from engine.launcher import ThreadLauncher
 from engine.plan.pipeline import Pipeline, SourceRelation
@@ -35,9 +35,13 @@ def start(folder: Path) -> ContinuousQuery:
     sink = ParquetDataSource({"path": str(folder / "out")})
     definition = QueryDefinition(
         name=None,
-        pipeline=Pipeline(SourceRelation("rate", {}, SCHEMA), (), SCHEMA),
-        reader=source.continuousReader(SPARK_SCHEMA),
-        source_description="rate",
+        streams=(
+            StreamBinding(
+                Pipeline(SourceRelation("rate", {}, SCHEMA), (), SCHEMA),
+                source.continuousReader(SPARK_SCHEMA),
+                "rate",
+            ),
+        ),
         sink=bind_writer(sink.streamWriter(SPARK_SCHEMA, overwrite=False), "parquet"),
         checkpoint=Checkpoint(str(folder / "checkpoint")),
         epoch_interval_ms=30,

@@ -152,26 +152,28 @@ def _values(evaluator: Evaluator, batch: pa.RecordBatch, dtype: pa.DataType) -> 
 
 
 def plain_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Comparable Python values; temporal ones as integers, for Python's own types are too small."""
+    """Comparable Python values; temporal ones as integers, for Python's own types are too small;
+    structs as tuples, arrays as lists, maps as lists of pairs."""
+    if isinstance(array, pa.ChunkedArray):
+        return [value for chunk in array.chunks for value in plain_values(chunk)]
     dtype = array.type
     if pa.types.is_timestamp(dtype) or pa.types.is_duration(dtype):
         array = array.cast(pa.int64())
     elif pa.types.is_date32(dtype):
         array = array.cast(pa.int32())
     elif pa.types.is_struct(dtype):
-        columns = [plain_values(_struct_field(array, i)) for i in range(dtype.num_fields)]
-        valid = array.is_valid().to_pylist()
-        rows = zip(*columns, strict=True) if columns else ((),) * len(valid)
-        return [row if ok else None for row, ok in zip(rows, valid, strict=True)]
+        columns = [plain_values(column) for column in array.flatten()]
+        rows = zip(*columns, strict=True) if columns else ((),) * len(array)
+        return [row if ok else None for row, ok in zip(rows, _valid(array), strict=True)]
+    elif pa.types.is_map(dtype) or pa.types.is_list(dtype):
+        items, offsets = plain_values(array.values), array.offsets.to_pylist()
+        spans = zip(offsets[:-1], offsets[1:], _valid(array), strict=True)
+        return [items[start:end] if ok else None for start, end, ok in spans]
     return list(array.to_pylist())
 
 
-def _struct_field(array: pa.Array | pa.ChunkedArray, index: int) -> pa.Array:
-    if isinstance(array, pa.ChunkedArray):
-        return pa.chunked_array(
-            [chunk.flatten()[index] for chunk in array.chunks], array.type.field(index).type
-        )
-    return array.flatten()[index]
+def _valid(array: pa.Array) -> list[bool]:
+    return list(array.is_valid().to_pylist())
 
 
 def _spark_values(frame: DataFrame, expressions: Sequence[str], ours: list[OurResult]) -> pa.Table:

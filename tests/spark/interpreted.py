@@ -32,7 +32,7 @@ class InterpretedExpression:
         try:
             plan = frame.selectExpr(text)._jdf.queryExecution().optimizedPlan()
         except PySparkException as error:  # it has no column, and the optimizer computed it
-            self._always = error.getCondition()
+            self._always = error.getCondition() or _java_text(error)
             return
         steps = []
         while plan.nodeName() == "Project":
@@ -40,10 +40,8 @@ class InterpretedExpression:
             plan = plan.child()
         assert plan.nodeName() == "LocalRelation", f"{text}: {plan.toString()}"
         self._rows = plan.data()
-        self._projections = [
-            catalyst.InterpretedMutableProjection(step.projectList(), step.child().output())
-            for step in reversed(steps)
-        ]
+        self._steps = steps[::-1]
+        self._projection = catalyst.InterpretedMutableProjection
 
     def error(self, row: int) -> str | None:
         """Spark's error condition for this row, or None if it has a value."""
@@ -52,11 +50,17 @@ class InterpretedExpression:
         with _plain_java_errors():
             try:
                 data = self._rows.apply(row)
-                for projection in self._projections:
+                for step in self._steps:
+                    # A new one each time: after an error, builders of maps cannot go on.
+                    projection = self._projection(step.projectList(), step.child().output())
                     data = projection.apply(data)
             except py4j.protocol.Py4JJavaError as error:
                 return _condition(error.java_exception)
         return None
+
+
+def _java_text(error: Any) -> str:
+    return str(error._origin.toString())
 
 
 def _condition(exception: Any) -> str:

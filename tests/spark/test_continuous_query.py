@@ -209,18 +209,22 @@ def test_a_failing_expression_names_the_error(
     assert query.status["state"] == "FAILED"
 
 
-def test_a_killed_worker_ends_the_query_and_a_restart_goes_on(
-    spark: SparkSession, tmp_path: Path, start: Start
+@pytest.mark.parametrize("budget", [0, 1])
+def test_a_query_survives_a_killed_worker(
+    spark: SparkSession, tmp_path: Path, start: Start, budget: int
 ) -> None:
+    """By itself, in place; without a budget by its next start."""
     df = rate(spark).selectExpr("value")
-    query = start(files(df, tmp_path))
+    query = start(files(df, tmp_path, restartsInfrastructure=budget))
     query.awaitEpoch(2, WAIT_S)
     os.kill(worker_pids()[0], signal.SIGKILL)
-    with pytest.raises(TaskLostError):
-        query.awaitTermination(WAIT_S)
-    again = start(files(df, tmp_path))
-    again.awaitEpoch(again.status["epoch"] + 3, WAIT_S)
-    again.drain(WAIT_S)
+    if budget == 0:
+        with pytest.raises(TaskLostError):
+            query.awaitTermination(WAIT_S)
+        query = start(files(df, tmp_path))
+    assert query.awaitEpoch(query.status["epoch"] + 5, WAIT_S)
+    query.drain(WAIT_S)
+    assert query.status["restarts"] == budget
     values = sorted(r.value for r in spark.read.parquet(str(tmp_path / "out")).collect())
     assert values == list(range(len(values)))
 

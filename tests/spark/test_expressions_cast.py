@@ -192,9 +192,11 @@ def test_timestamps_to_numbers(spark: SparkSession) -> None:
     assert_parity(spark, values, casts(["boolean"], also_try=False), ansi=[False])
 
 
-@pytest.mark.parametrize("zone", [*_ZONES, "America/Sao_Paulo", "+05:30"])
+@pytest.mark.parametrize("zone", [*_ZONES, "America/Sao_Paulo", "America/Toronto", "+05:30"])
 def test_dates(spark: SparkSession, zone: str) -> None:
-    days = [0, -1, 19782, -719_162, -719_163, -719_529, 2_932_896, 2_932_897, 17_470, None]
+    toronto_gap = -18_539  # 1919-03-31 began half an hour late
+    days = [0, -1, 19782, -719_162, -719_163, -719_529, 2_932_896, 2_932_897, 17_470]
+    days = [*days, toronto_gap, None]
     values = pa.table({"a": pa.array(days, pa.int32()).cast(pa.date32())})
     targets = ["string", "timestamp", "timestamp_ntz", "date"]
     assert_parity(spark, values, casts(targets, also_try=False), timezone=zone)

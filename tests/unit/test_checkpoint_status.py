@@ -20,17 +20,6 @@ from engine.errors import CheckpointCorruptError, CheckpointVersionError, Config
 from engine.states import QueryState
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture(params=["local", "memory"])
-def checkpoint(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Checkpoint:
-    url = str(tmp_path / "ckpt") if request.param == "local" else f"memory://{uuid.uuid4()}"
-    return Checkpoint(url, clock=clock)
-
-
 def commit(checkpoint: Checkpoint, epoch: int) -> None:
     checkpoint.offsets.add(epoch, OffsetEntry(({"0": epoch}, None)))
     checkpoint.commits.add(epoch, CommitEntry())

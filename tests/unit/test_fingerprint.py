@@ -28,8 +28,7 @@ def made(
     pipeline: Pipeline = PIPELINE, sink: str = "parquet", sink_options: dict[str, str] | None = None
 ) -> dict[str, Any]:
     parts = fingerprint(
-        pipeline,
-        source_tuning=("pollIntervalMs", "numPartitions"),
+        [(pipeline, ("pollIntervalMs", "numPartitions"))],
         sink_format=sink,
         sink_options=SINK if sink_options is None else sink_options,
         sink_tuning=("compression",),
@@ -54,7 +53,7 @@ TEXT, LONG = ("carrier", pa.string()), ("delay", pa.int64())
     [
         made(),
         made(source(pollIntervalMs="50", numPartitions="4")),
-        made(source(PATH="/data/in")) | {"source": made()["source"]},
+        made(source(PATH="/data/in")) | {"sources": made()["sources"]},
         made(sink_options={"path": "file:///data/out/", "compression": "zstd"}),
         made(sink="PARQUET"),
     ],
@@ -68,7 +67,7 @@ def test_nothing_has_changed(new: dict[str, Any]) -> None:
     [
         (
             made(replace(PIPELINE, descriptions=())),
-            "steps: Filter (delay > 15) → nothing",
+            "source.steps: Filter (delay > 15) → nothing",
         ),
         (made(replace(PIPELINE, session_timezone="Asia/Tokyo")), "time_zone: UTC → Asia/Tokyo"),
         (
@@ -138,7 +137,11 @@ def test_unsafe_changes(new: dict[str, Any], shown: str) -> None:
 
 def test_the_unsafe_come_first() -> None:
     new = made(replace(source(path="/x"), descriptions=(), session_timezone="CET"))
-    assert [c.part for c in compare(made(), new)] == ["source.options.path", "steps", "time_zone"]
+    assert [c.part for c in compare(made(), new)] == [
+        "source.options.path",
+        "source.steps",
+        "time_zone",
+    ]
 
 
 def test_csv_is_read_by_position() -> None:
@@ -200,7 +203,7 @@ def test_people_can_read_it(tmp_path: Path) -> None:
     assert read_fingerprint(checkpoint.storage) is None
     write_fingerprint(checkpoint.storage, made())
     lines = checkpoint.storage.read(NAME).decode().splitlines()
-    assert '      "path": "/data/in",' in lines or '      "path": "/data/in"' in lines
+    assert '        "path": "/data/in",' in lines or '        "path": "/data/in"' in lines
     stored = read_fingerprint(checkpoint.storage)
     assert stored is not None
     assert stored.pop("version") == 1

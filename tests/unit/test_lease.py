@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,46 +13,14 @@ from typing import Any
 import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.lease import EXPIRES_AFTER_INTERVALS, Lease, LeaseRecord, read_holder
+from engine.checkpoint.lease import EXPIRES_AFTER_INTERVALS, Lease, read_holder
 from engine.checkpoint.local_storage import LocalStorage
 from engine.checkpoint.process import Process
 from engine.checkpoint.storage import FileInfo
 from engine.clock import ManualClock, SystemClock
 from engine.errors import ConcurrentRunError, StaleRunError
 from engine.states import QueryState
-
-EXPIRED_S = EXPIRES_AFTER_INTERVALS + 0.001
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture(params=["local", "memory"])
-def checkpoint(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Checkpoint:
-    url = str(tmp_path / "ckpt") if request.param == "local" else f"memory://{uuid.uuid4()}"
-    return Checkpoint(url, clock=clock)
-
-
-def acquire(checkpoint: Checkpoint, clock: ManualClock, run_id: str = "run-a") -> Lease:
-    return Lease.acquire(checkpoint, run_id=run_id, clock=clock)
-
-
-def on_disk(checkpoint: Checkpoint) -> LeaseRecord:
-    return LeaseRecord.deserialize(checkpoint.storage.read("control/lease"))
-
-
-def elsewhere(checkpoint: Checkpoint, lease: Lease) -> None:
-    """Let it look as if the holder ran on another machine."""
-    for name in ("control/lease", f"control/generations/{lease.generation}"):
-        record = LeaseRecord.deserialize(checkpoint.storage.read(name))
-        there = replace(record, host="another-host", process_started="")
-        checkpoint.storage.replace(name, there.serialize())
-
-
-def claims(checkpoint: Checkpoint) -> list[str]:
-    return sorted(file.name for file in checkpoint.storage.list("control/generations"))
+from tests.unit.leases import EXPIRED_S, acquire, claims, elsewhere, on_disk
 
 
 def test_the_first_run(checkpoint: Checkpoint, clock: ManualClock) -> None:

@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import uuid
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
@@ -262,11 +263,32 @@ ENTRY = PreparedEntry(3, "run-1", (sink.FilesWritten(["a"]), None, sink.Plain(WH
 
 def test_bytes(tmp_path: Path) -> None:
     log = prepared_log(LocalStorage(tmp_path), ())
-    log.add(0, PreparedEntry(3, "run-1", (None, sink.Slotted("a\nb"))))
-    assert (tmp_path / "prepared" / "0").read_text() == (
-        'v1\n{"generation":3,"runId":"run-1","partitions":2}\n{"none":true}\n'
-        f'{{"dataclass":"{NAME}:Slotted","fields":{{"name":"a\\nb"}}}}'
+    log.add(0, PreparedEntry(3, "run-1", (None, sink.Slotted("a\nb")), 'v1\n\n{"0":7}'))
+    body = (
+        '{"generation":3,"runId":"run-1","partitions":2,"offsets":"v1\\n\\n{\\"0\\":7}"}\n'
+        f'{{"none":true}}\n{{"dataclass":"{NAME}:Slotted","fields":{{"name":"a\\nb"}}}}'
     )
+    checksum = f"{zlib.crc32(body.encode()):08x}"
+    assert (tmp_path / "prepared" / "0").read_text() == f"v2\n{checksum}\n{body}"
+
+
+def test_version_1_has_no_checksum_and_no_offsets(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.create(
+        "prepared/0", b'v1\n{"generation":3,"runId":"run-1","partitions":1}\n{"none":true}'
+    )
+    assert prepared_log(storage, ()).get(0) == PreparedEntry(3, "run-1", (None,))
+
+
+def test_a_flipped_bit_is_refused_wherever_it_is(tmp_path: Path) -> None:
+    log = prepared_log(LocalStorage(tmp_path), ALLOWED)
+    log.add(7, ENTRY)
+    path = tmp_path / "prepared" / "7"
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises((CheckpointCorruptError, CheckpointVersionError)):
+            log.get(7)
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -313,6 +335,6 @@ def test_damage(tmp_path: Path, content: bytes) -> None:
 
 def test_newer_version(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
-    storage.create("prepared/0", b"v2\n{}")
-    with pytest.raises(CheckpointVersionError, match="encountered v2"):
+    storage.create("prepared/0", b"v3\n{}")
+    with pytest.raises(CheckpointVersionError, match="encountered v3"):
         prepared_log(storage, ()).get(0)

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.wire import AuthenticationError, Connection, accept, connect
+from engine.errors import AuthenticationError
+from engine.wire import Connection, accept, connect
 
 SECRET = b"s" * 32
 

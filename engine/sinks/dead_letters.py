@@ -1,0 +1,73 @@
+"""Keeps bad records beside the query's own sink: JSON files, committed with their epoch.
+
+The letters go first, so that a crash between the two repeats nothing: the files sink skips an epoch
+that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from engine.definition import SinkBinding
+from engine.expressions.types import schema_to_spark
+from engine.messages import SunkEpoch
+from engine.sinks.files import FilesWriter, JsonDataSource
+from engine.task.bad_records import SCHEMA
+
+
+def with_dead_letters(sink: SinkBinding, path: str) -> SinkBinding:
+    """The sink, and bad records beside it.
+
+    :param path: a folder for the letters.
+    :raises ConfigError: it is not a local path.
+    """
+    schema = StructType.fromJson(schema_to_spark(SCHEMA))
+    letters = JsonDataSource({"path": path}).streamWriter(schema, overwrite=False)
+    return replace(
+        sink,
+        writer=_BothWriters(sink.writer, letters),
+        description=f"{sink.description}, bad records: json[{path}]",
+        write_letters=letters.write,
+    )
+
+
+class _BothWriters:
+    """The driver's side of both; whatever else the query's own writer has is found here too."""
+
+    def __init__(self, writer: Any, letters: FilesWriter) -> None:
+        self._writer = writer
+        self._letters = letters
+
+    def commit(self, messages: Sequence[SunkEpoch], epoch: int) -> None:
+        self._letters.commit([each.dead_letters for each in messages], epoch)
+        self._writer.commit([each.written for each in messages], epoch)
+
+    def abort(self, messages: Sequence[SunkEpoch], epoch: int) -> None:
+        self._letters.abort([each.dead_letters for each in messages], epoch)
+        self._writer.abort([each.written for each in messages], epoch)
+
+    def validate(self) -> None:
+        self._letters.validate()
+        validate = getattr(self._writer, "validate", None)
+        if validate is not None:
+            validate()
+
+    def afterRewind(self, epoch: int) -> None:
+        """The query's own sink was told by the rewind itself; the letters are known only here.
+
+        :raises ConfigError: their log does not tell any more which files the epoch ended with.
+        """
+        newest = self._letters.latestEpoch()
+        if newest is not None and newest > epoch:
+            self._letters.checkRewind(epoch)
+            self._letters.rewind(epoch)
+        after_rewind = getattr(self._writer, "afterRewind", None)
+        if after_rewind is not None:
+            after_rewind(epoch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)

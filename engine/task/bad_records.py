@@ -1,0 +1,124 @@
+"""What a task does with records that cannot be parsed, or that the query fails on: the option
+``onBadRecord``."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from engine.config import DEAD_LETTER, FAIL
+from engine.errors import BadRecordError, ContinuousError, TransformError
+from engine.messages import EpochCounters
+from engine.redaction import redact, shown
+from engine.sift import sift
+from engine.sources.reader import Offset
+
+logger = logging.getLogger(__name__)
+SCHEMA = pa.schema(
+    [
+        pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("offset", pa.string()),
+        pa.field("record", pa.string()),
+        pa.field("error", pa.string(), nullable=False),
+    ]
+)
+"""Of a dead letter. ``offset`` is JSON: the record stands before this position of its partition.
+``record`` is what the source holds if it cannot be parsed, otherwise the parsed record as JSON."""
+LOGGED_MAX = 5
+"""So many bad records of an epoch are logged."""
+
+Transform = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+class BadRecords:
+    """The bad records of one task.
+
+    :param policy: a value of the option ``onBadRecord``.
+    :param source: names the source in letters and errors.
+    """
+
+    def __init__(self, policy: str, source: str, partition: int) -> None:
+        self.tolerates = policy != FAIL
+        self._keeps = policy == DEAD_LETTER
+        self._source = source
+        self._partition = partition
+        self._epoch = -1
+        self._counters = EpochCounters()
+        self._letters: list[dict[str, Any]] = []
+
+    def begin(self, epoch: int, counters: EpochCounters) -> None:
+        """From here on, bad records belong to this epoch."""
+        self._epoch, self._counters, self._letters = epoch, counters, []
+
+    def letters(self) -> pa.RecordBatch:
+        """The dead letters of the epoch so far."""
+        return pa.RecordBatch.from_pylist(self._letters, schema=SCHEMA)
+
+    def unreadable(self, error: BadRecordError) -> None:
+        """Take a record that the source cannot parse (the reader's ``on_bad_record``)."""
+        self._take(error.record, error.offset, str(error), rows_read=1)
+
+    def sift(
+        self, transform: Transform, batch: pa.RecordBatch, offset: Callable[[], Offset]
+    ) -> list[pa.RecordBatch]:
+        """After ``transform`` has failed: leave out the rows that it fails on.
+
+        :param offset: the reader's, behind the batch.
+        :return: what becomes of the others.
+        :raises TransformError: the policy is to fail; names the first bad row.
+        """
+        good, bad = sift(
+            batch.num_rows,
+            lambda start, stop: transform(batch.slice(start, stop - start)),
+            (Exception,),
+        )
+        behind = offset()
+        for position, error in bad:
+            record = _as_json(batch, position)
+            if not self.tolerates:
+                raise self._failure(record, behind, error) from error
+            self._take(record, behind, f"{type(error).__name__}: {error}", rows_read=0)
+        return good
+
+    def _take(self, record: str | None, offset: Offset, error: str, *, rows_read: int) -> None:
+        self._counters.rows_read += rows_read
+        self._counters.bad_records += 1
+        if self._counters.bad_records <= LOGGED_MAX:
+            logger.warning("bad record in epoch %d: %s", self._epoch, redact(error))
+        if self._keeps:
+            self._letters.append(
+                {
+                    "epoch": self._epoch,
+                    "partition": self._partition,
+                    "source": self._source,
+                    "offset": None if offset is None else json.dumps(offset),
+                    "record": record,
+                    "error": error,
+                }
+            )
+
+    def _failure(self, record: str, offset: Offset, error: Exception) -> ContinuousError:
+        reason = str(error) if isinstance(error, TransformError) else f"{_name(error)}: {error}"
+        return TransformError(
+            f"Partition {self._partition} of {self._source} failed in the query's expressions: "
+            f"{reason} The record, which stands before the offset {json.dumps(offset)}, is "
+            f"{shown(record)}.",
+            hint='Correct it, or set option onBadRecord to "skip" or "dead-letter".',
+            partition=self._partition,
+            epoch=self._epoch,
+        )
+
+
+def _name(error: Exception) -> str:
+    return type(error).__name__
+
+
+def _as_json(batch: pa.RecordBatch, position: int) -> str:
+    (row,) = batch.slice(position, 1).to_pylist()
+    return json.dumps(row, default=str, ensure_ascii=False)

@@ -1,0 +1,39 @@
+"""``python -m tests.faults``: injects faults and says what was broken (:mod:`tests.faults.levels`).
+
+Prints one table, and one JSON object as the last line. Exits with 1 if a promise was broken, a
+mutant was not caught, or a level that was asked for cannot run here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tests.faults.levels import LEVELS, run_levels
+from tests.faults.result import table, to_json
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="of the random walks")
+    parser.add_argument("--levels", default=",".join(LEVELS), help="which, separated by commas")
+    parser.add_argument("--budget", choices=("short", "long"), default="long")
+    parser.add_argument("--json", type=Path, help="write the last line to this file, too")
+    given = parser.parse_args()
+    names = given.levels.split(",")
+    unknown = [name for name in names if name not in LEVELS]
+    if unknown:
+        parser.error(f"no such level: {unknown[0]}; there are {', '.join(LEVELS)}")
+    results = run_levels(names, given.seed, long=given.budget == "long")
+    line = to_json(results)
+    print(table(results))
+    print(line)
+    if given.json is not None:
+        given.json.write_text(line + "\n", encoding="utf-8")
+    missed = [result.level for result in results if result.skipped is not None]
+    return 0 if all(result.kept for result in results) and not missed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,360 @@
+"""Wrong versions of the protocol. A harness that does not catch each of them proves nothing.
+
+One at a time is put in the place of the right one, and random walks (:mod:`tests.faults.l0_model`)
+go on until a promise is broken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+from engine import durable, recovery
+from engine.checkpoint import local_storage
+from engine.checkpoint.commit_log import CommitEntry
+from engine.checkpoint.lease import Lease
+from engine.checkpoint.local_storage import LocalStorage
+from engine.checkpoint.metadata_log import MetadataLog
+from engine.checkpoint.offset_log import OffsetEntry
+from engine.checkpoint.prepared_log import PreparedEntry
+from engine.coordinator.coordinator import EpochCoordinator
+from engine.coordinator.events import CommitEpoch
+from engine.coordinator.runner import CommittedEpoch, EpochRunner, _Stopwatch
+from engine.messages import EpochCommitMessage
+from engine.sinks.epoch_files import _OpenFile
+from engine.sinks.file_sink_log import FileSinkLog, SinkFile, entry_name
+from tests.faults import l0_model
+from tests.faults.parts import KeyedSink
+from tests.faults.processes import SLEEP
+from tests.faults.result import LevelResult
+
+Patch = AbstractContextManager[Any]
+ZOMBIES = (SLEEP,)
+
+
+class Mutant(NamedTuple):
+    """:param faults: the kinds that bring it to light soonest; see l0_model."""
+
+    patch: Callable[[], Patch]
+    faults: Sequence[str]
+
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+def mutant(
+    name: str, faults: Sequence[str] = l0_model.FAULTS
+) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
+    def note(patch: Callable[[], Patch]) -> Callable[[], Patch]:
+        MUTANTS[name] = Mutant(patch, faults)
+        return patch
+
+    return note
+
+
+def run(seed: int, seconds: float) -> LevelResult:
+    """Every mutant, each until it is caught.
+
+    :param seconds: after so long, in all, the rest gets a second each.
+    """
+    result = LevelResult("mutants")
+    began = time.monotonic()
+    for name in MUTANTS:
+        left = seconds - (time.monotonic() - began)
+        result.mutants[name] = hunt(name, seed, max(left, 1.0))
+    return result
+
+
+def hunt(name: str, seed: int, seconds: float) -> str | None:
+    """Walk with a mutant until it is caught; how, or None."""
+    began, number = time.monotonic(), seed
+    patch, faults = MUTANTS[name]
+    with patch():
+        while time.monotonic() - began < seconds:
+            result = LevelResult("")
+            try:
+                l0_model.walk(number, result, faults)
+            except AssertionError as exc:  # an invariant that the engine itself checks
+                return f"seed {number}: assertion: {exc}"[:110]
+            if result.broken:
+                return result.broken[0][:110]
+            number += 1
+    return None
+
+
+def _replace(owner: Any, name: str, value: Any) -> Patch:
+    return mock.patch.object(owner, name, value)
+
+
+# -- the disk -------------------------------------------------------------------------------------
+
+
+@mutant("no fsync of a file")
+def _() -> Patch:
+    return _replace(durable, "sync", lambda file: file.flush())
+
+
+@mutant("no fsync of a folder")
+def _() -> Patch:
+    return _replace(durable, "sync_folder", lambda folder: None)
+
+
+@mutant("a new folder is not fsynced")
+def _() -> Patch:
+    def make(folder: Path) -> None:
+        if not durable._is_folder(folder):
+            make(folder.parent)
+            durable.system.mkdir(folder)
+
+    return _replace(durable, "make_folder", make)
+
+
+@mutant("overwrite instead of create", ZOMBIES)
+def _() -> Patch:
+    def create(storage: LocalStorage, name: str, data: bytes) -> bool:
+        storage.replace(name, data)
+        return True
+
+    return _replace(LocalStorage, "create", create)
+
+
+@mutant("written in place, without a temporary file")
+def _() -> Patch:
+    def create(storage: LocalStorage, name: str, data: bytes) -> bool:
+        path = storage.root / name
+        try:
+            durable.make_folder(path.parent)
+            local_storage._write(path, data, True)
+            durable.sync_folder(path.parent)
+        except FileExistsError:
+            return False
+        except OSError as exc:
+            raise local_storage._error("write", path, exc) from exc
+        return True
+
+    return _replace(LocalStorage, "create", create)
+
+
+@mutant("what a dead run has left is not synchronised")
+def _() -> Patch:
+    return _replace(LocalStorage, "sync", lambda storage, folder: None)
+
+
+# -- the order of a commit ------------------------------------------------------------------------
+
+
+def _commit_in_order(steps: str) -> Patch:
+    """The runner's commit with its steps in another order: p, o, s, c, a and r are prepared log,
+    offset log, sink, commit log, acknowledgement to the source, retention."""
+
+    def commit(
+        runner: EpochRunner,
+        epoch: int,
+        offsets: list[Any],
+        messages: list[Any],
+        *,
+        replayed: bool = False,
+    ) -> CommittedEpoch:
+        checkpoint, lease = runner._checkpoint, runner._lease
+        (source,) = runner._sources
+        offset = source.mergeOffsets(list(*offsets))
+        end = OffsetEntry(offsets=(offset,))
+        text = checkpoint.offsets.text_of(epoch) if replayed else checkpoint.offsets.text(end)
+
+        def log_offsets() -> None:
+            if not replayed:
+                runner._add(checkpoint.offsets, epoch, end)
+
+        def retain() -> None:
+            for log in (checkpoint.commits, checkpoint.offsets, checkpoint.prepared):
+                log.purge(epoch + 1 - runner._retain)
+
+        entry = PreparedEntry(lease.generation, lease.run_id, tuple(messages), text)
+        for step in steps:
+            if step in "posc":
+                lease.check()
+            {
+                "p": lambda: runner._add(checkpoint.prepared, epoch, entry),
+                "o": log_offsets,
+                "s": lambda: runner._commit_sink(epoch, messages),
+                "c": lambda: runner._add(checkpoint.commits, epoch, CommitEntry()),
+                "a": lambda: source.commit(offset),
+                "r": retain,
+            }[step]()
+        return CommittedEpoch(epoch, (offset,), _Stopwatch().duration_ms)
+
+    return _replace(EpochRunner, "commit", commit)
+
+
+@mutant("the sink before the offset log")
+def _() -> Patch:
+    return _commit_in_order("pso" + "car")
+
+
+@mutant("the commit log before the sink")
+def _() -> Patch:
+    return _commit_in_order("poc" + "sar")
+
+
+@mutant("the source is acknowledged before the sink")
+def _() -> Patch:
+    return _commit_in_order("apo" + "scr")
+
+
+@mutant("nothing is prepared", ZOMBIES)
+def _() -> Patch:
+    return _commit_in_order("o" + "scar")
+
+
+@mutant("retention of an epoch that is not acknowledged")
+def _() -> Patch:
+    purge = MetadataLog.purge
+    return _replace(MetadataLog, "purge", lambda log, below: purge(log, below + 101))
+
+
+# -- one run at a time ----------------------------------------------------------------------------
+
+
+@mutant("no look at the generation")
+def _() -> Patch:
+    return _replace(Lease, "_assert_claimed", lambda lease: None)
+
+
+@mutant("the claims of older runs stay")
+@contextmanager
+def _() -> Iterator[None]:
+    delete = LocalStorage.delete
+
+    def spare(storage: LocalStorage, name: str) -> None:
+        if not name.startswith("control/generations/"):
+            delete(storage, name)
+
+    with _replace(LocalStorage, "delete", spare):
+        yield
+
+
+@mutant("an entry that is there already is ignored", ZOMBIES)
+def _() -> Patch:
+    def add(runner: EpochRunner, log: MetadataLog[Any], epoch: int, entry: Any) -> None:
+        log.add(epoch, entry)
+
+    return _replace(EpochRunner, "_add", add)
+
+
+@mutant("a message of an older run is taken", ZOMBIES)
+@contextmanager
+def _() -> Iterator[None]:
+    handle = EpochCoordinator.handle
+
+    def trusting(coordinator: EpochCoordinator, event: Any) -> Any:
+        if isinstance(event, EpochCommitMessage):
+            event = dataclasses.replace(event, run_id=coordinator.run_id)
+        return handle(coordinator, event)
+
+    with _replace(EpochCoordinator, "handle", trusting):
+        yield
+
+
+# -- the coordinator ------------------------------------------------------------------------------
+
+
+@mutant("an epoch is committed with a report missing")
+def _() -> Patch:
+    def next_commit(coordinator: EpochCoordinator) -> list[Any]:
+        epoch = coordinator.committed + 1
+        if coordinator.committing is not None or epoch not in coordinator.reports:
+            return []
+        coordinator.committing = epoch
+        reports = coordinator.reports[epoch]
+        some = next(iter(reports.values()))
+        # The others are taken to have read nothing, up to an end that is not theirs.
+        every = [
+            reports.get(p, dataclasses.replace(some, partition=p, offset=[p, some.offset[1]]))
+            for p in range(coordinator.partitions)
+        ]
+        return [CommitEpoch(epoch, tuple(every))]
+
+    return _replace(EpochCoordinator, "_next_commit", next_commit)
+
+
+# -- the restart ----------------------------------------------------------------------------------
+
+
+def _decide(change: Callable[[Any], Any]) -> Patch:
+    decide = recovery.decide
+    return _replace(recovery, "decide", lambda **disk: change(decide(**disk)))
+
+
+@mutant("a restart from the epoch before")
+def _() -> Patch:
+    def earlier(plan: Any) -> Any:
+        if not plan.start_from:
+            return plan
+        return dataclasses.replace(plan, start_from=plan.start_from - 1)
+
+    return _decide(earlier)
+
+
+@mutant("a prepared epoch is taken for committed")
+def _() -> Patch:
+    return _decide(lambda plan: dataclasses.replace(plan, skip_sink_commit=set(plan.recommit)))
+
+
+@mutant("an epoch runs again without its logged end")
+@contextmanager
+def _() -> Iterator[None]:
+    """With no prepared log, as Spark: see SPARK-continuous checkpoints."""
+
+    def unbounded(plan: Any) -> Any:
+        if plan.replay is None:
+            return plan
+        aside = (*plan.set_aside, (recovery.OFFSETS, plan.replay))
+        return dataclasses.replace(plan, replay=None, set_aside=aside)
+
+    with _commit_in_order("oscar"), _decide(unbounded):
+        yield
+
+
+@mutant("offsets of another run go with the messages", ZOMBIES)
+def _() -> Patch:
+    return _replace(recovery, "_compare", lambda *_: None)
+
+
+# -- the sinks ------------------------------------------------------------------------------------
+
+
+@mutant("a sink that commits an epoch twice")
+def _() -> Patch:
+    def commit(sink: KeyedSink, messages: list[Any], epoch: int) -> None:
+        sink.machine.step("sink", "sink")
+        rows = [(p, seq) for message in messages for p, seq in message.rows]
+        sink.put(epoch, sink.table.get(epoch, []) + rows)
+        sink.machine.step("sink answers", "sink")
+
+    return _replace(KeyedSink, "commit", commit)
+
+
+@mutant("files are reported before they are fsynced")
+def _() -> Patch:
+    def finish(file: _OpenFile) -> SinkFile:
+        with _replace(durable, "sync", lambda each: each.flush()):
+            return right(file)
+
+    right = _OpenFile.finish
+    return _replace(_OpenFile, "finish", finish)
+
+
+@mutant("the files' log takes an epoch twice")
+def _() -> Patch:
+    def add(log: FileSinkLog, epoch: int, files: list[SinkFile]) -> bool:
+        listing = log._listing()
+        at = max(epoch, max(listing, default=-1) + 1)
+        name = entry_name(at, 1_000_000)
+        return log._storage.create(name, "\n".join(["v1", *(f.line() for f in files)]).encode())
+
+    return _replace(FileSinkLog, "_add", add)

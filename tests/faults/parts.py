@@ -1,0 +1,168 @@
+"""The source, the sinks and the tasks of the simulated query.
+
+Record k of partition p is the pair (p, k). A sink tells what a reader sees, as one set of records
+per epoch, or as one for all where it does not know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+
+from engine.checkpoint.local_storage import LocalStorage
+from engine.connectors import bind_writer
+from engine.definition import SinkBinding
+from engine.errors import ContinuousError, OffsetOutOfRangeError
+from engine.sinks.adapter import AT_LEAST_ONCE, EXACTLY_ONCE
+from engine.sinks.file_sink_log import FOLDER, FileSinkLog
+from engine.sinks.files import JsonDataSource
+from tests.faults.processes import Machine
+from tests.model import SCHEMA, Feed, ModelMessage, ModelReader
+
+Record = tuple[int, int]
+OUT = "/out"
+SPARK_SCHEMA = StructType([StructField("partition", IntegerType()), StructField("seq", LongType())])
+
+
+class Source(ModelReader):
+    """Forgets what was acknowledged to it, as a queue does."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__(Feed(partitions))
+        self.forgotten = [0] * partitions
+
+    def take(self, partition: int, seq: int, count: int) -> list[Record]:
+        """Up to ``count`` records from ``seq`` on.
+
+        :raises OffsetOutOfRangeError: they were acknowledged before.
+        """
+        if seq < self.forgotten[partition]:
+            raise OffsetOutOfRangeError(f"record {seq} of partition {partition} is gone")
+        end = min(seq + count, self.feed.available[partition])
+        return [(partition, each) for each in range(seq, end)]
+
+    def commit(self, end: dict[str, int]) -> None:
+        for partition, seq in end.items():
+            self.forgotten[int(partition)] = max(self.forgotten[int(partition)], seq)
+
+
+class KeyedSink:
+    """A table somewhere else with the epoch as its key: an epoch that is there is not taken again.
+
+    :param tells: whether it can tell its newest epoch.
+    """
+
+    delivery = EXACTLY_ONCE
+    repeats_allowed = False
+
+    def __init__(self, machine: Machine, tells: bool) -> None:
+        self.machine = machine
+        self.table: dict[int, list[Record]] = {}
+        if tells:
+            self.latestEpoch = lambda: max(self.table, default=-1)
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> ModelMessage:
+        rows = [[r["partition"], r["seq"]] for batch in batches for r in batch.to_pylist()]
+        return ModelMessage(rows)
+
+    def commit(self, messages: Sequence[ModelMessage], epoch: int) -> None:
+        self.machine.step("sink", f"sink/{epoch}" if epoch not in self.table else "sink")
+        if epoch not in self.table:
+            self.put(epoch, [(p, seq) for message in messages for p, seq in message.rows])
+        self.machine.step("sink answers", "sink")
+
+    def put(self, epoch: int, rows: list[Record]) -> None:
+        self.table[epoch] = rows
+
+    def abort(self, messages: Sequence[ModelMessage], epoch: int) -> None:
+        pass
+
+    def has(self, epoch: int, parts: Sequence[Sequence[Record]]) -> None:
+        """The sink has taken an epoch before the story begins."""
+        self.put(epoch, [row for part in parts for row in part])
+
+    def seen(self) -> Counter[Record]:
+        return Counter(row for rows in self.table.values() for row in rows)
+
+    def binding(self) -> SinkBinding:
+        return SinkBinding(self, self.write, "table", self.delivery, ("tests.model",))
+
+
+class PlainSink(KeyedSink):
+    """Shows each record as soon as it is written."""
+
+    delivery = AT_LEAST_ONCE
+    repeats_allowed = True
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine, tells=False)
+        self.shown: Counter[Record] = Counter()
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> ModelMessage:
+        message = super().write(batches)
+        for partition, seq in message.rows:
+            self.machine.step("sink", "sink")
+            self.shown[partition, seq] += 1
+        return message
+
+    def put(self, epoch: int, rows: list[Record]) -> None:
+        pass
+
+    def has(self, epoch: int, parts: Sequence[Sequence[Record]]) -> None:
+        self.shown.update(row for part in parts for row in part)
+
+    def seen(self) -> Counter[Record]:
+        return self.shown
+
+
+class FilesSink:
+    """The engine's own JSON files, on the same disk as the checkpoint."""
+
+    repeats_allowed = False
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+
+    def binding(self) -> SinkBinding:
+        source = JsonDataSource({"path": OUT, "compactInterval": "3"})
+        return bind_writer(source.streamWriter(SPARK_SCHEMA, overwrite=False), "json")
+
+    def has(self, epoch: int, parts: Sequence[Sequence[Record]]) -> None:
+        """The sink has taken an epoch before the story begins."""
+        writer = self.binding()
+        batches = [batch_of(part) for part in parts if part]
+        writer.writer.commit([writer.write(iter(batches))], epoch)
+
+    def seen(self) -> Counter[Record]:
+        """What a reader of the folder sees now.
+
+        :raises SinkError, OSError, ValueError: it cannot be read.
+        """
+        found: Counter[Record] = Counter()
+        for file in FileSinkLog(LocalStorage(f"{OUT}/{FOLDER}")).files():
+            data = self.machine.disk.content(unquote(urlsplit(file.path).path))
+            if len(data) != file.size:
+                raise ValueError(f"{file.path} has {len(data)} bytes, not {file.size}")
+            for line in data.splitlines():
+                row = json.loads(line)
+                found[row["partition"], row["seq"]] += 1
+        return found
+
+
+UNREADABLE = (ContinuousError, OSError, ValueError, KeyError)
+"""What :meth:`FilesSink.seen` raises for a folder that is damaged."""
+
+
+def batch_of(rows: Sequence[Record]) -> pa.RecordBatch:
+    """Records as a task gets them from a reader."""
+    columns: list[Any] = [[p for p, _ in rows], [seq for _, seq in rows]]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)],
+        schema=SCHEMA,
+    )

@@ -1,0 +1,94 @@
+"""What the random walks have found, each as a story of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.commit_log import CommitEntry
+from engine.checkpoint.offset_log import OffsetEntry
+from engine.checkpoint.prepared_log import PreparedEntry
+from engine.definition import SinkBinding
+from engine.durable import make_folder
+from engine.errors import CheckpointCorruptError
+from engine.recovery import plan_restart
+from tests.faults.processes import KILL, Fuse, Machine, Process
+from tests.faults.world import CHECKPOINT, World
+from tests.model import ModelMessage, ModelSink
+
+SINK = SinkBinding(ModelSink(), ModelSink().write, "", "exactly once", ("tests.model",))
+
+
+def offsets(seq: int) -> OffsetEntry:
+    return OffsetEntry(({"0": seq},))
+
+
+def prepared(seq: int) -> PreparedEntry:
+    """Of an epoch that ends at ``seq``."""
+    return PreparedEntry(0, "a run", (ModelMessage([[0, seq - 1]]),), f'v1\n\n{{"0":{seq}}}')
+
+
+def committed(checkpoint: Checkpoint, epoch: int, seq: int) -> None:
+    checkpoint.prepared.add(epoch, prepared(seq))
+    checkpoint.offsets.add(epoch, offsets(seq))
+    checkpoint.commits.add(epoch, CommitEntry())
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    return Checkpoint(str(tmp_path))
+
+
+def test_offsets_of_another_run_do_not_go_with_the_messages(checkpoint: Checkpoint) -> None:
+    """A run was suspended before it wrote its offsets, and wrote them after another one had
+    prepared the same epoch with other records."""
+    committed(checkpoint, 0, 3)
+    checkpoint.prepared.add(1, prepared(9))
+    checkpoint.offsets.add(1, offsets(7))
+    plan = plan_restart(checkpoint, SINK)
+    assert (plan.recommit, plan.start_from, plan.replay) == ((1,), 1, None)
+    assert checkpoint.offsets.get(1) == offsets(9)
+
+
+def test_the_late_write_of_a_purged_epoch_does_not_stop_a_restart(checkpoint: Checkpoint) -> None:
+    checkpoint.offsets.add(2, offsets(1))
+    for epoch in (5, 6):
+        committed(checkpoint, epoch, epoch)
+    assert plan_restart(checkpoint, SINK).start_from == 6
+
+
+def test_changed_offsets_of_the_committed_epoch_are_refused(checkpoint: Checkpoint) -> None:
+    committed(checkpoint, 0, 3)
+    checkpoint.offsets.restore(0, 'v1\n\n{"0":5}')
+    with pytest.raises(CheckpointCorruptError, match=r'"0":5.*"0":3.*delete prepared/0'):
+        plan_restart(checkpoint, SINK)
+    checkpoint.prepared.delete(0)
+    assert plan_restart(checkpoint, SINK).start_from == 0
+
+
+def test_a_folder_of_a_process_that_died_while_making_it_is_kept() -> None:
+    world = World(0)
+    with world.installed():
+        machine: Machine = world.machine
+        died = Process(machine, "died", "a")
+        assert not died.run(lambda: make_folder(Path("/checkpoint/offsets")), Fuse(KILL, 2))
+        make_folder(Path("/checkpoint/offsets"))
+        machine.lose_power()
+        assert machine.disk.stat("/checkpoint/offsets")
+
+
+def test_what_a_dead_run_has_left_is_durable_before_it_is_acted_upon() -> None:
+    world = World(0, sink="table")
+    with world.installed():
+        writer = Checkpoint(CHECKPOINT)
+        writer.prepared.add(0, prepared(3))
+        died = Process(world.machine, "died", "a")
+        # Killed between the link of offsets/0 and the fsync of its folder.
+        assert not died.run(lambda: writer.offsets.add(0, offsets(3)), Fuse(KILL, 8))
+        assert writer.offsets.ids() == [0]
+        assert plan_restart(writer, SINK).recommit == (0,)
+        world.machine.disk.lose_power(Random(1))
+        assert writer.offsets.ids() == [0]

@@ -1,0 +1,42 @@
+"""A query on threads that a test starts, feeds, breaks and starts again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.execution import ContinuousExecution
+from engine.launcher import Launcher, ThreadLauncher
+from engine.query import ContinuousQuery
+from tests.model import Feed, ModelSink, definition
+
+WAIT_S = 30
+
+
+class Story:
+    """One checkpoint, one feed, one sink; as many starts as the test wants."""
+
+    def __init__(self, folder: Path, partitions: int = 2) -> None:
+        self.folder = folder
+        self.partitions = partitions
+        self.feed = Feed(partitions)
+        self.sink = ModelSink()
+
+    def start(self, launcher: Launcher | None = None, **options: Any) -> ContinuousQuery:
+        """Start the query; without further options its first failure ends it."""
+        made = definition(self.feed, self.sink, self.folder, **options)
+        execution = ContinuousExecution(made, launcher or ThreadLauncher())
+        execution.start()
+        return ContinuousQuery(execution, "")
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return Checkpoint(str(self.folder))
+
+    def await_rows(self, query: ContinuousQuery, count: int) -> None:
+        """Until the sink has so many rows, or the query has ended."""
+        epoch = query.status["epoch"]
+        while len(self.sink.rows()) < count and query.isActive:
+            epoch += 1
+            assert query.awaitEpoch(epoch, WAIT_S) or not query.isActive

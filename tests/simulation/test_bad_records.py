@@ -1,0 +1,195 @@
+"""Records that cannot be parsed or computed: the query fails, leaves them out, or keeps them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.storage import open_storage
+from engine.connectors import bind_writer
+from engine.definition import QueryDefinition, StreamBinding
+from engine.errors import BadRecordError, ContinuousError, TransformError
+from engine.execution import ContinuousExecution
+from engine.expressions.tree import Expr
+from engine.launcher import ThreadLauncher
+from engine.plan.pipeline import Pipeline, Project, SourceRelation
+from engine.query import ContinuousQuery
+from engine.sinks.dead_letters import with_dead_letters
+from engine.sinks.file_sink_log import FOLDER, FileSinkLog
+from engine.sinks.file_sink_rewind import FileSinkRewind
+from engine.sinks.files import JsonDataSource
+from engine.sources.tail import TailDataSource
+from tests.model import ONE_ATTEMPT
+from tests.simulation.story import WAIT_S
+
+SPARK_SCHEMA = StructType([StructField("n", LongType())])
+SCHEMA = pa.schema([pa.field("n", pa.int64())])
+N = Expr("Column", (), pa.int64(), True, {"ordinal": 0, "name": "n"})
+HUNDRED = Expr("Literal", (), pa.int64(), False, {"value": 100})
+QUOTIENT = Expr("IntegralDivide", (HUNDRED, N), pa.int64(), True, {"eval_mode": "ANSI"})
+LINES = ['{"n": 1}', '{"n": "one", "password": "hidden"}', '{"n": 0}', '{"n": 5}', "{", '{"n": 4}']
+
+
+class Query:
+    """From JSON lines to JSON files: 100 div n."""
+
+    def __init__(self, folder: Path, policy: str) -> None:
+        self.folder = folder
+        self.policy = policy
+        (folder / "in").mkdir()
+
+    def feed(self, name: str, lines: list[str]) -> None:
+        text = "".join(f"{line}\n" for line in lines)
+        (self.folder / f".{name}").write_text(text)
+        (self.folder / f".{name}").rename(self.folder / "in" / name)
+
+    def start(self, fail_commit: Collection[int] = ()) -> ContinuousQuery:
+        source = TailDataSource({"path": str(self.folder / "in"), "fileFormat": "json"})
+        writer: Any = JsonDataSource({"path": str(self.folder / "out")}).streamWriter(
+            SPARK_SCHEMA, overwrite=False
+        )
+        sink = bind_writer(writer, "json")
+        sink = replace(sink, writer=_FailingOnce(writer, fail_commit))
+        options = replace(ONE_ATTEMPT, on_bad_record=self.policy)
+        if self.policy == "dead-letter":
+            sink = with_dead_letters(sink, str(self.folder / "letters"))
+        relation = SourceRelation("tail", {}, SCHEMA)
+        definition = QueryDefinition(
+            name=None,
+            streams=(
+                StreamBinding(
+                    Pipeline(relation, (Project((QUOTIENT,), SCHEMA),), SCHEMA),
+                    source.continuousReader(SPARK_SCHEMA),
+                    "tail[in]",
+                ),
+            ),
+            sink=sink,
+            checkpoint=Checkpoint(str(self.folder / "checkpoint")),
+            epoch_interval_ms=50,
+            options=options,
+        )
+        execution = ContinuousExecution(definition, ThreadLauncher())
+        execution.start()
+        return ContinuousQuery(execution, "")
+
+    def committed(self, folder: str) -> list[dict[str, Any]]:
+        """The rows of the committed files, in the order of the epochs."""
+        log = FileSinkLog(open_storage(str(self.folder / folder / FOLDER)))
+        return [
+            json.loads(line)
+            for file in log.files()
+            for line in Path(file.path.removeprefix("file://")).read_text().splitlines()
+        ]
+
+
+class _FailingOnce:
+    """The writer, which does not get to its commit of these epochs, once each."""
+
+    def __init__(self, writer: Any, epochs: Collection[int]) -> None:
+        self._writer, self._left = writer, set(epochs)
+
+    def commit(self, messages: Any, epoch: int) -> None:
+        if epoch in self._left:
+            self._left.remove(epoch)
+            raise OSError("disk on fire")
+        self._writer.commit(messages, epoch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+
+def values(rows: list[dict[str, Any]]) -> list[int]:
+    return [row["n"] for row in rows]
+
+
+def test_fail_names_the_line_and_shows_it(tmp_path: Path) -> None:
+    query = Query(tmp_path, "fail")
+    query.feed("a.json", LINES)
+    with pytest.raises(BadRecordError, match=r"a\.json, byte 9: the line cannot be read") as caught:
+        query.start().awaitTermination(WAIT_S)
+    assert '"n": "one"' in str(caught.value)
+    assert "hidden" not in str(caught.value)
+    assert "onBadRecord" in str(caught.value)
+    assert caught.value.partition == 0
+
+
+def test_fail_shows_the_row_that_an_expression_fails_on(tmp_path: Path) -> None:
+    query = Query(tmp_path, "fail")
+    query.feed("a.json", ['{"n": 1}', '{"n": 0}', '{"n": 2}'])
+    with pytest.raises(TransformError, match="DIVIDE_BY_ZERO") as caught:
+        query.start().awaitTermination(WAIT_S)
+    assert '{"n": 0}' in str(caught.value)
+    assert "Partition 0 of tail[in]" in str(caught.value)
+    assert '{"a.json": 27}' in str(caught.value)
+
+
+def test_skip_counts_what_it_leaves_out(tmp_path: Path) -> None:
+    query = Query(tmp_path, "skip")
+    query.feed("a.json", LINES)
+    run = query.start()
+    run.processAllAvailable()
+    run.drain(WAIT_S)
+    assert values(query.committed("out")) == [100, 20, 25]
+    reports = run.recentProgress
+    assert sum(report["numBadRecords"] for report in reports) == 3
+    assert sum(report["numInputRows"] for report in reports) == len(LINES)
+    assert sum(report["sink"]["numOutputRows"] for report in reports) == 3
+
+
+def test_dead_letters_hold_everything_needed_to_send_them_again(tmp_path: Path) -> None:
+    query = Query(tmp_path, "dead-letter")
+    query.feed("a.json", LINES)
+    run = query.start()
+    run.processAllAvailable()
+    run.drain(WAIT_S)
+    assert values(query.committed("out")) == [100, 20, 25]
+    letters = query.committed("letters")
+    assert sorted(letter["record"] for letter in letters) == sorted([LINES[1], LINES[2], LINES[4]])
+    by_record = {letter["record"]: letter for letter in letters}
+    assert json.loads(by_record[LINES[1]]["offset"]) == {"a.json": 9 + len(LINES[1]) + 1}
+    assert "DIVIDE_BY_ZERO" in by_record[LINES[2]]["error"]
+    assert {letter["source"] for letter in letters} == {"tail[in]"}
+    assert {letter["epoch"] for letter in letters} <= set(
+        Checkpoint(str(tmp_path / "checkpoint")).epochs()
+    )
+
+
+def test_letters_and_rows_are_in_the_same_epoch_after_a_crash_between_them(tmp_path: Path) -> None:
+    query = Query(tmp_path, "dead-letter")
+    query.feed("a.json", LINES)
+    with pytest.raises(ContinuousError, match="disk on fire"):
+        query.start(fail_commit={0, 1, 2}).awaitTermination(WAIT_S)
+    query.feed("b.json", LINES)
+    again = query.start()
+    again.processAllAvailable()
+    again.drain(WAIT_S)
+    assert sorted(values(query.committed("out"))) == [20, 20, 25, 25, 100, 100]
+    assert len(query.committed("letters")) == 6
+
+
+def test_letters_are_rewound_with_their_query(tmp_path: Path) -> None:
+    query = Query(tmp_path, "dead-letter")
+    checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
+    for name in ("a.json", "b.json", "c.json"):
+        query.feed(name, LINES)
+        run = query.start()
+        run.processAllAvailable()
+        run.drain(WAIT_S)
+        if name == "a.json":
+            after_the_first = checkpoint.committed_epoch()
+    log = FileSinkLog(open_storage(str(tmp_path / "out" / FOLDER)))
+    checkpoint.rewind(after_the_first, sink=FileSinkRewind(log))
+    assert values(query.committed("out")) == [100, 20, 25]
+    again = query.start()
+    again.processAllAvailable()
+    again.drain(WAIT_S)
+    assert sorted(values(query.committed("out"))) == [20, 20, 20, 25, 25, 25, 100, 100, 100]
+    assert len(query.committed("letters")) == 9

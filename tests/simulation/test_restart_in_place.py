@@ -1,0 +1,347 @@
+"""Failures that do not end the query: it goes on by itself, from the last committed epoch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine.checkpoint.lease import Lease
+from engine.coordinator.endpoint import Endpoint
+from engine.errors import (
+    BadRecordError,
+    CheckpointError,
+    EpochStalledError,
+    SinkCommitRejectedError,
+    SinkCommitUnknownError,
+    SinkUnavailableError,
+    SourceError,
+    StaleRunError,
+    TaskLostError,
+)
+from engine.launcher import Slots, ThreadLauncher
+from engine.messages import EpochMarker
+from engine.states import QueryState
+from engine.task.loop import TaskDismissed
+from tests.model import ModelReader
+from tests.simulation.story import WAIT_S, Story
+
+ROWS = 30
+
+
+def finish(story: Story, query: Any, rows: int) -> None:
+    """Every record is there once, and the query is still the same run."""
+    story.await_rows(query, rows)
+    assert query.drain(WAIT_S)
+    assert story.sink.assert_exactly_once(story.partitions) == rows
+    committed = sorted(story.sink.committed)
+    assert committed == list(range(len(committed)))
+
+
+@pytest.mark.parametrize(
+    ("fault", "budget"),
+    [
+        (ValueError("the wire is cut"), "restarts_source"),
+        (TaskDismissed(), "restarts_infrastructure"),
+        (SystemExit("out of memory"), "restarts_infrastructure"),
+    ],
+)
+def test_a_failing_task_is_started_again(story: Story, fault: BaseException, budget: str) -> None:
+    query = story.start(**{budget: 1})
+    query.awaitEpoch(0, WAIT_S)
+    story.feed.faults[(1, 3)] = fault
+    run_id = query.runId
+    story.feed.add(ROWS)
+    story.await_rows(query, 2 * ROWS)
+    assert (query.runId, query.isActive) == (run_id, True)
+    assert query.status["restarts"] == 1
+    assert query.status["next_attempt_at_ms"] is None
+    assert "artition 1" in query.status["last_error"]
+    assert query.exception() is None
+    finish(story, query, 2 * ROWS)
+
+
+@pytest.mark.parametrize("error", [OSError("disk on fire"), SinkUnavailableError("no route")])
+def test_a_failing_sink_commit_is_done_again(story: Story, error: Exception) -> None:
+    story.sink.fail_commit[2] = error
+    query = story.start(restarts_sink=1)
+    story.feed.add(ROWS)
+    query.awaitEpoch(2, WAIT_S)
+    assert story.sink.commit_calls[:4] == [0, 1, 2, 2]
+    finish(story, query, 2 * ROWS)
+
+
+def test_restarts_and_the_last_error_are_in_status_progress_and_checkpoint(story: Story) -> None:
+    story.feed.faults[(0, 0)] = ValueError("the wire is cut")
+    query = story.start(restarts_source=1)
+    story.feed.add(1)
+    story.await_rows(query, 2)
+    last = query.lastProgress
+    assert last is not None
+    assert last["restarts"] == 1
+    assert "the wire is cut" in last["lastError"]
+    query.drain(WAIT_S)
+    status = story.checkpoint.status()
+    assert (status.state, status.error, status.restarts) == (QueryState.STOPPED, None, 1)
+    assert status.last_error is not None
+    assert "the wire is cut" in status.last_error
+
+
+def test_every_attempt_is_a_generation_of_its_own(story: Story) -> None:
+    seen: list[int] = []
+    query = story.start(restarts_source=3)
+    generation = story.checkpoint.status().generation
+    assert generation is not None
+    for turn in range(3):
+        story.feed.faults[(0, turn)] = ValueError("again")
+        story.feed.add(1)
+        story.await_rows(query, 2 * (turn + 1))
+        now = story.checkpoint.status().generation
+        assert now is not None
+        seen.append(now)
+    assert seen == [generation + 1, generation + 2, generation + 3]
+    finish(story, query, 6)
+
+
+def test_the_budget_ends(story: Story) -> None:
+    for seq in range(5):
+        story.feed.faults[(0, seq)] = ValueError(f"fault {seq}")
+    query = story.start(restarts_source=2)
+    story.feed.add(5)
+    with pytest.raises(SourceError, match="fault 2"):
+        query.awaitTermination(WAIT_S)
+    assert query.status["restarts"] == 2
+    assert story.checkpoint.status().state is QueryState.FAILED
+
+
+@pytest.mark.parametrize(
+    "error", [BadRecordError("not JSON"), SinkCommitRejectedError("no such table")]
+)
+def test_a_final_error_is_not_tried_again(story: Story, error: Exception) -> None:
+    if isinstance(error, BadRecordError):
+        story.feed.faults[(0, 0)] = error
+    else:
+        story.sink.fail_commit[0] = error
+    query = story.start(restarts_source=5, restarts_sink=5)
+    story.feed.add(1)
+    with pytest.raises(type(error)):
+        query.awaitTermination(WAIT_S)
+    assert query.status["restarts"] == 0
+
+
+@pytest.mark.parametrize("end", ["stop", "drain"])
+def test_the_end_can_be_asked_for_between_two_attempts(story: Story, end: str) -> None:
+    story.feed.faults[(0, 0)] = ValueError("the wire is cut")
+    query = story.start(restarts_source=1, restart_delay_ms=WAIT_S * 10_000)
+    story.feed.add(1)
+    await_status(story, lambda status: status.state is QueryState.RESTARTING)
+    status = story.checkpoint.status()
+    assert status.next_attempt_at_ms is not None
+    assert status.message is not None
+    assert "the wire is cut" in status.message
+    getattr(query, end)()
+    assert not query.isActive
+    assert query.exception() is None
+    again = story.start()
+    finish(story, again, 2)
+
+
+def await_status(story: Story, holds: Callable[[Any], bool]) -> None:
+    """Poll the checkpoint until its status is so."""
+    turn = threading.Event()
+    for _ in range(WAIT_S * 50):
+        if holds(story.checkpoint.status()):
+            return
+        turn.wait(0.02)
+    raise AssertionError(f"it did not come: {story.checkpoint.status()}")
+
+
+def test_a_run_that_was_fenced_while_it_waited_ends(story: Story) -> None:
+    story.feed.faults[(0, 0)] = ValueError("the wire is cut")
+    query = story.start(restarts_source=1, restart_delay_ms=WAIT_S * 10_000)
+    story.feed.add(1)
+    await_status(story, lambda status: status.state is QueryState.RESTARTING)
+    storage = story.checkpoint.storage
+    generation = story.checkpoint.status().generation
+    storage.delete(f"control/generations/{generation}")
+    with pytest.raises(StaleRunError):
+        query.awaitTermination(WAIT_S)
+
+
+def test_a_recovery_that_fails_is_tried_again(story: Story) -> None:
+    """The sink is down for two attempts: one fails in a commit, the next in its recovery."""
+    query = story.start(restarts_sink=2)
+    epoch = query.status["epoch"] + 3
+    story.sink.fail_commit[epoch] = OSError("down")
+    commit = story.sink.commit
+    downs = [OSError("still down")]
+
+    def failing(messages: Any, number: int) -> None:
+        if number == epoch and epoch not in story.sink.fail_commit and downs:
+            raise downs.pop()
+        commit(messages, number)
+
+    story.sink.commit = failing  # type: ignore[method-assign]
+    story.feed.add(ROWS)
+    query.awaitEpoch(epoch, WAIT_S)
+    assert query.status["restarts"] == 2
+    finish(story, query, 2 * ROWS)
+
+
+def test_new_partitions_are_read_without_a_restart(story: Story) -> None:
+    query = story.start()
+    story.feed.add(5)
+    story.await_rows(query, 10)
+    with story.feed.changed:
+        story.feed.available.append(0)
+    story.partitions = 3
+    story.feed.add(4)
+    story.await_rows(query, 10 + 12)
+    assert query.status["restarts"] == 0
+    assert query.status["state"] == QueryState.RUNNING.value
+    assert query.exception() is None
+    finish(story, query, 22)
+    assert story.checkpoint.committed_offsets() == ({"0": 9, "1": 9, "2": 4},)
+
+
+def test_a_source_that_cannot_tell_its_partitions_is_the_sources_failure(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ModelReader, "needsReconfiguration", lambda self: 1 / 0)
+    with pytest.raises(SourceError, match="cannot tell its partitions: ZeroDivisionError"):
+        story.start().awaitTermination(WAIT_S)
+
+
+class Gate:
+    """Holds a commit of the sink until it is opened."""
+
+    def __init__(self, story: Story) -> None:
+        self.open = threading.Event()
+        self.entered = threading.Event()
+        self._commit = story.sink.commit
+        story.sink.commit = self.commit  # type: ignore[method-assign]
+
+    def commit(self, messages: Any, epoch: int) -> None:
+        self.entered.set()
+        assert self.open.wait(WAIT_S)
+        self._commit(messages, epoch)
+
+
+def test_a_sink_that_hangs_makes_the_query_stalled(story: Story) -> None:
+    gate = Gate(story)
+    query = story.start(stall_after_intervals=1)
+    await_status(story, lambda status: status.state is QueryState.STALLED)
+    assert "the sink has not committed it" in query.status["message"]
+    gate.open.set()
+    await_status(story, lambda status: status.state is QueryState.RUNNING)
+    query.drain(WAIT_S)
+
+
+def test_a_partition_that_does_not_end_its_epoch_is_named_and_restarted(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A marker is lost once: the tasks never learn that the epoch is over."""
+    broadcast = Endpoint.broadcast
+    lost: list[Any] = []
+
+    def losing(self: Endpoint, message: Any) -> None:
+        if isinstance(message, EpochMarker) and (not lost or lost[0] is self):
+            lost.append(self)
+        else:
+            broadcast(self, message)
+
+    monkeypatch.setattr(Endpoint, "broadcast", losing)
+    query = story.start(stall_after_intervals=1, on_stall="restart", restarts_infrastructure=1)
+    story.feed.add(ROWS)
+    assert query.awaitEpoch(0, WAIT_S)
+    error = query._execution.last_error
+    assert isinstance(error, EpochStalledError)
+    assert "partitions [0, 1]" in str(error)
+    finish(story, query, 2 * ROWS)
+
+
+@pytest.mark.parametrize("call", ["stop", "drain", "awaitTermination"])
+def test_a_sink_may_end_its_own_query(story: Story, call: str) -> None:
+    """Waiting for the end inside of a commit would wait for itself."""
+    commit = story.sink.commit
+    started = threading.Event()
+
+    def ending(messages: Any, epoch: int) -> None:
+        assert started.wait(WAIT_S)
+        if epoch == 1:
+            query.stop() if call == "stop" else getattr(query, call)(WAIT_S)
+        commit(messages, epoch)
+
+    story.sink.commit = ending  # type: ignore[method-assign]
+    query = story.start()
+    started.set()
+    assert query.awaitEpoch(1, WAIT_S)
+    query.stop()
+    assert query.exception() is None
+
+
+def test_a_commit_that_fails_while_the_query_is_stopped_is_told(story: Story) -> None:
+    gate = Gate(story)
+    story.sink.fail_commit[0] = OSError("disk on fire")
+    query = story.start()
+    assert gate.entered.wait(WAIT_S)
+    query._execution.stop()
+    gate.open.set()
+    with pytest.raises(SinkCommitUnknownError, match="disk on fire"):
+        query.awaitTermination(WAIT_S)
+
+
+def test_tasks_that_never_ran_are_no_case_for_a_restart(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine import launcher
+
+    def run_task(spec: Any) -> None:
+        raise ImportError("No module named 'theirs'")
+
+    monkeypatch.setattr(launcher, "run_task", run_task)
+    with pytest.raises(TaskLostError, match="No module named 'theirs'"):
+        story.start(restarts_infrastructure=5).awaitTermination(WAIT_S)
+
+
+def test_a_storage_that_is_gone_for_a_moment_is_tried_again(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquire = Lease.acquire
+    failures = [CheckpointError("no route to the storage")]
+
+    def failing(checkpoint: Any, **rest: Any) -> Lease:
+        if failures and checkpoint.committed_epoch() >= 0:
+            raise failures.pop()
+        return acquire(checkpoint, **rest)
+
+    monkeypatch.setattr(Lease, "acquire", failing)
+    query = story.start(restarts_infrastructure=1, restarts_source=1)
+    query.awaitEpoch(0, WAIT_S)
+    story.feed.faults[(0, 0)] = ValueError("the wire is cut")
+    story.feed.add(ROWS)
+    story.await_rows(query, 2 * ROWS)
+    assert query.status["restarts"] == 2
+    assert "no route" in query.status["last_error"]
+    finish(story, query, 2 * ROWS)
+
+
+def test_slots_that_are_missing_at_a_restart_are_waited_for(story: Story) -> None:
+    """An executor is gone, and its replacement takes a while."""
+
+    class Cluster(ThreadLauncher):
+        seen = 0
+
+        def slots(self) -> Slots:
+            self.seen += 1
+            return Slots(total=0, free=0) if self.seen == 2 else Slots(total=2, free=2)
+
+    launcher = Cluster()
+    query = story.start(launcher, restarts_infrastructure=1, restarts_source=1)
+    query.awaitEpoch(0, WAIT_S)
+    story.feed.faults[(0, 0)] = ValueError("the executor is gone")
+    story.feed.add(ROWS)
+    finish(story, query, 2 * ROWS)
+    assert query.status["restarts"] == 2

@@ -1,0 +1,31 @@
+"""Looks at, and tampers with, the lease of a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.lease import EXPIRES_AFTER_INTERVALS, Lease, LeaseRecord
+from engine.clock import ManualClock
+
+EXPIRED_S = EXPIRES_AFTER_INTERVALS + 0.001
+
+
+def acquire(checkpoint: Checkpoint, clock: ManualClock, run_id: str = "run-a") -> Lease:
+    return Lease.acquire(checkpoint, run_id=run_id, clock=clock)
+
+
+def on_disk(checkpoint: Checkpoint) -> LeaseRecord:
+    return LeaseRecord.deserialize(checkpoint.storage.read("control/lease"))
+
+
+def elsewhere(checkpoint: Checkpoint, lease: Lease) -> None:
+    """Let it look as if the holder ran on another machine."""
+    for name in ("control/lease", f"control/generations/{lease.generation}"):
+        record = LeaseRecord.deserialize(checkpoint.storage.read(name))
+        there = replace(record, host="another-host", process_started="")
+        checkpoint.storage.replace(name, there.serialize())
+
+
+def claims(checkpoint: Checkpoint) -> list[str]:
+    return sorted(file.name for file in checkpoint.storage.list("control/generations"))

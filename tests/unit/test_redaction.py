@@ -1,0 +1,29 @@
+"""Secrets do not get into what people read."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.redaction import redact, shown
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ('{"user": "ann", "password": "x y"}', '{"user": "ann", "password": ***}'),
+        ('{"password": "a\\"b", "n": 1}', '{"password": ***, "n": 1}'),
+        ('{"apiKey":12,"n":1}', '{"apiKey":***,"n":1}'),
+        ("token=abc&n=1", "token=***&n=1"),
+        ("db.access_key = abc, n", "db.access_key = ***, n"),
+        ("{'Client-Secret': 'x'}", "{'Client-Secret': ***}"),
+        ('{"password": "cut off here', '{"password": ***'),
+        ('{"monkey": 5, "secretly" 6}', '{"monkey": 5, "secretly" 6}'),
+    ],
+)
+def test_what_is_assigned_to_a_secret_is_hidden(text: str, clean: str) -> None:
+    assert redact(text) == clean
+
+
+def test_a_record_is_cut_after_it_was_redacted() -> None:
+    assert shown("x" * 300) == "x" * 200 + "..."
+    assert "hidden" not in shown("y" * 190 + ' "password": "hidden"')
