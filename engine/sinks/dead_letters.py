@@ -56,5 +56,18 @@ class _BothWriters:
         if validate is not None:
             validate()
 
+    def afterRewind(self, epoch: int) -> None:
+        """The query's own sink was told by the rewind itself; the letters are known only here.
+
+        :raises ConfigError: their log does not tell any more which files the epoch ended with.
+        """
+        newest = self._letters.latestEpoch()
+        if newest is not None and newest > epoch:
+            self._letters.checkRewind(epoch)
+            self._letters.rewind(epoch)
+        after_rewind = getattr(self._writer, "afterRewind", None)
+        if after_rewind is not None:
+            after_rewind(epoch)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._writer, name)

@@ -26,7 +26,7 @@ _CONTEXT = Context()
 
 
 def kernels(tree: Expr) -> set[str]:
-    """What is evaluated for each batch, columns and constants aside; all of it if that is nothing."""
+    """What is evaluated for each batch: not columns and constants, unless that is all."""
     every = {node.op for node in tree.walk()}
     return ({node.op for node in fold(tree, _CONTEXT).walk()} - {"Column", "Literal"}) or every
 

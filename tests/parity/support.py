@@ -51,7 +51,8 @@ def operand_types(family: Family, texts: list[str]) -> list[str]:
 
 def _rows(measured: Mapping[str, Any]) -> Iterator[str]:
     for family in families():
-        yield f"\n## {(sys.modules[f'tests.parity.templates.{family.name}'].__doc__ or '').strip()}\n"
+        title = sys.modules[f"tests.parity.templates.{family.name}"].__doc__ or ""
+        yield f"\n## {title.strip()}\n"
         yield "| SQL | types | how | ns a row |"
         yield "|---|---|---|---|"
         for name, texts in family.templates.items():

@@ -24,6 +24,7 @@ from engine.plan.pipeline import Pipeline, Project, SourceRelation
 from engine.query import ContinuousQuery
 from engine.sinks.dead_letters import with_dead_letters
 from engine.sinks.file_sink_log import FOLDER, FileSinkLog
+from engine.sinks.file_sink_rewind import FileSinkRewind
 from engine.sinks.files import JsonDataSource
 from engine.sources.tail import TailDataSource
 from tests.model import ONE_ATTEMPT
@@ -172,3 +173,23 @@ def test_letters_and_rows_are_in_the_same_epoch_after_a_crash_between_them(tmp_p
     again.drain(WAIT_S)
     assert sorted(values(query.committed("out"))) == [20, 20, 25, 25, 100, 100]
     assert len(query.committed("letters")) == 6
+
+
+def test_letters_are_rewound_with_their_query(tmp_path: Path) -> None:
+    query = Query(tmp_path, "dead-letter")
+    checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
+    for name in ("a.json", "b.json", "c.json"):
+        query.feed(name, LINES)
+        run = query.start()
+        run.processAllAvailable()
+        run.drain(WAIT_S)
+        if name == "a.json":
+            after_the_first = checkpoint.committed_epoch()
+    log = FileSinkLog(open_storage(str(tmp_path / "out" / FOLDER)))
+    checkpoint.rewind(after_the_first, sink=FileSinkRewind(log))
+    assert values(query.committed("out")) == [100, 20, 25]
+    again = query.start()
+    again.processAllAvailable()
+    again.drain(WAIT_S)
+    assert sorted(values(query.committed("out"))) == [20, 20, 20, 25, 25, 25, 100, 100, 100]
+    assert len(query.committed("letters")) == 9

@@ -67,5 +67,5 @@ def test_the_engine_takes_its_own() -> None:
     assert (own.allow_changed_query, own.min_epochs_to_retain) == (True, 7)
     assert rest == {"path": "/out"}
     assert EngineOptions().allow_changed_query is False
-    with pytest.raises(ConfigError, match="allowChangedQuery: 'yes' is neither true nor false"):
+    with pytest.raises(ConfigError, match="allowChangedQuery: 'yes' is none of true, false"):
         EngineOptions.take({"allowChangedQuery": "yes"})

@@ -181,7 +181,7 @@ def test_a_whole_checkpoint(url: str, options: Options) -> None:
         assert checkpoint.offsets.add(epoch, OffsetEntry(({"0": epoch},)))
         assert checkpoint.commits.add(epoch, CommitEntry())
         assert not checkpoint.commits.add(epoch, CommitEntry())
-        lease.heartbeat(QueryState.RUNNING, epoch=epoch)
+        lease.heartbeat(state=QueryState.RUNNING, epoch=epoch)
     other = Checkpoint(url, {**options, "skip_instance_cache": True})
     assert (other.status().state, other.status().epoch) == (QueryState.RUNNING, 7)
     lease.release(QueryState.STOPPED)
