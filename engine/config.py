@@ -64,6 +64,7 @@ class EngineOptions:
     :param task_start_timeout_s: all tasks must have started within so many seconds.
     :param task_timeout_s: a task that was silent for so long is lost.
     :param lease_heartbeat_ms: how often the lease in the checkpoint is renewed.
+    :param static_side_max_bytes: how large a table may be that the stream is joined with.
     """
 
     min_epochs_to_retain: int = 100
@@ -71,6 +72,7 @@ class EngineOptions:
     task_start_timeout_s: int = 120
     task_timeout_s: int = 30
     lease_heartbeat_ms: int = 1_000
+    static_side_max_bytes: int = 256 << 20
 
     _MINIMA = {  # noqa: RUF012  # a table, not a field
         "min_epochs_to_retain": 2,
@@ -78,6 +80,7 @@ class EngineOptions:
         "task_start_timeout_s": 1,
         "task_timeout_s": 1,
         "lease_heartbeat_ms": 50,
+        "static_side_max_bytes": 1,
     }
 
     @classmethod

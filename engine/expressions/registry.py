@@ -50,6 +50,8 @@ class Kernel:
 
 
 KERNELS: dict[str, Kernel] = {}
+STRICT: set[str] = set()
+"""Nodes whose children are always evaluated on all rows."""
 
 
 def _never(expr: Expr) -> bool:
@@ -99,6 +101,7 @@ def strict(
             return lambda batch: function(*(child(batch) for child in children))
 
         lazy(*ops, can_fail=can_fail, supports=supports)(factory)
+        STRICT.update(ops)
         return make
 
     return register

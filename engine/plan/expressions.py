@@ -7,6 +7,7 @@ their snake-case names. Spark 4.2's ``evalContext`` and 4.1's ``evalMode`` becom
 What is different on purpose:
 
 - an attribute becomes ``Column`` with its ordinal among the input's columns;
+- a call of a Python function becomes a column behind the input's, see :mod:`engine.plan.functions`;
 - aliases vanish; ``With`` is written out (``CommonExpressionRef`` → the expression it refers to);
 - a ``RuntimeReplaceable`` such as ``nvl`` is kept when a kernel of its own name supports it (its
   children are then the arguments as the user wrote them, without implicit casts); otherwise what
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from py4j.java_gateway import JavaObject, is_instance_of
@@ -26,6 +27,9 @@ from engine.expressions.compile import unsupported
 from engine.expressions.registry import KERNELS, Context
 from engine.expressions.tree import Expr
 from engine.expressions.types import UnsupportedTypeError, from_spark_json
+
+if TYPE_CHECKING:
+    from engine.plan.functions import FunctionCalls
 
 _CATALYST = "org.apache.spark.sql.catalyst.expressions"
 _TRANSPARENT = {"Alias", "KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized"}
@@ -37,6 +41,7 @@ class ExpressionReader:
     :param gateway: the py4j gateway of the session.
     :param columns: exprId → (ordinal, name) of the node's input.
     :param problems: every obstacle that :meth:`read` meets is added here.
+    :param calls: collects the calls of Python functions; without it they are an obstacle.
     """
 
     def __init__(
@@ -45,11 +50,13 @@ class ExpressionReader:
         columns: Mapping[int, tuple[int, str]],
         context: Context,
         problems: list[str],
+        calls: FunctionCalls | None = None,
     ) -> None:
         self._gateway = gateway
         self._columns = columns
         self._context = context
         self._problems = problems
+        self._calls = calls
         self._common: dict[str, Expr] = {}
 
     def read(self, node: JavaObject) -> Expr:
@@ -70,6 +77,8 @@ class ExpressionReader:
             return self._convert(node.child(), obstacles)
         if op == "AttributeReference":
             return self._column(node, obstacles)
+        if op == "PythonUDF" and self._calls is not None:
+            return self._calls.call(node, self._convert, obstacles)
         if op == "With":
             for definition in scala_seq(node.defs()):
                 key = definition.id().toString()

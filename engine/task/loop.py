@@ -119,29 +119,52 @@ class _Task:
     def _epoch(
         self, reader: PartitionReader, epoch: int, counters: EpochCounters
     ) -> Iterator[pa.RecordBatch]:
-        channel, transform, index = self._channel, self._transform, self._spec.index
+        arrivals = _Arrivals(self._remembering(self._read(reader, epoch, counters)))
+        transforming = _blaming(TransformError, "the query's expressions", self._spec.index, epoch)
+        results = self._transform.stream(arrivals)
+        while True:
+            with transforming:
+                batch = next(results, None)
+            if batch is None:
+                return
+            yield batch
+            counters.rows_written += batch.num_rows
+            counters.read_to_written.record(
+                (time.perf_counter_ns() - arrivals.last_ns) // 1000, batch.num_rows
+            )
+
+    def _read(
+        self, reader: PartitionReader, epoch: int, counters: EpochCounters
+    ) -> Iterator[pa.RecordBatch]:
+        channel = self._channel
         bounded = self._spec.until is not None
-        now = time.perf_counter_ns
-        reading = _blaming(SourceError, "reading the source", index, epoch)
-        transforming = _blaming(TransformError, "the query's expressions", index, epoch)
+        reading = _blaming(SourceError, "reading the source", self._spec.index, epoch)
         while channel.closed_epoch < epoch:
             if channel.dismissed is not None:
                 raise _TaskDismissed
             with reading:
                 batch = reader.read(MARKER_POLL_S)
-            if batch is None:
-                if bounded and reader.exhausted:
-                    return
-                continue
-            arrived = now()
-            counters.rows_read += batch.num_rows
-            with transforming:
-                batch = transform(batch)
-            rows = batch.num_rows
-            if rows:
+            if batch is not None:
+                counters.rows_read += batch.num_rows
                 yield batch
-                counters.rows_written += rows
-                counters.read_to_written.record((now() - arrived) // 1000, rows)
+            elif bounded and reader.exhausted:
+                return
+
+
+class _Arrivals:
+    """Remembers when it has returned a batch for the last time."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.last_ns = 0
+
+    def __iter__(self) -> _Arrivals:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        batch = next(self._batches)
+        self.last_ns = time.perf_counter_ns()
+        return batch
 
 
 class _blaming:
