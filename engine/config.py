@@ -94,6 +94,7 @@ class EngineOptions:
     :param dead_letter_path: a folder for JSON files.
     :param allow_changed_query: start even if the source or the sink are others than those of the
         checkpoint.
+    :param static_side_max_bytes: how large a table may be that the stream is joined with.
     """
 
     min_epochs_to_retain: int = _whole(100, 2)
@@ -113,6 +114,7 @@ class EngineOptions:
     on_bad_record: str = _choice(FAIL, SKIP, DEAD_LETTER)
     dead_letter_path: str = ""
     allow_changed_query: bool = field(default=False, metadata={"choices": ("true", "false")})
+    static_side_max_bytes: int = _whole(256 << 20, 1)
 
     @classmethod
     def names(cls) -> dict[str, str]:

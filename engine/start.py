@@ -30,15 +30,17 @@ _EPHEMERAL_SINKS = ("console", "memory", "noop", "foreach", "foreachbatch")
 def start_continuous(builder: ContinuousStreamWriter) -> ContinuousQuery:
     """Plan, check, and start; see :meth:`ContinuousStreamWriter.start`."""
     from engine.plan.planner import plan_query
+    from engine.plan.pruning import pruned
     from engine.spark.launcher import SparkLauncher
 
     interval_ms = parse_interval_ms(str(builder.trigger_value))
-    pipeline = plan_query(builder.df)
     options, rest = EngineOptions.take(builder.sink_options)
+    pipeline = plan_query(builder.df, options.static_side_max_bytes)
     location = _pop(rest, CHECKPOINT)
     launcher = SparkLauncher(builder.df.sparkSession)
     parallelism = builder.df.sparkSession.sparkContext.defaultParallelism
     reader, source = bind_source(pipeline.source, parallelism, pipeline.session_timezone)
+    pipeline, reader = pruned(pipeline, reader)
     sink = _sink(builder, rest, pipeline.session_timezone)
     if options.on_bad_record == DEAD_LETTER:
         sink = with_dead_letters(sink, options.dead_letter_path)

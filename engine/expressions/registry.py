@@ -54,6 +54,8 @@ class Kernel:
 
 
 KERNELS: dict[str, Kernel] = {}
+STRICT: set[str] = set()
+"""Nodes whose children are always evaluated on all rows."""
 
 SEE_NULLS = frozenset(
     {
@@ -138,6 +140,7 @@ def strict(
             return lambda batch: function(*(child(batch) for child in children))
 
         lazy(*ops, can_fail=can_fail, supports=supports, loop=loop)(factory)
+        STRICT.update(ops)
         return make
 
     return register

@@ -11,6 +11,7 @@ What is different on purpose:
   a ``NamedLambdaVariable`` has one of these names, which are unique;
 - ``UpdateFields`` (``withField``, ``dropFields``) becomes the struct that it makes;
 - ``null_safe`` is set where Spark skips the arguments behind one that is NULL;
+- a call of a Python function becomes a column behind the input's, see :mod:`engine.plan.functions`;
 - aliases vanish; ``With`` is written out (``CommonExpressionRef`` → the expression it refers to);
 - constant texts that no kernel computes, such as ``version()``, are computed by Spark;
 - a ``RuntimeReplaceable`` such as ``nvl`` is kept when a kernel of its own name supports it (its
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from py4j.java_gateway import JavaObject, is_instance_of
@@ -31,6 +32,9 @@ from engine.expressions.compile import unsupported
 from engine.expressions.registry import KERNELS, Context
 from engine.expressions.tree import Expr
 from engine.expressions.types import UnsupportedTypeError, from_spark_json
+
+if TYPE_CHECKING:
+    from engine.plan.functions import FunctionCalls
 
 _CATALYST = "org.apache.spark.sql.catalyst.expressions"
 _MAP_BUILDERS = {
@@ -49,6 +53,7 @@ class ExpressionReader:
     :param gateway: the py4j gateway of the session.
     :param columns: exprId → (ordinal, name) of the node's input.
     :param problems: every obstacle that :meth:`read` meets is added here.
+    :param calls: collects the calls of Python functions; without it they are an obstacle.
     """
 
     def __init__(
@@ -57,11 +62,13 @@ class ExpressionReader:
         columns: Mapping[int, tuple[int, str]],
         context: Context,
         problems: list[str],
+        calls: FunctionCalls | None = None,
     ) -> None:
         self._gateway = gateway
         self._columns = columns
         self._context = context
         self._problems = problems
+        self._calls = calls
         self._common: dict[str, Expr] = {}
 
     def read(self, node: JavaObject) -> Expr:
@@ -82,6 +89,8 @@ class ExpressionReader:
             return self._convert(node.child(), obstacles)
         if op == "AttributeReference":
             return self._column(node, obstacles)
+        if op == "PythonUDF" and self._calls is not None:
+            return self._calls.call(node, self._convert, obstacles)
         if op == "With":
             for definition in scala_seq(node.defs()):
                 key = definition.id().toString()

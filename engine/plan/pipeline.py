@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -54,7 +54,143 @@ class Watermark:
     delay_ms: int
 
 
-Step = Filter | Project | Watermark
+BatchStream = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""From an iterator of batches to an iterator of batches; both live for one epoch."""
+
+
+@dataclass(frozen=True)
+class PythonFunction:
+    """A function that the user wrote.
+
+    :param name: for explain and errors.
+    :param commands: what PySpark pickled, each ``(function, return type)``. Several are a chain:
+        each is called with the raw result of the one before.
+    :param arguments: positions among the columns that it gets.
+    :param keywords: for each of them the name that it is passed by, None for by position.
+    :param dtype: the declared type of the result.
+    :param deterministic: as declared; equal calls of a function that is not are all made.
+    """
+
+    name: str
+    commands: tuple[bytes, ...]
+    arguments: tuple[int, ...]
+    keywords: tuple[str | None, ...]
+    dtype: pa.DataType
+    deterministic: bool = True
+
+
+@dataclass(frozen=True)
+class FunctionSession:
+    """What functions need of the session that they come from.
+
+    :param conf: Spark's settings for its Python workers.
+    :param broadcasts: the pickled values of the broadcast variables that they use, by id.
+    """
+
+    conf: Mapping[str, str]
+    broadcasts: Mapping[int, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EvalPython:
+    """Append one column per function: ``input columns + one column for each of functions``.
+
+    :param width: how many columns the input has.
+    :param eval_type: one of PySpark's ``PythonEvalType``, the same for all functions.
+    :param arguments: the columns that the functions get.
+    :param schema: of the columns that are appended.
+    :param start: runs on the executor, from the step to a function on batches of arguments. It is
+        carried along because the heart of the engine must not import pyspark.
+    :param aligned: whether each batch of arguments gives one batch of results with as many rows;
+        else (iterator functions) only the sums over an epoch agree.
+    """
+
+    width: int
+    eval_type: int
+    functions: tuple[PythonFunction, ...]
+    arguments: tuple[Expr, ...]
+    schema: pa.Schema
+    session: FunctionSession
+    start: Callable[[EvalPython], BatchStream]
+    aligned: bool = True
+
+
+@dataclass(frozen=True)
+class MapBatches:
+    """``mapInArrow`` or ``mapInPandas``: a function over all batches of an epoch.
+
+    :param input: the columns that it gets.
+    :param schema: the columns that it returns.
+    :param start: see :class:`EvalPython`.
+    """
+
+    eval_type: int
+    function: PythonFunction
+    input: pa.Schema
+    schema: pa.Schema
+    session: FunctionSession
+    start: Callable[[MapBatches], BatchStream]
+
+
+@dataclass(frozen=True)
+class Generate:
+    """Several rows out of one: each is the input row with the columns of one element behind it.
+
+    :param generator: ``Explode``, ``PosExplode``, ``Inline`` or ``Stack``: Spark's class name.
+    :param arguments: the array or map; for ``Stack`` the values, row after row.
+    :param outer: a row without elements stays, with nulls behind it.
+    :param schema: of the columns that are appended.
+    :param width: how many columns the input has.
+    """
+
+    generator: str
+    arguments: tuple[Expr, ...]
+    outer: bool
+    schema: pa.Schema
+    width: int
+
+
+@dataclass(frozen=True)
+class Expand:
+    """As many rows out of one as there are projections (``unpivot``)."""
+
+    projections: tuple[tuple[Expr, ...], ...]
+    schema: pa.Schema
+
+
+@dataclass(frozen=True)
+class StaticJoin:
+    """Join each row with the rows of a table that does not change: its columns behind the row's.
+
+    :param kind: ``inner``, ``outer`` (a row without a match stays, with nulls behind it), ``semi``
+        or ``anti``: seen from the stream. The last two append no columns.
+    :param keys: of the stream; one for each of ``table_keys``, and of its type.
+    :param table_keys: computed columns of the table's keys, as long as the table.
+    :param null_safe: for each key, whether null equals null.
+    :param residual: over the stream's columns and the table's: what else a match must fulfil.
+    :param table: the columns that are appended.
+    :param width: how many columns the input has.
+    """
+
+    kind: str
+    keys: tuple[Expr, ...]
+    table_keys: tuple[pa.Array, ...]
+    null_safe: tuple[bool, ...]
+    residual: Expr | None
+    table: pa.RecordBatch
+    width: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the columns that are appended."""
+        if self.kind in ("semi", "anti"):
+            return pa.schema([])
+        if self.kind == "outer":
+            return pa.schema([field.with_nullable(True) for field in self.table.schema])
+        return self.table.schema
+
+
+Step = Filter | Project | Watermark | EvalPython | MapBatches | Generate | Expand | StaticJoin
 
 
 @dataclass(frozen=True)
@@ -71,3 +207,15 @@ class Pipeline:
     schema: pa.Schema
     session_timezone: str = "UTC"
     descriptions: tuple[str, ...] = field(default=())
+
+
+def schema_behind(step: Step, schema: pa.Schema) -> pa.Schema:
+    """The columns behind a step.
+
+    :param schema: those in front of it.
+    """
+    if isinstance(step, (Filter, Watermark)):
+        return schema
+    if isinstance(step, (EvalPython, Generate, StaticJoin)):
+        return pa.schema([*schema, *step.schema])
+    return step.schema

@@ -8,7 +8,14 @@ What is left is to walk the tree from the source to the top, one step per node:
 ``Project``                              :class:`Project`
 ``Filter``                               :class:`Filter`
 ``EventTimeWatermark``                   :class:`Watermark`
+Python functions in expressions          :class:`EvalPython`, in front of the step
+``MapInArrow``, ``MapInPandas``          :class:`MapBatches`
+``Generate``                             :class:`Generate`
+``Expand`` (unpivot)                     :class:`Expand`
+``Join`` with a table                    :class:`StaticJoin`
 ``SubqueryAlias``, ``View`` (temporary)  nothing
+``ResolvedHint``                         nothing
+``Repartition`` and its relatives        nothing: which partition a row is in is no result
 ``WithCTE``, ``CTERelationRef``          the definition in its place
 ======================================== ===========================
 
@@ -21,23 +28,45 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from engine.config import EngineOptions
 from engine.errors import UnsupportedQueryError
 from engine.expressions.registry import Context
+from engine.expressions.tree import Expr
 from engine.expressions.types import YEAR_MONTH_INTERVAL, UnsupportedTypeError
-from engine.plan.expressions import ExpressionReader, arrow_type, scala_seq
-from engine.plan.pipeline import Filter, Pipeline, Project, SourceRelation, Step, Watermark
-from engine.plan.refusals import HINT, node_refusal
+from engine.plan.expressions import ExpressionReader, arrow_type, scala_seq, simple_name
+from engine.plan.functions import FunctionCalls, map_step
+from engine.plan.join import join_kind, static_join, static_table
+from engine.plan.optimizer import columns_at, optimize
+from engine.plan.pipeline import (
+    Expand,
+    Filter,
+    Generate,
+    Pipeline,
+    Project,
+    SourceRelation,
+    Step,
+    Watermark,
+    schema_behind,
+)
+from engine.plan.refusals import HINT, generator_refusal, node_refusal
 from engine.plan.source import source_relation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_PASS_THROUGH = {"SubqueryAlias", "View"}
+_PASS_THROUGH = {"SubqueryAlias", "View", "ResolvedHint"}
+_EXCHANGES = {"Repartition", "RepartitionByExpression", "RebalancePartitions"}
+GENERATORS = ("Explode", "PosExplode", "Inline", "Stack")
 
 
-def plan_query(df: DataFrame) -> Pipeline:
-    """Turn a streaming DataFrame into a plan that needs no JVM.
+def plan_query(
+    df: DataFrame, static_side_bytes_max: int = EngineOptions.static_side_max_bytes
+) -> Pipeline:
+    """Turn a streaming DataFrame into a plan that needs no JVM. Tables that it is joined with are
+    read here.
 
+    :param static_side_bytes_max: how large such a table may be, in Arrow's memory.
+    :raises ConfigError: a table is larger than that.
     :raises UnsupportedQueryError: it is no stream, or holds what cannot run continuously;
         ``problems`` names every such node and expression.
     """
@@ -46,24 +75,27 @@ def plan_query(df: DataFrame) -> Pipeline:
             ["this DataFrame is not a stream"],
             hint="Read it with spark.readStream, or write it with df.write.",
         )
-    walk = _Walk(df)
+    walk = _Walk(df, static_side_bytes_max)
     walk.visit(df._jdf.queryExecution().analyzed())
     if walk.problems or walk.source is None:
         raise UnsupportedQueryError(dict.fromkeys(walk.problems), hint=HINT)
-    return Pipeline(
-        source=walk.source,
-        steps=tuple(walk.steps),
-        schema=walk.schema,
-        session_timezone=walk.context.session_timezone,
-        descriptions=tuple(walk.descriptions),
+    return optimize(
+        Pipeline(
+            source=walk.source,
+            steps=tuple(walk.steps),
+            schema=walk.schema,
+            session_timezone=walk.context.session_timezone,
+            descriptions=tuple(walk.descriptions),
+        )
     )
 
 
 class _Walk:
     """Visits nodes, inputs first. ``attributes`` and ``schema`` are those of the last one."""
 
-    def __init__(self, df: DataFrame) -> None:
+    def __init__(self, df: DataFrame, static_side_bytes_max: int) -> None:
         self._spark = df.sparkSession
+        self._static_side_bytes_max = static_side_bytes_max
         self._gateway = self._spark.sparkContext._gateway
         self._definitions: dict[int, Any] = {}
         self._attributes: dict[int, tuple[int, str]] = {}
@@ -84,12 +116,28 @@ class _Walk:
             self._project(node)
         elif name == "Filter":
             self.visit(node.child())
-            condition = self._reader().read(node.condition())
-            self._add(Filter(condition), f"Filter {node.condition().sql()}")
-            self._enter(node)
+            self._filter(node)
         elif name == "EventTimeWatermark":
             self.visit(node.child())
             self._watermark(node)
+        elif name in ("MapInArrow", "PythonMapInArrow", "MapInPandas"):
+            self.visit(node.child())
+            self._map_batches(node)
+        elif name == "Generate":
+            self.visit(node.child())
+            self._generate(node)
+        elif name == "Expand":
+            self.visit(node.child())
+            self._expand(node)
+        elif name == "Join" and node.left().isStreaming() != node.right().isStreaming():
+            stream = node.left() if node.left().isStreaming() else node.right()
+            self.visit(stream)
+            self._join(node, stream)
+        elif name in _EXCHANGES:
+            self.visit(node.child())
+            self.descriptions.append(
+                f"{name}: not done, records stay in the partition that read them"
+            )
         elif name in _PASS_THROUGH and (name != "View" or node.isTempView()):
             self.visit(node.child())
         elif name == "WithCTE":
@@ -110,16 +158,77 @@ class _Walk:
                 self.visit(child)
         self._enter(node)
 
+    def _filter(self, node: Any) -> None:
+        width = len(self.schema)
+        (condition,) = self._read([node.condition()])
+        self._add(Filter(condition), f"Filter {node.condition().sql()}")
+        self._drop_results(width)
+        self._enter(node)
+
     def _project(self, node: Any) -> None:
-        reader = self._reader()
-        columns = tuple(reader.read(column) for column in scala_seq(node.projectList()))
         before = self.schema
+        columns = self._read(list(scala_seq(node.projectList())))
         self._enter(node)
         passed_through = [c.params["ordinal"] if c.op == "Column" else None for c in columns]
         if passed_through == list(range(len(before))) and self.schema.equals(before):
             return
         texts = ", ".join(column.sql() for column in scala_seq(node.projectList()))
         self._add(Project(columns, self.schema), f"Project {texts}")
+
+    def _generate(self, node: Any) -> None:
+        generator, width = node.generator(), len(self.schema)
+        kind, children = simple_name(generator), list(scala_seq(generator.children()))
+        if kind not in GENERATORS:
+            self.problems.append(f"the generator {generator.sql()}: {generator_refusal(kind)}")
+            self._enter(node)
+            return
+        arguments = self._read(children[1:] if kind == "Stack" else children)
+        extended = self.schema
+        self._enter(node)
+        made = pa.schema(list(self.schema)[width:])
+        outer = node.outer()
+        step = Generate(kind, arguments, outer, made, len(extended))
+        self._add(step, f"Generate {'OUTER ' if outer else ''}{generator.sql()}")
+        self.schema = schema_behind(step, extended)
+        self._drop_results(width, len(extended))
+        self._enter(node)
+
+    def _expand(self, node: Any) -> None:
+        lists = [list(scala_seq(projection)) for projection in scala_seq(node.projections())]
+        columns = self._read([each for projection in lists for each in projection])
+        self._enter(node)
+        size = len(self.schema)
+        rows = tuple(columns[start : start + size] for start in range(0, len(columns), size))
+        texts = ", ".join(field.name for field in self.schema)
+        self._add(Expand(rows, self.schema), f"Expand to {len(rows)} rows of {texts}")
+
+    def _join(self, node: Any, stream: Any) -> None:
+        is_left = bool(node.left().isStreaming())
+        kind, text = join_kind(node.joinType().sql(), stream_is_left=is_left), node.joinType().sql()
+        if kind is None:
+            self.problems.append(node_refusal(f"{text.title()} Join", "static"))
+            self._enter(node)
+            return
+        before, on_stream = self.schema, self._attributes
+        table = static_table(
+            self._spark, node.right() if is_left else node.left(), self._static_side_bytes_max
+        )
+        width = len(before)
+        self._enter(node.right() if is_left else node.left())
+        both = {key: (width + at, name) for key, (at, name) in self._attributes.items()} | on_stream
+        condition = None
+        if node.condition().isDefined():
+            reader = ExpressionReader(self._gateway, both, self.context, self.problems)
+            condition = reader.read(node.condition().get())
+        step = static_join(kind, condition, table, width, self.context, self.problems)
+        shown = "" if condition is None else f" ON {node.condition().get().sql()}"
+        self._add(step, f"{text} JOIN with {table.num_rows} rows, {table.nbytes} bytes{shown}")
+        self._attributes = both
+        self.schema = schema_behind(step, before)
+        self._enter(node)
+        if not is_left:  # the table's columns come first
+            order = [*range(width, width + table.num_columns), *range(width)]
+            self._add(Project(columns_at(schema_behind(step, before), order), self.schema), "")
 
     def _watermark(self, node: Any) -> None:
         ordinal, name = self._attributes[node.eventTime().exprId().id()]
@@ -131,10 +240,37 @@ class _Walk:
 
     def _add(self, step: Step, description: str) -> None:
         self.steps.append(step)
-        self.descriptions.append(description)
+        if description:
+            self.descriptions.append(description)
 
-    def _reader(self) -> ExpressionReader:
-        return ExpressionReader(self._gateway, self._attributes, self.context, self.problems)
+    def _map_batches(self, node: Any) -> None:
+        before = self.schema
+        self._enter(node)
+        step = map_step(self._spark, node, before, self.schema, self.problems)
+        self._add(step, f"Python {step.function.name}, {node.nodeName()}")
+
+    def _read(self, nodes: list[Any]) -> tuple[Expr, ...]:
+        """Expressions over the present columns. The results of functions that they call are
+        columns behind these from now on."""
+        calls = FunctionCalls(self._spark, len(self.schema))
+        reader = ExpressionReader(
+            self._gateway, self._attributes, self.context, self.problems, calls
+        )
+        expressions = tuple(reader.read(node) for node in nodes)
+        for step in calls.steps():
+            names = ", ".join(function.name for function in step.functions)
+            self._add(step, f"Python {names}")
+            self.schema = schema_behind(step, self.schema)
+        return expressions
+
+    def _drop_results(self, start: int, end: int | None = None) -> None:
+        """Drop the columns of functions' results, which nobody will ask for."""
+        end = len(self.schema) if end is None else end
+        if start < end:
+            kept = [i for i in range(len(self.schema)) if not start <= i < end]
+            schema = pa.schema([self.schema.field(index) for index in kept])
+            columns = columns_at(self.schema, kept)
+            self._add(Project(columns, schema), "")
 
     def _enter(self, node: Any) -> None:
         """From here on, expressions see this node's output."""

@@ -13,12 +13,14 @@ HINT: Final = (
 )
 
 _STATE = "it would need state across records, which continuous queries do not keep yet"
-_PYTHON = "Python functions over batches do not run continuously yet; use built-in functions"
+_OUTER = (
+    "which rows of the table have no match is known when the stream has ended; let the stream be"
+    " the side that is kept"
+)
 _LIMIT = (
     "a limit counts records across all partitions; filter instead, or drain the query when done"
 )
 _SORT = "a stream that never ends cannot be sorted; sort where the result is read"
-_EXCHANGE = "records stay in the partition that read them; set the source's number of partitions"
 
 _REASONS: Final[dict[str, str]] = {
     "Aggregate": f"aggregation: {_STATE}",
@@ -26,34 +28,29 @@ _REASONS: Final[dict[str, str]] = {
     "DeduplicateWithinWatermark": f"deduplication: {_STATE}",
     "Distinct": f"deduplication: {_STATE}",
     "FlatMapGroupsWithState": _STATE,
-    "FlatMapGroupsInPandas": _PYTHON,
-    "FlatMapGroupsInArrow": _PYTHON,
+    "FlatMapGroupsInPandas": f"a function over groups: {_STATE}",
+    "FlatMapGroupsInArrow": f"a function over groups: {_STATE}",
     "FlatMapGroupsInPandasWithState": _STATE,
     "TransformWithState": _STATE,
     "TransformWithStateInPySpark": _STATE,
     "Window": f"window functions: {_STATE}",
-    "Join": "a query reads one stream; join it after the sink, or in foreachBatch",
+    "Join": f"a join of two streams: {_STATE}; join with a table, or after the sink",
+    "Left Outer Join": _OUTER,
+    "Right Outer Join": _OUTER,
+    "Full Outer Join": _OUTER,
+    "Left Semi Join": _OUTER,
+    "Left Anti Join": _OUTER,
     "AsOfJoin": "a query reads one stream; join it after the sink, or in foreachBatch",
     "LateralJoin": "a query reads one stream; join it after the sink, or in foreachBatch",
     "Union": "a query reads one stream; start one query per stream",
-    "Generate": "explode and other generators are not supported yet; explode where the result is"
-    " read",
-    "Expand": "grouping sets need aggregation",
     "GlobalLimit": _LIMIT,
     "LocalLimit": _LIMIT,
     "Limit": _LIMIT,
     "Offset": _LIMIT,
     "Tail": _LIMIT,
     "Sort": _SORT,
-    "Sample": "sampling is not supported yet; filter on a hash or on the value instead",
-    "Repartition": _EXCHANGE,
-    "RepartitionByExpression": _EXCHANGE,
-    "RebalancePartitions": _EXCHANGE,
-    "MapInPandas": _PYTHON,
-    "MapInArrow": _PYTHON,
-    "PythonMapInArrow": _PYTHON,
-    "ArrowEvalPython": _PYTHON,
-    "BatchEvalPython": _PYTHON,
+    "Sample": "it draws rows by their position in a partition, which a restart would change; filter"
+    " on a hash of a column, e.g. pmod(xxhash64(id), 100) < 5",
     "CollectMetrics": "observe() is not supported; the query's own progress counts records",
     "StreamingRelation": "Spark reads this source by micro-batches only; for files that grow or"
     ' arrive, use readStream.format("tail")',
@@ -74,3 +71,15 @@ def node_refusal(name: str, detail: str = "") -> str:
     reason = _REASONS.get(name, "this operation has no continuous counterpart yet")
     shown = {"GlobalLimit": "Limit", "LocalLimit": "Limit"}.get(name, name)
     return f"the operation {shown}{f' ({detail})' if detail else ''}: {reason}"
+
+
+def generator_refusal(name: str) -> str:
+    """Why a generator cannot run continuously.
+
+    :param name: the class's name in Spark, e.g. ``JsonTuple``.
+    """
+    if name == "JsonTuple":
+        return "use from_json or get_json_object"
+    if "UDTF" in name:
+        return "table functions do not run continuously yet; return an array and explode it"
+    return f"{name} has no continuous counterpart yet"

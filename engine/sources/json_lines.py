@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from json.decoder import JSONArray, JSONObject  # type: ignore[attr-defined]
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]
@@ -92,6 +92,10 @@ class JsonLines(LineFormat):
             [pa.field(field.name, written_type(field.type)) for field in schema]
         )
         self._arrow_can = not any(_needs_own_parser(field.type) for field in schema)
+
+    def prune(self, columns: Sequence[str]) -> LineFormat:
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        return JsonLines(schema, self._session_timezone)
 
     def _parse(self, block: bytes, at_start: bool) -> pa.RecordBatch:
         few = len(block) < _FEW_BYTES

@@ -64,6 +64,10 @@ class LineFormat(ABC):
             return self._sift(block, at_start)
 
     @abstractmethod
+    def prune(self, columns: Sequence[str]) -> LineFormat:
+        """The same format with only these columns of the schema."""
+
+    @abstractmethod
     def _parse(self, block: bytes, at_start: bool) -> pa.RecordBatch:
         """As :meth:`parse`; raises one of ``_REFUSALS`` for a bad line."""
 
@@ -90,6 +94,9 @@ _REFUSALS = (ValueError, pa.ArrowException, TransformError)
 class TextLines(LineFormat):
     """One column, a string."""
 
+    def prune(self, columns: Sequence[str]) -> LineFormat:
+        return self
+
     def _parse(self, block: bytes, at_start: bool) -> pa.RecordBatch:
         lines = block.decode("utf-8").split("\n")[:-1]
         if b"\r" in block:
@@ -102,6 +109,7 @@ class CsvLines(LineFormat):
 
     :param header: the first line of each file is not a record. Columns go by position all the same.
     :param null_value: what stands for null besides an unquoted empty value.
+    :param written: the columns of the files, if these are more than those that are read.
     """
 
     def __init__(
@@ -112,8 +120,10 @@ class CsvLines(LineFormat):
         header: bool,
         delimiter: str,
         null_value: str,
+        written: pa.Schema | None = None,
     ) -> None:
         super().__init__(schema)
+        self._written = schema if written is None else written
         for field in schema:
             if pa.types.is_nested(field.type) or pa.types.is_null(field.type):
                 raise ConfigError(
@@ -126,6 +136,16 @@ class CsvLines(LineFormat):
         self._delimiter = delimiter
         self._nulls = ["", null_value] if null_value else [""]
 
+    def prune(self, columns: Sequence[str]) -> LineFormat:
+        return CsvLines(
+            pa.schema([self.schema.field(name) for name in columns]),
+            self._session_timezone,
+            header=self._header,
+            delimiter=self._delimiter,
+            null_value=self._nulls[-1],
+            written=self._written,
+        )
+
     def _parse(self, block: bytes, at_start: bool) -> pa.RecordBatch:
         if self._header and at_start:
             block = block[block.index(b"\n") + 1 :]
@@ -136,11 +156,12 @@ class CsvLines(LineFormat):
         table = pyarrow.csv.read_csv(
             pa.BufferReader(block),
             read_options=pyarrow.csv.ReadOptions(
-                use_threads=False, block_size=len(block), column_names=names
+                use_threads=False, block_size=len(block), column_names=self._written.names
             ),
             parse_options=pyarrow.csv.ParseOptions(delimiter=self._delimiter),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types=dict(zip(names, types, strict=True)),
+                include_columns=names,
                 null_values=self._nulls,
                 true_values=["true", "True", "TRUE"],
                 false_values=["false", "False", "FALSE"],

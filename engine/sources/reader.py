@@ -102,6 +102,11 @@ class DataSourceContinuousReader(ABC):
         open epoch and starts new tasks from there."""
         return False
 
+    def prune(self, columns: Sequence[str]) -> DataSourceContinuousReader | None:
+        """A reader whose batches have only these columns, in this order; None if there is none.
+        Records that are bad only in other columns are then read without an error."""
+        return None
+
     def commit(self, end: Offset) -> None:  # noqa: B027
         """Everything before ``end`` is durable in the sink and will never be asked for again."""
 

@@ -27,7 +27,7 @@ The offset maps the name of each file to its next byte::
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -162,6 +162,9 @@ class TailReader(DataSourceContinuousReader):
 
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
         return dict(sorted(item for each in offsets for item in each.items()))
+
+    def prune(self, columns: Sequence[str]) -> TailReader:
+        return TailReader(replace(self._folder, lines=self._folder.lines.prune(columns)))
 
     def latestOffset(self, start: Offset) -> Offset:
         """Behind the last whole line of every file (for micro-batches)."""

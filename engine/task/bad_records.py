@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from engine.messages import EpochCounters
 from engine.redaction import redact, shown
 from engine.sift import sift
 from engine.sources.reader import Offset
+from engine.task.steps import Steps
 
 logger = logging.getLogger(__name__)
 SCHEMA = pa.schema(
@@ -32,8 +32,6 @@ SCHEMA = pa.schema(
 ``record`` is what the source holds if it cannot be parsed, otherwise the parsed record as JSON."""
 LOGGED_MAX = 5
 """So many bad records of an epoch are logged."""
-
-Transform = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 class BadRecords:
@@ -65,20 +63,19 @@ class BadRecords:
         self._take(error.record, error.offset, str(error), rows_read=1)
 
     def sift(
-        self, transform: Transform, batch: pa.RecordBatch, offset: Callable[[], Offset]
-    ) -> list[pa.RecordBatch]:
-        """After ``transform`` has failed: leave out the rows that it fails on.
+        self, steps: Steps, batch: pa.RecordBatch, behind: Offset
+    ) -> list[pa.RecordBatch | None]:
+        """After ``steps`` have failed: leave out the rows that they fail on.
 
-        :param offset: the reader's, behind the batch.
+        :param behind: the reader's offset behind the batch.
         :return: what becomes of the others.
         :raises TransformError: the policy is to fail; names the first bad row.
         """
         good, bad = sift(
             batch.num_rows,
-            lambda start, stop: transform(batch.slice(start, stop - start)),
+            lambda start, stop: steps(batch.slice(start, stop - start)),
             (Exception,),
         )
-        behind = offset()
         for position, error in bad:
             record = _as_json(batch, position)
             if not self.tolerates:

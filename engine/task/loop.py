@@ -29,7 +29,7 @@ from engine.task.bad_records import BadRecords
 from engine.task.channel import Channel
 from engine.task.context import EpochContext
 from engine.task.spec import TaskSpec
-from engine.task.transform import compile_steps
+from engine.task.transform import Transform, compile_steps
 from engine.wire import connect
 
 _ERRORS = ContinuousError.__module__
@@ -70,7 +70,6 @@ class _Task:
     def __init__(self, spec: TaskSpec, channel: Channel) -> None:
         self._spec = spec
         self._channel = channel
-        self._transform = compile_steps(spec.pipeline)
         self._bad = BadRecords(spec.on_bad_record, spec.source, spec.index)
         self._failure: BaseException | None = None
 
@@ -80,15 +79,18 @@ class _Task:
             reader = spec.reader.open(spec.source_partition, spec.until)
             if self._bad.tolerates:
                 reader.on_bad_record = self._bad.unreadable
+        transform = compile_steps(
+            spec.pipeline, lambda steps, batch: self._bad.sift(steps, batch, reader.offset)
+        )
         try:
             self._channel.send(
                 TaskStarted(spec.run_id, spec.index, socket.gethostname(), os.getpid())
             )
-            self._run_epochs(reader)
+            self._run_epochs(reader, transform)
         finally:
             reader.close()
 
-    def _run_epochs(self, reader: PartitionReader) -> None:
+    def _run_epochs(self, reader: PartitionReader, transform: Transform) -> None:
         spec, channel = self._spec, self._channel
         epoch = spec.first_epoch
         while channel.dismissed is None:
@@ -97,7 +99,7 @@ class _Task:
             EpochContext.set(
                 EpochContext(spec.query_id, spec.run_id, spec.generation, spec.index, epoch)
             )
-            batches = self._remembering(self._epoch(reader, epoch, counters))
+            batches = self._remembering(self._epoch(reader, transform, epoch, counters))
             with _blaming(SinkError, "the sink's write", spec.index, epoch):
                 message = spec.write(batches)
                 for _ in batches:
@@ -130,35 +132,54 @@ class _Task:
             raise
 
     def _epoch(
+        self, reader: PartitionReader, transform: Transform, epoch: int, counters: EpochCounters
+    ) -> Iterator[pa.RecordBatch]:
+        arrivals = _Arrivals(self._remembering(self._read(reader, epoch, counters)))
+        transforming = _blaming(TransformError, "the query's expressions", self._spec.index, epoch)
+        results = transform.stream(arrivals)
+        while True:
+            with transforming:
+                batch = next(results, None)
+            if batch is None:
+                return
+            yield batch
+            counters.rows_written += batch.num_rows
+            counters.read_to_written.record(
+                (time.perf_counter_ns() - arrivals.last_ns) // 1000, batch.num_rows
+            )
+
+    def _read(
         self, reader: PartitionReader, epoch: int, counters: EpochCounters
     ) -> Iterator[pa.RecordBatch]:
-        channel, transform, index = self._channel, self._transform, self._spec.index
+        channel = self._channel
         bounded = self._spec.until is not None
-        now = time.perf_counter_ns
-        reading = _blaming(SourceError, "reading the source", index, epoch)
-        transforming = _blaming(TransformError, "the query's expressions", index, epoch)
+        reading = _blaming(SourceError, "reading the source", self._spec.index, epoch)
         while channel.closed_epoch < epoch:
             if channel.dismissed is not None:
                 raise TaskDismissed
             with reading:
                 batch = reader.read(MARKER_POLL_S)
-            if batch is None:
-                if bounded and reader.exhausted:
-                    return
-                continue
-            arrived = now()
-            counters.rows_read += batch.num_rows
-            with transforming:
-                try:
-                    results = [transform(batch)]
-                except Exception:
-                    results = self._bad.sift(transform, batch, lambda: reader.offset)
-            for result in results:
-                rows = result.num_rows
-                if rows:
-                    yield result
-                    counters.rows_written += rows
-                    counters.read_to_written.record((now() - arrived) // 1000, rows)
+            if batch is not None:
+                counters.rows_read += batch.num_rows
+                yield batch
+            elif bounded and reader.exhausted:
+                return
+
+
+class _Arrivals:
+    """Remembers when it has returned a batch for the last time."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.last_ns = 0
+
+    def __iter__(self) -> _Arrivals:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        batch = next(self._batches)
+        self.last_ns = time.perf_counter_ns()
+        return batch
 
 
 class _blaming:

@@ -6,7 +6,7 @@ less to make, and a column that nobody asks for is never filtered.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,12 +33,29 @@ class Rows:
             column = self._columns[index] = self._load(index)
         return column
 
+    def extended(self, width: int, columns: Sequence[pa.Array]) -> Rows:
+        """These columns, of which there are ``width``, and more behind them."""
+        return Rows(
+            self.num_rows,
+            lambda index: self.column(index) if index < width else columns[index - width],
+        )
+
     def filter(self, mask: pa.Array) -> Rows:
         """The rows for which the mask is true: these very columns, if it is for all of them."""
         selected: int = mask.true_count
         if selected == self.num_rows:
             return self
-        positions = pc.indices_nonzero(mask)
+        return self.taken(pc.indices_nonzero(mask))
+
+    def taken(self, positions: pa.Array) -> Rows:
+        """The rows at these positions, each as often as it is named."""
         return Rows(
-            selected, lambda index: pc.take(self.column(index), positions, boundscheck=False)
+            len(positions), lambda index: pc.take(self.column(index), positions, boundscheck=False)
         )
+
+
+def as_batch(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """A record batch; one without columns has a number of rows all the same."""
+    if arrays:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))

@@ -5,86 +5,96 @@ What makes it fast:
 - a column that a step passes on is the same Arrow column: nothing is copied;
 - behind a filter only those columns are materialised that a later step, or the sink, uses;
 - a filter that keeps every row copies nothing.
+
+Most steps make one batch out of one. A function over an iterator may hold batches back, so the
+pipeline is cut there into stages: each stage is an iterator over the one before, for one epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 
 import pyarrow as pa
 
-from engine.expressions import current_time
-from engine.expressions.compile import compile_expression, to_array
 from engine.expressions.registry import Context
-from engine.expressions.tree import Expr
-from engine.plan.pipeline import Filter, Pipeline, Project
-from engine.task.rows import Rows
+from engine.plan.pipeline import (
+    BatchStream,
+    EvalPython,
+    MapBatches,
+    Pipeline,
+    Step,
+    schema_behind,
+)
+from engine.task.aligned import aligned
+from engine.task.rows import as_batch
+from engine.task.steps import OnFailure, batch_by_batch, evaluate_arguments
 
-Transform = Callable[[pa.RecordBatch], pa.RecordBatch]
-_Step = Callable[[Rows], Rows]
 
+class Transform:
+    """What a task does to the batches that its reader returns.
 
-def compile_steps(pipeline: Pipeline) -> Transform:
-    """What a task does to every batch that its reader returns.
-
-    The result has exactly ``pipeline.schema``; it may have no rows. The function is not to be
-    called by two threads at once.
-
-    :raises TransformError: (the function) an expression failed on a value.
+    Results have exactly ``pipeline.schema``, and those of :meth:`stream` at least one row. Not to
+    be used by two threads at once.
     """
+
+    def __init__(self, pipeline: Pipeline, on_failure: OnFailure | None = None) -> None:
+        self._stages = _stages(pipeline, on_failure)
+        self._empty = as_batch([pa.nulls(0, t) for t in pipeline.schema.types], pipeline.schema, 0)
+
+    def stream(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The results of one epoch, each as soon as it is there; they end with the batches.
+
+        :raises TransformError: an expression or a user's function failed on a value.
+        """
+        for stage in self._stages:
+            batches = stage(batches)
+        return batches
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """One batch as an epoch of its own; the result may have no rows."""
+        results = list(self.stream(iter((batch,))))
+        if len(results) == 1:
+            return results[0]
+        return pa.concat_batches(results) if results else self._empty
+
+
+def compile_steps(pipeline: Pipeline, on_failure: OnFailure | None = None) -> Transform:
+    """See :class:`Transform`. User's functions are unpickled here.
+
+    :param on_failure: decides about batches that steps fail on, see
+        :func:`engine.task.steps.batch_by_batch`. A function over an iterator of batches is not
+        asked for: which row it has failed on cannot be told.
+    """
+    return Transform(pipeline, on_failure)
+
+
+def _stages(pipeline: Pipeline, on_failure: OnFailure | None) -> list[BatchStream]:
     context = Context(pipeline.session_timezone)
-    schema = pipeline.schema
-    steps: list[_Step] = []
-    trees: list[Expr] = []
+    stages: list[BatchStream] = []
+    pending: list[Step] = []
+    schema = pipeline.source.schema
+
+    def flush() -> None:
+        if pending:
+            stages.append(batch_by_batch(pending, schema, context, on_failure))
+            pending.clear()
+
     for step in pipeline.steps:
-        if isinstance(step, Filter):
-            steps.append(_filter(step.condition, context))
-            trees.append(step.condition)
-        elif isinstance(step, Project):
-            steps.append(_project(step.columns, context))
-            trees.extend(step.columns)
-    uses_time = any(node.op in current_time.OPS for tree in trees for node in tree.walk())
-    empty = _batch([pa.nulls(0, dtype) for dtype in schema.types], schema, 0)
-    width = len(schema)
-
-    def transform(batch: pa.RecordBatch) -> pa.RecordBatch:
-        if uses_time:
-            current_time.begin_batch()
-        rows = Rows(batch.num_rows, batch.column)
-        for step in steps:
-            if rows.num_rows == 0:  # an expression that raises has no row to raise for
-                return empty
-            rows = step(rows)
-        return _batch([rows.column(index) for index in range(width)], schema, rows.num_rows)
-
-    def label(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch if batch.schema == schema else _batch(batch.columns, schema, batch.num_rows)
-
-    return transform if steps else label
+        if isinstance(step, MapBatches):
+            flush()
+            stages.append(step.start(step))
+        elif isinstance(step, EvalPython) and not step.aligned:
+            flush()
+            arguments = evaluate_arguments(step.arguments, context)
+            stages.append(aligned(arguments, step.start(step), schema_behind(step, schema)))
+        else:
+            pending.append(step)
+        schema = schema_behind(step, schema)
+    schema = pipeline.schema  # which may be stricter about nulls
+    flush()
+    return stages or [lambda batches: _labelled(batches, schema)]
 
 
-def _filter(condition: Expr, context: Context) -> _Step:
-    evaluate = compile_expression(condition, context)
-
-    def keep(rows: Rows) -> Rows:
-        return rows.filter(to_array(evaluate(rows), rows.num_rows, condition.dtype))
-
-    return keep
-
-
-def _project(columns: Sequence[Expr], context: Context) -> _Step:
-    evaluators = [(compile_expression(column, context), column.dtype) for column in columns]
-
-    def compute(rows: Rows) -> Rows:
-        count = rows.num_rows
-        arrays = [to_array(evaluate(rows), count, dtype) for evaluate, dtype in evaluators]
-        return Rows(count, arrays.__getitem__)
-
-    return compute
-
-
-def _batch(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    if arrays:
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
-    # A batch without columns has a number of rows all the same.
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+def _labelled(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch if batch.schema == schema else as_batch(batch.columns, schema, batch.num_rows)

@@ -1,0 +1,163 @@
+"""Steps that make one batch out of one, compiled: see :mod:`engine.task.transform`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+
+from engine.expressions import current_time
+from engine.expressions.compile import compile_expression, to_array
+from engine.expressions.registry import Context
+from engine.expressions.tree import Expr
+from engine.plan.pipeline import (
+    BatchStream,
+    EvalPython,
+    Expand,
+    Filter,
+    Generate,
+    Project,
+    StaticJoin,
+    Step,
+)
+from engine.task.generate import expand, generate
+from engine.task.join import join
+from engine.task.rows import Rows, as_batch
+
+Steps = Callable[[pa.RecordBatch], pa.RecordBatch | None]
+OnFailure = Callable[[Steps, pa.RecordBatch], Sequence[pa.RecordBatch | None]]
+RowsStep = Callable[[Rows], Rows]
+Arguments = Callable[[Rows], pa.RecordBatch]
+
+
+def batch_by_batch(
+    steps: Sequence[Step],
+    schema: pa.Schema,
+    context: Context,
+    on_failure: OnFailure | None = None,
+) -> BatchStream:
+    """A row of steps; batches that end up without rows are left out.
+
+    :param schema: of the results.
+    :param on_failure: gets the steps and the batch that they have failed on, and returns the
+        results of its rows that are good, or raises.
+    """
+    compiled = [each for step in steps if (each := _compile(step, context)) is not None]
+    uses_time = any(
+        node.op in current_time.OPS
+        for step in steps
+        for tree in expressions_of(step)
+        for node in tree.walk()
+    )
+    width = len(schema)
+
+    def run(batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        rows = Rows(batch.num_rows, batch.column)
+        for step in compiled:
+            if rows.num_rows == 0:  # an expression that raises has no row to raise for
+                return None
+            rows = step(rows)
+        if rows.num_rows == 0:
+            return None
+        return as_batch([rows.column(index) for index in range(width)], schema, rows.num_rows)
+
+    def stream(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if uses_time:
+                current_time.begin_batch()
+            try:
+                results: Sequence[pa.RecordBatch | None] = (run(batch),)
+            except Exception:
+                if on_failure is None:
+                    raise
+                results = on_failure(run, batch)
+            for result in results:
+                if result is not None:
+                    yield result
+
+    return stream
+
+
+def expressions_of(step: Step) -> Sequence[Expr]:
+    """All expressions of a step."""
+    if isinstance(step, Filter):
+        return (step.condition,)
+    if isinstance(step, Project):
+        return step.columns
+    if isinstance(step, Expand):
+        return [each for projection in step.projections for each in projection]
+    if isinstance(step, StaticJoin):
+        return [*step.keys, *([] if step.residual is None else [step.residual])]
+    return step.arguments if isinstance(step, (EvalPython, Generate)) else ()
+
+
+def evaluate_arguments(arguments: Sequence[Expr], context: Context) -> Arguments:
+    """The columns that functions get, as a batch with the names ``_0``, ``_1``..."""
+    compute = _columns(arguments, context)
+    schema = pa.schema([(f"_{index}", each.dtype) for index, each in enumerate(arguments)])
+    return lambda rows: as_batch(compute(rows), schema, rows.num_rows)
+
+
+def _compile(step: Step, context: Context) -> RowsStep | None:
+    if isinstance(step, Filter):
+        return _filter(step.condition, context)
+    if isinstance(step, Project):
+        return _project(step.columns, context)
+    if isinstance(step, EvalPython):
+        return _functions(step, context)
+    if isinstance(step, Generate):
+        return generate(step, _columns(step.arguments, context))
+    if isinstance(step, StaticJoin):
+        residual = None if step.residual is None else _mask(step.residual, context)
+        return join(step, _columns(step.keys, context), residual)
+    if isinstance(step, Expand):
+        return expand([_columns(each, context) for each in step.projections])
+    return None
+
+
+def _filter(condition: Expr, context: Context) -> RowsStep:
+    mask = _mask(condition, context)
+    return lambda rows: rows.filter(mask(rows))
+
+
+def _mask(condition: Expr, context: Context) -> Callable[[Rows], pa.Array]:
+    evaluate = compile_expression(condition, context)
+    return lambda rows: to_array(evaluate(rows), rows.num_rows, condition.dtype)
+
+
+def _project(columns: Sequence[Expr], context: Context) -> RowsStep:
+    """Columns that are passed on are not touched before somebody asks for them."""
+    passed = {i: c.params["ordinal"] for i, c in enumerate(columns) if c.op == "Column"}
+    places = [index for index in range(len(columns)) if index not in passed]
+    compute = _columns([columns[index] for index in places], context)
+
+    def project(rows: Rows) -> Rows:
+        computed = dict(zip(places, compute(rows), strict=True))
+
+        def load(index: int) -> pa.Array:
+            return rows.column(passed[index]) if index in passed else computed[index]
+
+        return Rows(rows.num_rows, load)
+
+    return project
+
+
+def _columns(columns: Sequence[Expr], context: Context) -> Callable[[Rows], list[pa.Array]]:
+    evaluators = [(compile_expression(column, context), column.dtype) for column in columns]
+
+    def compute(rows: Rows) -> list[pa.Array]:
+        return [to_array(evaluate(rows), rows.num_rows, dtype) for evaluate, dtype in evaluators]
+
+    return compute
+
+
+def _functions(step: EvalPython, context: Context) -> RowsStep:
+    arguments = evaluate_arguments(step.arguments, context)
+    call = step.start(step)
+
+    def append(rows: Rows) -> Rows:
+        results = list(call(iter((arguments(rows),))))
+        result = results[0] if len(results) == 1 else pa.concat_batches(results)
+        return rows.extended(step.width, result.columns)
+
+    return append
