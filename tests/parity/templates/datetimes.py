@@ -104,7 +104,7 @@ TEMPLATES = {
     ],
     "date_format": [
         "date_format(ts, 'yyyy-MM-dd HH:mm:ss.SSS')", "date_format(dt, 'EEE, d MMM yyyy')",
-        "date_format(ntz, 'D Q a h')", "date_format(ts, 'XXX')",
+        "date_format(ntz, 'D Q a h')", f"date_format(ts, '{'X' * 3}')",
     ],
     "to_date": ["to_date(day)", "to_date(day, 'yyyy-MM-dd')", "to_date(ts)"],
     "try_to_date": ["try_to_date(day)", "try_to_date(day, 'yyyy-MM-dd')"],
