@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from engine.errors import ContinuousError, SinkError, SourceError, TransformError
+from engine.failpoints import reach
 from engine.messages import (
     EpochCommitMessage,
     EpochCounters,
@@ -100,9 +101,11 @@ class _Task:
                     )
             if self._failure is not None:
                 raise self._failure  # the writer swallowed it, and would lose the record
+            reach("report.before")
             channel.send(
                 EpochCommitMessage(spec.run_id, spec.index, epoch, reader.offset, message, counters)
             )
+            reach("report.after")
             if spec.until is not None or epoch == channel.final_epoch:
                 return
             epoch += 1
