@@ -12,6 +12,7 @@ from engine.checkpoint.prepared_log import PreparedEntry
 from engine.coordinator.restart import COMMITS, OFFSETS, PREPARED, RestartPlan, decide
 from engine.definition import SinkBinding
 from engine.errors import CheckpointCorruptError
+from engine.failpoints import reach
 
 logger = logging.getLogger(__name__)
 
@@ -52,9 +53,11 @@ def plan_restart(checkpoint: Checkpoint, sink: SinkBinding) -> RestartPlan:
         COMMITS: checkpoint.commits,
         PREPARED: prepared_log,
     }
+    reach("setAside.before")
     for name, epoch in plan.set_aside:
         logger.warning("setting aside %s/%d of %s", name, epoch, checkpoint.url)
         logs[name].delete(epoch)
+    reach("setAside.after")
     return plan
 
 

@@ -37,6 +37,7 @@ from engine.checkpoint.process import Process
 from engine.checkpoint.storage import Storage
 from engine.clock import Clock, SystemClock
 from engine.errors import ConcurrentRunError, StaleRunError
+from engine.failpoints import reach
 from engine.states import QueryState
 
 if TYPE_CHECKING:
@@ -212,7 +213,9 @@ class Lease:
                 endpoint=endpoint,
                 epoch=-1 if holder is None else holder.epoch,
             )
+            reach("claim.before")
             if storage.create(f"{_CLAIMS}/{generation}", record.serialize()):
+                reach("claim.after")
                 *older, newest = _generations(storage)
                 if newest == generation:
                     break
@@ -220,6 +223,7 @@ class Lease:
                 storage.delete(f"{_CLAIMS}/{generation}")
         for fenced in older:
             storage.delete(f"{_CLAIMS}/{fenced}")
+        reach("fence.after")
         if not own:
             checkpoint.requests.clear()
         lease = cls(storage, record, clock)

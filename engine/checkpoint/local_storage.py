@@ -23,6 +23,7 @@ from pathlib import Path
 from engine import durable as disk
 from engine.checkpoint.storage import FileInfo, Storage, checksum_twin
 from engine.errors import CheckpointError
+from engine.failpoints import reach
 
 _HINTS = {
     errno.ENOSPC: "Free space there, then start the query again: it goes on where it was.",
@@ -63,7 +64,9 @@ class LocalStorage(Storage):
                 return False
             except OSError as exc:
                 raise _error("create", path, exc) from exc
+            reach("file.linked")
         self._settle(path)
+        reach("file.settled")
         return True
 
     def replace(self, name: str, data: bytes, *, durable: bool = True) -> None:
@@ -73,6 +76,7 @@ class LocalStorage(Storage):
                 disk.system.replace(temporary, path)
             except OSError as exc:
                 raise _error("replace", path, exc) from exc
+            reach("file.replaced")
         self._settle(path, durable=durable)
 
     def delete(self, name: str) -> None:
@@ -166,8 +170,10 @@ def _temporary(path: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
 def _write(path: Path, data: bytes, durable: bool) -> None:
     with disk.create(path) as file:
         file.write(data)
+        reach("file.written")
         if durable:
             disk.sync(file)
+            reach("file.synced")
 
 
 def _info(name: str, found: os.stat_result) -> FileInfo:

@@ -31,6 +31,7 @@ from engine.errors import (
     ProtocolError,
     SinkCommitUnknownError,
 )
+from engine.failpoints import reach
 from engine.sources.reader import DataSourceContinuousReader, Offset
 
 logger = logging.getLogger(__name__)
@@ -110,17 +111,21 @@ class EpochRunner:
             offsets=self._logged(epoch, ends) if replayed else offset_log.text(end),
             query_id=self._query_id,
         )
+        reach("prepare.before")
         self._add(self._checkpoint.prepared, epoch, entry)
         steps.done("prepare")
+        reach("prepare.after")
         self._lease.check()
         if not replayed:
             self._add(offset_log, epoch, end)
         steps.done("walCommit")
+        reach("walCommit.after")
         self._finish(epoch, messages, steps)
         # Step 5 and 6: what is no longer needed. The epoch is committed: a failure is only logged.
         try:
             for source, end in zip(self._sources, ends, strict=True):
                 source.commit(end)
+            reach("sourceCommit.after")
             checkpoint = self._checkpoint
             # Commits first: a reader must not find a committed epoch without its offsets.
             for log in (checkpoint.commits, checkpoint.offsets, checkpoint.prepared):
@@ -128,6 +133,7 @@ class EpochRunner:
         except Exception:
             logger.exception("cleaning up after epoch %d failed", epoch)
         steps.done("retention")
+        reach("retention.after")
         return CommittedEpoch(epoch, ends, steps.duration_ms)
 
     def commit_again(self, epoch: int, *, sink_has_it: bool) -> None:
@@ -156,13 +162,16 @@ class EpochRunner:
     ) -> None:
         # Step 3: sink before commit log, or a crash between the two would lose the epoch.
         self._lease.check()
+        reach("commitSink.before")
         if not sink_has_it:
             self._commit_sink(epoch, messages)
         steps.done("commitSink")
+        reach("commitSink.after")
         # Step 4
         self._lease.check()
         self._add(self._checkpoint.commits, epoch, CommitEntry())
         steps.done("commitOffsets")
+        reach("commitOffsets.after")
 
     def _commit_sink(self, epoch: int, messages: Sequence[Any]) -> None:
         try:

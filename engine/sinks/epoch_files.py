@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from engine import durable as disk
 from engine.errors import SinkUnavailableError
+from engine.failpoints import reach
 from engine.sinks.file_formats import FileFormat
 from engine.sinks.file_sink_log import SinkFile
 from engine.sinks.partition_paths import split
@@ -69,6 +70,7 @@ class EpochFiles:
             files = tuple(file.finish() for file in self._open.values())
             for folder in {file.path.parent for file in self._open.values()}:
                 disk.sync_folder(folder)
+            reach("data.synced")
         except OSError as exc:
             raise _unavailable(self._layout.path, exc) from exc
         self._finished = True
@@ -123,6 +125,7 @@ class _OpenFile:
 
     def finish(self) -> SinkFile:
         self.encoder.close()
+        reach("data.written")
         disk.sync(self._file)
         found = disk.system.fstat(self._file.fileno())
         self._file.close()

@@ -37,6 +37,7 @@ from engine.errors import (
     SinkCommitUnknownError,
     SinkError,
 )
+from engine.failpoints import reach
 
 FOLDER: Final = "_spark_metadata"
 DEFAULT_INTERVAL: Final = 10
@@ -259,13 +260,16 @@ class FileSinkLog:
 
     def _create(self, epoch: int, interval: int, lines: Sequence[str]) -> None:
         name, data = entry_name(epoch, interval), "\n".join([HEADER, *lines]).encode("utf-8")
+        reach("sinkLog.before")
         if not self.storage.create(name, data):
             raise SinkCommitRejectedError(
                 f"{self.storage.path(name)} was written by another query.",
                 hint="Two queries must not write to one folder: stop one of them.",
                 epoch=epoch,
             )
+        reach("sinkLog.after")
         self.storage.replace(checksum_twin(name), checksums(data))
+        reach("sinkLog.checked")
 
     def _expire(self, epoch: int, interval: int) -> None:
         """Delete what the compactions among the retained epochs hold too."""

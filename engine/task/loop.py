@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from engine.errors import ContinuousError, SinkError, SourceError, TransformError
+from engine.failpoints import reach
 from engine.messages import (
     EpochCommitMessage,
     EpochCounters,
@@ -112,12 +113,14 @@ class _Task:
             if spec.write_letters is not None:
                 with _blaming(SinkError, "writing dead letters", spec.index, epoch):
                     message = SunkEpoch(message, spec.write_letters(iter([self._bad.letters()])))
+            reach("report.before")
             with _blaming(SinkError, "sending the writer's message", spec.index, epoch):
                 channel.send(
                     EpochCommitMessage(
                         spec.run_id, spec.index, epoch, reader.offset, message, counters
                     )
                 )
+            reach("report.after")
             if spec.until is not None or epoch == channel.final_epoch:
                 return
             epoch += 1

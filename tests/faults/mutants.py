@@ -37,6 +37,7 @@ from tests.faults.result import LevelResult
 Patch = AbstractContextManager[Any]
 ZOMBIES = (SLEEP,)
 DAMAGE = ()
+SECONDS_MIN = 20.0
 
 
 class Mutant(NamedTuple):
@@ -62,13 +63,13 @@ def mutant(
 def run(seed: int, seconds: float) -> LevelResult:
     """Every mutant, each until it is caught.
 
-    :param seconds: after so long, in all, the rest gets a second each.
+    :param seconds: for all; each gets :data:`SECONDS_MIN` even when they are over.
     """
     result = LevelResult("mutants")
     began = time.monotonic()
     for name in MUTANTS:
         left = seconds - (time.monotonic() - began)
-        result.mutants[name] = hunt(name, seed, max(left, 1.0))
+        result.mutants[name] = hunt(name, seed, max(left, SECONDS_MIN))
     return result
 
 
