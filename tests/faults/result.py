@@ -18,6 +18,7 @@ class LevelResult:
     :param torn: looks of a concurrent reader that saw a part of an epoch.
     :param zombie_writes: visible writes of a run that another one had fenced.
     :param recovery_ms: from a fault to the first new record, or to the first new commit.
+    :param outcomes: what came of the faults, where a level tells them apart.
     :param seeds: with which it can be run again.
     :param broken: what went wrong, for people; empty if every promise was kept.
     :param skipped: why the level did not run here; None if it did.
@@ -31,6 +32,7 @@ class LevelResult:
     torn: int = 0
     zombie_writes: int = 0
     recovery_ms: list[float] = field(default_factory=list)
+    outcomes: Counter[str] = field(default_factory=Counter)
     seeds: list[int] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     mutants: dict[str, str | None] = field(default_factory=dict)
@@ -100,6 +102,8 @@ def table(results: Sequence[LevelResult]) -> str:
         lines.append(f"{result.level:<32}" + "".join(f"{value:>10}" for value in values))
         for kind, count in sorted(result.faults.items()):
             lines.append(f"    {kind:<28}{count:>10}")
+        for outcome, count in sorted(result.outcomes.items()):
+            lines.append(f"    → {outcome:<26}{count:>10}")
         for found in result.broken:
             lines.append(f"    BROKEN  {found}")
     mutants = {name: by for result in results for name, by in result.mutants.items()}
