@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.checkpoint.checkpoint import Checkpoint
     from engine.errors import ContinuousError
     from engine.query import ContinuousQuery
-    from engine.register import register
+    from engine.registration import register
 
 __all__ = [
     "Checkpoint",
@@ -37,7 +37,7 @@ _HOMES = {
     "ContinuousError": "engine.errors",
     "ContinuousQuery": "engine.query",
     "ContinuousStreamWriter": "engine.api",
-    "register": "engine.register",
+    "register": "engine.registration",
     "write_stream": "engine.api",
 }
 

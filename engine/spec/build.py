@@ -26,7 +26,7 @@ def build(spec: QuerySpec, spark: SparkSession) -> ContinuousStreamWriter:
         is missing, fails, or returns something else than an unstarted ``write_stream(...)``.
     """
     from engine.api import write_stream
-    from engine.register import register
+    from engine.registration import register
 
     register(spark)
     if spec.query is not None:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from engine.register import register
+from engine.registration import register
 from engine.schemas import to_arrow
 from engine.sinks.file_sink_log import FileSinkLog
 from engine.sinks.files import FilesWriter

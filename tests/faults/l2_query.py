@@ -1,0 +1,183 @@
+"""A query without a JVM whose driver and tasks are processes of their own: ``tail`` to Parquet."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.config import EngineOptions
+from engine.connectors import bind_writer
+from engine.definition import QueryDefinition, StreamBinding
+from engine.errors import ContinuousError, TaskLostError
+from engine.execution import ContinuousExecution
+from engine.launcher import OnEnd, Slots
+from engine.plan.pipeline import Pipeline, SourceRelation
+from engine.query import ContinuousQuery
+from engine.schemas import to_arrow
+from engine.sinks.files import ParquetDataSource
+from engine.sources.tail import TailDataSource
+from engine.task.loop import run_task
+from engine.task.spec import TaskSpec
+from tests.faults import l2_server
+from tests.faults.l2_oracle import Ends, SourceFiles
+from tests.faults.l2_server import Child, Trace
+
+WAIT_S = 40.0
+LEAVE_TIMEOUT_S = 5.0
+SPARK_SCHEMA = StructType(
+    [StructField("p", IntegerType()), StructField("s", LongType()), StructField("h", StringType())]
+)
+_OPTIONS = EngineOptions(
+    lease_heartbeat_ms=50, restart_delay_ms=10, restart_delay_max_ms=100, restarts_sink=2
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a driver is to do.
+
+    :param driver: strace for the driver, from its first step on.
+    :param running: the same, from when its first epoch is committed.
+    :param worker: strace for the first task.
+    :param ends: it ends when so many records of each partition are committed.
+    """
+
+    server: str
+    source: Path
+    out: Path
+    checkpoint: Path
+    ends: Ends
+    rows_per_second: int
+    interval_ms: int = 20
+    driver: Trace | None = None
+    running: Trace | None = None
+    worker: Trace | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a driver tells of itself at its end.
+
+    :param error: class and text of what ended the query.
+    """
+
+    error: str | None
+    ours: bool
+    restarts: int
+
+
+def drive(plan: Plan) -> Outcome:
+    """Run the query until the whole source is committed, or it fails."""
+    logging.basicConfig(level=logging.WARNING)
+    l2_server.attach(plan.server, plan.driver)
+    try:
+        execution = ContinuousExecution(_definition(plan), ForkLauncher(plan.server, plan.worker))
+        execution.start()
+        query = ContinuousQuery(execution, "")
+        if plan.running is not None:
+            query.awaitEpoch(execution.committed_epoch + 1, WAIT_S)
+            l2_server.attach(plan.server, plan.running)
+        _await_the_end_of_the_source(query, plan)
+        query.drain(WAIT_S)
+    except ContinuousError as exc:
+        return Outcome(f"{type(exc).__name__}: {exc}", True, 0)
+    except BaseException as exc:
+        logging.exception("not an error of the engine")
+        return Outcome(f"{type(exc).__name__}: {exc}", False, 0)
+    return Outcome(None, True, execution.restarts)
+
+
+def _await_the_end_of_the_source(query: ContinuousQuery, plan: Plan) -> None:
+    source = SourceFiles(plan.source, len(plan.ends))
+    while True:
+        epoch = query.status["epoch"]
+        progress = query.lastProgress
+        if progress is not None:
+            end = json.loads(progress["sources"][0]["endOffset"])
+            if source.ends_of(end) == plan.ends:
+                return
+        if not query.awaitEpoch(epoch + 1, WAIT_S):
+            raise TimeoutError(f"epoch {epoch + 1} does not come: {query.status}")
+
+
+def _definition(plan: Plan) -> QueryDefinition:
+    options = {
+        "path": str(plan.source),
+        "fileFormat": "json",
+        "numPartitions": str(len(plan.ends)),
+        "maxRowsPerSecond": str(plan.rows_per_second),
+    }
+    arrow_schema = to_arrow(SPARK_SCHEMA, "test")
+    reader = TailDataSource(options).continuousReader(SPARK_SCHEMA)
+    pipeline = Pipeline(SourceRelation("tail", {}, arrow_schema), (), arrow_schema)
+    sink = ParquetDataSource({"path": str(plan.out)}).streamWriter(SPARK_SCHEMA, overwrite=False)
+    return QueryDefinition(
+        name=None,
+        streams=(StreamBinding(pipeline, reader, "tail"),),
+        sink=bind_writer(sink, "parquet"),
+        checkpoint=Checkpoint(str(plan.checkpoint)),
+        epoch_interval_ms=plan.interval_ms,
+        options=_OPTIONS,
+    )
+
+
+class ForkLauncher:
+    """A process per task.
+
+    :param trace: for the first task that is ever launched.
+    """
+
+    host = "127.0.0.1"
+    bind_host: str | None = None
+    application: str | None = None
+
+    def __init__(self, server: str, trace: Trace | None) -> None:
+        self._server, self._trace = server, trace
+        self._children: list[Child] = []
+        self._watch: threading.Thread | None = None
+
+    def slots(self) -> Slots | None:
+        return None
+
+    def unplaced(self, run_id: str) -> int:
+        return 0
+
+    def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> None:
+        traces = [self._trace, *[None] * len(specs)]
+        self._trace = None
+        self._children = [
+            l2_server.start(self._server, task, self._server, spec, trace)
+            for spec, trace in zip(specs, traces, strict=False)
+        ]
+        self._watch = threading.Thread(target=self._wait, args=(on_end,), daemon=True)
+        self._watch.start()
+
+    def _wait(self, on_end: OnEnd) -> None:
+        ended = [child.result() for child in self._children]
+        on_end(None if all(ended) else TaskLostError("A task's process was killed."))
+
+    def cancel(self, run_id: str, reason: str) -> None:
+        assert self._watch is not None
+        self._watch.join(LEAVE_TIMEOUT_S)
+        if self._watch.is_alive():
+            for child in self._children:
+                with suppress(ProcessLookupError):
+                    os.kill(child.pid, signal.SIGKILL)
+            self._watch.join()
+
+
+def task(server: str, spec: TaskSpec, trace: Trace | None) -> bool:
+    """A task's process."""
+    l2_server.attach(server, trace)
+    run_task(spec)
+    return True
