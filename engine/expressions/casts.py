@@ -52,7 +52,7 @@ def _can_fail(expr: Expr) -> bool:
     return expr.params["eval_mode"] == "ANSI" and not harmless and not to_text
 
 
-@strict("Cast", supports=_supports, can_fail=_can_fail)
+@strict("Cast", supports=_supports, can_fail=_can_fail, loop=True)
 def cast(expr: Expr, context: Context) -> ValueFunction:
     """Null stays null."""
     casting = _casting(expr, context)

@@ -104,7 +104,7 @@ TEMPLATES = {
     ],
     "date_format": [
         "date_format(ts, 'yyyy-MM-dd HH:mm:ss.SSS')", "date_format(dt, 'EEE, d MMM yyyy')",
-        "date_format(ntz, 'D Q a h')", "date_format(ts, 'XXX')",
+        "date_format(ntz, 'D Q a h')", "date_format(ts, 'xxx')",
     ],
     "to_date": ["to_date(day)", "to_date(day, 'yyyy-MM-dd')", "to_date(ts)"],
     "try_to_date": ["try_to_date(day)", "try_to_date(day, 'yyyy-MM-dd')"],
@@ -132,7 +132,8 @@ TEMPLATES = {
         f"dt + ({_YM} / 2)", f"dt + {_DT}", f"dt - {_DT}",
         f"extract(DAY FROM {_DT} * 1.5)", f"extract(MONTH FROM {_YM})",
         f"extract(YEAR FROM {_YM})",
-        "extract(DAY FROM ts - ts2)", "extract(HOUR FROM ts - ts2)", "extract(SECOND FROM ts - ts2)",
+        "extract(DAY FROM ts - ts2)",
+        "extract(HOUR FROM ts - ts2)", "extract(SECOND FROM ts - ts2)",
         "extract(MINUTE FROM ntz - ntz2)", f"{_YM} > INTERVAL 1 MONTH", f"{_DT} = INTERVAL 2 DAY",
         f"signum({_DT})", f"signum({_YM})",
     ],
