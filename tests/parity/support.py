@@ -60,7 +60,8 @@ def _rows(measured: Mapping[str, Any]) -> Iterator[str]:
             loop = any(KERNELS[op].loop for ops in of_name["loops"] for op in ops)
             types = ", ".join(operand_types(family, texts)) or "-"
             shown = name.replace("|", "\\|")
-            yield f"| `{shown}` | {types} | {'loop' if loop else 'vectorised'} | {of_name['ns'] or '-'} |"
+            how = "loop" if loop else "vectorised"
+            yield f"| `{shown}` | {types} | {how} | {of_name['ns'] or '-'} |"
 
 
 def _refusals() -> Iterator[str]:
