@@ -48,13 +48,13 @@ def shift(expr: Expr, context: Context) -> ValueFunction:
     return lambda value, distance: on_numpy(compute, expr.dtype, value, distance)
 
 
-@strict("BitwiseCount")
+@strict("BitwiseCount", loop=True)
 def bit_count(expr: Expr, context: Context) -> ValueFunction:
     """``bit_count``: of 64 bits, whatever the type."""
     return lambda value: per_row(lambda n: (int(n) & _MASK).bit_count(), expr.dtype, value)
 
 
-@strict("BitwiseGet", can_fail=lambda expr: True)
+@strict("BitwiseGet", can_fail=lambda expr: True, loop=True)
 def bit_get(expr: Expr, context: Context) -> ValueFunction:
     """``getbit``, counted from the right."""
     width = expr.children[0].dtype.bit_width
@@ -70,7 +70,7 @@ def bit_get(expr: Expr, context: Context) -> ValueFunction:
     return lambda value, position: per_row(compute, expr.dtype, value, position)
 
 
-@strict("Factorial")
+@strict("Factorial", loop=True)
 def factorial(expr: Expr, context: Context) -> ValueFunction:
     """``factorial``: NULL outside of 0 to 20."""
     return lambda value: per_row(
@@ -78,7 +78,7 @@ def factorial(expr: Expr, context: Context) -> ValueFunction:
     )
 
 
-@strict("Bin")
+@strict("Bin", loop=True)
 def binary_digits(expr: Expr, context: Context) -> ValueFunction:
     """``bin``: the 64 bits without leading zeros."""
     return lambda value: per_row(lambda n: f"{n & _MASK:b}", expr.dtype, value)
@@ -87,7 +87,7 @@ def binary_digits(expr: Expr, context: Context) -> ValueFunction:
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-@strict("Conv", can_fail=lambda expr: bool(expr.params["ansi_enabled"]))
+@strict("Conv", can_fail=lambda expr: bool(expr.params["ansi_enabled"]), loop=True)
 def conv(expr: Expr, context: Context) -> ValueFunction:
     """``conv``: through an unsigned number of 64 bits; a negative base means signed output."""
     strictly = bool(expr.params["ansi_enabled"])

@@ -56,7 +56,7 @@ def _may_not_fit(source: pa.DataType, target: pa.DataType) -> bool:
     return not harmless and not to_text
 
 
-@strict("Cast", supports=_supports, can_fail=_can_fail)
+@strict("Cast", supports=_supports, can_fail=_can_fail, loop=True)
 def cast(expr: Expr, context: Context) -> ValueFunction:
     """Null stays null."""
     casting = _casting(expr, context)

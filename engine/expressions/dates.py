@@ -61,7 +61,7 @@ def field(expr: Expr, context: Context) -> ValueFunction:
     return lambda *values: on_numpy(function, expr.dtype, *values)
 
 
-@strict("MonthName", "DayName")
+@strict("MonthName", "DayName", loop=True)
 def name(expr: Expr, context: Context) -> ValueFunction:
     """``monthname`` and ``dayname``: three letters."""
     if expr.op == "MonthName":
@@ -130,7 +130,7 @@ _DAY_NUMBERS: Final = {
 }
 
 
-@strict("NextDay", can_fail=lambda expr: bool(expr.params["fail_on_error"]))
+@strict("NextDay", can_fail=lambda expr: bool(expr.params["fail_on_error"]), loop=True)
 def next_day(expr: Expr, context: Context) -> ValueFunction:
     """``next_day``: the first such day of the week after the date."""
     strictly = bool(expr.params["fail_on_error"])

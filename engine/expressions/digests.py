@@ -20,7 +20,7 @@ from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row
 
 
-@strict("Hex")
+@strict("Hex", loop=True)
 def hex_text(expr: Expr, context: Context) -> ValueFunction:
     """``hex``: of a text's UTF-8, of a binary, or of a BIGINT's 64 bits without leading zeros."""
     if pa.types.is_integer(expr.children[0].dtype):
@@ -31,7 +31,7 @@ def hex_text(expr: Expr, context: Context) -> ValueFunction:
     )  # fmt: skip
 
 
-@strict("Unhex", can_fail=lambda expr: bool(expr.params["fail_on_error"]))
+@strict("Unhex", can_fail=lambda expr: bool(expr.params["fail_on_error"]), loop=True)
 def unhex(expr: Expr, context: Context) -> ValueFunction:
     """``unhex``: NULL for what is not hexadecimal; a digit too few counts as a leading zero."""
     strictly = expr.params["fail_on_error"]
@@ -46,7 +46,7 @@ def unhex(expr: Expr, context: Context) -> ValueFunction:
     return lambda s: per_row(decode, expr.dtype, s)
 
 
-@strict("Base64")
+@strict("Base64", loop=True)
 def to_base64(expr: Expr, context: Context) -> ValueFunction:
     """``base64``: in lines of 76 characters if the session says so."""
     if not expr.params["chunk_base64"]:
@@ -63,7 +63,7 @@ _NOT_BASE64 = re.compile("[^A-Za-z0-9+/]")
 _AFTER_PADDING = re.compile("[A-Za-z0-9+/]")
 
 
-@strict("UnBase64", can_fail=lambda expr: True)
+@strict("UnBase64", can_fail=lambda expr: True, loop=True)
 def from_base64(expr: Expr, context: Context) -> ValueFunction:
     """``unbase64``: skips other characters, as MIME does; what cannot be decoded raises."""
     return lambda s: per_row(_from_base64, expr.dtype, s)
@@ -84,7 +84,7 @@ def _from_base64(text: str) -> bytes:
     return base64.b64decode(digits + "=" * (-last % 4))
 
 
-@strict("Md5")
+@strict("Md5", loop=True)
 def md5(expr: Expr, context: Context) -> ValueFunction:
     """``md5``, in hexadecimal."""
     return lambda b: per_row(
@@ -92,7 +92,7 @@ def md5(expr: Expr, context: Context) -> ValueFunction:
     )
 
 
-@strict("Sha1")
+@strict("Sha1", loop=True)
 def sha1(expr: Expr, context: Context) -> ValueFunction:
     """``sha1``, in hexadecimal."""
     return lambda b: per_row(
@@ -109,7 +109,7 @@ _SHA2 = {
 }
 
 
-@strict("Sha2")
+@strict("Sha2", loop=True)
 def sha2(expr: Expr, context: Context) -> ValueFunction:
     """``sha2``, in hexadecimal; NULL for a length that there is not."""
 
@@ -120,7 +120,7 @@ def sha2(expr: Expr, context: Context) -> ValueFunction:
     return lambda b, bits: per_row(digest, expr.dtype, b, bits)
 
 
-@strict("Crc32")
+@strict("Crc32", loop=True)
 def crc32(expr: Expr, context: Context) -> ValueFunction:
     """``crc32``."""
     return lambda b: per_row(zlib.crc32, expr.dtype, b)

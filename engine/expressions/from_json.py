@@ -68,7 +68,9 @@ def _supports(expr: Expr) -> str | None:
     return None
 
 
-@strict("JsonToStructs", can_fail=lambda expr: _mode(expr) == "FAILFAST", supports=_supports)
+@strict(
+    "JsonToStructs", can_fail=lambda expr: _mode(expr) == "FAILFAST", supports=_supports, loop=True
+)
 def from_json(expr: Expr, context: Context) -> ValueFunction:
     """One value of the schema's type per text."""
     zone = zone_for(expr, TIMESTAMP, context)

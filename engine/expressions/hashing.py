@@ -234,9 +234,9 @@ def _unscaled(array: pa.Array) -> pa.Array:
 
 
 def _register(op: str, make: Callable[[], _Murmur3 | _XxHash64]) -> None:
-    @strict(op, supports=_supports)
+    @strict(op, supports=_supports, loop=True)
     def hashed(expr: Expr, context: Context) -> ValueFunction:
-        """Never NULL."""
+        """Never NULL. Only decimals beyond 64 bits are looped over."""
         kind = make()
         bits = kind.dtype(int(expr.params["seed"]))
         types = [child.dtype for child in expr.children]

@@ -207,7 +207,7 @@ def interval_part(expr: Expr, context: Context) -> ValueFunction:
     return lambda interval: on_numpy(function, expr.dtype, interval)
 
 
-@strict("ExtractANSIIntervalSeconds")
+@strict("ExtractANSIIntervalSeconds", loop=True)
 def interval_seconds(expr: Expr, context: Context) -> ValueFunction:
     """Seconds of a day-time interval, with microseconds."""
 

@@ -52,7 +52,7 @@ def _supports(expr: Expr) -> str | None:
     return None
 
 
-@strict("GetJsonObject", supports=_supports)
+@strict("GetJsonObject", supports=_supports, loop=True)
 def get_json_object(expr: Expr, context: Context) -> ValueFunction:
     """Texts without quotes, other values as JSON; NULL if the text is malformed, or if nothing is
     there."""

@@ -63,7 +63,7 @@ def _why_not_group(expr: Expr) -> str | None:
     return None
 
 
-@strict("RegExpExtract", supports=lambda expr: _found_once(expr) or _why_not_group(expr))
+@strict("RegExpExtract", supports=lambda expr: _found_once(expr) or _why_not_group(expr), loop=True)
 def regexp_extract(expr: Expr, context: Context) -> ValueFunction:
     """``regexp_extract``: empty if nothing was found, or not that group."""
     regex = _constant_regex(expr)
@@ -78,7 +78,11 @@ def regexp_extract(expr: Expr, context: Context) -> ValueFunction:
     return lambda s, pattern, index: per_row(first, expr.dtype, s)
 
 
-@strict("RegExpExtractAll", supports=lambda expr: _found_repeatedly(expr) or _why_not_group(expr))
+@strict(
+    "RegExpExtractAll",
+    supports=lambda expr: _found_repeatedly(expr) or _why_not_group(expr),
+    loop=True,
+)
 def regexp_extract_all(expr: Expr, context: Context) -> ValueFunction:
     """``regexp_extract_all``."""
     regex = _constant_regex(expr)
@@ -96,7 +100,7 @@ def _count_supports(expr: Expr) -> str | None:
     return _found_repeatedly(expr)
 
 
-@strict("RegExpCount", supports=_count_supports)
+@strict("RegExpCount", supports=_count_supports, loop=True)
 def regexp_count(expr: Expr, context: Context) -> ValueFunction:
     """``regexp_count``."""
     regex = _constant_regex(expr)
@@ -106,7 +110,7 @@ def regexp_count(expr: Expr, context: Context) -> ValueFunction:
     return lambda s, pattern: per_row(lambda text: sum(1 for _ in finditer(text)), expr.dtype, s)
 
 
-@strict("RegExpInStr", supports=_found_once)
+@strict("RegExpInStr", supports=_found_once, loop=True)
 def regexp_instr(expr: Expr, context: Context) -> ValueFunction:
     """``regexp_instr``: in Java's characters, of which those beyond U+FFFF are two."""
     regex = _constant_regex(expr)
@@ -141,7 +145,7 @@ def _replace_supports(expr: Expr) -> str | None:
     return None
 
 
-@strict("RegExpReplace", supports=_replace_supports)
+@strict("RegExpReplace", supports=_replace_supports, loop=True)
 def regexp_replace(expr: Expr, context: Context) -> ValueFunction:
     """``regexp_replace``: every match, with ``$1`` and ``${name}`` for groups."""
     regex, replacement = _constant_regex(expr), constant_value(expr.children[2])
@@ -201,7 +205,7 @@ def _split_supports(expr: Expr) -> str | None:
     return None if constant_value(expr.children[1]) == "" else _found_repeatedly(expr)
 
 
-@strict("StringSplit", supports=_split_supports)
+@strict("StringSplit", supports=_split_supports, loop=True)
 def split(expr: Expr, context: Context) -> ValueFunction:
     """``split``: by a pattern; an empty one splits into characters."""
     regex = _constant_regex(expr)

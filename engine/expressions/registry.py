@@ -65,6 +65,9 @@ SEE_NULLS = frozenset(
 )
 """Those that evaluate all their arguments. All others stop at the first that is NULL."""
 
+RIGHT_FIRST = frozenset({"Divide", "IntegralDivide", "Pmod", "Remainder"})
+"""Those that look at the divisor first."""
+
 
 def _never(expr: Expr) -> bool:
     return False
@@ -80,19 +83,20 @@ def _may_raise(expr: Expr) -> bool:
 
 def _short_circuit(expr: Expr, function: ValueFunction, children: Sequence[Evaluator]) -> Evaluator:
     """If an argument raises, it is evaluated again, where those before it are not NULL."""
-    from engine.expressions.datum import evaluate_where, to_array
+    from engine.expressions.datum import evaluate_where
+
+    order = -1 if expr.op in RIGHT_FIRST else 1
 
     def evaluate(batch: pa.RecordBatch) -> Datum:
         try:
             return function(*(child(batch) for child in children))
         except TransformError:
-            values = [to_array(children[0](batch), batch.num_rows, expr.children[0].dtype)]
-        for child, node in zip(children[1:], expr.children[1:], strict=True):
-            reached = pc.is_valid(values[0])
-            for value in values[1:]:
-                reached = pc.and_(reached, pc.is_valid(value))
+            reached = pa.repeat(True, batch.num_rows)
+        values = []
+        for child, node in list(zip(children, expr.children, strict=True))[::order]:
             values.append(evaluate_where(child, batch, reached, node.dtype))
-        return function(*values)
+            reached = pc.and_(reached, pc.is_valid(values[-1]))
+        return function(*values[::order])
 
     return evaluate
 
@@ -129,7 +133,8 @@ def strict(
     ) -> Callable[[Expr, Context], ValueFunction]:
         def factory(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
             function = make(expr, context)
-            if any(_may_raise(child) for child in expr.children[1:]) and expr.op not in SEE_NULLS:
+            later = expr.children[:-1] if expr.op in RIGHT_FIRST else expr.children[1:]
+            if any(map(_may_raise, later)) and expr.op not in SEE_NULLS:
                 return _short_circuit(expr, function, children)
             if len(children) == 1:
                 (only,) = children

@@ -47,7 +47,7 @@ def _can_fail(expr: Expr) -> bool:
     return is_decimal or (is_integral(expr.dtype) and bool(expr.params["ansi_enabled"]))
 
 
-@strict(*_MODES, can_fail=_can_fail, supports=_supports)
+@strict(*_MODES, can_fail=_can_fail, supports=_supports, loop=True)
 def round_to_scale(expr: Expr, context: Context) -> ValueFunction:
     """To so many places after the point; before it if the scale is negative."""
     scale, mode, dtype = constant_value(expr.children[1]), _MODES[expr.op], expr.dtype
@@ -105,7 +105,7 @@ def _round_floating(scale: int, mode: str) -> Callable[[Any], Any]:
     return compute
 
 
-@strict("Ceil", "Floor")
+@strict("Ceil", "Floor", loop=True)
 def to_whole_number(expr: Expr, context: Context) -> ValueFunction:
     """Of DOUBLE a BIGINT, the nearest one where there is none; of DECIMAL a DECIMAL."""
     dtype = expr.dtype

@@ -58,19 +58,19 @@ def _is_ascii(value: Datum) -> bool:
     return isinstance(value, pa.Array) and pc.all(pc.string_is_ascii(value)).as_py() is not False
 
 
-@strict("Upper")
+@strict("Upper", loop=True)
 def upper(expr: Expr, context: Context) -> ValueFunction:
     """``upper``."""
     return lambda s: pc.ascii_upper(s) if _is_ascii(s) else per_row(to_upper, expr.dtype, s)
 
 
-@strict("Lower")
+@strict("Lower", loop=True)
 def lower(expr: Expr, context: Context) -> ValueFunction:
     """``lower``."""
     return lambda s: pc.ascii_lower(s) if _is_ascii(s) else per_row(to_lower, expr.dtype, s)
 
 
-@strict("InitCap")
+@strict("InitCap", loop=True)
 def initcap(expr: Expr, context: Context) -> ValueFunction:
     """``initcap``."""
     return lambda s: per_row(to_title, expr.dtype, s)
@@ -115,7 +115,7 @@ def concat(expr: Expr, context: Context) -> ValueFunction:
     )
 
 
-@strict("ConcatWs")
+@strict("ConcatWs", loop=True)
 def concat_ws(expr: Expr, context: Context) -> ValueFunction:
     """``concat_ws``: leaves out NULLs, takes the items of arrays one by one."""
     if any(pa.types.is_list(child.dtype) for child in expr.children):
@@ -147,7 +147,7 @@ def _join(separator: str | None, *parts: Any) -> str | None:
 
 
 def _register_trim(op: str, spaces: Any, strip: Any) -> None:
-    @strict(op)
+    @strict(op, loop=True)
     def trim(expr: Expr, context: Context) -> ValueFunction:
         if len(expr.children) == 1:
             return lambda s: spaces(s, characters=" ")
@@ -164,7 +164,7 @@ def _padding(text: str, length: int, pad: str) -> str:
     return (pad * (missing // len(pad) + 1))[:missing] if missing > 0 and pad else ""
 
 
-@strict("StringLPad")
+@strict("StringLPad", loop=True)
 def lpad(expr: Expr, context: Context) -> ValueFunction:
     """``lpad``: cuts what is longer."""
     return lambda *values: per_row(
@@ -172,7 +172,7 @@ def lpad(expr: Expr, context: Context) -> ValueFunction:
     )
 
 
-@strict("StringRPad")
+@strict("StringRPad", loop=True)
 def rpad(expr: Expr, context: Context) -> ValueFunction:
     """``rpad``: cuts what is longer."""
     return lambda *values: per_row(
@@ -180,13 +180,13 @@ def rpad(expr: Expr, context: Context) -> ValueFunction:
     )
 
 
-@strict("StringRepeat")
+@strict("StringRepeat", loop=True)
 def repeat(expr: Expr, context: Context) -> ValueFunction:
     """``repeat``: empty for no or a negative number of times."""
     return lambda s, times: per_row(lambda text, n: text * n, expr.dtype, s, times)
 
 
-@strict("StringSpace")
+@strict("StringSpace", loop=True)
 def space(expr: Expr, context: Context) -> ValueFunction:
     """``space``."""
     return lambda times: per_row(lambda n: " " * n, expr.dtype, times)
@@ -203,7 +203,7 @@ def replace_text(text: str, search: str, replacement: str) -> str:
     return text.replace(search, replacement) if search else text
 
 
-@strict("StringReplace")
+@strict("StringReplace", loop=True)
 def replace(expr: Expr, context: Context) -> ValueFunction:
     """``replace``."""
 
@@ -227,7 +227,7 @@ def translation_table(matching: str, replacing: str) -> dict[int, str | None]:
     return table
 
 
-@strict("StringTranslate")
+@strict("StringTranslate", loop=True)
 def translate(expr: Expr, context: Context) -> ValueFunction:
     """``translate``."""
 

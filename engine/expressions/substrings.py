@@ -41,7 +41,7 @@ def _as_slice(position: int, length: int) -> tuple[int, int | None]:
     return start, stop if stop is None or stop <= _INT_MAX else None
 
 
-@strict("Substring")
+@strict("Substring", loop=True)
 def substring(expr: Expr, context: Context) -> ValueFunction:
     """``substring``, ``substr``, ``left``."""
     is_text = pa.types.is_string(expr.dtype)
@@ -76,13 +76,13 @@ def before_delimiter(text: str, delimiter: str, count: int) -> str:
     return text[found + len(delimiter) :]
 
 
-@strict("SubstringIndex")
+@strict("SubstringIndex", loop=True)
 def substring_index(expr: Expr, context: Context) -> ValueFunction:
     """``substring_index``."""
     return lambda *values: per_row(before_delimiter, expr.dtype, *values)
 
 
-@strict("StringInstr")
+@strict("StringInstr", loop=True)
 def instr(expr: Expr, context: Context) -> ValueFunction:
     """``instr``: 0 if not found."""
     return lambda s, part: per_row(lambda text, sub: text.find(sub) + 1, expr.dtype, s, part)
@@ -100,14 +100,14 @@ def locate(part: str | None, text: str | None, start: int | None) -> int | None:
     return text.find(part, start - 1) + 1 if part else 1
 
 
-@strict("StringLocate")
+@strict("StringLocate", loop=True)
 def string_locate(expr: Expr, context: Context) -> ValueFunction:
     """``locate``, ``position``."""
     return lambda *values: per_row_with_nulls(locate, expr.dtype, *values)
 
 
 def _register_search(op: str, with_constant: Any, with_column: Any) -> None:
-    @strict(op)
+    @strict(op, loop=True)
     def search(expr: Expr, context: Context) -> ValueFunction:
         def function(s: Datum, part: Datum) -> Datum:
             if isinstance(part, pa.Scalar) and part.is_valid:
@@ -122,19 +122,19 @@ _register_search("EndsWith", pc.ends_with, str.endswith)
 _register_search("Contains", pc.match_substring, lambda text, part: part in text)
 
 
-@strict("Ascii")
+@strict("Ascii", loop=True)
 def ascii_code(expr: Expr, context: Context) -> ValueFunction:
     """``ascii``: the code point of the first character, 0 for an empty text."""
     return lambda s: per_row(lambda text: ord(text[0]) if text else 0, expr.dtype, s)
 
 
-@strict("Chr")
+@strict("Chr", loop=True)
 def char(expr: Expr, context: Context) -> ValueFunction:
     """``chr``: by the lowest 8 bits; empty for a negative code."""
     return lambda code: per_row(lambda n: chr(n & 255) if n >= 0 else "", expr.dtype, code)
 
 
-@strict("Overlay")
+@strict("Overlay", loop=True)
 def overlay(expr: Expr, context: Context) -> ValueFunction:
     """``overlay``, of texts and binaries."""
     return lambda *values: per_row(_overlay, expr.dtype, *values)
@@ -159,7 +159,7 @@ def _split_part_supports(expr: Expr) -> str | None:
     return "it takes two texts and an INT here: cast the arguments"
 
 
-@strict("SplitPart", can_fail=lambda expr: True, supports=_split_part_supports)
+@strict("SplitPart", can_fail=lambda expr: True, supports=_split_part_supports, loop=True)
 def split_part(expr: Expr, context: Context) -> ValueFunction:
     """``split_part``: an empty text where there is no such part."""
     return lambda *values: per_row(_part_of, expr.dtype, *values)
@@ -174,7 +174,7 @@ def _part_of(text: str, delimiter: str, number: int) -> str:
     return parts[number - 1 if number > 0 else number]
 
 
-@strict("FindInSet")
+@strict("FindInSet", loop=True)
 def find_in_set(expr: Expr, context: Context) -> ValueFunction:
     """``find_in_set``: the position in a list separated by commas, 0 if it is not there."""
     return lambda word, words: per_row(_find_in_set, expr.dtype, word, words)
@@ -185,7 +185,7 @@ def _find_in_set(word: str, words: str) -> int:
     return items.index(word) + 1 if "," not in word and word in items else 0
 
 
-@strict("SoundEx")
+@strict("SoundEx", loop=True)
 def soundex(expr: Expr, context: Context) -> ValueFunction:
     """``soundex``."""
     return lambda s: per_row(_soundex, expr.dtype, s)
@@ -208,7 +208,7 @@ def _soundex(text: str) -> str:
     return (codes + "000")[:4]
 
 
-@strict("Levenshtein")
+@strict("Levenshtein", loop=True)
 def levenshtein(expr: Expr, context: Context) -> ValueFunction:
     """``levenshtein``; -1 if the distance exceeds a given threshold."""
     return lambda *values: per_row(_distance, expr.dtype, *values)

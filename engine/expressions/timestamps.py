@@ -74,7 +74,7 @@ def time_field(expr: Expr, context: Context) -> ValueFunction:
     return lambda ts: on_numpy(lambda utc: part(local.to_local(utc)), expr.dtype, ts)
 
 
-@strict("SecondWithFraction")
+@strict("SecondWithFraction", loop=True)
 def second_with_fraction(expr: Expr, context: Context) -> ValueFunction:
     """``extract(SECOND FROM ...)``, with microseconds."""
     local = zone_for(expr, expr.children[0].dtype, context)
@@ -148,7 +148,7 @@ def _date_parts(utc: Any, local_zone: Zone) -> tuple[Any, ...]:
     return year, month, day, day == civil.month_length(year, month), seconds
 
 
-@strict("FromUTCTimestamp", "ToUTCTimestamp", can_fail=zone_may_be_unknown(1))
+@strict("FromUTCTimestamp", "ToUTCTimestamp", can_fail=zone_may_be_unknown(1), loop=True)
 def shift_zone(expr: Expr, context: Context) -> ValueFunction:
     """``from_utc_timestamp`` and ``to_utc_timestamp``: as if the session's zone was UTC."""
 
@@ -159,7 +159,7 @@ def shift_zone(expr: Expr, context: Context) -> ValueFunction:
     return lambda ts, zones: per_zone(in_zone, expr.dtype, zones, ts)
 
 
-@strict("ConvertTimezone", can_fail=lambda expr: True)
+@strict("ConvertTimezone", can_fail=lambda expr: True, loop=True)
 def convert_timezone(expr: Expr, context: Context) -> ValueFunction:
     """``convert_timezone``: the local time of another zone."""
 
@@ -189,7 +189,13 @@ def to_number(expr: Expr, context: Context) -> ValueFunction:
     return lambda ts: on_numpy(lambda micros: micros // unit, expr.dtype, ts)
 
 
-@strict("SecondsToTimestamp", "MillisToTimestamp", "MicrosToTimestamp", can_fail=lambda expr: True)
+@strict(
+    "SecondsToTimestamp",
+    "MillisToTimestamp",
+    "MicrosToTimestamp",
+    can_fail=lambda expr: True,
+    loop=True,
+)
 def from_number(expr: Expr, context: Context) -> ValueFunction:
     """``timestamp_seconds`` and the like. Of a fraction, digits after the sixth are cut off in a
     DOUBLE, and an error in a DECIMAL."""

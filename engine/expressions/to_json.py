@@ -50,7 +50,7 @@ def _supports(expr: Expr) -> str | None:
     return _why_not(expr.children[0].dtype)
 
 
-@strict("StructsToJson", supports=_supports)
+@strict("StructsToJson", supports=_supports, loop=True)
 def to_json(expr: Expr, context: Context) -> ValueFunction:
     """One text per value."""
     options = {name.lower(): value for name, value in expr.params["options"].items()}

@@ -14,21 +14,15 @@ from pyspark.sql.types import StructType
 
 from engine.errors import TransformError
 from engine.expressions.compile import compile_expression, fold
-from engine.expressions.registry import KERNELS, Context
+from engine.expressions.registry import Context
 from engine.expressions.tree import Expr
 from engine.expressions.types import schema_to_spark
 from tests.parity.columns import table
 from tests.parity.templates import Family
-from tests.spark.expressions import read_expressions
+from tests.spark.expressions import configured, read_expressions
 
 ROWS = 1_000
 _CONTEXT = Context()
-
-
-def kernels(tree: Expr) -> set[str]:
-    """What is evaluated for each batch: not columns and constants, unless that is all."""
-    every = {node.op for node in tree.walk()}
-    return ({node.op for node in fold(tree, _CONTEXT).walk()} - {"Column", "Literal"}) or every
 
 
 def trees(spark: SparkSession, family: Family, texts: Iterable[str]) -> list[Expr]:
@@ -41,16 +35,26 @@ def trees(spark: SparkSession, family: Family, texts: Iterable[str]) -> list[Exp
 
 
 def measure(spark: SparkSession, family: Family) -> dict[str, Any]:
-    """SQL name → kernels and nanoseconds a row."""
+    """SQL name → its templates, the kernels that they reach, those that were evaluated when rows
+    were looped over, and nanoseconds a row."""
     batch = table(family.columns, ROWS, 1).to_batches()[0]
     result = {}
     for name, texts in family.templates.items():
-        read = trees(spark, family, texts)
+        with configured(spark, {"spark.sql.ansi.enabled": "false"}):  # so that few rows raise
+            read = trees(spark, family, texts)
         costs = [cost for tree in read if (cost := _cost(tree, batch)) is not None]
-        used = sorted(set().union(*map(kernels, read)))
-        nanoseconds = round(statistics.median(costs)) if costs else None
-        result[name] = {"kernels": used, "ns": nanoseconds}
+        result[name] = {
+            "templates": texts,
+            "kernels": sorted({node.op for tree in read for node in tree.walk()}),
+            "loops": [sorted(evaluated(tree)) for tree in read if loops(tree, batch)],
+            "ns": round(statistics.median(costs)) if costs else None,
+        }
     return result
+
+
+def evaluated(tree: Expr) -> set[str]:
+    """The kernels that work for each batch: constants are folded."""
+    return {node.op for node in fold(tree, _CONTEXT).walk()} - {"Column", "Literal"}
 
 
 def _cost(tree: Expr, batch: pa.RecordBatch) -> float | None:
@@ -85,8 +89,3 @@ def loops(tree: Expr, batch: pa.RecordBatch) -> bool:
     finally:
         sys.setprofile(None)
     return calls > batch.num_rows // 2
-
-
-def declared(ops: Iterable[str]) -> bool:
-    """Whether one of the kernels says that it loops."""
-    return any(KERNELS[op].loop for op in ops)

@@ -56,7 +56,7 @@ class Setting:
 def run(
     spark: SparkSession, families: Collection[Family], setting: Setting, report: Report
 ) -> None:
-    """Compare every template of the families once, on every row."""
+    """Compare every template of the families on every row."""
     with configured(spark, setting.conf):
         for family in families:
             rows = table(family.columns, setting.rows, setting.seed)

@@ -52,15 +52,16 @@ def operand_types(family: Family, texts: list[str]) -> list[str]:
 def _rows(measured: Mapping[str, Any]) -> Iterator[str]:
     for family in families():
         title = sys.modules[f"tests.parity.templates.{family.name}"].__doc__ or ""
-        yield f"\n## {title.strip()}\n"
+        yield f"\n## {title.strip().rstrip('.')}\n"
         yield "| SQL | types | how | ns a row |"
         yield "|---|---|---|---|"
         for name, texts in family.templates.items():
             of_name = measured[name]
-            loop = any(KERNELS[op].loop for op in of_name["kernels"])
+            loop = any(KERNELS[op].loop for ops in of_name["loops"] for op in ops)
             types = ", ".join(operand_types(family, texts)) or "-"
             shown = name.replace("|", "\\|")
-            yield f"| `{shown}` | {types} | {'loop' if loop else 'vectorised'} | {of_name['ns']} |"
+            how = "loop" if loop else "vectorised"
+            yield f"| `{shown}` | {types} | {how} | {of_name['ns'] or '-'} |"
 
 
 def _refusals() -> Iterator[str]:

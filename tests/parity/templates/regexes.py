@@ -11,7 +11,12 @@ TEMPLATES = {
         "regexp(s, '(a|b)+c')",
         "s rlike '\\\\w\\\\s\\\\w'",
     ],
-    "like any": ["s like any ('a%', '%b')", "s like all ('%a%', '%b%')", "s not like any ('a')"],
+    "like any": [
+        "s like any ('a%', '%b')",
+        "s like all ('%a%', '%b%')",
+        "s not like any ('a')",
+        "s not like all ('a%', '%b')",
+    ],
     "regexp_count": ["regexp_count(s, '[a-c]')", "regexp_count(s, '\\\\w+')"],
     "regexp_extract": ["regexp_extract(s, '(a)(b)?', 2)", "regexp_extract(s, '([0-9]+)', 1)"],
     "regexp_extract_all": [
