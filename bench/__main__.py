@@ -13,10 +13,18 @@ import subprocess
 import sys
 from typing import Any
 
-from bench import latency, throughput
+from bench import functions, latency, throughput
 from bench.measure import spread
 
-CASES = {"throughput": throughput.ENGINES, "latency": latency.ENGINES}
+CASES = {
+    "throughput": throughput.ENGINES,
+    "latency": latency.ENGINES,
+    "functions": functions.ENGINES,
+}
+TITLES = {
+    "latency": "rate at 1,000 rows/s, row's timestamp to the writer",
+    "functions": "rate at 1,000 rows/s, epochs of 3 s, row's timestamp to the call of a Python UDF",
+}
 
 
 def measure(case: str, engine: str) -> dict[str, float]:
@@ -49,7 +57,9 @@ def main() -> None:
         for _ in range(arguments.runs):
             for engine in CASES[case]:
                 results[engine].append(measure(case, engine))
-        summary[case] = _show_throughput(results) if case == "throughput" else _show(results)
+        summary[case] = (
+            _show_throughput(results) if case == "throughput" else _show(TITLES[case], results)
+        )
     print(json.dumps(summary))
 
 
@@ -68,8 +78,8 @@ def _show_throughput(results: dict[str, list[dict[str, float]]]) -> dict[str, An
     return {"million_rows_per_second": medians, "ratios": ratios}
 
 
-def _show(results: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    print("\nrate at 1,000 rows/s, row's timestamp to the writer: ms, median of runs (min … max)")
+def _show(title: str, results: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    print(f"\n{title}: ms, median of runs (min … max)")
     medians: dict[str, dict[str, float]] = {}
     for engine, runs in results.items():
         names = [name for name in runs[0] if name != "rows"]

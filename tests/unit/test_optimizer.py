@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,8 @@ from engine.plan.pipeline import (
     Step,
     schema_behind,
 )
+from engine.plan.pruning import pruned
+from engine.sources.reader import DataSourceContinuousReader
 from engine.task.transform import compile_steps
 
 INT = pa.int64()
@@ -138,7 +141,7 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
     return pipeline(*steps)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(pipelines())
 def test_results_are_the_same(before: Pipeline) -> None:
     after = optimize(before)
@@ -148,6 +151,64 @@ def test_results_are_the_same(before: Pipeline) -> None:
     except TransformError:
         return  # which may, but need not come any more
     assert compile_steps(after)(ROWS).to_pylist() == expected.to_pylist()
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(pipelines())
+def test_results_are_the_same_without_needless_columns(before: Pipeline) -> None:
+    asked: list[str] = []
+    after, _ = pruned(before, _Reader(asked))
+    names = asked or SOURCE.names
+    assert after.source.schema.names == names
+    assert after.schema == before.schema
+    try:
+        expected = compile_steps(before)(ROWS)
+    except TransformError:
+        return
+    assert compile_steps(after)(ROWS.select(names)).to_pylist() == expected.to_pylist()
+
+
+class _Reader(DataSourceContinuousReader):
+    """Knows only how to leave columns out."""
+
+    def __init__(self, asked: list[str]) -> None:
+        self.asked = asked
+
+    def initialOffset(self) -> Any:
+        raise NotImplementedError
+
+    def partitions(self, start: Any) -> Any:
+        raise NotImplementedError
+
+    def open(self, partition: Any, until: Any = None) -> Any:
+        raise NotImplementedError
+
+    def mergeOffsets(self, offsets: Any) -> Any:
+        raise NotImplementedError
+
+    def prune(self, columns: Sequence[str]) -> _Reader:
+        self.asked += columns
+        return self
+
+
+def test_only_used_columns_are_read_and_computed() -> None:
+    schema = pa.schema([("x", INT), ("y", INT)])
+    both = Project((op("Add", column(SOURCE, 0), literal(1)), column(SOURCE, 1)), schema)
+    one = Project((column(schema, 1),), pa.schema([("y", INT)]))
+    asked: list[str] = []
+    plan, _ = pruned(pipeline(both, one), _Reader(asked))
+    assert asked == ["b"]
+    assert [step.columns for step in plan.steps if isinstance(step, Project)] == [
+        (column(pa.schema([("b", INT)]), 0),),
+        (column(pa.schema([("y", INT)]), 0),),
+    ]
+
+
+def test_a_row_needs_a_column() -> None:
+    asked: list[str] = []
+    plan, _ = pruned(pipeline(Project((literal(1),), pa.schema([("one", INT)]))), _Reader(asked))
+    assert asked == ["a"]
+    assert compile_steps(plan)(ROWS.select(["a"]))["one"].to_pylist() == [1] * 6
 
 
 def test_a_filter_moves_before_a_projection_that_passes_its_column_on() -> None:
