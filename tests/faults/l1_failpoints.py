@@ -131,6 +131,7 @@ def _in_process(armed: str, sink: str, folder: Path) -> tuple[dict[str, Any], bo
         for line in lines:
             said = json.loads(line) | said  # the first commit is the one that counts
     watch.cancel()
+    watch.join()  # no thread may be there when the next process is forked
     signalled = os.WIFSIGNALED(os.waitpid(pid, 0)[1])
     if signalled and time.monotonic() - began >= DEADLINE_S:
         return said | {"error": f"it hung for {DEADLINE_S:g} s"}, False
