@@ -24,8 +24,6 @@ def generate(step: Generate, arguments: Columns) -> Callable[[Rows], Rows]:
 
     def explode(rows: Rows) -> Rows:
         (lists,) = arguments(rows)
-        if pa.types.is_null(lists.type):
-            lists = pa.nulls(rows.num_rows, pa.list_(pa.null()))
         parents, positions, elements = _places(lists, outer=step.outer)
         columns = make(lists, positions, elements)
         columns = [_due(c, field.type) for c, field in zip(columns, step.schema, strict=True)]

@@ -62,7 +62,9 @@ def test_generators_over_functions_and_constants(spark: SparkSession) -> None:
         lambda df: df.select("id", F.explode(letters("id")).alias("c")).where("c > 'a'"),
     )
     assert_same_query(spark, TABLE, lambda df: df.selectExpr("explode(split('a b', ' '))", "id"))
-    assert_same_query(spark, TABLE, lambda df: df.selectExpr("explode_outer(null)", "id"))
+    assert_same_query(
+        spark, TABLE, lambda df: df.selectExpr("explode_outer(CAST(NULL AS ARRAY<INT>))", "id")
+    )
 
 
 def test_stack(spark: SparkSession) -> None:
