@@ -27,7 +27,7 @@ from engine.expressions.rounding import saturated
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
 from engine.expressions.vectors import on_numpy, per_row
-from engine.expressions.zone_columns import per_zone, zone_may_be_unknown
+from engine.expressions.zone_columns import per_zone, unknown_zone, zone_may_be_unknown
 from engine.expressions.zones import Zone, zone
 
 MICROS_PER_MINUTE: Final = 60 * MICROS_PER_SECOND
@@ -148,7 +148,13 @@ def _date_parts(utc: Any, local_zone: Zone) -> tuple[Any, ...]:
     return year, month, day, day == civil.month_length(year, month), seconds
 
 
-@strict("FromUTCTimestamp", "ToUTCTimestamp", can_fail=zone_may_be_unknown(1), loop=True)
+@strict(
+    "FromUTCTimestamp",
+    "ToUTCTimestamp",
+    can_fail=zone_may_be_unknown(1),
+    supports=unknown_zone(1),
+    loop=True,
+)
 def shift_zone(expr: Expr, context: Context) -> ValueFunction:
     """``from_utc_timestamp`` and ``to_utc_timestamp``: as if the session's zone was UTC."""
 
@@ -159,7 +165,11 @@ def shift_zone(expr: Expr, context: Context) -> ValueFunction:
     return lambda ts, zones: per_zone(in_zone, expr.dtype, zones, ts)
 
 
-@strict("ConvertTimezone", can_fail=lambda expr: True, loop=True)
+def _known_zones(expr: Expr) -> str | None:
+    return unknown_zone(0)(expr) or unknown_zone(1)(expr)
+
+
+@strict("ConvertTimezone", can_fail=lambda expr: True, supports=_known_zones, loop=True)
 def convert_timezone(expr: Expr, context: Context) -> ValueFunction:
     """``convert_timezone``: the local time of another zone."""
 
@@ -222,7 +232,7 @@ def from_number(expr: Expr, context: Context) -> ValueFunction:
     return lambda value: on_numpy(floating, expr.dtype, value)
 
 
-@strict("MakeTimestamp", can_fail=lambda expr: True, loop=True)
+@strict("MakeTimestamp", can_fail=lambda expr: True, supports=unknown_zone(6), loop=True)
 def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
     """``make_timestamp``: NULL for what is no time, in ANSI mode an error. The 60th second is the
     first of the next minute."""

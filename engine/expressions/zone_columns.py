@@ -15,16 +15,19 @@ from engine.expressions.vectors import all_null
 from engine.expressions.zones import Zone, is_zone, zone
 
 
+def unknown_zone(position: int) -> Callable[[Expr], str | None]:
+    """For ``supports``: a constant has to be a time zone."""
+
+    def reason(expr: Expr) -> str | None:
+        name = constant_value(expr.children[position]) if position < len(expr.children) else None
+        return None if name is None or is_zone(name) else f"unknown time zone {name!r}"
+
+    return reason
+
+
 def zone_may_be_unknown(position: int) -> Callable[[Expr], bool]:
-    """For ``can_fail``: whether this argument may be no time zone."""
-
-    def can_fail(expr: Expr) -> bool:
-        named = constant(expr.children[position])
-        return named is None or (
-            named.is_valid and not is_zone(constant_value(expr.children[position]))
-        )
-
-    return can_fail
+    """For ``can_fail``: whether this argument is a column, which may name anything."""
+    return lambda expr: constant(expr.children[position]) is None
 
 
 def per_zone(
