@@ -6,7 +6,7 @@ import re
 
 HIDDEN = "***"
 SECRET_NAME = re.compile(
-    r"pass(word|wd|phrase)?|secret|token|credential|api_?key|access_?key|private_?key|authorization",
+    r"pass(word|wd|phrase)?|secret|token|credential|api[._-]?key|access[._-]?key|private[._-]?key|authorization",
     re.IGNORECASE,
 )
 """Names of fields and options whose values nobody may read."""

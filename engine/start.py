@@ -35,18 +35,21 @@ def start_continuous(builder: ContinuousStreamWriter) -> ContinuousQuery:
 
     interval_ms = parse_interval_ms(str(builder.trigger_value))
     options, rest = EngineOptions.take(builder.sink_options)
-    pipeline = plan_query(builder.df, options.static_side_max_bytes)
+    pipelines = plan_query(builder.df, options.static_side_max_bytes)
+    session_timezone = pipelines[0].session_timezone
     location = _pop(rest, CHECKPOINT)
     launcher = SparkLauncher(builder.df.sparkSession)
     parallelism = builder.df.sparkSession.sparkContext.defaultParallelism
-    reader, source = bind_source(pipeline.source, parallelism, pipeline.session_timezone)
-    pipeline, reader = pruned(pipeline, reader)
-    sink = _sink(builder, rest, pipeline.session_timezone)
+    streams = []
+    for pipeline in pipelines:
+        reader, source = bind_source(pipeline.source, parallelism, session_timezone)
+        streams.append(StreamBinding(*pruned(pipeline, reader), source))
+    sink = _sink(builder, rest, session_timezone)
     if options.on_bad_record == DEAD_LETTER:
         sink = with_dead_letters(sink, options.dead_letter_path)
-    partitions = len(reader.partitions(reader.initialOffset()))
+    partitions = sum(len(s.reader.partitions(s.reader.initialOffset())) for s in streams)
     explanation = explain(
-        pipeline,
+        pipelines,
         sink=sink.description,
         partitions=partitions,
         epoch_interval_ms=interval_ms,
@@ -55,7 +58,7 @@ def start_continuous(builder: ContinuousStreamWriter) -> ContinuousQuery:
     location, temporary = _checkpoint_location(builder, location)
     definition = QueryDefinition(
         name=builder.query_name,
-        streams=(StreamBinding(pipeline, reader, source),),
+        streams=tuple(streams),
         sink=sink,
         checkpoint=Checkpoint(location),
         epoch_interval_ms=interval_ms,

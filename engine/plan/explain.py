@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.expressions.types import sql_name
 from engine.plan.pipeline import Pipeline
+from engine.redaction import SECRET_NAME
 
 REDACTED: Final = "*********(redacted)"
 """What Spark prints in place of a secret."""
-
-_SECRET: Final = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
-"""Spark's ``spark.redaction.regex``."""
 
 
 def redact(options: Mapping[str, str]) -> dict[str, str]:
     """The options with the values of those that look like secrets replaced."""
     return {
-        key: REDACTED if _SECRET.search(key) or _SECRET.search(value) else value
+        key: REDACTED if SECRET_NAME.search(key) or SECRET_NAME.search(value) else value
         for key, value in options.items()
     }
 
@@ -31,24 +28,25 @@ def describe_connector(name: str, options: Mapping[str, str]) -> str:
 
 
 def explain(
-    pipeline: Pipeline,
+    pipelines: Sequence[Pipeline],
     *,
     sink: str,
     partitions: int,
     epoch_interval_ms: int,
     delivery: str,
 ) -> str:
-    """The whole query, from the source on top to the sink.
+    """The whole query, from the sources on top to the sink.
 
     :param sink: the sink's description, without secrets.
     :param delivery: what the sink guarantees, e.g. ``exactly-once``.
     """
-    source = pipeline.source
-    columns = ", ".join(f"{f.name} {sql_name(f.type)}" for f in pipeline.schema)
-    lines = [
-        "== Continuous Pipeline ==",
-        f"Source     {describe_connector(source.format, source.options)}",
-        *(f"           {description}" for description in pipeline.descriptions),
+    columns = ", ".join(f"{f.name} {sql_name(f.type)}" for f in pipelines[0].schema)
+    lines = ["== Continuous Pipeline =="]
+    for pipeline in pipelines:
+        source = pipeline.source
+        lines.append(f"Source     {describe_connector(source.format, source.options)}")
+        lines += [f"           {description}" for description in pipeline.descriptions]
+    lines += [
         f"Output     {columns}",
         f"Sink       {sink}",
         f"Partitions {partitions}",

@@ -33,6 +33,7 @@ import pyarrow as pa
 from engine.expressions.types import sql_name
 from engine.plan.pipeline import Pipeline
 
+# Wider than engine.redaction, which people read: what is not stored cannot leak.
 _SECRET_KEY: Final = re.compile(
     r"secret|passw|passphrase|pwd|token|credential|key|private|sas|jaas|auth", re.IGNORECASE
 )

@@ -5,6 +5,7 @@ What is left is to walk the tree from the source to the top, one step per node:
 
 ======================================== ===========================
 ``StreamingRelationV2``                  the source
+``Union`` of streams                     one pipeline each; what follows is a step of all
 ``Project``                              :class:`Project`
 ``Filter``                               :class:`Filter`
 ``EventTimeWatermark``                   :class:`Watermark`
@@ -24,6 +25,7 @@ Everything else is refused, all of it in one error.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -61,11 +63,13 @@ GENERATORS = ("Explode", "PosExplode", "Inline", "Stack")
 
 def plan_query(
     df: DataFrame, static_side_bytes_max: int = EngineOptions.static_side_max_bytes
-) -> Pipeline:
+) -> tuple[Pipeline, ...]:
     """Turn a streaming DataFrame into a plan that needs no JVM. Tables that it is joined with are
     read here.
 
     :param static_side_bytes_max: how large such a table may be, in Arrow's memory.
+    :return: one pipeline for each stream that the query reads, in the order of the query's text;
+        all have the same schema.
     :raises ConfigError: a table is larger than that.
     :raises UnsupportedQueryError: it is no stream, or holds what cannot run continuously;
         ``problems`` names every such node and expression.
@@ -77,17 +81,29 @@ def plan_query(
         )
     walk = _Walk(df, static_side_bytes_max)
     walk.visit(df._jdf.queryExecution().analyzed())
-    if walk.problems or walk.source is None:
+    if walk.problems or not walk.streams:
         raise UnsupportedQueryError(dict.fromkeys(walk.problems), hint=HINT)
-    return optimize(
-        Pipeline(
-            source=walk.source,
-            steps=tuple(walk.steps),
-            schema=walk.schema,
-            session_timezone=walk.context.session_timezone,
-            descriptions=tuple(walk.descriptions),
+    return tuple(
+        optimize(
+            Pipeline(
+                source=stream.source,
+                steps=tuple(stream.steps),
+                schema=walk.schema,
+                session_timezone=walk.context.session_timezone,
+                descriptions=tuple(stream.descriptions),
+            )
         )
+        for stream in walk.streams
     )
+
+
+@dataclass
+class _Stream:
+    """One stream of the query, and what has become of it so far."""
+
+    source: SourceRelation
+    steps: list[Step] = field(default_factory=list)
+    descriptions: list[str] = field(default_factory=list)
 
 
 class _Walk:
@@ -100,17 +116,17 @@ class _Walk:
         self._definitions: dict[int, Any] = {}
         self._attributes: dict[int, tuple[int, str]] = {}
         self.context = Context(str(self._spark.conf.get("spark.sql.session.timeZone")))
-        self.source: SourceRelation | None = None
+        self.streams: list[_Stream] = []
         self.schema = pa.schema([])
-        self.steps: list[Step] = []
-        self.descriptions: list[str] = []
         self.problems: list[str] = []
 
     def visit(self, node: Any) -> None:
         name = node.nodeName()
         if name == "StreamingRelationV2":
             self._enter(node)
-            self.source = source_relation(self._spark, node, self.schema)
+            self.streams = [_Stream(source_relation(self._spark, node, self.schema))]
+        elif name == "Union" and node.isStreaming():
+            self._union(node)
         elif name == "Project":
             self.visit(node.child())
             self._project(node)
@@ -135,9 +151,7 @@ class _Walk:
             self._join(node, stream)
         elif name in _EXCHANGES:
             self.visit(node.child())
-            self.descriptions.append(
-                f"{name}: not done, records stay in the partition that read them"
-            )
+            self._describe(f"{name}: not done, records stay in the partition that read them")
         elif name in _PASS_THROUGH and (name != "View" or node.isTempView()):
             self.visit(node.child())
         elif name == "WithCTE":
@@ -157,6 +171,25 @@ class _Walk:
             if child.isStreaming():  # what is wrong below is worth knowing, too
                 self.visit(child)
         self._enter(node)
+
+    def _union(self, node: Any) -> None:
+        """Columns go together by their places; the analyzer has made their types the same."""
+        parts: list[tuple[list[_Stream], pa.Schema]] = []
+        for child in scala_seq(node.children()):
+            if child.isStreaming():
+                self.streams = []
+                self.visit(child)
+                parts.append((self.streams, self.schema))
+            else:
+                self.problems.append(node_refusal("Union", "static"))
+        self._enter(node)
+        self.streams = []
+        for streams, schema in parts:
+            for stream in streams:
+                if not schema.equals(self.schema):
+                    columns = columns_at(schema, range(len(schema)))
+                    stream.steps.append(Project(columns, self.schema))
+                self.streams.append(stream)
 
     def _filter(self, node: Any) -> None:
         width = len(self.schema)
@@ -199,7 +232,7 @@ class _Walk:
         self._enter(node)
         size = len(self.schema)
         rows = tuple(columns[start : start + size] for start in range(0, len(columns), size))
-        texts = ", ".join(field.name for field in self.schema)
+        texts = ", ".join(self.schema.names)
         self._add(Expand(rows, self.schema), f"Expand to {len(rows)} rows of {texts}")
 
     def _join(self, node: Any, stream: Any) -> None:
@@ -239,9 +272,14 @@ class _Walk:
         self._enter(node)
 
     def _add(self, step: Step, description: str) -> None:
-        self.steps.append(step)
+        for stream in self.streams:
+            stream.steps.append(step)
+        self._describe(description)
+
+    def _describe(self, description: str) -> None:
         if description:
-            self.descriptions.append(description)
+            for stream in self.streams:
+                stream.descriptions.append(description)
 
     def _map_batches(self, node: Any) -> None:
         before = self.schema

@@ -42,7 +42,7 @@ _REASONS: Final[dict[str, str]] = {
     "Left Anti Join": _OUTER,
     "AsOfJoin": "a query reads one stream; join it after the sink, or in foreachBatch",
     "LateralJoin": "a query reads one stream; join it after the sink, or in foreachBatch",
-    "Union": "a query reads one stream; start one query per stream",
+    "Union": "a table has no end that an epoch could commit; write it once, by itself",
     "GlobalLimit": _LIMIT,
     "LocalLimit": _LIMIT,
     "Limit": _LIMIT,

@@ -50,7 +50,7 @@ def table_of(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 def ours(spark: SparkSession, table: pa.Table, query: Query, *, rows: int = 3) -> pa.Table:
     """What our pipeline makes of the rows, as one epoch in batches of ``rows``."""
-    pipeline = plan_query(query(stream_of(spark, table.schema)))
+    (pipeline,) = plan_query(query(stream_of(spark, table.schema)))
     return run(pipeline, table, rows=rows)
 
 

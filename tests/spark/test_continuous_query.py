@@ -325,3 +325,25 @@ def test_spark_continues_our_checkpoint_and_we_continue_sparks(
     for partition in ("0", "1"):
         values = [end[partition]["value"] for end in ends]
         assert values == sorted(values)
+
+
+def test_two_streams_in_one_query_lose_and_repeat_nothing(
+    spark: SparkSession, tmp_path: Path, start: Start
+) -> None:
+    first = rate(spark, partitions=1).selectExpr("value", "1 AS stream")
+    second = rate(spark, rows_per_second=50, partitions=1).selectExpr("value", "2 AS stream")
+    for _ in range(2):
+        query = start(files(first.union(second), tmp_path))
+        assert query.awaitEpoch(query.status["epoch"] + 4, WAIT_S)
+        query.drain(WAIT_S)
+        last = query.lastProgress
+        assert last is not None
+        assert len(last["sources"]) == 2
+    epoch = Checkpoint(str(tmp_path / "checkpoint")).committed_epoch()
+    lines = (tmp_path / "checkpoint" / "offsets" / str(epoch)).read_text().splitlines()
+    assert len(lines) == 2 + 2, "each source has its own line in the offset log"
+    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    for stream in (1, 2):
+        values = sorted(row.value for row in rows if row.stream == stream)
+        assert values == list(range(len(values)))
+        assert values

@@ -277,7 +277,9 @@ def test_each_batch_is_seen_as_it_arrives(spark: SparkSession) -> None:
 
     double = pandas_udf(lambda s: s * 2, "bigint")
     stream = stream_of(spark, TABLE.schema)
-    pipeline = plan_query(stream.mapInArrow(passed, stream.schema).select(double("id").alias("v")))
+    (pipeline,) = plan_query(
+        stream.mapInArrow(passed, stream.schema).select(double("id").alias("v"))
+    )
     log: list[str] = []
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -304,7 +306,7 @@ def test_an_error_names_the_function_and_its_line(spark: SparkSession, use_arrow
 
 def test_equal_calls_of_deterministic_functions_are_made_once(spark: SparkSession) -> None:
     def calls(df: DataFrame) -> int:
-        (step,) = [each for each in plan_query(df).steps if isinstance(each, EvalPython)]
+        (step,) = [each for each in plan_query(df)[0].steps if isinstance(each, EvalPython)]
         return len(step.functions)
 
     stream = stream_of(spark, TABLE.schema)

@@ -93,7 +93,7 @@ def test_exchanges_and_hints_change_no_row(spark: SparkSession) -> None:
         lambda df: df.repartition(3).coalesce(1).repartition("id").hint("rebalance").select("id"),
     )
     stream = stream_of(spark, TABLE.schema)
-    text = "\n".join(plan_query(stream.repartition(3)).descriptions)
+    text = "\n".join(plan_query(stream.repartition(3))[0].descriptions)
     assert "Repartition: not done, records stay in the partition that read them" in text
 
 
@@ -110,6 +110,6 @@ def test_what_has_no_counterpart_says_so(spark: SparkSession) -> None:
 
 def test_the_step_is_plain_data(spark: SparkSession) -> None:
     stream = stream_of(spark, TABLE.schema)
-    step = plan_query(stream.selectExpr("posexplode_outer(l)")).steps[0]
+    step = plan_query(stream.selectExpr("posexplode_outer(l)"))[0].steps[0]
     assert isinstance(step, Generate)
     assert (step.generator, step.outer, step.schema.names) == ("PosExplode", True, ["pos", "col"])

@@ -70,7 +70,7 @@ def problems_of(df: DataFrame) -> tuple[str, ...]:
 
 
 def test_source_alone(rate: DataFrame) -> None:
-    pipeline = plan_query(rate)
+    (pipeline,) = plan_query(rate)
     assert pipeline.steps == ()
     assert pipeline.source.format == "rate"
     assert dict(pipeline.source.options) == {"rowsPerSecond": "5"}
@@ -85,7 +85,7 @@ def test_filter_and_projections(rate: DataFrame) -> None:
         .select((F.col("value") * 2).alias("v"))
         .withColumn("w", F.col("v") + 1)
     )
-    pipeline = plan_query(df)
+    (pipeline,) = plan_query(df)
     assert [type(step) for step in pipeline.steps] == [Filter, Project, Project]
     assert pipeline.schema.names == df.columns
     assert run(pipeline, [1, 2, 3, 4]) == [{"v": 4, "w": 5}, {"v": 8, "w": 9}]
@@ -94,7 +94,7 @@ def test_filter_and_projections(rate: DataFrame) -> None:
 def test_sql_over_a_temporary_view(spark: SparkSession, view: str) -> None:
     columns = "value AS v, CASE WHEN value > 2 THEN 'big' END AS size"
     query = f"SELECT {columns} FROM {view} s WHERE s.value != 3"
-    assert run(plan_query(spark.sql(query)), [1, 3, 5]) == [
+    assert run(*plan_query(spark.sql(query)), [1, 3, 5]) == [
         {"v": 1, "size": None},
         {"v": 5, "size": "big"},
     ]
@@ -103,12 +103,12 @@ def test_sql_over_a_temporary_view(spark: SparkSession, view: str) -> None:
 def test_view_of_a_view_and_common_table_expressions(spark: SparkSession, view: str) -> None:
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW doubled AS SELECT value * 2 AS v FROM {view}")
     query = "WITH big AS (SELECT v FROM doubled WHERE v > 2) SELECT v + 1 AS w FROM big"
-    assert run(plan_query(spark.sql(query)), [1, 2, 3]) == [{"w": 5}, {"w": 7}]
+    assert run(*plan_query(spark.sql(query)), [1, 2, 3]) == [{"w": 5}, {"w": 7}]
     spark.catalog.dropTempView("doubled")
 
 
 def test_columns_that_only_move_are_columns(rate: DataFrame) -> None:
-    pipeline = plan_query(rate.select("value", F.col("timestamp").alias("t"), "value"))
+    (pipeline,) = plan_query(rate.select("value", F.col("timestamp").alias("t"), "value"))
     (step,) = pipeline.steps
     assert isinstance(step, Project)
     assert [column.op for column in step.columns] == ["Column"] * 3
@@ -117,18 +117,20 @@ def test_columns_that_only_move_are_columns(rate: DataFrame) -> None:
 
 
 def test_a_projection_that_changes_nothing_is_no_step(rate: DataFrame) -> None:
-    assert plan_query(rate.select("timestamp", "value")).steps == ()
+    assert plan_query(rate.select("timestamp", "value"))[0].steps == ()
 
 
 def test_watermark(rate: DataFrame) -> None:
-    pipeline = plan_query(rate.withWatermark("timestamp", "1 minute 30 seconds").where("value > 1"))
+    (pipeline,) = plan_query(
+        rate.withWatermark("timestamp", "1 minute 30 seconds").where("value > 1")
+    )
     assert pipeline.steps[0] == Watermark(0, 90_000)
     assert run(pipeline, [1, 2])[0]["value"] == 2
 
 
 def test_na_functions(rate: DataFrame) -> None:
     df = rate.selectExpr("nullif(value, 2) AS v").na.drop().na.replace({3: 30}).na.fill(0)
-    assert run(plan_query(df), [1, 2, 3]) == [{"v": 1}, {"v": 30}]
+    assert run(*plan_query(df), [1, 2, 3]) == [{"v": 1}, {"v": 30}]
 
 
 def test_current_time_is_one_moment_per_batch(rate: DataFrame) -> None:
@@ -137,19 +139,19 @@ def test_current_time_is_one_moment_per_batch(rate: DataFrame) -> None:
         (F.to_date(F.current_timestamp()) == F.current_date()).alias("today"),
         (F.current_timestamp() > F.lit("2020-01-01").cast("timestamp")).alias("later"),
     )
-    assert run(plan_query(df), [1, 2]) == [{"same": True, "today": True, "later": True}] * 2
+    assert run(*plan_query(df), [1, 2]) == [{"same": True, "today": True, "later": True}] * 2
 
 
 def test_nullability_is_that_of_the_dataframe(rate: DataFrame) -> None:
     df = rate.selectExpr("value", "coalesce(value, 0L) AS never", "1 AS one")
-    nullable = {field.name: field.nullable for field in plan_query(df).schema}
+    nullable = {field.name: field.nullable for field in plan_query(df)[0].schema}
     assert nullable == {field.name: field.nullable for field in df.schema}
 
 
 def test_a_source_that_the_user_registered(spark: SparkSession) -> None:
     spark.dataSource.register(Numbers)
     df = spark.readStream.format("user_numbers").option("startFrom", 7).load()
-    source = plan_query(df.where("number > 1")).source
+    source = plan_query(df.where("number > 1"))[0].source
     assert source.format == "user_numbers"
     assert dict(source.options) == {"startFrom": "7"}
     assert source.schema == pa.schema([("number", pa.int32()), ("text", pa.string())])
@@ -160,7 +162,7 @@ def test_a_source_that_the_user_registered(spark: SparkSession) -> None:
 
 
 def test_a_pipeline_survives_pickling(rate: DataFrame) -> None:
-    pipeline = plan_query(
+    (pipeline,) = plan_query(
         rate.withWatermark("timestamp", "1 second").selectExpr(
             "cast(value AS STRING) AS s", "1.5 AS d"
         )
@@ -168,6 +170,18 @@ def test_a_pipeline_survives_pickling(rate: DataFrame) -> None:
     again = pickle.loads(pickle.dumps(pipeline))
     assert again == pipeline
     assert run(again, [7]) == run(pipeline, [7])
+
+
+def test_a_union_is_a_pipeline_for_each_of_its_streams(
+    spark: SparkSession, rate: DataFrame
+) -> None:
+    small = rate.selectExpr("CAST(value AS INT) AS n", "'small' AS kind").where("n < 10")
+    large = rate.selectExpr("value AS m", "'large' AS which").where("m >= 10")
+    df = small.union(large).unionByName(rate.selectExpr("'all' AS kind", "value AS n"))
+    pipelines = plan_query(df.selectExpr("kind", "n * 2 AS d"))
+    found = [[(row["kind"], row["d"]) for row in run(p, [1, 20])] for p in pipelines]
+    assert found == [[("small", 2)], [("large", 40)], [("all", 2), ("all", 40)]]
+    assert {str(p.schema) for p in pipelines} == {str(pipelines[0].schema)}
 
 
 def test_a_batch_dataframe_is_refused(spark: SparkSession) -> None:
@@ -180,7 +194,10 @@ def test_a_batch_dataframe_is_refused(spark: SparkSession) -> None:
     [
         (lambda df: df.groupBy("value").count(), ["Aggregate", "state"]),
         (lambda df: df.dropDuplicates(["value"]), ["Deduplicate", "state"]),
-        (lambda df: df.union(df), ["Union", "one stream"]),
+        (
+            lambda df: df.union(df.sparkSession.range(3).selectExpr("current_timestamp()", "id")),
+            ["Union", "write it once"],
+        ),
         (lambda df: df.limit(3), ["Limit", "filter instead"]),
         (
             lambda df: df.join(df.withColumnRenamed("value", "v"), "timestamp"),
@@ -213,9 +230,9 @@ def test_everything_is_listed_in_one_error(rate: DataFrame) -> None:
 
 
 def test_explain(rate: DataFrame) -> None:
-    pipeline = plan_query(rate.where("value > 1").selectExpr("value + 1 AS v"))
+    (pipeline,) = plan_query(rate.where("value > 1").selectExpr("value + 1 AS v"))
     text = explain(
-        pipeline, sink="noop[]", partitions=2, epoch_interval_ms=1000, delivery="exactly-once"
+        [pipeline], sink="noop[]", partitions=2, epoch_interval_ms=1000, delivery="exactly-once"
     )
     for line in (
         "rate[rowsPerSecond=5]",

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.function_queries import FUNCTIONS
 from tests.spark.queries import assert_same_query, table_of
-from tests.spark.whole_queries import COUNTRIES, INPUTS, LATER, PRODUCTS, RAW, SQL
+from tests.spark.whole_queries import COUNTRIES, INPUTS, PRODUCTS, RAW, SQL
 
 pytestmark = pytest.mark.spark
 
@@ -23,7 +23,7 @@ def _tables(spark: SparkSession) -> Iterator[None]:
     spark.catalog.dropTempView("countries")
 
 
-@pytest.mark.parametrize("name", [name for name in SQL if name not in LATER])
+@pytest.mark.parametrize("name", SQL)
 def test_sql(spark: SparkSession, name: str) -> None:
     source, text = SQL[name]
 

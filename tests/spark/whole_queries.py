@@ -109,5 +109,3 @@ def _queries() -> dict[str, tuple[str, str]]:
 
 
 SQL: Final = _queries()
-LATER: Final[frozenset[str]] = frozenset({"a hash of the key", "a sample by hash"})
-"""Queries with functions that do not run continuously yet."""
