@@ -14,9 +14,11 @@ from pathlib import Path
 
 import psutil
 
+from engine.spark.session import WARM_DAEMON
 from tests.faults.l4_driver import Setup
 
 DEADLINE_S = 120.0
+DAEMON = WARM_DAEMON["spark.python.daemon.module"]
 
 
 def await_true(what: str, condition: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
@@ -83,15 +85,11 @@ class Driver:
 
     def daemons(self) -> list[psutil.Process]:
         """Python daemons; each was started by a JVM."""
-        return [
-            each for each in self.below() if _is(each, "pyspark.daemon") and not _is_worker(each)
-        ]
+        return [each for each in self.below() if _is(each, DAEMON) and not _is_worker(each)]
 
     def workers(self) -> list[int]:
         """Python workers."""
-        return [
-            each.pid for each in self.below() if _is(each, "pyspark.daemon") and _is_worker(each)
-        ]
+        return [each.pid for each in self.below() if _is(each, DAEMON) and _is_worker(each)]
 
 
 def bury(left: list[psutil.Process]) -> list[str]:
@@ -115,7 +113,7 @@ def _is(process: psutil.Process, word: str) -> bool:
 def _is_worker(process: psutil.Process) -> bool:
     with suppress(psutil.Error):
         parent = process.parent()
-        return parent is not None and _is(parent, "pyspark.daemon")
+        return parent is not None and _is(parent, DAEMON)
     return False
 
 
