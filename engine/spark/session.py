@@ -22,6 +22,9 @@ DEFAULTS: Mapping[str, str] = {
 }
 """What we set unless the query's own ``conf`` does. The master stays Spark's default,
 ``local[*]``, or that of spark-defaults.conf."""
+WARM_DAEMON: Mapping[str, str] = {"spark.python.daemon.module": "engine.spark.daemon"}
+"""Set where the workers run on this machine: elsewhere the engine may come with each job only, and
+is not there when the daemon starts."""
 
 
 def build_session(
@@ -39,7 +42,8 @@ def build_session(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app_name)
-    for key, value in {**DEFAULTS, **conf}.items():
+    is_local = conf.get("spark.master", "").startswith("local")
+    for key, value in {**DEFAULTS, **(WARM_DAEMON if is_local else {}), **conf}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 

@@ -1,0 +1,123 @@
+"""The processes of a driver: found, killed, stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from engine.spark.session import WARM_DAEMON
+from tests.faults.l4_driver import Setup
+
+DEADLINE_S = 120.0
+DAEMON = WARM_DAEMON["spark.python.daemon.module"]
+
+
+def await_true(what: str, condition: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
+    """:raises TimeoutError: it does not come true."""
+    end_s = time.monotonic() + deadline_s
+    pause = threading.Event()
+    while not condition():
+        if time.monotonic() > end_s:
+            raise TimeoutError(f"{what}: not within {deadline_s:g} s")
+        pause.wait(0.02)
+
+
+class Driver:
+    """A driver's process and those below it."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._log = (setup.root / "driver.log").open("ab")
+        command = [sys.executable, "-m", "tests.faults.l4_driver", setup.to_json()]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log
+        )
+        self._started = setup.root / f"started-{self.pid}"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def has_started(self) -> bool:
+        """Its three queries have.
+
+        :raises ChildProcessError: it has ended before.
+        """
+        if self._started.exists():
+            return True
+        if self._process.poll() is not None:
+            raise ChildProcessError(f"the driver has ended with {self._process.returncode}")
+        return False
+
+    def await_end(self, deadline_s: float = DEADLINE_S) -> int:
+        """Its exit code.
+
+        :raises subprocess.TimeoutExpired: it does not end.
+        """
+        code = self._process.wait(deadline_s)
+        self._log.close()
+        return code
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def below(self) -> list[psutil.Process]:
+        """All processes below it."""
+        try:
+            return psutil.Process(self.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+    def jvm(self) -> psutil.Process:
+        return next(each for each in self.below() if _is(each, "SparkSubmit"))
+
+    def executors(self) -> list[psutil.Process]:
+        return [each for each in self.below() if _is(each, "CoarseGrainedExecutorBackend")]
+
+    def daemons(self) -> list[psutil.Process]:
+        """Python daemons; each was started by a JVM."""
+        return [each for each in self.below() if _is(each, DAEMON) and not _is_worker(each)]
+
+    def workers(self) -> list[int]:
+        """Python workers."""
+        return [each.pid for each in self.below() if _is(each, DAEMON) and _is_worker(each)]
+
+
+def bury(left: list[psutil.Process]) -> list[str]:
+    """Wait for the processes that a dead one has left to end by themselves; which did not, and were
+    killed."""
+    _, alive = psutil.wait_procs(left, timeout=30)
+    named = []
+    for process in alive:
+        with suppress(psutil.NoSuchProcess):
+            named.append(" ".join(process.cmdline())[-60:])
+            process.send_signal(signal.SIGKILL)
+    return named
+
+
+def _is(process: psutil.Process, word: str) -> bool:
+    with suppress(psutil.Error):
+        return any(word in part for part in process.cmdline())
+    return False
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        parent = process.parent()
+        return parent is not None and _is(parent, DAEMON)
+    return False
+
+
+def read_log(folder: Path) -> str:
+    """The end of what the drivers have said."""
+    path = folder / "driver.log"
+    return path.read_text(errors="replace")[-3_000:] if path.exists() else ""
