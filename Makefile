@@ -31,7 +31,7 @@ check: install ## format, lint, types, import contracts
 	.venv/bin/lint-imports
 
 faults: install ## kills, power losses, suspended drivers: what was lost or repeated, by level
-	$(PYTHON_IN_VENV) -m tests.faults
+	$(PYTHON_IN_VENV) -m tests.faults --publish
 
 demo: install ## real departures through a continuous query that real Airflow processes run
 	$(PYTHON_IN_VENV) scripts/demo.py

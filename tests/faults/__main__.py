@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from tests.faults.levels import LEVELS, run_levels
+from tests.faults.publish import PAGE, page
 from tests.faults.result import table, to_json
 
 
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument("--levels", default=",".join(LEVELS), help="which, separated by commas")
     parser.add_argument("--budget", choices=("short", "long"), default="long")
     parser.add_argument("--json", type=Path, help="write the last line to this file, too")
+    parser.add_argument("--publish", action="store_true", help=f"write docs/{PAGE.name}")
     given = parser.parse_args()
     names = given.levels.split(",")
     unknown = [name for name in names if name not in LEVELS]
@@ -31,6 +33,8 @@ def main() -> int:
     print(line)
     if given.json is not None:
         given.json.write_text(line + "\n", encoding="utf-8")
+    if given.publish:
+        PAGE.write_text(page(results), encoding="utf-8")
     missed = [result.level for result in results if result.skipped is not None]
     return 0 if all(result.kept for result in results) and not missed else 1
 

@@ -12,6 +12,7 @@ The long form tries all; the short one as many, in random order, as its time all
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from random import Random
@@ -37,8 +38,14 @@ class Case(NamedTuple):
     damage: str
 
 
-def run(seed: int, seconds: float, *, until_broken: bool = False) -> LevelResult:
-    """All cases, or as many as the time allows."""
+def run(
+    seed: int,
+    *,
+    seconds: float = math.inf,
+    cases_max: int | None = None,
+    until_broken: bool = False,
+) -> LevelResult:
+    """All cases, in an order of the seed, or as many as the limits allow."""
     result = LevelResult(LEVEL, seeds=[seed])
     began = time.monotonic()
     stories = [Story(sink, step) for sink in SINKS if sink != "plain" for step in KILLED_BEFORE]
@@ -50,7 +57,7 @@ def run(seed: int, seconds: float, *, until_broken: bool = False) -> LevelResult
         for damage in DAMAGE
     ]
     Random(seed).shuffle(cases)
-    for case in cases:
+    for case in cases[:cases_max]:
         if time.monotonic() - began > seconds or (until_broken and result.broken):
             break
         stories[case.story].try_out(case, result)

@@ -1,4 +1,4 @@
-"""The levels of the fault tests: one module each, with ``run(seed, seconds)``."""
+"""The levels of the fault tests: one module each, with ``run(seed=..., ...) -> LevelResult``."""
 
 from __future__ import annotations
 
@@ -6,29 +6,50 @@ import importlib
 import logging
 import multiprocessing
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from tests.faults import l4_spark
 from tests.faults.result import LevelResult
 
 
 class Level(NamedTuple):
-    """:param module: has ``run(seed: int, seconds: float) -> LevelResult``.
-    :param short_s: its time in the short form; a level that enumerates takes a part then.
-    :param long_s: its time in the long form.
+    """:param module: has ``run``.
+    :param short: what it is given in the short form, besides the seed: a time, a part of all cases.
+    :param long: what it is given in the long form.
     """
 
     module: str
-    short_s: float
-    long_s: float
+    short: Mapping[str, Any]
+    long: Mapping[str, Any]
+    needs_spark: bool = False
 
 
+_FEW = (*[l4_spark.WORKER] * 6, l4_spark.OTHER_WORKER, l4_spark.DAEMON, l4_spark.DRIVER)
+_MANY = (
+    *[l4_spark.WORKER] * 100,
+    *[l4_spark.OTHER_WORKER] * 20,
+    *[l4_spark.DAEMON] * 10,
+    *[l4_spark.DRIVER] * 5,
+    *[l4_spark.JVM] * 5,
+    *[l4_spark.STOPPED_WORKER] * 3,
+    *[l4_spark.ZOMBIE] * 3,
+)
+_CLUSTER = (*[l4_spark.EXECUTOR] * 10, *[l4_spark.WORKER] * 10, l4_spark.JVM)
 LEVELS = {
-    "L0": Level("tests.faults.l0_model", 12, 300),
-    "L1": Level("tests.faults.l1_failpoints", 25, 900),
-    "L3": Level("tests.faults.l3_torn_files", 12, 900),
-    "mutants": Level("tests.faults.mutants", 60, 600),
+    "L0": Level("tests.faults.l0_model", {"seconds": 12}, {"seconds": 240}),
+    "L1": Level("tests.faults.l1_failpoints", {"seconds": 20}, {"seconds": 300}),
+    "L2": Level("tests.faults.l2_syscalls", {"sample": 20}, {}),
+    "L3": Level("tests.faults.l3_torn_files", {"seconds": 12}, {"seconds": 120}),
+    "L4": Level("tests.faults.l4_spark", {"faults": _FEW}, {"faults": _MANY}, needs_spark=True),
+    "L4 cluster": Level(
+        "tests.faults.l4_spark",
+        {"faults": (l4_spark.EXECUTOR,), "master": l4_spark.CLUSTER},
+        {"faults": _CLUSTER, "master": l4_spark.CLUSTER},
+        needs_spark=True,
+    ),
+    "mutants": Level("tests.faults.mutants", {}, {}),
 }
 
 
@@ -46,7 +67,7 @@ def _run(name: str, seed: int, long: bool) -> LevelResult:
     logging.disable(logging.CRITICAL)  # what the engine says about the faults is not of interest
     level = LEVELS[name]
     began = time.monotonic()
-    seconds = level.long_s if long else level.short_s
-    result: LevelResult = importlib.import_module(level.module).run(seed, seconds)
+    given = level.long if long else level.short
+    result: LevelResult = importlib.import_module(level.module).run(seed=seed, **given)
     result.seconds = time.monotonic() - began
     return result

@@ -1,0 +1,129 @@
+"""The page docs/reliability.md, made from a run of all levels."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+import pyspark
+
+from tests.faults.result import LevelResult, percentile, summary
+
+PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+_HEAD = """\
+# Reliability
+
+Written by `make faults`: do not edit. It injects faults into the engine, compares what went in
+with what came out, and fails if anything was lost, repeated in an exactly-once sink, torn, or
+written by a fenced run.
+"""
+_LEVELS = """\
+## What the levels do
+
+- **L0**: the engine's coordinator, runner, logs, lease, recovery, retention and files sink on a
+  simulated disk that loses, tears and reorders what was not synchronised; power failures, kills,
+  suspensions and I/O errors at every file-system step, messages delayed and repeated, clocks that
+  jump. Every seed is one world.
+- **L1**: a process with the whole engine is killed with SIGKILL before and after each named step,
+  in the first, a middle and the last epoch, for every sink; then pairs: killed again while it
+  recovers.
+- **L2**: without hooks: `strace` kills the process at the K-th system call that touches the
+  checkpoint or the sink, or lets the call fail with ENOSPC or EIO; and a disk that is really
+  full.
+- **L3**: each file of a checkpoint and of the files sink's log is cut, and flipped, at each byte.
+- **L4**: a real Spark: Python workers, the daemon, the driver, the JVM and executors are killed,
+  or stopped for a while.
+- **Mutants**: wrong versions of the protocol, one at a time. A harness that does not catch them
+  proves nothing.
+
+## Honest limits
+
+- `kill -9` is no power failure: what the process has written survives it. Only L0 loses
+  unsynchronised data, and it does so by a model of a disk. No real machine was switched off.
+- At least once stays at least once: foreach and foreachBatch may see records again, and are only
+  checked for loss.
+- The kinds of faults that an inherited message or a duplicate is counted as are in the table:
+  judge them yourself.
+- Zero out of N is not zero: with 95 % confidence the rate of failures per fault is below 3/N.
+"""
+
+
+_COLUMNS = (
+    *("level", "faults", "records", "lost", "repeated", "torn", "zombie writes"),
+    *("recovery p50, p99 ms", "seeds"),
+)
+
+
+def page(results: Sequence[LevelResult]) -> str:
+    """The text."""
+    found = summary(results)
+    faults = found["faults"]
+    counts = (
+        f"{found['lost']} lost, {found['repeated']} repeated, {found['torn']} torn epochs seen, "
+        f"{found['zombie_writes']} zombie writes accepted; "
+        f"{found['mutants_caught']} of {found['mutants']} mutants caught"
+    )
+    lines = [
+        _HEAD,
+        f"**{faults:,} faults, {found['records']:,} records: {counts}.**",
+        "",
+        f"{date.today():%Y-%m-%d}, {_machine()}.",
+        f"The bound at 95 % is {3 / max(faults, 1):.5f} per fault.",
+        "",
+        f"| {' | '.join(_COLUMNS)} |",
+        "|---" * len(_COLUMNS) + "|",
+        *map(_row, (result for result in results if not result.mutants)),
+        "",
+        "L1 measures from the kill of a process to its first new commit, start included; L4 from",
+        "the kill of a Python worker to the first record of its partition in the next one's writer.",
+        "",
+        "## Faults by kind",
+        "",
+        "| level | kind | faults |",
+        "|---|---|---|",
+        *(
+            f"| {result.level} | {kind} | {count:,} |"
+            for result in results
+            for kind, count in sorted(result.faults.items())
+        ),
+        "",
+        _LEVELS,
+        "## Mutants",
+        "",
+        "| wrong version | caught by |",
+        "|---|---|",
+        *(
+            f"| {name} | {_cell(by or 'NOT CAUGHT')} |"
+            for result in results
+            for name, by in result.mutants.items()
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(result: LevelResult) -> str:
+    if result.skipped is not None:
+        return f"| {result.level} | not run: {result.skipped} | | | | | | | |"
+    p50, p99 = (percentile(result.recovery_ms, percent) for percent in (50, 99))
+    recovery = "" if p50 is None or p99 is None else f"{p50:,.0f}, {p99:,.0f}"
+    counts = result.lost, result.repeated, result.torn, result.zombie_writes
+    cells = [f"{result.faults.total():,}", f"{result.records:,}", *map(str, counts), recovery]
+    return " | ".join([f"| {result.level}", *cells, _seeds(result.seeds)]) + " |"
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"{seeds[0]}-{seeds[-1]}" if len(set(seeds)) > 1 else "".join(map(str, seeds[:1]))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _machine() -> str:
+    return (
+        f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python "
+        f"{platform.python_version()}, Spark {pyspark.__version__}"
+    )
