@@ -78,7 +78,7 @@ def page(results: Sequence[LevelResult]) -> str:
         *map(_row, (result for result in results if not result.mutants)),
         "",
         "L1 measures from the kill of a process to its first new commit, start included; L4 from",
-        "the kill of a Python worker to the first record of its partition in the next one's writer.",
+        "the kill of a Python worker to the first record of its partition in the next writer.",
         "",
         "## Faults by kind",
         "",
