@@ -91,6 +91,10 @@ class UnsupportedQueryError(ConfigError):
         )
 
 
+class ClusterEndedError(ContinuousError):
+    """Spark itself has ended, and can be started again only with a new driver."""
+
+
 class NotEnoughSlotsError(ConfigError):
     """The query needs one task slot per partition, and fewer are free."""
 

@@ -17,6 +17,7 @@ from engine.config import EngineOptions
 from engine.errors import (
     BadRecordError,
     CheckpointError,
+    ClusterEndedError,
     ConfigError,
     ContinuousError,
     EpochBacklogError,
@@ -33,6 +34,7 @@ from engine.errors import (
 JITTER = 0.2
 _FINAL = (
     ConfigError,
+    ClusterEndedError,
     CheckpointError,
     BadRecordError,
     OffsetOutOfRangeError,

@@ -8,6 +8,7 @@ from engine.config import EngineOptions
 from engine.errors import (
     BadRecordError,
     CheckpointCorruptError,
+    ClusterEndedError,
     ConcurrentRunError,
     ContinuousError,
     EpochBacklogError,
@@ -55,6 +56,7 @@ def policy(**options: int) -> RestartPolicy:
         (StaleRunError("x"), None),
         (ProtocolError("x"), None),
         (NotEnoughSlotsError("x"), None),
+        (ClusterEndedError("x"), None),
     ],
 )
 def test_every_failure_is_somebodys_or_final(error: ContinuousError, culprit: Blame | None) -> None:
