@@ -6,6 +6,7 @@
     ├ ConfigError                   wrong before anything started
     │ ├ UnsupportedQueryError       the plan holds what cannot run continuously
     │ └ NotEnoughSlotsError         more partitions than free task slots
+    ├ ClusterEndedError             Spark is gone: only a new driver helps
     ├ CheckpointError
     │ ├ CheckpointCorruptError      gap, torn or unreadable entry
     │ ├ CheckpointVersionError      written by a newer engine
@@ -89,6 +90,10 @@ class UnsupportedQueryError(ConfigError):
         super().__init__(
             "This query cannot run continuously: " + "; ".join(self.problems) + ".", hint=hint
         )
+
+
+class ClusterEndedError(ContinuousError):
+    """Spark itself has ended, and can be started again only with a new driver."""
 
 
 class NotEnoughSlotsError(ConfigError):

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import ConfigError, ContinuousError, TaskLostError
+from engine.errors import ClusterEndedError, ConfigError, ContinuousError, TaskLostError
 from engine.launcher import CANCEL_TIMEOUT_S, OnEnd, Slots
 from engine.task.loop import run_task
 from engine.task.spec import TaskSpec
@@ -41,7 +41,22 @@ class SparkLauncher:
         self.application = self._context.applicationId
 
     def slots(self) -> Slots | None:
-        """None with dynamic allocation: more executors may come."""
+        """None with dynamic allocation: more executors may come.
+
+        :raises ClusterEndedError: there is no JVM any more.
+        """
+        from py4j.protocol import Py4JNetworkError
+
+        try:
+            return self._slots()
+        except (Py4JNetworkError, ConnectionError) as exc:
+            raise ClusterEndedError(
+                f"Spark has ended: its JVM does not answer ({type(exc).__name__}: {exc}).",
+                hint="Start the query again, in a new process: it goes on from the last committed "
+                "epoch. The log of the JVM may tell why it died.",
+            ) from exc
+
+    def _slots(self) -> Slots | None:
         if self._context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
             return None
         context = self._context._jsc.sc()

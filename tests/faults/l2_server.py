@@ -98,6 +98,13 @@ def _ask(address: str, request: Any) -> socket.socket:
     return connection
 
 
+def environment() -> dict[str, str]:
+    """For child processes: they import the tests, wherever they run."""
+    root = str(Path(__file__).parents[2])
+    inherited = os.environ.get("PYTHONPATH", "")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, inherited]))}
+
+
 class Server:
     """The server as a process; a context manager."""
 
@@ -109,6 +116,7 @@ class Server:
             [sys.executable, "-m", __name__, self.address],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            env=environment(),
         )
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n"

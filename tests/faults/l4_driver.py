@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from engine import register, write_stream
@@ -107,6 +108,8 @@ def store(database: Path, df: DataFrame, epoch: int) -> None:
 def main() -> int:
     setup = Setup(**json.loads(sys.argv[1]))
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(process)d %(message)s")
+    os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))  # for a local cluster
+    os.environ["SPARK_WORKER_DIR"] = str(setup.root / "work")
     spark = build_session({"spark.master": setup.master, **_conf(setup)}, "faults")
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from engine.spark.session import WARM_DAEMON
+from tests.faults.l2_server import environment
 from tests.faults.l4_driver import Setup
 
 DEADLINE_S = 120.0
@@ -38,7 +39,11 @@ class Driver:
         self._log = (setup.root / "driver.log").open("ab")
         command = [sys.executable, "-m", "tests.faults.l4_driver", setup.to_json()]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            env=environment(),
         )
         self._started = setup.root / f"started-{self.pid}"
 
@@ -52,11 +57,13 @@ class Driver:
 
         :raises ChildProcessError: it has ended before.
         """
-        if self._started.exists():
-            return True
+        self.check()
+        return self._started.exists()
+
+    def check(self) -> None:
+        """:raises ChildProcessError: it has ended."""
         if self._process.poll() is not None:
             raise ChildProcessError(f"the driver has ended with {self._process.returncode}")
-        return False
 
     def await_end(self, deadline_s: float = DEADLINE_S) -> int:
         """Its exit code.
@@ -106,7 +113,7 @@ def bury(left: list[psutil.Process]) -> list[str]:
 
 def _is(process: psutil.Process, word: str) -> bool:
     with suppress(psutil.Error):
-        return any(word in part for part in process.cmdline())
+        return any(part.endswith(word) for part in process.cmdline()[1:] if "=" not in part)
     return False
 
 

@@ -144,12 +144,12 @@ class _Story:
     def _await_progress(self) -> None:
         """All three queries have taken records that came in later than now."""
         ends = dict(self._source.ends)
-        names = self._source.names
         for query in (FILES, BATCH, EACH):
-            await_true(f"{query} goes on", lambda q=query: self._has_committed(q, ends, names))  # type: ignore[misc]
+            await_true(f"{query} goes on", lambda q=query: self._has_committed(q, ends))  # type: ignore[misc]
         self._stamps.read()
 
-    def _has_committed(self, query: str, ends: dict[int, int], names: list[str]) -> bool:
+    def _has_committed(self, query: str, ends: dict[int, int]) -> bool:
+        self.driver.check()
         offsets = Checkpoint(str(self._setup.checkpoint(query))).committed_offsets()
         if not offsets:
             return False
@@ -199,6 +199,9 @@ class _Story:
     def _kill_jvm(self) -> None:
         left, began_s = self.driver.below(), time.monotonic()
         self.driver.jvm().send_signal(signal.SIGKILL)
+        self.driver.await_end()
+        if "Spark has ended" not in read_log(self._setup.root):
+            self._result.broken.append(f"{JVM}: {read_log(self._setup.root)}")
         self._start_again(JVM, left, began_s)
 
     def _start_again(self, kind: str, left: list, began_s: float) -> None:  # type: ignore[type-arg]

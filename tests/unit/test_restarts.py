@@ -9,6 +9,7 @@ from engine.errors import (
     BadRecordError,
     CheckpointCorruptError,
     CheckpointError,
+    ClusterEndedError,
     ConcurrentRunError,
     ConfigError,
     ContinuousError,
@@ -59,6 +60,7 @@ def policy(**options: int) -> RestartPolicy:
         (ConfigError("x"), None),
         (NotEnoughSlotsError("x"), Blame.INFRASTRUCTURE),
         (CheckpointError("x"), Blame.INFRASTRUCTURE),
+        (ClusterEndedError("x"), None),
     ],
 )
 def test_every_failure_is_somebodys_or_final(error: ContinuousError, culprit: Blame | None) -> None:
