@@ -1,0 +1,32 @@
+"""What the oracle has found, one row each."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.expressions import assert_parity
+
+pytestmark = pytest.mark.spark
+
+
+def test_all_parts_null(spark: SparkSession) -> None:
+    table = pa.table({"s": ["a", None], "t": pa.array([None, None], pa.string())})
+    assert_parity(spark, table, ["concat_ws(',', s, t)"])
+
+
+def test_arguments_behind_a_null_are_not_evaluated(spark: SparkSession) -> None:
+    table = pa.table({"i": pa.array([None, 1], pa.int32()), "z": pa.array([0, 0], pa.int32())})
+    assert_parity(spark, table, ["i + 1 % z", "i / (1 % z)", "(1 % z) / i", "assert_true(i > z)"])
+
+
+def test_negating_rounds_to_34_digits(spark: SparkSession) -> None:
+    numbers = [
+        "1234567890123456789012345678.1234567890",
+        "-9999999999999999999999999999.9999999999",
+    ]
+    table = pa.table({"a": pa.array(list(map(Decimal, numbers)), pa.decimal128(38, 10))})
+    assert_parity(spark, table, ["-a", "abs(a)"])
