@@ -60,11 +60,11 @@ def compile_expression(expr: Expr, context: Context | None = None) -> Evaluator:
 def _build(expr: Expr, context: Context) -> Evaluator:
     children = [_build(child, context) for child in expr.children]
     factory = KERNELS[expr.op].factory
-    order = _order(expr)
+    evaluate, order = factory(expr, children, context), _order(expr)
     if expr.params.get("null_safe") and any(may_raise(expr.children[i]) for i in order[1:]):
         inner = factory(expr, [_column(index) for index in range(len(children))], context)
-        return _skipping_nulls(expr, children, order, inner)
-    return factory(expr, children, context)
+        return _skipping_nulls(expr, children, order, evaluate, inner)
+    return evaluate
 
 
 def _order(expr: Expr) -> list[int]:
@@ -78,14 +78,23 @@ def _column(index: int) -> Evaluator:
 
 
 def _skipping_nulls(
-    expr: Expr, children: Sequence[Evaluator], order: Sequence[int], inner: Evaluator
+    expr: Expr,
+    children: Sequence[Evaluator],
+    order: Sequence[int],
+    whole: Evaluator,
+    inner: Evaluator,
 ) -> Evaluator:
-    """Evaluates an argument only where those before it are not NULL: it may raise elsewhere.
+    """If an argument raises, it is evaluated again, only where those before it are not NULL.
 
-    :param inner: the node's evaluator on a batch of its arguments.
+    :param whole: the node's evaluator.
+    :param inner: the same on a batch of its arguments.
     """
 
     def evaluate(batch: pa.RecordBatch) -> Datum:
+        try:
+            return whole(batch)
+        except TransformError:
+            pass
         values: dict[int, pa.Array] = {}
         given = pa.repeat(True, batch.num_rows)
         for index in order:

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from engine.errors import TransformError
 from engine.expressions.tree import Expr
 
 Datum = Any  # a pyarrow Array, or a Scalar that stands for a column of equal values
@@ -57,17 +55,6 @@ KERNELS: dict[str, Kernel] = {}
 STRICT: set[str] = set()
 """Nodes whose children are always evaluated on all rows."""
 
-SEE_NULLS = frozenset(
-    {
-        *("AtLeastNNonNulls", "Concat", "ConcatWs", "EqualNullSafe", "FormatString", "Greatest"),
-        *("Least", "Murmur3Hash", "StringLocate", "XxHash64"),
-    }
-)
-"""Those that evaluate all their arguments. All others stop at the first that is NULL."""
-
-RIGHT_FIRST = frozenset({"Divide", "IntegralDivide", "Pmod", "Remainder"})
-"""Those that look at the divisor first."""
-
 
 def _never(expr: Expr) -> bool:
     return False
@@ -75,30 +62,6 @@ def _never(expr: Expr) -> bool:
 
 def _always_supported(expr: Expr) -> str | None:
     return None
-
-
-def _may_raise(expr: Expr) -> bool:
-    return any(KERNELS[node.op].can_fail(node) for node in expr.walk())
-
-
-def _short_circuit(expr: Expr, function: ValueFunction, children: Sequence[Evaluator]) -> Evaluator:
-    """If an argument raises, it is evaluated again, where those before it are not NULL."""
-    from engine.expressions.datum import evaluate_where
-
-    order = -1 if expr.op in RIGHT_FIRST else 1
-
-    def evaluate(batch: pa.RecordBatch) -> Datum:
-        try:
-            return function(*(child(batch) for child in children))
-        except TransformError:
-            reached = pa.repeat(True, batch.num_rows)
-        values = []
-        for child, node in list(zip(children, expr.children, strict=True))[::order]:
-            values.append(evaluate_where(child, batch, reached, node.dtype))
-            reached = pc.and_(reached, pc.is_valid(values[-1]))
-        return function(*values[::order])
-
-    return evaluate
 
 
 def lazy(
@@ -133,9 +96,6 @@ def strict(
     ) -> Callable[[Expr, Context], ValueFunction]:
         def factory(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
             function = make(expr, context)
-            later = expr.children[:-1] if expr.op in RIGHT_FIRST else expr.children[1:]
-            if any(map(_may_raise, later)) and expr.op not in SEE_NULLS:
-                return _short_circuit(expr, function, children)
             if len(children) == 1:
                 (only,) = children
                 return lambda batch: function(only(batch))
