@@ -376,9 +376,9 @@ def _() -> Patch:
 @mutant("the files' log takes an epoch twice")
 def _() -> Patch:
     def add(log: FileSinkLog, epoch: int, files: list[SinkFile]) -> bool:
-        listing = log._listing()
+        listing = log.listing()
         at = max(epoch, max(listing, default=-1) + 1)
         name = entry_name(at, 1_000_000)
-        return log._storage.create(name, "\n".join(["v1", *(f.line() for f in files)]).encode())
+        return log.storage.create(name, "\n".join(["v1", *(f.line() for f in files)]).encode())
 
     return _replace(FileSinkLog, "_add", add)

@@ -35,8 +35,9 @@ def start(folder: Path, feed: Feed, sink: ModelSink, function: Function) -> Cont
         start_map,
     )
     plain = definition(feed, sink, folder)
-    pipeline = Pipeline(plain.pipeline.source, (step,), SCHEMA)
-    execution = ContinuousExecution(replace(plain, pipeline=pipeline), ThreadLauncher())
+    (stream,) = plain.streams
+    mapping = replace(stream, pipeline=Pipeline(stream.pipeline.source, (step,), SCHEMA))
+    execution = ContinuousExecution(replace(plain, streams=(mapping,)), ThreadLauncher())
     execution.start()
     return ContinuousQuery(execution, "")
 

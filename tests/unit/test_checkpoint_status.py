@@ -213,7 +213,7 @@ def test_reading_while_the_query_commits_and_purges(tmp_path: Path) -> None:
     query.start()
     while not stop.is_set():
         status = Checkpoint(str(tmp_path)).status()
-        assert status.offsets == ({"0": status.epoch}, None)
+        assert status.offsets == (({"0": status.epoch}, None) if status.epoch >= 0 else ())
         assert status.epoch >= last
         last = status.epoch
     query.join(10)
