@@ -22,6 +22,7 @@ from engine.errors import (
     ContinuousError,
     EpochBacklogError,
     EpochStalledError,
+    NotEnoughSlotsError,
     OffsetOutOfRangeError,
     ProtocolError,
     SinkAheadError,
@@ -54,6 +55,8 @@ class Blame(Enum):
 
 def blame(error: ContinuousError) -> Blame | None:
     """Whose failure it is; None if a restart in place cannot help."""
+    if isinstance(error, NotEnoughSlotsError):
+        return Blame.INFRASTRUCTURE  # those of a lost executor come back with the next one
     if isinstance(error, _FINAL):
         return None
     if isinstance(error, SourceError):

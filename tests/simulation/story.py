@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.execution import ContinuousExecution
-from engine.launcher import ThreadLauncher
+from engine.launcher import Launcher, ThreadLauncher
 from engine.query import ContinuousQuery
 from tests.model import Feed, ModelSink, definition
 
@@ -23,10 +23,10 @@ class Story:
         self.feed = Feed(partitions)
         self.sink = ModelSink()
 
-    def start(self, **options: Any) -> ContinuousQuery:
+    def start(self, launcher: Launcher | None = None, **options: Any) -> ContinuousQuery:
         """Start the query; without further options its first failure ends it."""
         execution = ContinuousExecution(
-            definition(self.feed, self.sink, self.folder, **options), ThreadLauncher()
+            definition(self.feed, self.sink, self.folder, **options), launcher or ThreadLauncher()
         )
         execution.start()
         return ContinuousQuery(execution, "")

@@ -19,6 +19,7 @@ from engine.errors import (
     StaleRunError,
     TaskLostError,
 )
+from engine.launcher import Slots, ThreadLauncher
 from engine.messages import EpochMarker
 from engine.states import QueryState
 from engine.task.loop import TaskDismissed
@@ -57,6 +58,24 @@ def test_a_failing_task_is_started_again(story: Story, fault: BaseException, bud
     assert query.status["next_attempt_at_ms"] is None
     assert "artition 1" in query.status["last_error"]
     assert query.exception() is None
+    finish(story, query, 2 * ROWS)
+
+
+def test_slots_of_a_lost_executor_are_waited_for(story: Story) -> None:
+    class LosesAnExecutor(ThreadLauncher):
+        counts = iter([Slots(4, 4), Slots(1, 1)])
+
+        def slots(self) -> Slots:
+            return next(self.counts, Slots(4, 4))
+
+    launcher = LosesAnExecutor()
+    query = story.start(launcher, restarts_infrastructure=2)
+    query.awaitEpoch(0, WAIT_S)
+    story.feed.faults[(1, 3)] = SystemExit("out of memory")
+    story.feed.add(ROWS)
+    story.await_rows(query, 2 * ROWS)
+    assert query.status["restarts"] == 2
+    assert "1 of the 1 slots are free" in query.status["last_error"]
     finish(story, query, 2 * ROWS)
 
 

@@ -55,7 +55,7 @@ def policy(**options: int) -> RestartPolicy:
         (ConcurrentRunError("x"), None),
         (StaleRunError("x"), None),
         (ProtocolError("x"), None),
-        (NotEnoughSlotsError("x"), None),
+        (NotEnoughSlotsError("x"), Blame.INFRASTRUCTURE),
         (ClusterEndedError("x"), None),
     ],
 )
