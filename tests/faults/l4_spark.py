@@ -141,9 +141,9 @@ class _Story:
                 self._result.torn += 1
                 self._result.broken.append(f"torn: {torn}")
 
-    def _await_progress(self) -> None:
-        """All three queries have taken records that came in later than now."""
-        ends = dict(self._source.ends)
+    def _await_progress(self, more: int = 1) -> None:
+        """All three queries have committed what is there now, and so many records more."""
+        ends = {partition: end + more for partition, end in self._source.ends.items()}
         for query in (FILES, BATCH, EACH):
             await_true(f"{query} goes on", lambda q=query: self._has_committed(q, ends))  # type: ignore[misc]
         self._stamps.read()
@@ -159,8 +159,8 @@ class _Story:
     # -- faults -----------------------------------------------------------------------------------
 
     def _kill_worker(self) -> None:
-        self._stamps.read()
-        partition = self._chance.choice(sorted(self._stamps.last))
+        partition = self._chance.choice(range(PARTITIONS[EACH]))
+        await_true("a worker writes", lambda: self._writes(partition))
         victim = self._stamps.last[partition].pid
         killed_ns = time.time_ns()
         os.kill(victim, signal.SIGKILL)
@@ -174,6 +174,11 @@ class _Story:
         if arrival is None:
             raise TimeoutError(f"no record after the kill of worker {victim}")
         self._result.recovery_ms.append((arrival.at_ns - killed_ns) / 1e6)
+
+    def _writes(self, partition: int) -> bool:
+        self._stamps.read()
+        last = self._stamps.last.get(partition)
+        return last is not None and last.pid in self.driver.workers()
 
     def _kill_other_worker(self) -> None:
         self._stamps.read()
@@ -231,7 +236,7 @@ class _Story:
     # -- the end ----------------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        self._await_progress()
+        self._await_progress(more=0)
         self._setup.drain.touch()
         code = self.driver.await_end()
         if code != 0:

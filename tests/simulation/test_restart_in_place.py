@@ -63,6 +63,24 @@ def test_a_failing_task_is_started_again(story: Story, fault: BaseException, bud
     finish(story, query, 2 * ROWS)
 
 
+def test_slots_of_a_lost_executor_are_waited_for(story: Story) -> None:
+    class LosesAnExecutor(ThreadLauncher):
+        counts = iter([Slots(4, 4), Slots(1, 1)])
+
+        def slots(self) -> Slots:
+            return next(self.counts, Slots(4, 4))
+
+    launcher = LosesAnExecutor()
+    query = story.start(launcher, restarts_infrastructure=2)
+    query.awaitEpoch(0, WAIT_S)
+    story.feed.faults[(1, 3)] = SystemExit("out of memory")
+    story.feed.add(ROWS)
+    story.await_rows(query, 2 * ROWS)
+    assert query.status["restarts"] == 2
+    assert "1 of the 1 slots are free" in query.status["last_error"]
+    finish(story, query, 2 * ROWS)
+
+
 @pytest.mark.parametrize("error", [OSError("disk on fire"), SinkUnavailableError("no route")])
 def test_a_failing_sink_commit_is_done_again(story: Story, error: Exception) -> None:
     story.sink.fail_commit[2] = error
