@@ -72,11 +72,11 @@ def sequence(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, make)
 
 
-def _check(start: Any, stop: Any, step: Any, known: Any) -> None:
+def _check(start: Any, stop: Any, step: Any, known: Any, shown: Any) -> None:
     right = ((step > 0) & (start <= stop)) | ((step < 0) & (start >= stop)) | (start == stop)
     if np.any(known & ~right):
         row = int(np.argmax(known & ~right))
-        raise illegal_boundaries(start[row], stop[row], step[row])
+        raise illegal_boundaries(start[row], stop[row], shown[row])
 
 
 def _count(start: Any, stop: Any, step: Any, known: Any) -> Ints:
@@ -93,7 +93,7 @@ def _count(start: Any, stop: Any, step: Any, known: Any) -> Ints:
 
 
 def _evenly(start: Any, stop: Any, step: Any, known: Any) -> tuple[Ints, Ints]:
-    _check(start, stop, step, known)
+    _check(start, stop, step, known, step)
     lengths = _count(start, stop, step, known)
     places = ranges(np.zeros_like(lengths), lengths)
     return np.repeat(start, lengths) + places * np.repeat(step, lengths), lengths
@@ -118,7 +118,7 @@ def _times(
 ) -> tuple[Ints, Ints]:
     estimate = step * _MICROS_PER_MONTH if in_months else step
     days = np.zeros_like(step) if in_months else truncated(step, MICROS_PER_DAY)
-    _check(start, stop, estimate, known)
+    _check(start, stop, estimate, known, step)
     most = _count(start, stop, estimate, known)
     if not in_months and not np.any(known & (days != 0)):
         return _evenly(start, stop, step, known)

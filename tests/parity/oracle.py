@@ -101,7 +101,7 @@ def _shrunk(
     for difference in sorted(alike, key=lambda each: len(each.text))[:2]:
         text = difference.text
         if difference.row is not None:
-            one = rows.slice(difference.row, 1)
+            one = rows.take([difference.row])  # PySpark cannot read slices of lists
             if not compare(spark, one, [difference.expression], setting.timezone):
                 text += " (but not when the row is alone)"
         yield text

@@ -141,6 +141,7 @@ _SEQUENCES = [
     "sequence(date'2024-01-30', date'2024-03-02')", "sequence(date'2024-03-02', date'2024-02-25')",
     "sequence(date'2024-01-31', date'2024-06-30', interval 1 month)",
     "sequence(date'2024-01-31', date'2023-06-30', interval -1 month)",
+    "sequence(date'2024-01-31', date_sub(date'2023-06-30', i), interval 1 year)",
     "sequence(date'2024-01-31', date'2029-06-30', interval 1 year)",
     "sequence(date'2024-01-01', date'2024-02-01', interval 7 days)",
     "sequence(date'2024-01-01', date'2024-01-05', interval 36 hours)",
