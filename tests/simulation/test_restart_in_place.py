@@ -344,22 +344,3 @@ def test_a_storage_that_is_gone_for_a_moment_is_tried_again(
     assert query.status["restarts"] == 2
     assert "no route" in query.status["last_error"]
     finish(story, query, 2 * ROWS)
-
-
-def test_slots_that_are_missing_at_a_restart_are_waited_for(story: Story) -> None:
-    """An executor is gone, and its replacement takes a while."""
-
-    class Cluster(ThreadLauncher):
-        seen = 0
-
-        def slots(self) -> Slots:
-            self.seen += 1
-            return Slots(total=0, free=0) if self.seen == 2 else Slots(total=2, free=2)
-
-    launcher = Cluster()
-    query = story.start(launcher, restarts_infrastructure=1, restarts_source=1)
-    query.awaitEpoch(0, WAIT_S)
-    story.feed.faults[(0, 0)] = ValueError("the executor is gone")
-    story.feed.add(ROWS)
-    finish(story, query, 2 * ROWS)
-    assert query.status["restarts"] == 2
