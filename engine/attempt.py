@@ -75,6 +75,7 @@ class Attempt:
         self._query_id = query_id
         self._run_id = run_id
         self._listener = listener
+        self._began_s = clock.monotonic_s()
         self._changed = threading.Condition()
         self._look = look
         self._lease: Lease | None = None
@@ -247,9 +248,19 @@ class Attempt:
         self.is_reconfiguring = run.is_reconfiguring and error is None and self._end_asked is None
         return error
 
+    @property
+    def is_refresh_due(self) -> bool:
+        """Whether tables have to be read again."""
+        interval_ms = self._definition.options.refresh_interval_ms
+        if interval_ms is None or self._definition.read_again is None:
+            return False
+        return (self._clock.monotonic_s() - self._began_s) * 1000 >= interval_ms
+
     def _needs_reconfiguration(self) -> bool:
         try:
-            return any(s.reader.needsReconfiguration() for s in self._definition.streams)
+            return self.is_refresh_due or any(
+                s.reader.needsReconfiguration() for s in self._definition.streams
+            )
         except ContinuousError:
             raise
         except Exception as exc:

@@ -95,6 +95,8 @@ class EngineOptions:
     :param allow_changed_query: start even if the source or the sink are others than those of the
         checkpoint.
     :param static_side_max_bytes: how large a table may be that the stream is joined with.
+    :param refresh_interval: how often such tables are read again, e.g. ``"10 minutes"``; empty:
+        only when the query starts.
     """
 
     min_epochs_to_retain: int = _whole(100, 2)
@@ -115,6 +117,14 @@ class EngineOptions:
     dead_letter_path: str = ""
     allow_changed_query: bool = field(default=False, metadata={"choices": ("true", "false")})
     static_side_max_bytes: int = _whole(256 << 20, 1)
+    refresh_interval: str = ""
+
+    @property
+    def refresh_interval_ms(self) -> int | None:
+        """:attr:`refresh_interval`; None for never."""
+        if not self.refresh_interval:
+            return None
+        return max(parse_interval_ms(self.refresh_interval, "Option refreshInterval"), 1)
 
     @classmethod
     def names(cls) -> dict[str, str]:
@@ -144,6 +154,7 @@ class EngineOptions:
                 f"{taken.dead_letter_path!r}: one needs the other.",
                 hint='Set onBadRecord to "dead-letter" and deadLetterPath to a folder.',
             )
+        taken.refresh_interval_ms  # noqa: B018  # raises here, not when it is due
         return taken, rest
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +55,8 @@ class QueryDefinition:
     """What ``write_stream(df)...start()`` has put together.
 
     :param streams: their order is that of the offset log's lines; all have the same output schema.
+    :param read_again: the streams, with the tables that they are joined with read again; None if
+        there are no tables.
     :param temporary_checkpoint: delete the checkpoint when the query has ended without an error.
     :param epoch_interval_ms: 0 for epochs as fast as they commit.
     """
@@ -66,3 +68,4 @@ class QueryDefinition:
     epoch_interval_ms: int
     options: EngineOptions = field(default_factory=EngineOptions)
     temporary_checkpoint: bool = False
+    read_again: Callable[[], tuple[StreamBinding, ...]] | None = None

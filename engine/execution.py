@@ -13,6 +13,7 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from engine.attempt import Attempt
@@ -21,7 +22,7 @@ from engine.coordinator.coordinator import Phase
 from engine.coordinator.events import DrainAsked, StopAsked
 from engine.coordinator.runner import CommittedEpoch
 from engine.definition import QueryDefinition
-from engine.errors import ContinuousError
+from engine.errors import ContinuousError, SourceError
 from engine.health import Stall
 from engine.launcher import Launcher
 from engine.messages import EpochCommitMessage
@@ -143,6 +144,8 @@ class ContinuousExecution:
             while True:
                 self._committing_s = None
                 error = attempt.run()
+                if attempt.is_reconfiguring and attempt.is_refresh_due:
+                    error = self._read_again()
                 if error is None and not attempt.is_reconfiguring:
                     break
                 if error is not None:
@@ -160,6 +163,20 @@ class ContinuousExecution:
             error = _as_continuous_error(exc)
         finally:
             self._terminate(attempt, error)
+
+    def _read_again(self) -> ContinuousError | None:
+        """Replace the tables that the streams are joined with; why it failed, if it did. The next
+        attempt then goes on with the old ones."""
+        assert self.definition.read_again is not None
+        try:
+            streams = self.definition.read_again()
+        except Exception as exc:
+            error = SourceError(f"A table could not be read again: {type(exc).__name__}: {exc}")
+            error.__cause__ = exc
+            return error
+        self._stop_sources()
+        self.definition = replace(self.definition, streams=streams)
+        return None
 
     def _restart_delay_s(self, attempt: Attempt, error: ContinuousError) -> float | None:
         """The pause before the next attempt; None if there will be none."""
@@ -191,7 +208,7 @@ class ContinuousExecution:
     def on_phase(self, phase: Phase, *, reconfiguring: bool) -> None:
         """See :class:`engine.run.RunListener`."""
         if phase is Phase.DRAINING and reconfiguring:
-            self._enter(QueryState.RECONFIGURING, "The source has new partitions")
+            self._enter(QueryState.RECONFIGURING, "Taking up new partitions, or tables")
         elif phase is not Phase.ENDED:
             self._has_run = self._has_run or phase is Phase.RUNNING
             self._enter(*_PHASES[phase])

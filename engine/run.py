@@ -268,7 +268,7 @@ class ContinuousRun:
 
     def _watch_source(self) -> None:
         if self._reconfigured():
-            logger.info("the source has new partitions: finishing epoch %d", self.open_epoch)
+            logger.info("new partitions or tables: finishing epoch %d", self.open_epoch)
             self.is_reconfiguring = True
             self._handle(DrainAsked())
 

@@ -14,6 +14,7 @@ from engine.errors import ConfigError
 from engine.execution import ContinuousExecution
 from engine.options import PARTITION_BY, SESSION_TIMEZONE
 from engine.plan.explain import explain
+from engine.plan.pipeline import StaticJoin
 from engine.query import ContinuousQuery
 from engine.sinks.dead_letters import with_dead_letters
 from engine.sinks.registry import SINKS
@@ -29,21 +30,21 @@ _EPHEMERAL_SINKS = ("console", "memory", "noop", "foreach", "foreachbatch")
 
 def start_continuous(builder: ContinuousStreamWriter) -> ContinuousQuery:
     """Plan, check, and start; see :meth:`ContinuousStreamWriter.start`."""
-    from engine.plan.planner import plan_query
-    from engine.plan.pruning import pruned
     from engine.spark.launcher import SparkLauncher
 
     interval_ms = parse_interval_ms(str(builder.trigger_value))
     options, rest = EngineOptions.take(builder.sink_options)
-    pipelines = plan_query(builder.df, options.static_side_max_bytes)
+    streams = _streams(builder, options)
+    pipelines = [stream.pipeline for stream in streams]
     session_timezone = pipelines[0].session_timezone
+    joins = any(isinstance(step, StaticJoin) for each in pipelines for step in each.steps)
+    if options.refresh_interval and not joins:
+        raise ConfigError(
+            "Option refreshInterval has no meaning: the query is joined with no table.",
+            hint="Leave it out.",
+        )
     location = _pop(rest, CHECKPOINT)
     launcher = SparkLauncher(builder.df.sparkSession)
-    parallelism = builder.df.sparkSession.sparkContext.defaultParallelism
-    streams = []
-    for pipeline in pipelines:
-        reader, source = bind_source(pipeline.source, parallelism, session_timezone)
-        streams.append(StreamBinding(*pruned(pipeline, reader), source))
     sink = _sink(builder, rest, session_timezone)
     if options.on_bad_record == DEAD_LETTER:
         sink = with_dead_letters(sink, options.dead_letter_path)
@@ -58,12 +59,13 @@ def start_continuous(builder: ContinuousStreamWriter) -> ContinuousQuery:
     location, temporary = _checkpoint_location(builder, location)
     definition = QueryDefinition(
         name=builder.query_name,
-        streams=tuple(streams),
+        streams=streams,
         sink=sink,
         checkpoint=Checkpoint(location),
         epoch_interval_ms=interval_ms,
         options=options,
         temporary_checkpoint=temporary,
+        read_again=(lambda: _streams(builder, options)) if joins else None,
     )
     execution = ContinuousExecution(definition, launcher)
     try:
@@ -73,6 +75,19 @@ def start_continuous(builder: ContinuousStreamWriter) -> ContinuousQuery:
             definition.checkpoint.delete()
         raise
     return ContinuousQuery(execution, explanation)
+
+
+def _streams(builder: ContinuousStreamWriter, options: EngineOptions) -> tuple[StreamBinding, ...]:
+    """Plan the query; tables that it is joined with are read here."""
+    from engine.plan.planner import plan_query
+    from engine.plan.pruning import pruned
+
+    parallelism = builder.df.sparkSession.sparkContext.defaultParallelism
+    streams = []
+    for pipeline in plan_query(builder.df, options.static_side_max_bytes):
+        reader, source = bind_source(pipeline.source, parallelism, pipeline.session_timezone)
+        streams.append(StreamBinding(*pruned(pipeline, reader), source))
+    return tuple(streams)
 
 
 def _sink(

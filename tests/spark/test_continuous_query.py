@@ -347,3 +347,29 @@ def test_two_streams_in_one_query_lose_and_repeat_nothing(
         values = sorted(row.value for row in rows if row.stream == stream)
         assert values == list(range(len(values)))
         assert values
+
+
+def test_a_table_is_read_again(spark: SparkSession, tmp_path: Path, start: Start) -> None:
+    names = tmp_path / "names.txt"
+    names.write_text("old\n")
+    table = spark.read.text(str(names)).withColumnRenamed("value", "name")
+    joined = rate(spark, partitions=1).crossJoin(table).select("value", "name")
+    query = start(files(joined, tmp_path, refreshInterval="1 second"))
+    assert query.awaitEpoch(1, WAIT_S)
+    names.write_text("new\n")
+    seen: set[str] = set()
+    while "new" not in seen:
+        assert query.awaitEpoch(query.status["epoch"] + 2, WAIT_S)
+        seen = {r.name for r in spark.read.parquet(str(tmp_path / "out")).distinct().collect()}
+    query.drain(WAIT_S)
+    assert query.status["restarts"] == 0
+    rows = sorted(spark.read.parquet(str(tmp_path / "out")).collect(), key=lambda row: row.value)
+    assert [row.value for row in rows] == list(range(len(rows)))
+    assert [row.name for row in rows] == sorted((row.name for row in rows), reverse=True)
+
+
+def test_a_refresh_without_a_table_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="joined with no table"):
+        files(rate(spark), tmp_path, refreshInterval="1 second").start()
+    with pytest.raises(ConfigError, match="Option refreshInterval: 'often' cannot be used"):
+        files(rate(spark), tmp_path, refreshInterval="often").start()
