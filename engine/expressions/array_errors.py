@@ -85,12 +85,10 @@ def step_below_a_day() -> TransformError:
     )
 
 
-def comparator_returns_null(left_is_null: bool, right_is_null: bool) -> TransformError:
-    """``array_sort`` cannot go on. Spark stumbles when it wants to name an item that is NULL."""
-    if left_is_null or right_is_null:
-        return null_pointer(
-            f'Cannot invoke "Object.toString()" because "{"o1" if left_is_null else "o2"}" is null'
-        )
+def comparator_returns_null(left_is_null: bool) -> TransformError:
+    """``array_sort`` cannot go on. Spark names the left item twice, and stumbles if it is NULL."""
+    if left_is_null:
+        return null_pointer('Cannot invoke "Object.toString()" because "o1" is null')
     return failure(
         "COMPARATOR_RETURNS_NULL",
         "The comparator has returned NULL.",

@@ -62,7 +62,7 @@ def sort_array(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, sort)
 
 
-@lazy("ArraySort", can_fail=lambda expr: not _is_natural(expr.children[1]))
+@lazy("ArraySort", can_fail=lambda expr: not _is_natural(expr.children[1]), loop=True)
 def array_sort(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``array_sort``: NULL last, or as the comparator says."""
     argument = expr.children[0]
@@ -188,7 +188,7 @@ class _Sorter:
     def _checked(self, sign: np.int8, left: int, right: int) -> int:
         if sign == _NULL_SIGN:
             items = self._lists.items
-            raise comparator_returns_null(not items[left].is_valid, not items[right].is_valid)
+            raise comparator_returns_null(not items[left].is_valid)
         return int(sign)
 
     def _java_order(self, length: int, sign: Sign) -> Ints:

@@ -1,7 +1,7 @@
 """The long run: ``python -m tests.parity [ROWS]``, which is what ``make parity`` starts.
 
-Compares every template under several seeds, time zones and both modes, prints what differs and
-writes ``measurements.json``. The last line is one JSON object.
+Compares every template under several seeds, time zones and both modes, and the whole queries;
+prints what differs and writes ``measurements.json``. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests.parity.measure import ROWS, measure
 from tests.parity.oracle import Report, Setting, run
+from tests.parity.queries import compare_queries
 from tests.parity.support import MEASUREMENTS
 from tests.parity.templates import families
 from tests.spark.conftest import start
@@ -37,18 +38,22 @@ def main(spark: SparkSession, rows: int) -> int:
             run(spark, [family], Setting(seed, rows, ansi, timezone), report)
             print(f"{timezone} ansi={ansi} {family.name}: {report.cases:,} cases", flush=True)
             print(*report.differences[found:], sep="\n", end="\n" * bool(report.differences))
+    queries = dict(compare_queries(spark))
+    wrong = {name: difference for name, difference in queries.items() if difference}
+    for name, difference in wrong.items():
+        print(f"query {name!r}: {difference}")
     summary = {
         "expressions": len(report.names),
         "cases": report.cases,
         "mismatches": report.mismatches,
-        "queries": 0,
-        "query_mismatches": 0,
+        "queries": len(queries),
+        "query_mismatches": len(wrong),
     }
     names = {name: of for family in every for name, of in measure(spark, family).items()}
     measurements = {"run": {**summary, "rows": ROWS}, "names": names}
     MEASUREMENTS.write_text(json.dumps(measurements, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(summary))
-    return 1 if report.mismatches else 0
+    return 1 if report.mismatches or wrong else 0
 
 
 if __name__ == "__main__":

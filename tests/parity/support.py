@@ -78,7 +78,8 @@ def document() -> str:
     run = measured["run"]
     said = (
         f"The last long run compared {run['cases']:,} values of {run['expressions']} functions and"
-        f" operators: {run['mismatches']} mismatches.\n"
+        f" operators: {run['mismatches']} mismatches; and {run['queries']} whole queries:"
+        f" {run['query_mismatches']} mismatches.\n"
     )
     head = _HEAD.format(run=said, rows=f"{run['rows']:,}")
     body = [f"\n{count} functions and operators:", *_rows(measured["names"]), *_refusals()]

@@ -50,7 +50,8 @@ _AGGREGATES = [
 ]  # fmt: skip
 _COMPARATORS = [
     "array_sort(a, (p, q) -> case when p < q then 1 when p > q then -1 else 0 end)",
-    "array_sort(a, (p, q) -> q - p)", "array_sort(s, (p, q) -> length(p) - length(q))",
+    "array_sort(array(null, i), (p, q) -> q - p)", "array_sort(a, (p, q) -> q - p)",
+    "array_sort(s, (p, q) -> length(p) - length(q))",
     "array_sort(filter(s, w -> w is not null), (p, q) -> length(q) - length(p))",
     "array_sort(st, (p, q) -> coalesce(p.x, 0) - coalesce(q.x, 0) + i - i)",
     "array_sort(a, (p, q) -> 1)", "array_sort(a, (p, q) -> int(10 div (p - q)))",

@@ -1,39 +1,25 @@
-"""Whole queries in both engines over the same input; see :mod:`tests.spark.whole_queries`."""
+"""Whole queries in both engines over the same input; see :mod:`tests.spark.every_query`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from tests.spark.function_queries import FUNCTIONS
-from tests.spark.queries import assert_same_query, table_of
-from tests.spark.whole_queries import COUNTRIES, INPUTS, PRODUCTS, RAW, SQL
+from tests.spark.every_query import QUERIES, static_tables
+from tests.spark.queries import assert_same_query
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _tables(spark: SparkSession) -> Iterator[None]:
-    table_of(spark, PRODUCTS).createOrReplaceTempView("products")
-    table_of(spark, COUNTRIES).createOrReplaceTempView("countries")
-    yield
-    spark.catalog.dropTempView("products")
-    spark.catalog.dropTempView("countries")
+    with static_tables(spark):
+        yield
 
 
-@pytest.mark.parametrize("name", SQL)
-def test_sql(spark: SparkSession, name: str) -> None:
-    source, text = SQL[name]
-
-    def query(df: DataFrame) -> DataFrame:
-        df.createOrReplaceTempView("input_rows")
-        return spark.sql(text)
-
-    assert assert_same_query(spark, INPUTS[source], query, rows=5)
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions(spark: SparkSession, name: str) -> None:
-    assert assert_same_query(spark, RAW, FUNCTIONS[name], rows=5)
+@pytest.mark.parametrize("name", QUERIES)
+def test_as_in_spark(spark: SparkSession, name: str) -> None:
+    table, query = QUERIES[name]
+    assert assert_same_query(spark, table, query, rows=5)
