@@ -31,16 +31,16 @@ _MANY = (
     *[l4_spark.WORKER] * 100,
     *[l4_spark.OTHER_WORKER] * 20,
     *[l4_spark.DAEMON] * 10,
-    *[l4_spark.DRIVER] * 5,
-    *[l4_spark.JVM] * 5,
+    *[l4_spark.DRIVER] * 3,
+    *[l4_spark.JVM] * 3,
     *[l4_spark.STOPPED_WORKER] * 3,
-    *[l4_spark.ZOMBIE] * 3,
+    *[l4_spark.ZOMBIE] * 2,
 )
 _CLUSTER = (*[l4_spark.EXECUTOR] * 10, *[l4_spark.WORKER] * 10, l4_spark.JVM)
 LEVELS = {
     "L0": Level("tests.faults.l0_model", {"seconds": 12}, {"seconds": 240}),
-    "L1": Level("tests.faults.l1_failpoints", {"seconds": 20}, {"seconds": 300}),
-    "L2": Level("tests.faults.l2_syscalls", {"sample": 20}, {}),
+    "L1": Level("tests.faults.l1_failpoints", {"seconds": 20}, {"seconds": 240}),
+    "L2": Level("tests.faults.l2_syscalls", {"sample": 20}, {"sample": 400}),
     "L3": Level("tests.faults.l3_torn_files", {"seconds": 12}, {"seconds": 120}),
     "L4": Level("tests.faults.l4_spark", {"faults": _FEW}, {"faults": _MANY}, needs_spark=True),
     "L4 cluster": Level(
