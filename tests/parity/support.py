@@ -45,7 +45,9 @@ What is not listed is refused when the query starts, with all reasons in one err
 
 def operand_types(family: Family, texts: list[str]) -> list[str]:
     """The SQL types of the columns that the templates use."""
-    words = {word for text in texts for word in re.findall(r"\w+", text)}
+    # Neither words in quotes nor names of fields.
+    bare = [re.sub(r"'[^']*'", "", text) for text in texts]
+    words = {word for text in bare for word in re.findall(r"(?<![.\w])(?<!\bas )\w+", text)}
     return sorted({sql_name(family.columns[word][0]) for word in words if word in family.columns})
 
 

@@ -157,6 +157,7 @@ TEMPLATES = {
         "map_from_entries(array(struct(item as a, i as b)))",
     ],
     "str_to_map": [
+        "str_to_map(concat(key, ':', i))",
         *("str_to_map(s)", "str_to_map(concat('a:', s, ',b:2:3,,c'))", "str_to_map(s, ',', '=')"),
         *("str_to_map(concat(key, '1', s), '[0-9]', ' ')", "str_to_map('a:1,b:2')"),
     ],
