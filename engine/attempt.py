@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from engine.admission import admit
@@ -24,6 +25,7 @@ from engine.errors import (
     CheckpointError,
     ContinuousError,
     NotEnoughSlotsError,
+    SinkUnavailableError,
     SourceError,
     StaleRunError,
 )
@@ -53,6 +55,7 @@ class Attempt:
     :param run_id: of the query's start; all its attempts have the same.
     :param listener: hears how the epochs go.
     :param look: what the lease says with each heartbeat.
+    :param lease: of the attempt before, until this one has its own.
     :ivar committed_offsets: where the last committed epoch ends, per stream; None before the first.
     """
 
@@ -66,6 +69,7 @@ class Attempt:
         run_id: str,
         listener: AttemptListener,
         look: Callable[[], Mapping[str, Any]],
+        lease: Lease | None = None,
     ) -> None:
         self.committed_offsets: tuple[Offset, ...] | None = None
         self.is_reconfiguring = False
@@ -78,7 +82,7 @@ class Attempt:
         self._began_s = clock.monotonic_s()
         self._changed = threading.Condition()
         self._look = look
-        self._lease: Lease | None = None
+        self._lease = lease
         self._keeper: LeaseKeeper | None = None
         self._plan: RestartPlan | None = None
         self._end_asked: EndEvent | None = None
@@ -93,11 +97,13 @@ class Attempt:
         :raises ContinuousError: the query cannot go on from this checkpoint, or not now.
         """
         checkpoint = self._definition.checkpoint
-        admit(self._definition, self._take(checkpoint))
-        plan = plan_restart(checkpoint, self._definition.sink)
-        for epoch in plan.recommit:
-            logger.info("committing epoch %d again", epoch)
-            self._runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
+        lease = self._take(checkpoint)
+        with _blaming(SinkUnavailableError, "The sink could not recover"):
+            admit(self._definition, lease)
+            plan = plan_restart(checkpoint, self._definition.sink)
+            for epoch in plan.recommit:
+                logger.info("committing epoch %d again", epoch)
+                self._runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
         self.committed_offsets = self._logged_offsets(plan.start_from)
         self._check_slots(len(self._partitions()))
         self._plan = plan
@@ -121,6 +127,7 @@ class Attempt:
             sink=definition.sink.writer,
             message_modules=definition.sink.message_modules,
             min_epochs_to_retain=options.min_epochs_to_retain,
+            keeps_letters=definition.sink.write_letters is not None,
         )
         return lease
 
@@ -141,12 +148,13 @@ class Attempt:
     def _partitions(self) -> list[tuple[int, Any]]:
         """(stream, its own description) of each partition from the committed offsets on."""
         streams = self._definition.streams
-        starts = self.committed_offsets or [s.reader.initialOffset() for s in streams]
-        found = [
-            (index, partition)
-            for index, (stream, start) in enumerate(zip(streams, starts, strict=True))
-            for partition in stream.reader.partitions(start)
-        ]
+        with _blaming(SourceError, "The source cannot tell its partitions"):
+            starts = self.committed_offsets or [s.reader.initialOffset() for s in streams]
+            found = [
+                (index, partition)
+                for index, (stream, start) in enumerate(zip(streams, starts, strict=True))
+                for partition in stream.reader.partitions(start)
+            ]
         empty = set(range(len(streams))) - {index for index, _ in found}
         if empty:
             names = ", ".join(streams[index].description for index in sorted(empty))
@@ -257,16 +265,9 @@ class Attempt:
         return (self._clock.monotonic_s() - self._began_s) * 1000 >= interval_ms
 
     def _needs_reconfiguration(self) -> bool:
-        try:
-            return self.is_refresh_due or any(
-                s.reader.needsReconfiguration() for s in self._definition.streams
-            )
-        except ContinuousError:
-            raise
-        except Exception as exc:
-            raise SourceError(
-                f"The source cannot tell its partitions: {type(exc).__name__}: {exc}"
-            ) from exc
+        with _blaming(SourceError, "The source cannot tell its partitions"):
+            streams = self._definition.streams
+            return self.is_refresh_due or any(s.reader.needsReconfiguration() for s in streams)
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -319,14 +320,18 @@ class Attempt:
             return False
         return self._lease is not None
 
-    def let_go(self) -> None:
-        """Make room for the next attempt, which has to follow at once.
+    def let_go(self) -> Lease | None:
+        """Make room for the next attempt, which has to follow at once, and gets the lease.
 
         :raises StaleRunError: another run has taken the checkpoint.
         """
-        if self._lease is not None:
-            self._lease.check()
         self._stop_keeper()
+        try:
+            if self._lease is not None:
+                self._lease.check()
+        except CheckpointError as exc:  # the next attempt meets it, too, and has a budget for it
+            logger.warning("the lease could not be looked at: %s", exc)
+        return self._lease
 
     def release(self, state: QueryState, error: ContinuousError | None) -> None:
         """Give the checkpoint back.
@@ -340,3 +345,15 @@ class Attempt:
     def _stop_keeper(self) -> None:
         if self._keeper is not None:
             self._keeper.stop()
+
+
+@contextmanager
+def _blaming(kind: type[ContinuousError], what: str) -> Iterator[None]:
+    """Foreign errors of a source or a sink become errors of the engine, which has budgets for
+    them."""
+    try:
+        yield
+    except ContinuousError:
+        raise
+    except Exception as exc:
+        raise kind(f"{what}: {type(exc).__name__}: {exc}") from exc

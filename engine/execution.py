@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from engine.attempt import Attempt
+from engine.checkpoint.lease import Lease
 from engine.clock import Clock, SystemClock
 from engine.coordinator.coordinator import Phase
 from engine.coordinator.events import DrainAsked, StopAsked
@@ -109,7 +110,7 @@ class ContinuousExecution:
             daemon=True,
         ).start()
 
-    def _new_attempt(self) -> Attempt:
+    def _new_attempt(self, lease: Lease | None = None) -> Attempt:
         attempt = Attempt(
             self.definition,
             self._launcher,
@@ -118,6 +119,7 @@ class ContinuousExecution:
             run_id=self.run_id,
             listener=self,
             look=self._look,
+            lease=lease,
         )
         with self._changed:
             self._attempt = attempt
@@ -156,8 +158,7 @@ class ContinuousExecution:
                         error = attempt.asked_error
                         break
                 self._enter(QueryState.STARTING, "Going on from the last committed epoch")
-                attempt.let_go()
-                attempt = self._new_attempt()
+                attempt = self._new_attempt(attempt.let_go())
         except BaseException as exc:
             logger.exception("the query failed")
             error = _as_continuous_error(exc)
@@ -220,7 +221,7 @@ class ContinuousExecution:
             if self.state is not QueryState.STALLED:
                 self._unstalled = self.state, self.message
             self._enter(QueryState.STALLED, f"{stall}.")
-        else:
+        elif self.state is QueryState.STALLED:  # nothing else was asked for meanwhile
             self._enter(*self._unstalled)
 
     def on_committed(

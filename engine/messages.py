@@ -69,7 +69,7 @@ class SunkEpoch:
     """A writer's message where bad records are kept as well.
 
     :param written: what the sink's ``write`` returned.
-    :param dead_letters: what the dead letters' sink returned.
+    :param dead_letters: what the dead letters' sink returned; None if there were no letters.
     """
 
     written: Any

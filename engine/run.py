@@ -117,6 +117,7 @@ class ContinuousRun:
         self._reconfigured = reconfigured
         self._run_id = first.run_id
         self._bounded = first.until is not None
+        self._restarts_on_stall = options.on_stall == RESTART
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         secret = secrets.token_bytes(32)
         self._endpoint = Endpoint(launcher.host, secret, self._inbox.put, launcher.bind_host)
@@ -207,6 +208,8 @@ class ContinuousRun:
         if phase in (Phase.RUNNING, Phase.REPLAYING):
             # Records flow from now on: the start of the tasks is no part of the epoch.
             self._opened_ms[self.coordinator.committed + 1] = self._clock.now_ms()
+        if phase is Phase.REPLAYING:
+            self._closed_ms[self.coordinator.committed + 1] = self._clock.now_ms()
         if phase is Phase.RUNNING:
             self._schedule_tick()
         self._listener.on_phase(phase, reconfiguring=self.is_reconfiguring)
@@ -257,7 +260,9 @@ class ContinuousRun:
             return
         self._stall = stall
         self._listener.on_stall(stall)
-        if stall is not None and self._options.on_stall == RESTART:
+        # A sink that hangs in a commit cannot be left behind, and a replay takes what it takes.
+        can_restart = self.coordinator.phase is not Phase.REPLAYING
+        if stall is not None and stall.partitions and can_restart and self._restarts_on_stall:
             self._handle(RunFailed(stall.error()))
 
     def _is_time_to_look(self, now_s: float) -> bool:

@@ -9,13 +9,18 @@ T = TypeVar("T")
 
 
 def sift(
-    count: int, attempt: Callable[[int, int], T], refusals: tuple[type[Exception], ...]
+    count: int,
+    attempt: Callable[[int, int], T],
+    refusals: tuple[type[Exception], ...],
+    *,
+    bad_max: int | None = None,
 ) -> tuple[list[T], list[tuple[int, Exception]]]:
     """Halve what fails until each failing item is alone: much less work than one by one, as long
     as few of them fail.
 
     :param count: how many items there are.
     :param attempt: works on the items from its first argument up to (not including) its second.
+    :param bad_max: stop when so many bad items are found.
     :param refusals: how ``attempt`` says that an item is bad.
     :return: the results of the pieces without a bad item, and the bad items' positions with what
         was raised for them; both ascending.
@@ -32,6 +37,8 @@ def sift(
         except refusals as exc:
             if stop - start == 1:
                 bad.append((start, exc))
+                if len(bad) == bad_max:
+                    break
             else:
                 middle = (start + stop) // 2
                 ranges += [(middle, stop), (start, middle)]

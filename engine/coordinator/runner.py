@@ -26,12 +26,14 @@ from engine.checkpoint.lease import Lease
 from engine.checkpoint.offset_log import OffsetEntry
 from engine.checkpoint.prepared_log import PreparedEntry
 from engine.errors import (
-    ConcurrentRunError,
+    CheckpointError,
+    ConfigError,
     ContinuousError,
     ProtocolError,
     SinkCommitUnknownError,
 )
 from engine.failpoints import reach
+from engine.messages import SunkEpoch
 from engine.sources.reader import DataSourceContinuousReader, Offset
 
 logger = logging.getLogger(__name__)
@@ -53,6 +55,8 @@ class CommittedEpoch:
 class EpochRunner:
     """Commits epochs of one run, one at a time.
 
+    :param keeps_letters: the sink takes a :class:`engine.messages.SunkEpoch` of each partition.
+
     :param sources: one per stream of the query, in the order of the offset log's lines.
     :param sink: the driver's stream writer, with ``commit(messages, epoch)`` and
         ``abort(messages, epoch)``.
@@ -69,6 +73,7 @@ class EpochRunner:
         sink: Any,
         message_modules: Collection[str],
         min_epochs_to_retain: int,
+        keeps_letters: bool = False,
     ) -> None:
         self._checkpoint = checkpoint
         self._lease = lease
@@ -76,6 +81,7 @@ class EpochRunner:
         self._sink = sink
         self._message_modules = message_modules
         self._retain = min_epochs_to_retain
+        self._keeps_letters = keeps_letters
         self._query_id = checkpoint.query_id()
 
     def commit(
@@ -141,13 +147,30 @@ class EpochRunner:
 
         :param sink_has_it: the sink says that it has committed the epoch.
         :raises CheckpointCorruptError: the prepared messages cannot be read.
+        :raises ConfigError: they hold bad records, which this run does not keep.
         """
         messages: Sequence[Any] = ()
         if not sink_has_it:
             entry = self._checkpoint.prepared_with(self._message_modules).get(epoch)
             assert entry is not None, f"prepared/{epoch} vanished"
-            messages = entry.messages
+            messages = [self._fitting(epoch, message) for message in entry.messages]
         self._finish(epoch, messages, _Stopwatch(), sink_has_it=sink_has_it)
+
+    def _fitting(self, epoch: int, message: Any) -> Any:
+        """The message of a run for which the option onBadRecord may have been another one."""
+        is_with_letters = isinstance(message, SunkEpoch)
+        if self._keeps_letters:
+            return message if is_with_letters else SunkEpoch(message, None)
+        if not is_with_letters:
+            return message
+        if message.dead_letters is not None:
+            raise ConfigError(
+                f"Epoch {epoch} was prepared with bad records, to be kept as dead letters, and "
+                "this start keeps none.",
+                hint='Start the query once more with onBadRecord "dead-letter" and the same '
+                "deadLetterPath; drain it, and then change the option.",
+            )
+        return message.written
 
     def abort(self, epoch: int, messages: Sequence[Any]) -> None:
         """Drop what tasks have prepared of an epoch that will not be committed by this run."""
@@ -197,10 +220,15 @@ class EpochRunner:
         return self._checkpoint.offsets.text_of(epoch)
 
     def _add(self, log: Any, epoch: int, entry: Any) -> None:
-        if not log.add(epoch, entry):
-            raise ConcurrentRunError(
-                f"Epoch {epoch} is already in {log.name} of {self._checkpoint.url}: "
-                "another run writes this checkpoint.",
+        if log.add(epoch, entry):
+            return
+        # Ours, if the answer to the write was lost; else that of a run that was fenced, and was
+        # suspended in the very moment of its write: a new attempt recovers from it.
+        self._lease.check()
+        if log.text_of(epoch) != log.text(entry):
+            raise CheckpointError(
+                f"Epoch {epoch} is already in {log.name} of {self._checkpoint.url}: another run "
+                "has written to this checkpoint.",
                 epoch=epoch,
                 hint="Find it with `python -m engine status`, and stop one of the two.",
             )

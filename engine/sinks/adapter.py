@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamWriter
 
-from engine.errors import ConfigError, SinkError
+from engine.errors import ConfigError, SinkCommitRejectedError, SinkError
 from engine.sinks.rows import rows_of
 
+M = TypeVar("M")
 EXACTLY_ONCE: Final = "exactly once"
 AT_LEAST_ONCE: Final = "at least once"
 
@@ -37,6 +38,21 @@ def epoch_writer(
         f"{type(writer).__name__} is not a DataSourceStreamWriter.",
         hint="Return one from DataSource.streamWriter(schema, overwrite).",
     )
+
+
+def own_messages(messages: Sequence[Any], kind: type[M]) -> list[M]:
+    """A writer's messages without those of tasks that had nothing to say.
+
+    :raises SinkCommitRejectedError: one is of another sink: to leave it out would lose its rows.
+    """
+    found = [message for message in messages if message is not None]
+    strangers = [message for message in found if not isinstance(message, kind)]
+    if strangers:
+        raise SinkCommitRejectedError(
+            f"The epoch was prepared for another sink: it has a {type(strangers[0]).__name__}.",
+            hint="Finish it with the sink that it was prepared for, then change the sink.",
+        )
+    return found
 
 
 class _RowWriter:

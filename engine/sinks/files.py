@@ -41,7 +41,7 @@ from engine.errors import ConfigError
 from engine.locations import local_path
 from engine.options import PARTITION_BY, SESSION_TIMEZONE, Options
 from engine.schemas import to_arrow
-from engine.sinks.adapter import EXACTLY_ONCE
+from engine.sinks.adapter import EXACTLY_ONCE, own_messages
 from engine.sinks.csv_format import CsvFormat
 from engine.sinks.epoch_files import EpochFiles, FileLayout
 from engine.sinks.file_formats import JsonFormat, ParquetFormat
@@ -188,7 +188,7 @@ class FilesWriter(DataSourceStreamArrowWriter):
 
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[SinkFile]:
-    return [file for each in messages if isinstance(each, FilesMessage) for file in each.files]
+    return [file for each in own_messages(messages, FilesMessage) for file in each.files]
 
 
 def _partition_and_generation() -> tuple[int, int | None]:

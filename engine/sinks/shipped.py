@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from engine.errors import SinkError
+from engine.sinks.adapter import own_messages
 
 SHIPPED_BYTES_MAX: Final = 256 << 20
 
@@ -55,6 +56,6 @@ def unpack(messages: Sequence[WriterCommitMessage | None], schema: pa.Schema) ->
     """The rows of each partition that has any, in partition order, with exactly this schema."""
     return [
         pa.ipc.open_stream(each.stream).read_all().cast(schema)
-        for each in messages
-        if isinstance(each, ShippedRows) and each.stream
+        for each in own_messages(messages, ShippedRows)
+        if each.stream
     ]

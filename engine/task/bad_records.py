@@ -75,11 +75,12 @@ class BadRecords:
             batch.num_rows,
             lambda start, stop: steps(batch.slice(start, stop - start)),
             (Exception,),
+            bad_max=None if self.tolerates else 1,
         )
         for position, error in bad:
-            record = _as_json(batch, position)
             if not self.tolerates:
-                raise self._failure(record, behind, error) from error
+                raise self._failure(_as_json(batch, position), behind, error) from error
+            record = _as_json(batch, position) if self._keeps else None
             self._take(record, behind, f"{type(error).__name__}: {error}", rows_read=0)
         return good
 
@@ -117,5 +118,18 @@ def _name(error: Exception) -> str:
 
 
 def _as_json(batch: pa.RecordBatch, position: int) -> str:
-    (row,) = batch.slice(position, 1).to_pylist()
+    row = {
+        name: _plain(column[position])
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }
     return json.dumps(row, default=str, ensure_ascii=False)
+
+
+def _plain(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):  # a date beyond the year 9999, which Spark allows
+        try:
+            return value.cast(pa.string()).as_py()
+        except pa.ArrowException:
+            return f"a {value.type} that cannot be shown"

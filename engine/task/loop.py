@@ -80,10 +80,11 @@ class _Task:
             reader = spec.reader.open(spec.source_partition, spec.until)
             if self._bad.tolerates:
                 reader.on_bad_record = self._bad.unreadable
-        transform = compile_steps(
-            spec.pipeline, lambda steps, batch: self._bad.sift(steps, batch, reader.offset)
-        )
         try:
+            with _blaming(TransformError, "loading the query's functions", spec.index):
+                transform = compile_steps(
+                    spec.pipeline, lambda steps, batch: self._bad.sift(steps, batch, reader.offset)
+                )
             self._channel.send(
                 TaskStarted(spec.run_id, spec.index, socket.gethostname(), os.getpid())
             )
@@ -112,7 +113,9 @@ class _Task:
                 raise self._failure  # the writer swallowed it, and would lose the record
             if spec.write_letters is not None:
                 with _blaming(SinkError, "writing dead letters", spec.index, epoch):
-                    message = SunkEpoch(message, spec.write_letters(iter([self._bad.letters()])))
+                    letters = self._bad.letters()
+                    kept = spec.write_letters(iter([letters])) if letters.num_rows else None
+                    message = SunkEpoch(message, kept)
             reach("report.before")
             with _blaming(SinkError, "sending the writer's message", spec.index, epoch):
                 channel.send(

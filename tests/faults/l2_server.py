@@ -151,7 +151,8 @@ def serve(address: str) -> None:
                     what, args, log = pickle.load(file)
                     if isinstance(what, Trace):
                         tracers.append(_Tracer(what, args))
-                        connection.sendall(b"+")
+                        with suppress(ConnectionError):  # who asked was killed before
+                            connection.sendall(b"+")
                     elif os.fork() == 0:
                         _run(connection, what, args, log)
 
@@ -163,8 +164,9 @@ class _Tracer:
         self._trace = trace
         self._process = subprocess.Popen(trace.command(pid))
         status = Path(f"/proc/{pid}/status")
-        while self._process.poll() is None and "TracerPid:\t0\n" in status.read_text():
-            pass
+        with suppress(FileNotFoundError, ProcessLookupError):  # it was killed before
+            while self._process.poll() is None and "TracerPid:\t0\n" in status.read_text():
+                pass
 
     def has_ended(self) -> bool:
         if self._process.poll() is None:

@@ -16,10 +16,17 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage import open_storage
 from engine.connectors import bind_writer
 from engine.definition import QueryDefinition, StreamBinding
-from engine.errors import BadRecordError, ContinuousError, TransformError
+from engine.errors import (
+    BadRecordError,
+    ConfigError,
+    ContinuousError,
+    SinkCommitRejectedError,
+    TransformError,
+)
 from engine.execution import ContinuousExecution
 from engine.expressions.tree import Expr
 from engine.launcher import ThreadLauncher
+from engine.messages import EpochCounters
 from engine.plan.pipeline import Pipeline, Project, SourceRelation
 from engine.query import ContinuousQuery
 from engine.sinks.dead_letters import with_dead_letters
@@ -27,7 +34,8 @@ from engine.sinks.file_sink_log import FOLDER, FileSinkLog
 from engine.sinks.file_sink_rewind import FileSinkRewind
 from engine.sinks.files import JsonDataSource
 from engine.sources.tail import TailDataSource
-from tests.model import ONE_ATTEMPT
+from engine.task.bad_records import BadRecords
+from tests.model import ONE_ATTEMPT, ModelMessage
 from tests.simulation.story import WAIT_S
 
 SPARK_SCHEMA = StructType([StructField("n", LongType())])
@@ -51,15 +59,18 @@ class Query:
         (self.folder / f".{name}").write_text(text)
         (self.folder / f".{name}").rename(self.folder / "in" / name)
 
-    def start(self, fail_commit: Collection[int] = ()) -> ContinuousQuery:
+    def start(
+        self, fail_commit: Collection[int] = (), policy: str | None = None
+    ) -> ContinuousQuery:
+        policy = policy or self.policy
         source = TailDataSource({"path": str(self.folder / "in"), "fileFormat": "json"})
         writer: Any = JsonDataSource({"path": str(self.folder / "out")}).streamWriter(
             SPARK_SCHEMA, overwrite=False
         )
         sink = bind_writer(writer, "json")
         sink = replace(sink, writer=_FailingOnce(writer, fail_commit))
-        options = replace(ONE_ATTEMPT, on_bad_record=self.policy)
-        if self.policy == "dead-letter":
+        options = replace(ONE_ATTEMPT, on_bad_record=policy)
+        if policy == "dead-letter":
             sink = with_dead_letters(sink, str(self.folder / "letters"))
         relation = SourceRelation("tail", {}, SCHEMA)
         definition = QueryDefinition(
@@ -193,3 +204,53 @@ def test_letters_are_rewound_with_their_query(tmp_path: Path) -> None:
     again.drain(WAIT_S)
     assert sorted(values(query.committed("out"))) == [20, 20, 20, 25, 25, 25, 100, 100, 100]
     assert len(query.committed("letters")) == 9
+
+
+def test_letters_that_nobody_would_keep_any_more_are_not_dropped(tmp_path: Path) -> None:
+    query = Query(tmp_path, "dead-letter")
+    query.feed("a.json", LINES)
+    with pytest.raises(ContinuousError, match="disk on fire"):
+        query.start(fail_commit={0, 1, 2}).awaitTermination(WAIT_S)
+    with pytest.raises(ConfigError, match="prepared with bad records"):
+        query.start(policy="skip")
+    again = query.start()
+    again.drain(WAIT_S)
+    assert sorted(values(query.committed("out"))) == [20, 25, 100]
+    assert len(query.committed("letters")) == 3
+
+
+@pytest.mark.parametrize(("before", "after"), [("dead-letter", "fail"), ("fail", "dead-letter")])
+def test_an_open_epoch_without_bad_records_goes_on_under_another_policy(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    query = Query(tmp_path, before)
+    query.feed("a.json", ['{"n": 1}', '{"n": 2}'])
+    with pytest.raises(ContinuousError, match="disk on fire"):
+        query.start(fail_commit={0, 1, 2}).awaitTermination(WAIT_S)
+    query.start(policy=after).drain(WAIT_S)
+    assert values(query.committed("out")) == [100, 50]
+
+
+def test_no_letters_no_files(tmp_path: Path) -> None:
+    query = Query(tmp_path, "dead-letter")
+    query.feed("a.json", ['{"n": 1}'])
+    run = query.start()
+    run.processAllAvailable()
+    run.drain(WAIT_S)
+    assert list((tmp_path / "letters").glob("part-*")) == []
+
+
+def test_a_message_of_another_sink_is_refused(tmp_path: Path) -> None:
+    writer: Any = JsonDataSource({"path": str(tmp_path)}).streamWriter(SPARK_SCHEMA, False)
+    with pytest.raises(SinkCommitRejectedError, match="another sink: it has a ModelMessage"):
+        writer.commit([ModelMessage([]), None], 0)
+
+
+def test_a_record_of_the_far_future_is_shown() -> None:
+    far = pa.array([2**31 - 1], pa.int32()).cast(pa.date32())
+    batch = pa.RecordBatch.from_arrays([far], names=["day"])
+    bad = BadRecords("dead-letter", "tail[in]", 0)
+    bad.begin(0, EpochCounters())
+    bad.sift(lambda _: 1 / 0, batch, {"a": 1})  # type: ignore[arg-type,return-value]
+    (letter,) = bad.letters().to_pylist()
+    assert "day" in json.loads(letter["record"])

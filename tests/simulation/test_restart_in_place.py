@@ -20,6 +20,7 @@ from engine.errors import (
     SourceError,
     StaleRunError,
     TaskLostError,
+    TransformError,
 )
 from engine.launcher import Slots, ThreadLauncher
 from engine.messages import EpochMarker
@@ -344,3 +345,87 @@ def test_a_storage_that_is_gone_for_a_moment_is_tried_again(
     assert query.status["restarts"] == 2
     assert "no route" in query.status["last_error"]
     finish(story, query, 2 * ROWS)
+
+
+def test_a_storage_that_cannot_be_looked_at_between_two_attempts(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = Lease.check
+    failures = [CheckpointError("no route to the storage")]
+
+    def failing(self: Lease) -> None:
+        if failures and not story.feed.faults:
+            raise failures.pop()
+        check(self)
+
+    query = story.start(restarts_infrastructure=2, restarts_source=1)
+    query.awaitEpoch(0, WAIT_S)
+    story.feed.faults[(0, 0)] = ValueError("the wire is cut")
+    monkeypatch.setattr(Lease, "check", failing)
+    story.feed.add(ROWS)
+    finish(story, query, 2 * ROWS)
+
+
+@pytest.mark.parametrize("where", ["sink", "source"])
+def test_a_recovery_that_meets_a_foreign_error_is_tried_again(
+    story: Story, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    down = [ConnectionError("the database is down")] * 2
+    partitions = ModelReader.partitions
+
+    def latest() -> int:
+        if down and query_runs.is_set():
+            raise down.pop()
+        return max(story.sink.committed, default=-1)
+
+    def failing(self: ModelReader, start: Any) -> Any:
+        if down and query_runs.is_set():
+            raise down.pop()
+        return partitions(self, start)
+
+    query_runs = threading.Event()
+    if where == "sink":
+        story.sink.latestEpoch = latest  # type: ignore[attr-defined]
+    else:
+        monkeypatch.setattr(ModelReader, "partitions", failing)
+    query = story.start(restarts_infrastructure=5, restarts_source=5, restarts_sink=5)
+    query.awaitEpoch(0, WAIT_S)
+    query_runs.set()
+    story.feed.faults[(0, 0)] = TaskDismissed()
+    story.feed.add(ROWS)
+    finish(story, query, 2 * ROWS)
+    assert query.status["restarts"] == 3
+
+
+def test_the_late_write_of_a_fenced_run_is_recovered_from(story: Story) -> None:
+    query = story.start(restarts_infrastructure=1)
+    query.awaitEpoch(0, WAIT_S)
+    storage = story.checkpoint.storage
+    entry = storage.read(f"prepared/{story.checkpoint.committed_epoch()}")
+    for ahead in range(3, 8):  # one of them is in time
+        storage.create(f"prepared/{query.status['epoch'] + ahead}", entry)
+    story.feed.add(ROWS)
+    finish(story, query, 2 * ROWS)
+    assert query.status["restarts"] >= 1
+
+
+def test_a_drain_during_a_stall_stays_a_drain(story: Story) -> None:
+    gate = Gate(story)
+    query = story.start(stall_after_intervals=1)
+    await_status(story, lambda status: status.state is QueryState.STALLED)
+    query._execution.drain()
+    await_status(story, lambda status: status.state is QueryState.DRAINING)
+    query._execution.on_stall(None)
+    assert query.status["state"] == QueryState.DRAINING.value
+    gate.open.set()
+    query.awaitTermination(WAIT_S)
+
+
+def test_code_that_cannot_be_loaded_is_the_users(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine.task import loop
+
+    monkeypatch.setattr(loop, "compile_steps", lambda *_: 1 / 0)
+    with pytest.raises(TransformError, match="loading the query's functions: ZeroDivisionError"):
+        story.start().awaitTermination(WAIT_S)
