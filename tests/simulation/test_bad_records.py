@@ -193,3 +193,15 @@ def test_letters_are_rewound_with_their_query(tmp_path: Path) -> None:
     again.drain(WAIT_S)
     assert sorted(values(query.committed("out"))) == [20, 20, 20, 25, 25, 25, 100, 100, 100]
     assert len(query.committed("letters")) == 9
+
+
+def test_letters_go_on_in_their_folder_after_epochs_without_any(tmp_path: Path) -> None:
+    query = Query(tmp_path, "dead-letter")
+    for name, policy in (("a", "dead-letter"), ("b", "skip"), ("c", "skip"), ("d", "dead-letter")):
+        query.policy = policy
+        query.feed(f"{name}.json", LINES)
+        run = query.start()
+        run.processAllAvailable()
+        run.drain(WAIT_S)
+    assert values(query.committed("out")) == [100, 20, 25] * 4
+    assert len(query.committed("letters")) == 6
