@@ -7,7 +7,8 @@
 
 A pin is a copy of the epoch's entries in both logs, so the logs stay without gaps while retention
 takes their oldest entries as ever. ``sink_position`` is what the sink needs to find that epoch
-again when its own log has been compacted, see :mod:`engine.checkpoint.rewind`.
+again when its own log has been compacted, see :mod:`engine.checkpoint.rewind`. A rewind takes the
+pins of later epochs along: what they name is not what the query commits under those numbers next.
 """
 
 from __future__ import annotations
@@ -129,6 +130,21 @@ def remove_pin(storage: Storage, name: str) -> None:
     if name not in _names(storage):
         get_pin(storage, name)
     storage.delete(f"{FOLDER}/{name}")
+
+
+def move_later_pins(storage: Storage, epoch: int, to: str) -> None:
+    """Move the pins of later epochs to the folder ``to``. An unreadable one, which no rewind can
+    use, stays.
+
+    :raises CheckpointError: one cannot be moved.
+    """
+    for name in _names(storage):
+        try:
+            pin = get_pin(storage, name)
+        except (ConfigError, CheckpointCorruptError):
+            continue
+        if pin.epoch > epoch:
+            storage.move(f"{FOLDER}/{name}", f"{to}/{FOLDER}/{name}")
 
 
 def committed_entries(checkpoint: Checkpoint, epoch: int) -> tuple[str, str]:

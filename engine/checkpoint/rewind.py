@@ -7,6 +7,7 @@
     rewound/<generation>/offsets/<epoch>  the entries behind that epoch: moved, never deleted
     rewound/<generation>/commits/<epoch>
     rewound/<generation>/prepared/<epoch>
+    rewound/<generation>/pins/<name>      the pins of such epochs
 
 The lease is held all the time, so no run can start, and the steps are these:
 
@@ -17,7 +18,8 @@ The lease is held all the time, so no run can start, and the steps are these:
 3. move the later entries of the commit log, newest first;
 4. tell the sink: ``writer.rewind(epoch)``;
 5. move the later entries of the offset log and then of the prepared log, newest first;
-6. drop the later progress reports; write ``control/rewound``, delete ``control/rewind``.
+6. drop the later progress reports; move the pins of later epochs; write ``control/rewound``, delete
+   ``control/rewind``.
 
 Each step can be done again. Nor does a reader that knows nothing of rewinds meet a state that is
 wrong: until step 5 is over, the restart table finds epochs that are logged and prepared, and
@@ -44,7 +46,7 @@ from typing import TYPE_CHECKING, Any
 from engine.checkpoint.json_text import JSON, dump, load_object
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.metadata_log import MetadataLog
-from engine.checkpoint.pins import Pin, committed_entries
+from engine.checkpoint.pins import Pin, committed_entries, move_later_pins
 from engine.clock import Clock
 from engine.errors import CheckpointCorruptError, ConfigError
 from engine.states import QueryState
@@ -188,6 +190,7 @@ def finish_rewind(checkpoint: Checkpoint, lease: Lease, sink: Any) -> None:
     kept = [report for report in reports if report.get("batchId", -1) <= epoch]
     if kept != reports:
         checkpoint.progress.write(kept)
+    move_later_pins(storage, epoch, f"{ASIDE}/{intent.generation}")
     lease.check()
     storage.replace(_DONE, dump(asdict(intent)).encode())
     storage.delete(INTENT)
@@ -205,6 +208,7 @@ def _check(checkpoint: Checkpoint, target: int | Pin, sink: Any, accept_repeats:
     """
     if isinstance(target, Pin):
         pin = target
+        _check_pin(checkpoint, pin)
     else:
         pin = Pin("", target, 0, *committed_entries(checkpoint, target))
     check = getattr(sink, "checkRewind", None)
@@ -226,6 +230,29 @@ def _check(checkpoint: Checkpoint, target: int | Pin, sink: Any, accept_repeats:
             "repeat, or you have removed them yourself, accept that: --accept-repeats.",
         )
     return pin
+
+
+def _check_pin(checkpoint: Checkpoint, pin: Pin) -> None:
+    """:raises ConfigError: the query does not come from the pinned epoch: it was rewound to an
+    earlier one since."""
+    committed = checkpoint.committed_epoch()
+    try:
+        logged = checkpoint.offsets.text_of(pin.epoch)
+    except FileNotFoundError:
+        logged = pin.offsets  # removed by retention
+    if pin.epoch <= committed and logged == pin.offsets:
+        return
+    reason = (
+        f"the last committed epoch is {committed} now"
+        if pin.epoch > committed
+        else "the query has committed other offsets under that number since"
+    )
+    raise ConfigError(
+        f"The pin {pin.name!r} is at epoch {pin.epoch}, and {reason}: the query was rewound to "
+        "before the pin.",
+        hint=f"Remove it: python -m engine unpin {checkpoint.url} {pin.name}",
+        epoch=pin.epoch,
+    )
 
 
 def _read_intent(checkpoint: Checkpoint) -> _Intent | None:

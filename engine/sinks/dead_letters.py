@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql.types import StructType
 
+from engine.checkpoint.local_storage import LocalStorage
 from engine.definition import SinkBinding
+from engine.errors import ConfigError
 from engine.expressions.types import schema_to_spark
 from engine.messages import SunkEpoch
+from engine.sinks.file_sink_log import FOLDER, FileSinkLog
 from engine.sinks.files import FilesWriter, JsonDataSource
 from engine.task.bad_records import SCHEMA
 
@@ -41,8 +45,10 @@ class _BothWriters:
     def __init__(self, writer: Any, letters: FilesWriter) -> None:
         self._writer = writer
         self._letters = letters
+        self._letters_log = FileSinkLog(LocalStorage(letters.path / FOLDER))
 
     def commit(self, messages: Sequence[SunkEpoch], epoch: int) -> None:
+        self._letters_log.fill(epoch - 1)  # with another onBadRecord there were epochs without any
         self._letters.commit([each.dead_letters for each in messages], epoch)
         self._writer.commit([each.written for each in messages], epoch)
 
@@ -51,6 +57,13 @@ class _BothWriters:
         self._writer.abort([each.written for each in messages], epoch)
 
     def validate(self) -> None:
+        """:raises ConfigError: a folder cannot be written to, or is that of both."""
+        path = getattr(self._writer, "path", None)
+        if isinstance(path, Path) and path.resolve() == self._letters.path.resolve():
+            raise ConfigError(
+                f"deadLetterPath {self._letters.path} is the folder of the sink too.",
+                hint="Choose another folder for the dead letters.",
+            )
         self._letters.validate()
         validate = getattr(self._writer, "validate", None)
         if validate is not None:

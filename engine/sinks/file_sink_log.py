@@ -24,7 +24,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -184,18 +185,23 @@ class FileSinkLog:
     def add(self, epoch: int, files: Sequence[SinkFile]) -> bool:
         """Commit an epoch; False, and nothing changes, if it is committed already.
 
-        :raises SinkCommitRejectedError: earlier epochs are missing in the log, another query writes
-            to this folder, or a run of another generation has committed the epoch with other files.
+        :raises SinkCommitRejectedError: earlier epochs are missing in a log that holds files,
+            another query writes to this folder, or a run of another generation has committed the
+            epoch with other files.
         :raises SinkCommitUnknownError: the log cannot be written.
         """
-        try:
+        with _unknown(epoch):
             return self._add(epoch, files)
-        except CheckpointError as exc:
-            raise SinkCommitUnknownError(
-                f"The log of the sink's files is not written: {exc.message}",
-                hint=exc.hint,
-                epoch=epoch,
-            ) from exc
+
+    def fill(self, until: int) -> None:
+        """Give the epochs behind the last one, up to ``until`` inclusive, entries without files.
+        Does nothing to an empty log, which may begin with any epoch.
+
+        :raises SinkCommitRejectedError: another query writes to this folder.
+        :raises SinkCommitUnknownError: the log cannot be written.
+        """
+        with _unknown(until):
+            self._fill(until)
 
     def files(self, up_to: int | None = None) -> list[SinkFile]:
         """The files of all committed epochs: what a reader sees.
@@ -220,26 +226,37 @@ class FileSinkLog:
             self.storage.sync("")  # its writer may have died before it was durable
             self._assert_same(listing, epoch, files)
             return False
-        if listing and epoch > max(listing) + 1:
+        # The checkpoint had another folder before. A reader wants every entry since the last
+        # compaction, so the earlier epochs are there, without files; some, if this was cut short.
+        first = max(listing) + 1 if listing else entries_until(epoch, interval)[0]
+        if listing and first < epoch and self.files():
             raise SinkCommitRejectedError(
-                f"The last epoch in {self.storage.url} is {max(listing)}: epoch {epoch} cannot "
+                f"The last epoch in {self.storage.url} is {first - 1}: epoch {epoch} cannot "
                 "follow it, the epochs between are missing.",
                 hint="The folder belongs to another checkpoint. Write to a new one.",
                 epoch=epoch,
             )
-        if not listing:
-            # The checkpoint had another folder before. A reader wants every entry since the last
-            # compaction, so the earlier epochs are there, without files.
-            for each in entries_until(epoch, interval)[:-1]:
-                self._create(each, interval, [])
-                listing[each] = entry_name(each, interval)
-        lines = [file.line() for file in files]
-        if listing and is_compaction(epoch, interval):
-            earlier = entries_before_compaction(epoch, interval)
-            lines = [line for each in earlier for line in self.lines(listing, each)] + lines
-        self._create(epoch, interval, lines)
+        for each in range(first, epoch):
+            self._append(each, interval, listing, [])
+        self._append(epoch, interval, listing, [file.line() for file in files])
         self._expire(epoch, interval)
         return True
+
+    def _fill(self, until: int) -> None:
+        listing = self.listing()
+        interval = self.interval(listing)
+        for each in range(max(listing, default=until) + 1, until + 1):
+            self._append(each, interval, listing, [])
+
+    def _append(
+        self, epoch: int, interval: int, listing: dict[int, str], lines: Sequence[str]
+    ) -> None:
+        """:param listing: gets the new entry."""
+        if listing and is_compaction(epoch, interval):
+            earlier = entries_before_compaction(epoch, interval)
+            lines = [line for each in earlier for line in self.lines(listing, each)] + [*lines]
+        self._create(epoch, interval, lines)
+        listing[epoch] = entry_name(epoch, interval)
 
     def _assert_same(self, listing: dict[int, str], epoch: int, files: Sequence[SinkFile]) -> None:
         """An epoch is committed twice by a restart, with the same files; or, after a rewind, by a
@@ -336,3 +353,15 @@ def epoch_of(name: str) -> int | None:
     """``3`` of ``3`` or ``3.compact``; None if it is no entry."""
     number = name.removesuffix(COMPACT)
     return int(number) if number.isascii() and number.isdigit() else None
+
+
+@contextmanager
+def _unknown(epoch: int) -> Iterator[None]:
+    try:
+        yield
+    except CheckpointError as exc:
+        raise SinkCommitUnknownError(
+            f"The log of the sink's files is not written: {exc.message}",
+            hint=exc.hint,
+            epoch=epoch,
+        ) from exc

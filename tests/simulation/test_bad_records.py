@@ -254,3 +254,15 @@ def test_a_record_of_the_far_future_is_shown() -> None:
     bad.sift(lambda _: 1 / 0, batch, {"a": 1})  # type: ignore[arg-type,return-value]
     (letter,) = bad.letters().to_pylist()
     assert "day" in json.loads(letter["record"])
+
+
+def test_letters_go_on_in_their_folder_after_epochs_without_any(tmp_path: Path) -> None:
+    query = Query(tmp_path, "dead-letter")
+    for name, policy in (("a", "dead-letter"), ("b", "skip"), ("c", "skip"), ("d", "dead-letter")):
+        query.policy = policy
+        query.feed(f"{name}.json", LINES)
+        run = query.start()
+        run.processAllAvailable()
+        run.drain(WAIT_S)
+    assert values(query.committed("out")) == [100, 20, 25] * 4
+    assert len(query.committed("letters")) == 6

@@ -49,8 +49,8 @@ def test_spark_reads_a_rewound_log(interval: int, spark: SparkSession, tmp_path:
     # As from a pin, after the log's older part was compacted and removed.
     position = sink.rewindPosition(4)
     for entry in (tmp_path / "_spark_metadata").iterdir():
-        epoch = int(re.sub(r"\D", "", entry.name))  # of a checksum file, too
-        if entry.is_file() and epoch < 20 - 20 % interval - 1:
+        epoch = re.sub(r"\D", "", entry.name)  # of a checksum file, too
+        if entry.is_file() and int(epoch) < 20 - 20 % interval - 1:
             entry.unlink()
     sink.rewind(4, position)
     assert epochs_seen(spark, tmp_path) == list(range(5))

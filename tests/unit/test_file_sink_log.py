@@ -111,9 +111,56 @@ def test_an_epoch_that_is_there_is_skipped(tmp_path: Path) -> None:
 
 def test_a_gap_is_refused(tmp_path: Path) -> None:
     log = log_in(tmp_path)
-    log.add(0, [])
+    log.add(0, [file(0)])
     with pytest.raises(SinkCommitRejectedError, match=r"The last epoch in .* is 0: epoch 2"):
         log.add(2, [])
+
+
+@pytest.mark.parametrize("last", range(6))
+def test_a_gap_is_filled_on_demand(tmp_path: Path, last: int) -> None:
+    log = log_in(tmp_path)
+    log.fill(0)
+    assert not tmp_path.joinpath("0").exists()
+    log.add(0, [file(0)])
+    log.fill(last)
+    log.fill(last - 1)
+    assert log.latest() == last
+    for epoch in range(last + 1, last + 5):
+        assert log.add(epoch, [file(epoch)])
+        assert log.files() == [file(0), *map(file, range(last + 1, epoch + 1))]
+
+
+@pytest.mark.parametrize(("interval", "first"), [(3, 4), (3, 5), (10, 4), (5, 107)])
+def test_killed_while_a_new_folder_begins_with_a_later_epoch(
+    tmp_path: Path, interval: int, first: int
+) -> None:
+    """Each storage call may be the last that has an effect."""
+
+    class Mortal(LocalStorage):
+        writes_left = 0
+
+        def _write(self) -> None:
+            if not self.writes_left:
+                raise KeyboardInterrupt
+            self.writes_left -= 1
+
+        def create(self, name: str, data: bytes) -> bool:
+            self._write()
+            return super().create(name, data)
+
+        def replace(self, name: str, data: bytes, *, durable: bool = True) -> None:
+            self._write()
+            super().replace(name, data, durable=durable)
+
+    for writes in range(2 * len(entries_until(first, interval))):
+        storage = Mortal(tmp_path / str(writes))
+        storage.writes_left = writes
+        with pytest.raises(KeyboardInterrupt):
+            FileSinkLog(storage, interval=interval).add(first, [file(first)])
+        again = log_in(tmp_path / str(writes), interval)
+        again.add(first, [file(first)])
+        again.add(first + 1, [file(first + 1)])
+        assert again.files() == [file(first), file(first + 1)]
 
 
 @pytest.mark.parametrize("first", [1, 2, 4, 5, 12])

@@ -485,3 +485,45 @@ def test_move_never_overwrites(tmp_path: Path) -> None:
     storage.move("a", "c/d")
     storage.move("a", "c/d")
     assert (storage.exists("a"), storage.read("c/d")) == (False, b"1")
+
+
+def test_a_later_pin_goes_with_its_epoch() -> None:
+    world = World()
+    for name, epoch in (("early", 3), ("last", 5), ("late", 6)):
+        world.checkpoint.pin(name, epoch, sink=world.sink)
+    world.checkpoint.rewind(5, sink=world.sink)
+    assert [pin.name for pin in world.checkpoint.pins()] == ["early", "last"]
+    aside = [path for path in world.fs.find("/checkpoint/rewound") if "/pins/" in path]
+    assert [path.rpartition("/")[2] for path in aside] == ["late"]
+    with pytest.raises(ConfigError, match="no pin 'late'"):
+        world.checkpoint.rewind(to_pin="late", sink=world.sink)
+    world.checkpoint.rewind(to_pin="last", sink=world.sink)
+    world.checkpoint.rewind(to_pin="early", sink=world.sink)
+    assert world.logs()[1] == [0, 1, 2, 3]
+
+
+def test_an_unreadable_pin_does_not_hinder_a_rewind() -> None:
+    world = World()
+    world.checkpoint.storage.create("pins/torn", b'{"epoch":')
+    world.checkpoint.rewind(5, sink=world.sink)
+    assert world.logs()[1] == list(range(6))
+    assert world.checkpoint.storage.exists("pins/torn")
+
+
+def test_a_pin_of_entries_that_were_rewound_is_refused() -> None:
+    """As those of checkpoints that were rewound by earlier versions."""
+    world = World()
+    pin = world.checkpoint.pin("old", 7, sink=world.sink)
+    world.checkpoint.rewind(5, sink=world.sink)
+    world.checkpoint.storage.create("pins/old", pin.serialize())
+    with pytest.raises(ConfigError, match=r"epoch 7, and the last committed epoch is 5"):
+        world.checkpoint.rewind(to_pin="old", sink=world.sink)
+    assert world.logs()[1] == list(range(6))
+    for epoch in range(6, 12):
+        world.checkpoint.offsets.add(epoch, OffsetEntry((epoch * 100,)))
+        world.log.add(epoch, [data_file(epoch, 1)])
+        world.checkpoint.commits.add(epoch, CommitEntry())
+    with pytest.raises(ConfigError, match=r"epoch 7, .* other offsets"):
+        world.checkpoint.rewind(to_pin="old", sink=world.sink)
+    assert world.logs()[1] == list(range(12))
+    assert world.visible() == names(range(6)) + names(range(6, 12), 1)

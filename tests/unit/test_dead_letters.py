@@ -1,0 +1,37 @@
+"""The folder of the dead letters beside the query's own sink."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.types import StructType
+
+from engine.connectors import bind_writer
+from engine.definition import SinkBinding
+from engine.errors import ConfigError
+from engine.sinks.dead_letters import with_dead_letters
+from engine.sinks.files import JsonDataSource
+from engine.sinks.noop import NoopWriter
+
+SCHEMA = StructType().add("n", "long")
+
+
+def json_writer(folder: Path) -> Any:
+    return JsonDataSource({"path": str(folder)}).streamWriter(SCHEMA, overwrite=False)
+
+
+def to_files(folder: Path, letters: Path) -> SinkBinding:
+    return with_dead_letters(bind_writer(json_writer(folder), "json"), str(letters))
+
+
+def test_letters_need_a_folder_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    for same in ("out", "link", "x/../out"):
+        with pytest.raises(ConfigError, match=r"deadLetterPath .* is the folder of the sink"):
+            to_files(tmp_path / "out", tmp_path / same).writer.validate()
+    assert not (tmp_path / "out").exists()
+    to_files(tmp_path / "out", tmp_path / "letters").writer.validate()
+    beside_nothing = bind_writer(NoopWriter(), "noop")
+    with_dead_letters(beside_nothing, str(tmp_path / "out")).writer.validate()
