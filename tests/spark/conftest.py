@@ -27,6 +27,7 @@ def start() -> SparkSession:
         SparkSession.builder.master("local[2]")
         .appName("tests")
         .config("spark.ui.enabled", "false")
+        .config("spark.python.daemon.module", "engine.spark.daemon")  # quick workers
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.host", "127.0.0.1")

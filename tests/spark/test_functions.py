@@ -103,6 +103,7 @@ RESULTS: dict[str, Any] = {
 }
 
 
+REFUSED_MAX = 2  # a failing query takes Spark a second
 KINDS = [*TABLE_TYPES.values(), "boolean", "tinyint", "float", "date"]
 
 
@@ -114,6 +115,7 @@ def test_declared_types_are_enforced_as_in_spark(
     value = RESULTS[result]
     table = TABLE.select(["id"]).slice(0, 1)
     good: list[Any] = []
+    refused: list[Any] = []
     for kind in KINDS:
         function = udf(lambda _: value, kind, useArrow=use_arrow)
         column = function("id").alias(kind)
@@ -122,11 +124,13 @@ def test_declared_types_are_enforced_as_in_spark(
         except TransformError as error:
             if "a STRING was declared" in str(error):
                 continue  # Java's description of an object is not worth having
-            with pytest.raises(PySparkException):
-                table_of(spark, table).select(column).collect()
+            refused.append(column)
         else:
             good.append(column)
     assert_same_query(spark, table, lambda df: df.select(*good))
+    for column in refused[:REFUSED_MAX]:
+        with pytest.raises(PySparkException):
+            table_of(spark, table).select(column).collect()
 
 
 def test_chains_hand_on_the_raw_result(spark: SparkSession, use_arrow: bool) -> None:
