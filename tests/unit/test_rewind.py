@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from pyspark.sql.types import StructType
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.commit_log import CommitEntry
@@ -30,6 +31,9 @@ from engine.errors import (
 )
 from engine.sinks.file_sink_log import FileSinkLog, SinkFile
 from engine.sinks.file_sink_rewind import FileSinkRewind
+from engine.sinks.memory import MemoryWriter
+from engine.sinks.noop import NoopWriter
+from engine.sinks.reopen import KeepsNothing
 from engine.states import QueryState
 
 INTERVAL = 3
@@ -428,6 +432,23 @@ def test_another_sink_cannot_finish_an_interrupted_rewind() -> None:
     lease = Lease.acquire(world.checkpoint, run_id="next", clock=world.clock)
     with pytest.raises(ConfigError, match="interrupted, and this sink cannot finish it"):
         finish_rewind(world.checkpoint, lease, Forgetful())
+
+
+@pytest.mark.parametrize(
+    "writer",
+    [NoopWriter(), MemoryWriter("rewound", StructType().add("id", "long"))],
+    ids=["noop", "memory"],
+)
+def test_a_sink_that_keeps_nothing_finishes_an_interrupted_rewind(writer: Any) -> None:
+    def target(world: World) -> None:
+        world.checkpoint.rewind(5, sink=KeepsNothing())
+
+    worlds = (world for world, _ in crashes(target))
+    world = next(world for world in worlds if world.checkpoint.storage.exists(INTENT))
+    finish_rewind(
+        world.checkpoint, Lease.acquire(world.checkpoint, run_id="next", clock=world.clock), writer
+    )
+    assert world.logs()[1] == list(range(6))
 
 
 def test_a_sink_that_fails_is_asked_again() -> None:
