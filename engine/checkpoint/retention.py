@@ -136,7 +136,9 @@ def prune(
     for folder, files in found.items():
         for file in files:
             if now_s - file.modified_s >= LEFTOVER_AGE_S and _is_leftover(file, folder, kept_from):
-                doomed.setdefault(f"{folder}/{file.name}" if folder else file.name, (file.size, None))
+                doomed.setdefault(
+                    f"{folder}/{file.name}" if folder else file.name, (file.size, None)
+                )
     if not dry_run:
         removed = {}
         for name in doomed:
