@@ -48,6 +48,9 @@ def plan_restart(checkpoint: Checkpoint, sink: SinkBinding) -> RestartPlan:
         unreadable_commits=torn_commits,
         unreadable_prepared=[epoch for epoch in torn_prepared if epoch > committed],
     )
+    check_logged: Callable[[int], None] | None = getattr(sink.writer, "checkLogged", None)
+    if check_logged is not None:  # of what the writer keeps beside its rows
+        check_logged(max(offsets, default=-1))
     logs: dict[str, MetadataLog[Any]] = {
         OFFSETS: checkpoint.offsets,
         COMMITS: checkpoint.commits,

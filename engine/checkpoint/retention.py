@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from engine.checkpoint.metadata_log import entry_id
-from engine.checkpoint.rewind import INTENT
+from engine.checkpoint.rewind import INTENT, last_rewind
 from engine.checkpoint.storage import FileInfo, checksum_twin
 from engine.clock import Clock, SystemClock
 from engine.errors import ConfigError
@@ -106,7 +106,8 @@ def prune(
 ) -> PruneReport:
     """Remove what no restart can need, and temporary files that crashes left an hour ago or more.
 
-    Safe at any time, while the query runs too.
+    Safe at any time, while the query runs too. Stops early if the query is rewound meanwhile, and
+    reports what it has removed until then.
 
     :param keep_epochs: keep at least the last so many committed epochs; 100 if neither this nor
         ``keep_for_s`` is given.
@@ -120,6 +121,7 @@ def prune(
     if keep_epochs is None and keep_for_s is None:
         keep_epochs = KEEP_EPOCHS_DEFAULT
     storage, now_s = checkpoint.storage, (clock or SystemClock()).now_ms() / 1000
+    rewound = last_rewind(storage)
     found = {folder: storage.list(folder) for folder in _FOLDERS}
     committed = _by_id(found["commits"])
     kept_from = plan_prune(
@@ -128,34 +130,53 @@ def prune(
         keep_from_ms=None if keep_for_s is None else (now_s - keep_for_s) * 1000,
         committed_at_ms={epoch: file.modified_s * 1000 for epoch, file in committed.items()},
     )
-    sizes: dict[str, int] = {}
-    epochs: set[int] = set()
     if storage.exists(INTENT):
         kept_from = None  # the epochs that were seen are being moved
-    if kept_from is not None:
-        doomed = [
-            (epoch, rank, log)
-            for rank, log in enumerate(_LOGS)
-            for epoch in _by_id(found[log])
-            if epoch < kept_from
-        ]
-        for epoch, _, log in sorted(doomed):
-            epochs.add(epoch)
-            sizes |= _with_twin(log, str(epoch), found[log])
+    doomed = _entries_below(kept_from, found)
     for folder, files in found.items():
         for file in files:
             if now_s - file.modified_s >= LEFTOVER_AGE_S and _is_leftover(file, folder, kept_from):
-                sizes[f"{folder}/{file.name}" if folder else file.name] = file.size
+                doomed.setdefault(
+                    f"{folder}/{file.name}" if folder else file.name, (file.size, None)
+                )
     if not dry_run:
-        for name in sizes:
+        removed = {}
+        for name in doomed:
+            if kept_from is not None and (
+                storage.exists(INTENT) or last_rewind(storage) != rewound
+            ):
+                kept_from = None  # the epochs that may go now are other ones
+                committed = _by_id(storage.list("commits"))
+                break
             storage.delete(name)
+            removed[name] = doomed[name]
+        doomed = removed
     return PruneReport(
-        removed_files=len(sizes),
-        removed_bytes=sum(sizes.values()),
-        removed_epochs=len(epochs),
+        removed_files=len(doomed),
+        removed_bytes=sum(size for size, _ in doomed.values()),
+        removed_epochs=len({epoch for _, epoch in doomed.values()} - {None}),
         kept_from=min(committed, default=None) if kept_from is None else kept_from,
         dry_run=dry_run,
     )
+
+
+def _entries_below(
+    kept_from: int | None, found: Mapping[str, Collection[FileInfo]]
+) -> dict[str, tuple[int, int | None]]:
+    """File name → size, epoch; in the order of deletion."""
+    if kept_from is None:
+        return {}
+    entries = sorted(
+        (epoch, rank, log)
+        for rank, log in enumerate(_LOGS)
+        for epoch in _by_id(found[log])
+        if epoch < kept_from
+    )
+    return {
+        name: (size, epoch)
+        for epoch, _, log in entries
+        for name, size in _with_twin(log, str(epoch), found[log]).items()
+    }
 
 
 def _by_id(files: Iterable[FileInfo]) -> dict[int, FileInfo]:

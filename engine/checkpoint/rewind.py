@@ -47,6 +47,7 @@ from engine.checkpoint.json_text import JSON, dump, load_object
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.metadata_log import MetadataLog
 from engine.checkpoint.pins import Pin, committed_entries, move_later_pins
+from engine.checkpoint.storage import Storage
 from engine.clock import Clock
 from engine.errors import CheckpointCorruptError, ConfigError
 from engine.states import QueryState
@@ -199,6 +200,14 @@ def finish_rewind(checkpoint: Checkpoint, lease: Lease, sink: Any) -> None:
 def was_rewound(checkpoint: Checkpoint) -> bool:
     """Whether a rewind of this checkpoint was ever finished."""
     return checkpoint.storage.exists(_DONE)
+
+
+def last_rewind(storage: Storage) -> bytes | None:
+    """What the last finished rewind has left, of each one another; None if there was none."""
+    try:
+        return storage.read(_DONE)
+    except FileNotFoundError:
+        return None
 
 
 def _check(checkpoint: Checkpoint, target: int | Pin, sink: Any, accept_repeats: bool) -> Pin:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from engine.checkpoint.local_storage import LocalStorage
 from engine.definition import SinkBinding
-from engine.errors import ConfigError
+from engine.errors import ConfigError, SinkAheadError
 from engine.expressions.types import schema_to_spark
 from engine.messages import SunkEpoch
 from engine.sinks.file_sink_log import FOLDER, FileSinkLog
@@ -68,6 +68,18 @@ class _BothWriters:
         validate = getattr(self._writer, "validate", None)
         if validate is not None:
             validate()
+
+    def checkLogged(self, epoch: int) -> None:
+        """:raises SinkAheadError: the letters have later epochs than the checkpoint has logged; new
+        ones would be taken for those, and lost."""
+        newest = self._letters_log.latest()
+        if newest is not None and newest > epoch:
+            raise SinkAheadError(
+                f"The dead letters in {self._letters.path} have epoch {newest}, but the checkpoint "
+                "has never logged it.",
+                hint="They belong to another checkpoint: choose another deadLetterPath.",
+                epoch=newest,
+            )
 
     def afterRewind(self, epoch: int) -> None:
         """The query's own sink was told by the rewind itself; the letters are known only here.

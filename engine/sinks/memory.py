@@ -3,7 +3,7 @@
 The query's name is the table's. ``spark.table(name)`` holds the committed epochs. Collecting or
 showing it needs no task slot, so that works while continuous tasks occupy them all; filters and
 aggregates over it do need one.
-:func:`table` and :func:`rows` show them without a JVM. Nothing is ever removed.
+:func:`table` and :func:`rows` show them without a JVM. Nothing is ever removed but by a rewind.
 """
 
 from __future__ import annotations
@@ -46,6 +46,14 @@ class MemoryTable:
                 return False
             self._epochs[epoch] = list(tables)
             return True
+
+    def drop_after(self, epoch: int) -> bool:
+        """Remove the later epochs; False if there were none."""
+        with self._lock:
+            kept = {each: tables for each, tables in self._epochs.items() if each <= epoch}
+            changed = len(kept) < len(self._epochs)
+            self._epochs = kept
+            return changed
 
     def latest_epoch(self) -> int | None:
         with self._lock:
@@ -122,6 +130,12 @@ class MemoryWriter(DataSourceStreamArrowWriter):
         """The newest committed epoch; None in a new process, where the table is empty."""
         return self._table.latest_epoch()
 
+    def rewind(self, epoch: int) -> None:
+        """Drop the rows of later epochs, if there are any: a new process has none at all."""
+        if self._table.drop_after(epoch) and self._view is not None:
+            self._view.clear()
+            self._view.append([self._table.read()])
+
 
 class SparkView:
     """A temporary view over Spark's own memory sink, which is read when a query is planned.
@@ -140,6 +154,10 @@ class SparkView:
         plan = sources.MemoryPlan(self._sink, output)
         classic = jvm.org.apache.spark.sql.classic
         classic.Dataset.ofRows(spark._jsparkSession, plan).createOrReplaceTempView(name)
+
+    def clear(self) -> None:
+        """Remove all rows."""
+        self._sink.clear()
 
     def append(self, tables: Sequence[pa.Table]) -> None:
         """Add rows."""

@@ -39,3 +39,6 @@ class NoopWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> NoMessage:
         deque(iterator, maxlen=0)
         return NoMessage()
+
+    def rewind(self, epoch: int) -> None:
+        """Nothing is there to be taken back."""

@@ -106,7 +106,7 @@ def test_rewound_queries_lose_and_repeat_no_row(tmp_path: Path) -> None:
         committed(from_rate(tmp_path), epochs=4)
         last = checkpoint.committed_epoch()
         if turn == 1:
-            checkpoint.pin("early", last - 1, sink=recorded_sink(checkpoint))
+            checkpoint.pin("early", last - 2, sink=recorded_sink(checkpoint))
         if turn == 5:
             report = checkpoint.rewind(to_pin="early", sink=recorded_sink(checkpoint))
         else:

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.types import StructType
 
 from engine import write_stream
 from engine.api import ContinuousStreamWriter
@@ -26,6 +28,7 @@ from engine.errors import (
 )
 from engine.launcher import Slots
 from engine.query import ContinuousQuery
+from engine.sinks.memory import MemoryWriter
 from engine.spark.launcher import SparkLauncher
 from engine.states import QueryState
 
@@ -151,6 +154,17 @@ def test_memory_and_foreach_batch_deliver_to_the_driver(spark: SparkSession, sta
     query.drain(WAIT_S)
     assert [epoch for epoch, _ in batches] == list(range(len(batches)))
     assert sum(count for _, count in batches) > 0
+
+
+def test_the_view_of_a_memory_query_is_rewound(spark: SparkSession) -> None:
+    sink = MemoryWriter("rewound", StructType().add("id", "long"), spark)
+    for epoch in range(4):
+        batch = pa.RecordBatch.from_pydict({"id": [epoch]})
+        sink.commit([sink.write(iter([batch]))], epoch)
+    sink.rewind(1)
+    assert spark.table("rewound").collect() == [Row(id=0), Row(id=1)]
+    sink.commit([sink.write(iter([batch]))], 2)
+    assert spark.table("rewound").collect() == [Row(id=0), Row(id=1), Row(id=3)]
 
 
 def test_to_table(spark: SparkSession, tmp_path: Path) -> None:

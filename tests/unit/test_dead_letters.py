@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StructType
 
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.offset_log import OffsetEntry
 from engine.connectors import bind_writer
 from engine.definition import SinkBinding
-from engine.errors import ConfigError
+from engine.errors import ConfigError, SinkAheadError
+from engine.messages import SunkEpoch
+from engine.recovery import plan_restart
 from engine.sinks.dead_letters import with_dead_letters
-from engine.sinks.files import JsonDataSource
+from engine.sinks.files import FilesMessage, JsonDataSource
 from engine.sinks.noop import NoopWriter
 
 SCHEMA = StructType().add("n", "long")
@@ -35,3 +39,22 @@ def test_letters_need_a_folder_of_their_own(tmp_path: Path) -> None:
     to_files(tmp_path / "out", tmp_path / "letters").writer.validate()
     beside_nothing = bind_writer(NoopWriter(), "noop")
     with_dead_letters(beside_nothing, str(tmp_path / "out")).writer.validate()
+
+
+def test_the_folder_of_another_query_is_refused(tmp_path: Path) -> None:
+    binding = to_files(tmp_path / "out", tmp_path / "letters")
+    nothing = SunkEpoch(FilesMessage(()), FilesMessage(()))
+    for epoch in range(4):
+        binding.writer.commit([nothing], epoch)
+    newer = to_files(tmp_path / "out2", tmp_path / "letters")
+    checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
+    with pytest.raises(SinkAheadError, match="has never logged it"):
+        plan_restart(checkpoint, newer)
+    for epoch in range(3):
+        checkpoint.offsets.add(epoch, OffsetEntry((epoch,)))
+    to_noop = with_dead_letters(bind_writer(NoopWriter(), "noop"), str(tmp_path / "letters"))
+    for sink in (newer, to_noop):
+        with pytest.raises(SinkAheadError, match=r"dead letters .* epoch 3"):
+            plan_restart(checkpoint, sink)
+    checkpoint.offsets.add(3, OffsetEntry((3,)))
+    assert plan_restart(checkpoint, newer).replay == 0

@@ -64,3 +64,17 @@ def test_too_much_for_the_driver_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(shipped, "SHIPPED_BYTES_MAX", 16)
     with pytest.raises(SinkError, match="shorter epochs"):
         MemoryWriter("m5", IDS).write(iter([ids(1, 2), ids(3)]))
+
+
+def test_a_rewind_drops_what_came_later() -> None:
+    sink = MemoryWriter("m6", IDS)
+    sink.rewind(5)
+    assert sink.latestEpoch() is None
+    for epoch in range(4):
+        sink.commit([message(sink, ids(epoch))], epoch)
+    sink.rewind(1)
+    sink.rewind(1)
+    assert memory.rows("m6") == [Row(id=0), Row(id=1)]
+    assert sink.latestEpoch() == 1
+    sink.commit([message(sink, ids(7))], 2)
+    assert memory.rows("m6") == [Row(id=0), Row(id=1), Row(id=7)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from pyspark.sql.types import StructType
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.commit_log import CommitEntry
@@ -30,6 +32,9 @@ from engine.errors import (
 )
 from engine.sinks.file_sink_log import FileSinkLog, SinkFile
 from engine.sinks.file_sink_rewind import FileSinkRewind
+from engine.sinks.memory import MemoryWriter
+from engine.sinks.noop import NoopWriter
+from engine.sinks.reopen import KeepsNothing
 from engine.states import QueryState
 
 INTERVAL = 3
@@ -430,6 +435,23 @@ def test_another_sink_cannot_finish_an_interrupted_rewind() -> None:
         finish_rewind(world.checkpoint, lease, Forgetful())
 
 
+@pytest.mark.parametrize(
+    "writer",
+    [NoopWriter(), MemoryWriter("rewound", StructType().add("id", "long"))],
+    ids=["noop", "memory"],
+)
+def test_a_sink_that_keeps_nothing_finishes_an_interrupted_rewind(writer: Any) -> None:
+    def target(world: World) -> None:
+        world.checkpoint.rewind(5, sink=KeepsNothing())
+
+    worlds = (world for world, _ in crashes(target))
+    world = next(world for world in worlds if world.checkpoint.storage.exists(INTENT))
+    finish_rewind(
+        world.checkpoint, Lease.acquire(world.checkpoint, run_id="next", clock=world.clock), writer
+    )
+    assert world.logs()[1] == list(range(6))
+
+
 def test_a_sink_that_fails_is_asked_again() -> None:
     class Failing(FileSinkRewind):
         broken = True
@@ -527,3 +549,54 @@ def test_a_pin_of_entries_that_were_rewound_is_refused() -> None:
         world.checkpoint.rewind(to_pin="old", sink=world.sink)
     assert world.logs()[1] == list(range(12))
     assert world.visible() == names(range(6)) + names(range(6, 12), 1)
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_retention_stops_when_a_rewind_comes_in_between(finished: bool) -> None:
+    """The rewind is done, or is killed after so much, when the first file has been removed."""
+    world = World(last=59, prepared=False)
+    storage = world.checkpoint.storage
+    looking = Checkpoint(MortalStorage(world.fs, "/checkpoint", Death()), clock=world.clock)
+    delete = looking.storage.delete
+    deleted: list[str] = []
+
+    def delete_and_rewind(name: str) -> None:
+        delete(name)
+        deleted.append(name)
+        if len(deleted) == 1:
+            sink: Any = world.sink if finished else Dying()
+            with nullcontext() if finished else pytest.raises(CheckpointError):
+                world.checkpoint.rewind(30, sink=sink)
+
+    looking.storage.delete = delete_and_rewind  # type: ignore[method-assign]
+    report = prune(looking, keep_epochs=5)
+    assert deleted == ["commits/0"]
+    assert (report.removed_files, report.removed_epochs, report.kept_from) == (1, 1, 1)
+    assert storage.exists(INTENT) is not finished
+    assert world.checkpoint.committed_epoch() == 30
+    assert world.checkpoint.committed_offsets() == (30,)
+    # The next one goes on.
+    if finished:
+        assert prune(world.checkpoint, keep_epochs=5).kept_from == 26
+
+
+def test_retention_goes_on_when_the_query_is_started_again_in_between() -> None:
+    world = World(last=9, prepared=False)
+    storage = world.checkpoint.storage
+    delete, started = storage.delete, []
+
+    def delete_and_start(name: str) -> None:
+        delete(name)
+        if not started:
+            started.append(name)
+            Lease.acquire(world.checkpoint, run_id="next", clock=world.clock)
+
+    world.checkpoint.rewind(8, sink=world.sink)  # one of before is no reason to stop
+    storage.delete = delete_and_start  # type: ignore[method-assign]
+    assert prune(world.checkpoint, keep_epochs=2).removed_epochs == 7
+    assert world.logs()[1] == [7, 8]
+
+
+class Dying(KeepsNothing):
+    def rewind(self, epoch: int) -> None:
+        raise CheckpointError("The disk is away.")
