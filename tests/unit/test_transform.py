@@ -150,3 +150,49 @@ def test_a_branch_that_may_raise_sees_only_its_rows() -> None:
     steps = pipeline(greater(0, 1), project(choice))
     rows = batch([1, 7, 8, 9], [0, 4, 0, 5])
     assert compile_steps(steps)(rows).to_pydict() == {"x0": [3, -1, 4]}
+
+
+def variable(name: str) -> Expr:
+    return Expr("NamedLambdaVariable", (), INT, True, {"name": name})
+
+
+def lambda_of(body: Expr, *names: str) -> Expr:
+    return Expr("LambdaFunction", (body,), body.dtype, True, {"arguments": names})
+
+
+def array_of(*columns: Expr) -> Expr:
+    return op("CreateArray", *columns, dtype=pa.list_(INT))
+
+
+def test_lambdas_see_columns_behind_a_filter_and_the_variables_around_them() -> None:
+    inner = lambda_of(op("Add", op("Multiply", variable("v"), variable("w")), column(1)), "w")
+    nested = op("ArrayTransform", array_of(column(0), literal(3)), inner, dtype=pa.list_(INT))
+    outer = op(
+        "ArrayTransform",
+        array_of(column(0), literal(2)),
+        lambda_of(nested, "v"),
+        dtype=pa.list_(pa.list_(INT)),
+    )
+    result = compile_steps(pipeline(greater(0, 1), project(outer)))(batch([1, 5, 7], [0, 10, 20]))
+    assert result.to_pydict() == {
+        "x0": [[[5 * 5 + 10, 5 * 3 + 10], [2 * 5 + 10, 2 * 3 + 10]],
+               [[7 * 7 + 20, 7 * 3 + 20], [2 * 7 + 20, 2 * 3 + 20]]],
+    }  # fmt: skip
+
+
+def test_a_branch_within_a_lambda_keeps_the_variables() -> None:
+    failing = op("IntegralDivide", column(1), variable("v"))
+    safe = op("If", op("EqualTo", variable("v"), literal(0), dtype=BOOL), literal(-1), failing)
+    tree = op(
+        "ArrayTransform", array_of(column(0), literal(2)), lambda_of(safe, "v"), dtype=pa.list_(INT)
+    )
+    result = compile_steps(pipeline(project(tree)))(batch([0, 5], [10, 20]))
+    assert result.to_pydict() == {"x0": [[-1, 5], [4, 10]]}
+
+
+def test_try_finds_the_rows_that_fail() -> None:
+    tree = op("TryEval", op("IntegralDivide", literal(12), column(0)))
+    transform = compile_steps(pipeline(greater(1, -1), project(tree)))
+    assert transform(batch([1, 0, 3, 4, 0], [1, 1, 1, -1, 1])).to_pydict() == {
+        "x0": [12, None, 4, None]
+    }
