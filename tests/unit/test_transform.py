@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 from engine.errors import TransformError
+from engine.expressions.compile import compile_expression, to_array
+from engine.expressions.rows import Rows
 from engine.expressions.tree import Expr
 from engine.plan.pipeline import Filter, Pipeline, Project, SourceRelation, Step, Watermark
 from engine.task.transform import compile_steps
@@ -196,3 +198,33 @@ def test_try_finds_the_rows_that_fail() -> None:
     assert transform(batch([1, 0, 3, 4, 0], [1, 1, 1, -1, 1])).to_pydict() == {
         "x0": [12, None, 4, None]
     }
+
+
+class CountedRows(Rows):
+    """Counts how often it is asked for a column."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        super().__init__(batch.num_rows, batch.column)
+        self.asked = 0
+
+    def column(self, index: int | str) -> pa.Array:
+        self.asked += 1
+        return super().column(index)
+
+
+def test_an_error_deep_inside_is_looked_for_once_a_level() -> None:
+    depth = 12
+    tree = op("IntegralDivide", literal(1), column(1))
+    for _ in range(depth):
+        tree = Expr("Add", (column(0), tree), INT, True, {"eval_mode": "ANSI", "null_safe": True})
+    evaluate = compile_expression(tree)
+    failing = CountedRows(batch([1, 2], [1, 0]))
+    with pytest.raises(TransformError, match=r"^\[DIVIDE_BY_ZERO\]"):
+        evaluate(failing)
+    assert failing.asked <= 2 * (depth + 1) ** 2
+    assert to_array(evaluate(CountedRows(batch([1, None], [1, 0]))), 2, INT).to_pylist() == [
+        depth + 1,
+        None,
+    ]
