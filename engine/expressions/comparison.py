@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.datum import constant, to_array, to_scalar
+from engine.expressions.datum import constant_value, to_array, to_scalar
 from engine.expressions.ranks import common_ranks, is_orderable
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.tree import Expr
@@ -93,10 +93,10 @@ def _compare_nested(op: str, dtype: pa.DataType) -> Compare:
     return both
 
 
-def compare(op: str, dtype: pa.DataType, right: Any = None) -> Compare:
+def compare(op: str, dtype: pa.DataType, right: float | None = None) -> Compare:
     """The function for one of Spark's comparisons of values of ``dtype``.
 
-    :param right: the right side's value where it is a constant, else None.
+    :param right: the right side's value where it is a constant of a floating type, else None.
     """
     if pa.types.is_null(dtype):
         return lambda left, right: _NULL
@@ -139,8 +139,9 @@ def alike(one: pa.DataType, other: pa.DataType) -> bool:
 def comparison(expr: Expr, context: Context) -> ValueFunction:
     """Null if either side is."""
     left, right = expr.children
-    scalar = constant(right)
-    return compare(expr.op, left.dtype, None if scalar is None else scalar.as_py())
+    # Only floats: Python has no dates beyond the year 9999.
+    number = constant_value(right) if pa.types.is_floating(right.dtype) else None
+    return compare(expr.op, left.dtype, number)
 
 
 @strict("EqualNullSafe", supports=comparable)

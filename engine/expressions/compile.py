@@ -19,6 +19,7 @@ from engine.errors import TransformError
 from engine.expressions.datum import evaluate_where, may_raise, to_array, to_scalar
 from engine.expressions.refused import REFUSED
 from engine.expressions.registry import KERNELS, Context, Datum, Evaluator
+from engine.expressions.rows import Rows
 from engine.expressions.tree import Expr
 
 __all__ = ["compile_expression", "fold", "may_raise", "to_array", "unsupported"]
@@ -58,13 +59,23 @@ def compile_expression(expr: Expr, context: Context | None = None) -> Evaluator:
 
 
 def _build(expr: Expr, context: Context) -> Evaluator:
-    children = [_build(child, context) for child in expr.children]
+    return _evaluators(expr, context)[0]
+
+
+def _evaluators(expr: Expr, context: Context) -> tuple[Evaluator, Evaluator]:
+    """The evaluator of a node, and one that is careful at once, here and below: it serves to
+    evaluate again what has failed. They are the same where there is nothing to be careful about.
+    """
+    children = [_evaluators(child, context) for child in expr.children]
+    hopeful, careful = ([pair[side] for pair in children] for side in (0, 1))
     factory = KERNELS[expr.op].factory
-    evaluate, order = factory(expr, children, context), _order(expr)
+    evaluate, order = factory(expr, hopeful, context), _order(expr)
     if expr.params.get("null_safe") and any(may_raise(expr.children[i]) for i in order[1:]):
         inner = factory(expr, [_column(index) for index in range(len(children))], context)
-        return _skipping_nulls(expr, children, order, evaluate, inner)
-    return evaluate
+        skipping = _skipping_nulls(expr, careful, order, inner)
+        return _or_else(evaluate, skipping), skipping
+    same = all(first is second for first, second in children)
+    return evaluate, evaluate if same else factory(expr, careful, context)
 
 
 def _order(expr: Expr) -> list[int]:
@@ -77,32 +88,32 @@ def _column(index: int) -> Evaluator:
     return lambda batch: batch.column(index)
 
 
-def _skipping_nulls(
-    expr: Expr,
-    children: Sequence[Evaluator],
-    order: Sequence[int],
-    whole: Evaluator,
-    inner: Evaluator,
-) -> Evaluator:
-    """If an argument raises, it is evaluated again, only where those before it are not NULL.
+def _or_else(evaluate: Evaluator, again: Evaluator) -> Evaluator:
+    def either(batch: pa.RecordBatch) -> Datum:
+        try:
+            return evaluate(batch)
+        except TransformError:
+            return again(batch)
 
-    :param whole: the node's evaluator.
-    :param inner: the same on a batch of its arguments.
+    return either
+
+
+def _skipping_nulls(
+    expr: Expr, children: Sequence[Evaluator], order: Sequence[int], inner: Evaluator
+) -> Evaluator:
+    """Each argument is evaluated only where those before it are not NULL.
+
+    :param inner: the node's evaluator on a batch of its arguments.
     """
 
     def evaluate(batch: pa.RecordBatch) -> Datum:
-        try:
-            return whole(batch)
-        except TransformError:
-            pass
         values: dict[int, pa.Array] = {}
         given = pa.repeat(True, batch.num_rows)
         for index in order:
             dtype = expr.children[index].dtype
             values[index] = evaluate_where(children[index], batch, given, dtype)
             given = pc.and_(given, pc.is_valid(values[index]))
-        arguments = [values[index] for index in range(len(children))]
-        return inner(pa.RecordBatch.from_arrays(arguments, names=[""] * len(arguments)))
+        return inner(Rows(batch.num_rows, values.__getitem__))
 
     return evaluate
 

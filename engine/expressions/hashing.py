@@ -9,7 +9,7 @@ Source: ``hash.scala``, ``Murmur3_x86_32.java``, ``XXH64.java`` of Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -149,11 +149,20 @@ class _Bytes:
         """
         starts = self._starts + skipped
         within = np.arange(dtype.itemsize)
-        for number in range(int(counts.max(initial=0))):
-            rows = np.flatnonzero(counts > number)
+        for number, rows in _rounds(counts):
             first = starts[rows] + number * dtype.itemsize
             octets = self._data[first[:, None] + within]
             yield rows, np.ascontiguousarray(octets).view(dtype)[:, 0]
+
+
+def _rounds(counts: Any) -> Iterator[tuple[int, Any]]:
+    """0 and the rows that have something, 1 and those that have two, ...: a single long row costs
+    its own length, not that times the number of rows."""
+    rows, number = np.flatnonzero(counts > 0), 0
+    while len(rows):
+        yield number, rows
+        number += 1
+        rows = rows[counts[rows] > number]
 
 
 def _why_not(dtype: pa.DataType) -> str | None:
@@ -189,8 +198,7 @@ def _update_with_items(kind: _Murmur3 | _XxHash64, array: pa.Array, seeds: Any) 
     hashes = seeds.copy()
     starts = array.offsets.to_numpy()[:-1]
     lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    for number in range(int(lengths.max(initial=0))):
-        rows = np.flatnonzero(lengths > number)
+    for number, rows in _rounds(lengths):
         items = array.values.take(pa.array(starts[rows] + number))
         hashes[rows] = _update(kind, items, hashes[rows])
     return hashes

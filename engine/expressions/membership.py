@@ -34,13 +34,14 @@ def is_in(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evalua
     ):
         return _any_equal(expr, children, context)
     value, has_null = children[0], any(not item.is_valid for item in constants)
-    items = pa.array([item.as_py() for item in constants if item.is_valid], dtype)
+    known = [pa.repeat(item, 1) for item in constants if item.is_valid]
+    items = pa.concat_arrays(known) if known else pa.nulls(0, dtype)
 
     def look_up(batch: pa.RecordBatch) -> Datum:
         datum = value(batch)
         found = pc.is_in(datum, value_set=items)
-        known = pc.and_(found, pc.is_valid(datum)) if has_null else pc.is_valid(datum)
-        return pc.if_else(known, found, _NULL)
+        certain = pc.and_(found, pc.is_valid(datum)) if has_null else pc.is_valid(datum)
+        return pc.if_else(certain, found, _NULL)
 
     return look_up
 

@@ -67,6 +67,10 @@ _YEAR_MONTH: Final = re.compile(r"interval (year|month)( to month)?")
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
 
+_INTERVALS: Final = re.compile(r'"interval (\w+)(?: to (\w+))?"')
+_FIELDS: Final = ("year", "month", "day", "hour", "minute", "second")
+
+
 class UnsupportedTypeError(ValueError):
     """A data type that has no place in the engine."""
 
@@ -107,6 +111,21 @@ def from_spark(value: Any) -> pa.DataType:
             raise UnsupportedTypeError("a map without a type of keys is not supported: cast it")
         return pa.map_(pa.field("key", key, False), item)
     raise UnsupportedTypeError(f"the data type {kind} is not supported")
+
+
+def cuts_intervals(source: str, target: str) -> bool:
+    """Whether an interval somewhere in ``target`` ends with a larger unit than in ``source``.
+
+    Arrow has one type for INTERVAL DAY and INTERVAL DAY TO SECOND.
+
+    :param source: the JSON of a data type.
+    :param target: that of another one with the same Arrow type.
+    """
+    ends = (
+        [_FIELDS.index(last or only) for only, last in _INTERVALS.findall(text)]
+        for text in (source, target)
+    )
+    return any(new < old for old, new in zip(*ends, strict=False))
 
 
 def _nullable_if(nullable: bool, name: str, dtype: pa.DataType) -> pa.Field:

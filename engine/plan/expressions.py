@@ -31,7 +31,7 @@ from py4j.java_gateway import JavaObject, is_instance_of
 from engine.expressions.compile import unsupported
 from engine.expressions.registry import KERNELS, Context
 from engine.expressions.tree import Expr
-from engine.expressions.types import UnsupportedTypeError, from_spark_json
+from engine.expressions.types import UnsupportedTypeError, cuts_intervals, from_spark_json
 
 if TYPE_CHECKING:
     from engine.plan.functions import FunctionCalls
@@ -118,6 +118,12 @@ class ExpressionReader:
             return Expr("Literal", (), dtype, True, {"value": None})
         children = self._convert_all(scala_seq(node.children()), obstacles)
         if op == "Cast" and children[0].dtype == dtype:
+            source, target = node.child().dataType(), node.dataType()
+            if cuts_intervals(source.json(), target.json()):
+                obstacles.append(
+                    f"casting {source.sql()} to {target.sql()} is not supported: units of the"
+                    " interval would be cut off"
+                )
             return children[0]
         params = self._params(node)
         if len(children) > 1 and self._skips_arguments(op, node):

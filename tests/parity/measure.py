@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from engine.errors import TransformError
 from engine.expressions.compile import compile_expression, fold
 from engine.expressions.registry import Context, Evaluator
+from engine.expressions.rows import Rows
 from engine.expressions.tree import Expr
 from engine.expressions.types import schema_to_spark
 from tests.parity.columns import table
@@ -37,7 +37,8 @@ def trees(spark: SparkSession, family: Family, texts: Iterable[str]) -> list[Exp
 def measure(spark: SparkSession, family: Family) -> dict[str, Any]:
     """SQL name → its templates, the kernels that they reach, those that were evaluated when rows
     were looped over, and nanoseconds a row."""
-    batch = table(family.columns, ROWS, 1).to_batches()[0]
+    columns = table(family.columns, ROWS, 1).to_batches()[0]
+    batch = Rows(ROWS, columns.column)
     result = {}
     for name, texts in family.templates.items():
         with configured(spark, {"spark.sql.ansi.enabled": "false"}):  # so that few rows raise
@@ -57,7 +58,7 @@ def evaluated(tree: Expr) -> set[str]:
     return {node.op for node in fold(tree, _CONTEXT).walk()} - {"Column", "Literal"}
 
 
-def _cost(tree: Expr, batch: pa.RecordBatch) -> float | None:
+def _cost(tree: Expr, batch: Rows) -> float | None:
     """Nanoseconds a row; None where a row raises."""
     evaluator = compile_expression(tree, _CONTEXT)
     try:
@@ -72,7 +73,7 @@ def _cost(tree: Expr, batch: pa.RecordBatch) -> float | None:
     return min(times) / batch.num_rows
 
 
-def loops(tree: Expr, batch: pa.RecordBatch) -> bool:
+def loops(tree: Expr, batch: Rows) -> bool:
     """Whether evaluating runs Python functions for each row, or for every other at least."""
     evaluator = compile_expression(tree, _CONTEXT)
     half = batch.num_rows // 2
@@ -83,7 +84,7 @@ def loops(tree: Expr, batch: pa.RecordBatch) -> bool:
     return more > half // 2
 
 
-def _calls(evaluator: Evaluator, batch: pa.RecordBatch) -> int:
+def _calls(evaluator: Evaluator, batch: Rows) -> int:
     """How many functions are called."""
     calls = 0
 

@@ -28,6 +28,7 @@ from pyspark.sql.types import StructType
 from engine.errors import TransformError
 from engine.expressions.compile import compile_expression, to_array
 from engine.expressions.registry import Context, Evaluator
+from engine.expressions.rows import Rows
 from engine.expressions.tree import Expr
 from engine.expressions.types import schema_to_spark
 from engine.plan.expressions import ExpressionReader, scala_seq
@@ -108,7 +109,8 @@ def compare(
         return [Difference("", f"unsupported: {text}", None, True) for text in problems]
     batch = table.combine_chunks().to_batches()[0]
     context = Context(timezone)
-    ours = [_evaluate(tree, batch, context) for tree in trees]
+    rows = Rows(batch.num_rows, batch.column)  # as in a task
+    ours = [_evaluate(tree, rows, context) for tree in trees]
     differences: list[Difference] = []
     ulps = ulps or [0] * len(expressions)
     try:
@@ -155,23 +157,23 @@ def configured(spark: SparkSession, conf: dict[str, str]) -> Iterator[None]:
             spark.conf.set(key, old) if old is not None else spark.conf.unset(key)
 
 
-def _evaluate(tree: Expr, batch: pa.RecordBatch, context: Context) -> OurResult:
+def _evaluate(tree: Expr, rows: Rows, context: Context) -> OurResult:
     evaluator = compile_expression(tree, context)
     try:
-        return OurResult(tree, _values(evaluator, batch, tree.dtype))
+        return OurResult(tree, _values(evaluator, rows, tree.dtype))
     except TransformError:
         result = OurResult(tree, [])
-    for row in range(batch.num_rows):
+    for row in range(rows.num_rows):
         try:
-            result.values += _values(evaluator, batch.slice(row, 1), tree.dtype)
+            result.values += _values(evaluator, rows.slice(row, 1), tree.dtype)
         except TransformError as error:
             result.values.append(None)
             result.errors[row] = error_class(error.message)
     return result
 
 
-def _values(evaluator: Evaluator, batch: pa.RecordBatch, dtype: pa.DataType) -> list[Any]:
-    return plain_values(to_array(evaluator(batch), batch.num_rows, dtype))
+def _values(evaluator: Evaluator, rows: Rows, dtype: pa.DataType) -> list[Any]:
+    return plain_values(to_array(evaluator(rows), rows.num_rows, dtype))
 
 
 def plain_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine.expressions.types import TIMESTAMP, TIMESTAMP_NTZ
-from tests.spark.expressions import assert_parity
+from tests.spark.edges import table
+from tests.spark.expressions import assert_parity, read_expressions
 
 pytestmark = pytest.mark.spark
 
@@ -236,3 +237,24 @@ def test_refused(spark: SparkSession, expression: str) -> None:
     table = pa.table({"s": ["x"], "ts": pa.array([0], pa.int64()).view(TIMESTAMP)})
     with pytest.raises(AssertionError, match="unsupported: the expression"):
         assert_parity(spark, table, [expression], ansi=[True])
+
+
+def test_casts_between_intervals(spark: SparkSession) -> None:
+    """Arrow has one type for INTERVAL DAY and INTERVAL DAY TO SECOND: only what keeps the value."""
+    frame = spark.createDataFrame([(1,)], "i INT")
+    coarser = [
+        "cast(interval '1 10' day to hour as interval day)",
+        "cast(make_dt_interval(i) as interval hour to minute)",
+        "cast(make_ym_interval(i, i) as interval year)",
+        "cast(array(make_dt_interval(i)) as array<interval day>)",
+    ]
+    for expression in coarser:
+        _, problems = read_expressions(frame, [expression])
+        assert any("INTERVAL" in problem and "cut off" in problem for problem in problems), problems
+    finer = [
+        "date'2024-02-29' + cast(interval '1' day as interval day to second) + make_dt_interval(i)",
+        "timestamp'2024-02-29 00:00:00' + cast(interval '3' hour as interval minute)",
+        "date'2024-02-29' + cast(interval '1' year as interval year to month)",
+        "date'2024-02-29' + greatest(interval '1' day, make_dt_interval(i))",
+    ]
+    assert_parity(spark, table({"i": (pa.int32(), [0, 1])}), finer)

@@ -55,6 +55,36 @@ def test_comparison_with_constants(spark: SparkSession) -> None:
     assert_parity(spark, columns, numbers + texts + ["null = null", "null <=> null", "i = null"])
 
 
+@pytest.mark.parametrize("timezone", ["UTC", "America/Los_Angeles"])
+def test_comparison_with_constants_beyond_the_year_9999(spark: SparkSession, timezone: str) -> None:
+    days, seconds = [2932896, 2932897, 2932898, -719163, None], 86400 * 1_000_000
+    instants = [None if day is None else day * seconds for day in days]
+    columns = pa.table(
+        {
+            "dt": pa.array(days, pa.int32()).cast(pa.date32()),
+            "ts": pa.array(instants, pa.int64()).cast(_TS),
+            "ntz": pa.array(instants, pa.int64()).cast(pa.timestamp("us")),
+        }
+    )
+    expressions = [
+        "dt < date'+10000-01-01'",
+        "dt = date'+10000-01-02'",
+        "dt <=> date'+10000-01-01'",
+    ]
+    expressions += ["ts < timestamp'9999-12-31 23:59:59'", "ts >= timestamp'+10000-01-01 00:00:00'"]
+    expressions += ["ntz <= timestamp_ntz'+10000-01-01 00:00:00'"]
+    expressions += ["dt in (date'+10000-01-01', date'9999-12-31', null)"]
+    expressions += ["ts not in (timestamp'9999-12-31 16:00:00', timestamp'+10000-01-01 00:00:00')"]
+    expressions += ["ntz in (timestamp_ntz'+10000-01-01 00:00:00')"]
+    expressions += [
+        "nullif(dt, date'+10000-01-01') is null",
+        "dt between dt and date'+10000-01-01'",
+    ]
+    expressions += ["case dt when date'+10000-01-01' then 1 else 2 end"]
+    expressions += ["greatest(dt, date'+10000-01-01') = dt", "dt + 1 < date'+10000-01-01'"]
+    assert_parity(spark, columns, expressions, timezone=timezone)
+
+
 def test_three_valued_logic(spark: SparkSession) -> None:
     expressions = ["a and b", "a or b", "not a", "a and null", "a or null", "a = b and not b"]
     expressions += ["a or b and a", "a and true", "a or false", "not (a and b)", "a xor b"]

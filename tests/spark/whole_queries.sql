@@ -257,3 +257,20 @@ WHERE c.eu;
 SELECT c.country, s.id
 FROM countries c
 RIGHT JOIN {flat} s ON c.code <=> s.user.country;
+
+-- items in stock: raw
+SELECT id, transform(filter(items, i -> i.n > 0), i -> concat(i.sku, ':', i.n, ' of ', id)) AS lines
+FROM {flat}
+WHERE type != 'refund';
+
+-- the total of an order: raw
+SELECT id, aggregate(items, 0L, (total, i) -> total + i.n * id, total -> total * 100) AS cents
+FROM {flat};
+
+-- every tag with every item: raw
+SELECT id, transform(tags, t -> transform(items, i -> named_struct('tag', t, 'sku', i.sku, 'of', id))) AS pairs
+FROM {flat};
+
+-- items from the largest: raw
+SELECT id, array_sort(items, (l, r) -> r.n - l.n) AS items, map_filter(map_from_arrays(tags, tags), (k, v) -> k != type) AS tags
+FROM {flat};

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 from engine.errors import TransformError
+from engine.expressions.compile import compile_expression, to_array
+from engine.expressions.rows import Rows
 from engine.expressions.tree import Expr
 from engine.plan.pipeline import Filter, Pipeline, Project, SourceRelation, Step, Watermark
 from engine.task.transform import compile_steps
@@ -150,3 +152,79 @@ def test_a_branch_that_may_raise_sees_only_its_rows() -> None:
     steps = pipeline(greater(0, 1), project(choice))
     rows = batch([1, 7, 8, 9], [0, 4, 0, 5])
     assert compile_steps(steps)(rows).to_pydict() == {"x0": [3, -1, 4]}
+
+
+def variable(name: str) -> Expr:
+    return Expr("NamedLambdaVariable", (), INT, True, {"name": name})
+
+
+def lambda_of(body: Expr, *names: str) -> Expr:
+    return Expr("LambdaFunction", (body,), body.dtype, True, {"arguments": names})
+
+
+def array_of(*columns: Expr) -> Expr:
+    return op("CreateArray", *columns, dtype=pa.list_(INT))
+
+
+def test_lambdas_see_columns_behind_a_filter_and_the_variables_around_them() -> None:
+    inner = lambda_of(op("Add", op("Multiply", variable("v"), variable("w")), column(1)), "w")
+    nested = op("ArrayTransform", array_of(column(0), literal(3)), inner, dtype=pa.list_(INT))
+    outer = op(
+        "ArrayTransform",
+        array_of(column(0), literal(2)),
+        lambda_of(nested, "v"),
+        dtype=pa.list_(pa.list_(INT)),
+    )
+    result = compile_steps(pipeline(greater(0, 1), project(outer)))(batch([1, 5, 7], [0, 10, 20]))
+    assert result.to_pydict() == {
+        "x0": [[[5 * 5 + 10, 5 * 3 + 10], [2 * 5 + 10, 2 * 3 + 10]],
+               [[7 * 7 + 20, 7 * 3 + 20], [2 * 7 + 20, 2 * 3 + 20]]],
+    }  # fmt: skip
+
+
+def test_a_branch_within_a_lambda_keeps_the_variables() -> None:
+    failing = op("IntegralDivide", column(1), variable("v"))
+    safe = op("If", op("EqualTo", variable("v"), literal(0), dtype=BOOL), literal(-1), failing)
+    tree = op(
+        "ArrayTransform", array_of(column(0), literal(2)), lambda_of(safe, "v"), dtype=pa.list_(INT)
+    )
+    result = compile_steps(pipeline(project(tree)))(batch([0, 5], [10, 20]))
+    assert result.to_pydict() == {"x0": [[-1, 5], [4, 10]]}
+
+
+def test_try_finds_the_rows_that_fail() -> None:
+    tree = op("TryEval", op("IntegralDivide", literal(12), column(0)))
+    transform = compile_steps(pipeline(greater(1, -1), project(tree)))
+    assert transform(batch([1, 0, 3, 4, 0], [1, 1, 1, -1, 1])).to_pydict() == {
+        "x0": [12, None, 4, None]
+    }
+
+
+class CountedRows(Rows):
+    """Counts how often it is asked for a column."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        super().__init__(batch.num_rows, batch.column)
+        self.asked = 0
+
+    def column(self, index: int | str) -> pa.Array:
+        self.asked += 1
+        return super().column(index)
+
+
+def test_an_error_deep_inside_is_looked_for_once_a_level() -> None:
+    depth = 12
+    tree = op("IntegralDivide", literal(1), column(1))
+    for _ in range(depth):
+        tree = Expr("Add", (column(0), tree), INT, True, {"eval_mode": "ANSI", "null_safe": True})
+    evaluate = compile_expression(tree)
+    failing = CountedRows(batch([1, 2], [1, 0]))
+    with pytest.raises(TransformError, match=r"^\[DIVIDE_BY_ZERO\]"):
+        evaluate(failing)
+    assert failing.asked <= 2 * (depth + 1) ** 2
+    assert to_array(evaluate(CountedRows(batch([1, None], [1, 0]))), 2, INT).to_pylist() == [
+        depth + 1,
+        None,
+    ]
