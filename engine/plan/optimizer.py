@@ -128,12 +128,13 @@ def _share(steps: Sequence[Step], schema: pa.Schema) -> list[Step]:
 
 def _common(columns: Sequence[Expr]) -> list[Expr]:
     """The largest subtrees that occur twice or more, and at least once where they are evaluated for
-    every row: then nothing is raised that was not raised before."""
+    every row: then nothing is raised that was not raised before. Constants stay where they are:
+    some kernels need to know their value."""
     counts: dict[str, int] = {}
     always: dict[str, Expr] = {}
 
     def visit(expr: Expr, certain: bool) -> None:
-        if expr.op in ("Column", "Literal") or expr.op in _BOUND:
+        if expr.op == "Column" or expr.op in _BOUND or not ordinals(expr):
             return
         key = _key(expr)
         counts[key] = counts.get(key, 0) + 1
