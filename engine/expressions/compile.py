@@ -21,7 +21,7 @@ from engine.expressions.refused import REFUSED
 from engine.expressions.registry import KERNELS, Context, Datum, Evaluator
 from engine.expressions.tree import Expr
 
-__all__ = ["compile_expression", "fold", "may_raise", "to_array", "unsupported"]
+__all__ = ["compile_expression", "evaluation_order", "fold", "may_raise", "to_array", "unsupported"]
 
 # Every module of this package that registers kernels fills the table when it is imported.
 for _module in pkgutil.iter_modules(engine.expressions.__path__):
@@ -60,14 +60,14 @@ def compile_expression(expr: Expr, context: Context | None = None) -> Evaluator:
 def _build(expr: Expr, context: Context) -> Evaluator:
     children = [_build(child, context) for child in expr.children]
     factory = KERNELS[expr.op].factory
-    evaluate, order = factory(expr, children, context), _order(expr)
+    evaluate, order = factory(expr, children, context), evaluation_order(expr)
     if expr.params.get("null_safe") and any(may_raise(expr.children[i]) for i in order[1:]):
         inner = factory(expr, [_column(index) for index in range(len(children))], context)
         return _skipping_nulls(expr, children, order, evaluate, inner)
     return evaluate
 
 
-def _order(expr: Expr) -> list[int]:
+def evaluation_order(expr: Expr) -> list[int]:
     """The order in which Spark evaluates the arguments."""
     order = list(range(len(expr.children)))
     return order[::-1] if expr.op in _DIVISOR_FIRST else order

@@ -22,7 +22,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.expressions.compile import may_raise
+from engine.expressions.compile import evaluation_order, may_raise
 from engine.expressions.registry import STRICT
 from engine.expressions.tree import Expr
 from engine.plan.pipeline import (
@@ -140,8 +140,10 @@ def _common(columns: Sequence[Expr]) -> list[Expr]:
         counts[key] = counts.get(key, 0) + 1
         if certain:
             always.setdefault(key, expr)
-        for child in expr.children:
-            visit(child, certain and expr.op in STRICT)
+        certain = certain and expr.op in STRICT
+        for index in evaluation_order(expr):
+            visit(expr.children[index], certain)
+            certain = certain and not expr.params.get("null_safe")
 
     for column in columns:
         visit(column, True)
