@@ -215,12 +215,15 @@ class _Walk:
             self.problems.append(f"the generator {generator.sql()}: {generator_refusal(kind)}")
             self._enter(node)
             return
-        arguments = self._read(children[1:] if kind == "Stack" else children)
+        rows = 0
+        if kind == "Stack":
+            rows, children = int(children[0].eval(None)), children[1:]
+        arguments = self._read(children)
         extended = self.schema
         self._enter(node)
         made = pa.schema(list(self.schema)[width:])
         outer = node.outer()
-        step = Generate(kind, arguments, outer, made, len(extended))
+        step = Generate(kind, arguments, outer, made, len(extended), rows)
         self._add(step, f"Generate {'OUTER ' if outer else ''}{generator.sql()}")
         self.schema = schema_behind(step, extended)
         self._drop_results(width, len(extended))
