@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from engine.errors import ConfigError
+from engine.expressions import current_time
 from engine.expressions.compile import compile_expression, to_array
 from engine.expressions.registry import Context
 from engine.expressions.tree import Expr
@@ -109,6 +110,8 @@ def _sides(part: Expr, width: int) -> tuple[Expr, Expr] | None:
     of_stream, of_table = ordinals(left), ordinals(right)
     if not of_stream or not of_table or max(of_stream) >= width or min(of_table) < width:
         return None
+    if any(node.op in current_time.OPS for node in right.walk()):
+        return None  # the table's keys are computed once
     hashable = left.dtype == right.dtype and not (
         pa.types.is_nested(left.dtype) or pa.types.is_null(left.dtype)
     )

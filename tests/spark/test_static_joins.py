@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -11,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from engine.errors import ConfigError, UnsupportedQueryError
+from engine.plan.pipeline import StaticJoin
 from engine.plan.planner import plan_query
-from tests.spark.queries import assert_same_query, stream_of, table_of
+from tests.spark.queries import assert_same_query, ours, stream_of, table_of
 
 pytestmark = pytest.mark.spark
 
@@ -115,3 +118,14 @@ def test_what_needs_the_end_of_the_stream_is_refused(spark: SparkSession, table:
             plan_query(df)
     with pytest.raises(UnsupportedQueryError, match="a join of two streams"):
         plan_query(stream.join(stream_of(spark, STREAM.schema), "k"))
+
+
+def test_a_key_of_the_table_that_is_the_present_time_is_not_frozen(
+    spark: SparkSession, table: DataFrame
+) -> None:
+    on = "l.id = unix_seconds(current_timestamp()) + r.k AND r.k + length(current_date()) > 0"
+    df = stream_of(spark, STREAM.schema).alias("l").join(table.alias("r"), F.expr(on))
+    (step,) = (s for s in plan_query(df)[0].steps if isinstance(s, StaticJoin))
+    assert (step.keys, step.table.num_rows) == ((), TABLE.num_rows)
+    assert step.residual is not None
+    assert "CurrentTimestamp" in {node.op for node in step.residual.walk()}
