@@ -47,6 +47,7 @@ def static_table(spark: SparkSession, plan: Any, bytes_max: int) -> pa.RecordBat
     from pyspark.sql import DataFrame
 
     jvm: Any = spark._jvm
+    plan.refresh()  # Spark keeps the list of a directory's files with the plan
     dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)
     frame = DataFrame(dataset, spark)
     table = frame.toArrow()

@@ -129,3 +129,17 @@ def test_a_key_of_the_table_that_is_the_present_time_is_not_frozen(
     assert (step.keys, step.table.num_rows) == ((), TABLE.num_rows)
     assert step.residual is not None
     assert "CurrentTimestamp" in {node.op for node in step.residual.walk()}
+
+
+def test_a_directory_is_listed_again_whenever_it_is_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "dims")
+    spark.range(3).write.parquet(place)
+    directory = spark.read.parquet(place)
+    query: Callable[[DataFrame], DataFrame] = lambda df: df.join(directory, "id").select("id")  # noqa: E731
+    assert ours(spark, STREAM, query)["id"].to_pylist() == [0, 1, 2]
+    spark.range(3, 5).write.mode("append").parquet(place)
+    assert ours(spark, STREAM, query)["id"].to_pylist() == [0, 1, 2, 3, 4]
+    spark.range(5, 7).write.mode("overwrite").parquet(place)
+    assert ours(spark, STREAM, query)["id"].to_pylist() == [5, 6]
