@@ -246,9 +246,8 @@ class _Walk:
             self._enter(node)
             return
         before, on_stream = self.schema, self._attributes
-        table = static_table(
-            self._spark, node.right() if is_left else node.left(), self._static_side_bytes_max
-        )
+        plan = self._with_definitions(node.right() if is_left else node.left())
+        table = static_table(self._spark, plan, self._static_side_bytes_max)
         width = len(before)
         self._enter(node.right() if is_left else node.left())
         both = {key: (width + at, name) for key, (at, name) in self._attributes.items()} | on_stream
@@ -265,6 +264,15 @@ class _Walk:
         if not is_left:  # the table's columns come first
             order = [*range(width, width + table.num_columns), *range(width)]
             self._add(Project(columns_at(schema_behind(step, before), order), self.schema), "")
+
+    def _with_definitions(self, table: Any) -> Any:
+        """A static plan that can be run alone: a ``WITH`` above the join may define its tables."""
+        definitions = [each for each in self._definitions.values() if not each.isStreaming()]
+        if not definitions:
+            return table
+        jvm: Any = self._spark._jvm
+        with_cte = jvm.org.apache.spark.sql.catalyst.plans.logical.WithCTE
+        return with_cte(table, jvm.PythonUtils.toSeq(definitions))
 
     def _watermark(self, node: Any) -> None:
         ordinal, name = self._attributes[node.eventTime().exprId().id()]

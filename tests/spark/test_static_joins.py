@@ -143,3 +143,14 @@ def test_a_directory_is_listed_again_whenever_it_is_read(
     assert ours(spark, STREAM, query)["id"].to_pylist() == [0, 1, 2, 3, 4]
     spark.range(5, 7).write.mode("overwrite").parquet(place)
     assert ours(spark, STREAM, query)["id"].to_pylist() == [5, 6]
+
+
+def test_a_table_that_the_query_names(spark: SparkSession, table: DataFrame) -> None:
+    table.createOrReplaceTempView("named_dims")
+    text = """
+        WITH big AS (SELECT * FROM named_dims WHERE k > 1),
+             dims AS (SELECT b.k, b.name FROM big b JOIN big c ON b.k = c.k),
+             events AS (SELECT * FROM {source} WHERE id < 7)
+        SELECT id, dims.name, t FROM events JOIN dims ON events.k = dims.k JOIN big ON dims.k = big.k
+    """
+    assert_same_query(spark, STREAM, lambda df: spark.sql(text, source=df))
