@@ -255,9 +255,13 @@ class _Walk:
         if node.condition().isDefined():
             reader = ExpressionReader(self._gateway, both, self.context, self.problems)
             condition = reader.read(node.condition().get())
-        step = static_join(kind, condition, table, width, self.context, self.problems)
+        guards, step = static_join(kind, condition, table, width, self.context, self.problems)
         shown = "" if condition is None else f" ON {node.condition().get().sql()}"
-        self._add(step, f"{text} JOIN with {table.num_rows} rows, {table.nbytes} bytes{shown}")
+        for guard in guards:
+            self._add(guard, "")
+        self._add(
+            step, f"{text} JOIN with {step.table.num_rows} rows, {step.table.nbytes} bytes{shown}"
+        )
         self._attributes = both
         self.schema = schema_behind(step, before)
         self._enter(node)

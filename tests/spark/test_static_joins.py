@@ -154,3 +154,20 @@ def test_a_table_that_the_query_names(spark: SparkSession, table: DataFrame) -> 
         SELECT id, dims.name, t FROM events JOIN dims ON events.k = dims.k JOIN big ON dims.k = big.k
     """
     assert_same_query(spark, STREAM, lambda df: spark.sql(text, source=df))
+
+
+def test_conditions_on_one_side_guard_the_keys(spark: SparkSession, table: DataFrame) -> None:
+    for kind in ("inner", "left_semi"):
+        for on in ("l.id <> 0 AND 10 div l.id = r.k", "r.k <> 4 AND 8 div (r.k - 4) = l.id - 4"):
+            assert_same_query(
+                spark,
+                STREAM,
+                lambda df, on=on, kind=kind: df.alias("l").join(table.alias("r"), F.expr(on), kind),
+            )
+    on = "l.id > 0 AND r.k <> 4 AND l.id = 10 div (r.k - 4)"
+    for kind in ("left", "left_anti"):
+        assert_same_query(
+            spark,
+            STREAM,
+            lambda df, kind=kind: df.alias("l").join(table.alias("r"), F.expr(on), kind),
+        )
