@@ -85,16 +85,14 @@ class _Index:
     """From the keys of a row to the rows of the table."""
 
     def __init__(self, step: StaticJoin) -> None:
-        self._null_safe = step.null_safe
-        self._dictionaries: list[pa.Array] = []
+        self._dictionaries: list[_Dictionary] = []
         self._numbers: list[np.ndarray] = []
         size = step.table.num_rows
         numbers = np.zeros(size, np.int64)
         for key, null_safe in zip(step.table_keys, step.null_safe, strict=True):
-            key = _normal(key)
-            dictionary = key.unique() if null_safe else key.unique().drop_null()
+            dictionary = _Dictionary(key, null_safe)
             self._dictionaries.append(dictionary)
-            numbers = _combined(numbers, _places(key, dictionary, null_safe), len(dictionary))
+            numbers = _combined(numbers, dictionary.places(key), len(dictionary))
             known = np.unique(numbers[numbers != _NOWHERE])
             self._numbers.append(known)
             numbers = _ranked(numbers, known)
@@ -106,11 +104,9 @@ class _Index:
     def find(self, keys: Sequence[pa.Array], rows: int) -> np.ndarray:
         """For each row the number of its keys; :meth:`pairs` takes it."""
         numbers = np.zeros(rows, np.int64)
-        for key, dictionary, null_safe, known in zip(
-            keys, self._dictionaries, self._null_safe, self._numbers, strict=True
-        ):
-            places = _places(_normal(key), dictionary, null_safe)
-            numbers = _ranked(_combined(numbers, places, len(dictionary)), known)
+        for key, dictionary, known in zip(keys, self._dictionaries, self._numbers, strict=True):
+            numbers = _combined(numbers, dictionary.places(key), len(dictionary))
+            numbers = _ranked(numbers, known)
         return numbers
 
     def counts(self, numbers: np.ndarray) -> np.ndarray:
@@ -140,11 +136,45 @@ def _slices(counts: np.ndarray) -> Iterator[tuple[int, int]]:
         start, done = end, ends[end - 1]
 
 
-def _places(key: pa.Array, dictionary: pa.Array, null_safe: bool) -> np.ndarray:
-    """For each value its place in the dictionary."""
-    found = pc.index_in(key, value_set=dictionary, skip_nulls=not null_safe)
-    places: np.ndarray = pc.fill_null(found, _NOWHERE).to_numpy().astype(np.int64)
-    return places
+class _Dictionary:
+    """The values of one of the table's keys, made for look-ups once."""
+
+    def __init__(self, key: pa.Array, null_safe: bool) -> None:
+        values = _normal(key).unique().drop_null()
+        self._bits = np.sort(_bits(values)) if _has_bits(key.type) else None
+        self._places = {} if _has_bits(key.type) else dict(
+            zip(values.to_pylist(), range(len(values)), strict=True)
+        )  # fmt: skip
+        self._null = len(values) if null_safe else _NOWHERE
+        self._size = len(values) + 1
+
+    def __len__(self) -> int:
+        return self._size
+
+    def places(self, key: pa.Array) -> np.ndarray:
+        """For each value its place among the table's."""
+        key = _normal(key)
+        if self._bits is not None:
+            places = _ranked(_bits(key), self._bits)
+        else:
+            encoded = key.dictionary_encode()
+            known = [self._places.get(value, _NOWHERE) for value in encoded.dictionary.to_pylist()]
+            indices = pc.fill_null(encoded.indices, 0).to_numpy()
+            places = np.array([*known, _NOWHERE], np.int64)[indices]
+        if key.null_count:
+            places[key.is_null().to_numpy(zero_copy_only=False)] = self._null
+        return places
+
+
+def _has_bits(dtype: pa.DataType) -> bool:
+    """Whether values are equal when their bits are, as integers of 8 to 64 bits."""
+    return pa.types.is_primitive(dtype) and dtype.bit_width in (8, 16, 32, 64)
+
+
+def _bits(key: pa.Array) -> np.ndarray:
+    """Values as integers; what stands for null is arbitrary."""
+    integers: np.ndarray = pc.fill_null(key.view(f"int{key.type.bit_width}"), 0).to_numpy()
+    return integers
 
 
 def _combined(numbers: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
