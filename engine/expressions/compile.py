@@ -22,7 +22,7 @@ from engine.expressions.registry import KERNELS, Context, Datum, Evaluator
 from engine.expressions.rows import Rows
 from engine.expressions.tree import Expr
 
-__all__ = ["compile_expression", "fold", "may_raise", "to_array", "unsupported"]
+__all__ = ["compile_expression", "evaluation_order", "fold", "may_raise", "to_array", "unsupported"]
 
 # Every module of this package that registers kernels fills the table when it is imported.
 for _module in pkgutil.iter_modules(engine.expressions.__path__):
@@ -69,7 +69,7 @@ def _evaluators(expr: Expr, context: Context) -> tuple[Evaluator, Evaluator]:
     children = [_evaluators(child, context) for child in expr.children]
     hopeful, careful = ([pair[side] for pair in children] for side in (0, 1))
     factory = KERNELS[expr.op].factory
-    evaluate, order = factory(expr, hopeful, context), _order(expr)
+    evaluate, order = factory(expr, hopeful, context), evaluation_order(expr)
     if expr.params.get("null_safe") and any(may_raise(expr.children[i]) for i in order[1:]):
         inner = factory(expr, [_column(index) for index in range(len(children))], context)
         skipping = _skipping_nulls(expr, careful, order, inner)
@@ -78,7 +78,7 @@ def _evaluators(expr: Expr, context: Context) -> tuple[Evaluator, Evaluator]:
     return evaluate, evaluate if same else factory(expr, careful, context)
 
 
-def _order(expr: Expr) -> list[int]:
+def evaluation_order(expr: Expr) -> list[int]:
     """The order in which Spark evaluates the arguments."""
     order = list(range(len(expr.children)))
     return order[::-1] if expr.op in _DIVISOR_FIRST else order

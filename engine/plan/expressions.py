@@ -148,12 +148,15 @@ class ExpressionReader:
             for argument in self._expressions_in(part)
         ]
         mine: list[str] = []
+        calls = 0 if self._calls is None else len(self._calls)
         replacement = node.replacement()
         dtype = self._dtype(replacement, mine)
         children = self._convert_all(arguments, mine)
         outer = Expr(op, children, dtype, replacement.nullable(), self._params(node))
         if op in KERNELS and not mine and not unsupported(outer, self._context):
             return outer
+        if self._calls is not None:
+            self._calls.forget(calls)
         theirs: list[str] = []
         expr = self._convert(replacement, theirs)
         if not theirs and not unsupported(expr, self._context):

@@ -120,8 +120,12 @@ class FunctionCalls:
         params = {"ordinal": self._width + position, "name": call.function.name}
         return Expr("Column", (), call.function.dtype, True, params)
 
-    def __bool__(self) -> bool:
-        return bool(self._calls)
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def forget(self, count: int) -> None:
+        """Keep the first ``count`` calls: the expressions that made the others are not used."""
+        del self._calls[count:]
 
     def steps(self) -> Iterator[EvalPython]:
         """In the order in which they have to run. Calls next to each other share a step if they

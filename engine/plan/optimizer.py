@@ -22,7 +22,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.expressions.compile import may_raise
+from engine.expressions.compile import evaluation_order, may_raise
 from engine.expressions.registry import STRICT
 from engine.expressions.tree import Expr
 from engine.plan.pipeline import (
@@ -128,19 +128,22 @@ def _share(steps: Sequence[Step], schema: pa.Schema) -> list[Step]:
 
 def _common(columns: Sequence[Expr]) -> list[Expr]:
     """The largest subtrees that occur twice or more, and at least once where they are evaluated for
-    every row: then nothing is raised that was not raised before."""
+    every row: then nothing is raised that was not raised before. Constants stay where they are:
+    some kernels need to know their value."""
     counts: dict[str, int] = {}
     always: dict[str, Expr] = {}
 
     def visit(expr: Expr, certain: bool) -> None:
-        if expr.op in ("Column", "Literal") or expr.op in _BOUND:
+        if expr.op == "Column" or expr.op in _BOUND or not ordinals(expr):
             return
         key = _key(expr)
         counts[key] = counts.get(key, 0) + 1
         if certain:
             always.setdefault(key, expr)
-        for child in expr.children:
-            visit(child, certain and expr.op in STRICT)
+        certain = certain and expr.op in STRICT
+        for index in evaluation_order(expr):
+            visit(expr.children[index], certain)
+            certain = certain and not expr.params.get("null_safe")
 
     for column in columns:
         visit(column, True)

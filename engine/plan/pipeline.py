@@ -141,6 +141,7 @@ class Generate:
     :param outer: a row without elements stays, with nulls behind it.
     :param schema: of the columns that are appended.
     :param width: how many columns the input has.
+    :param rows: how many rows ``Stack`` makes out of one; values that are missing are null.
     """
 
     generator: str
@@ -148,6 +149,7 @@ class Generate:
     outer: bool
     schema: pa.Schema
     width: int
+    rows: int = 0
 
 
 @dataclass(frozen=True)

@@ -215,12 +215,15 @@ class _Walk:
             self.problems.append(f"the generator {generator.sql()}: {generator_refusal(kind)}")
             self._enter(node)
             return
-        arguments = self._read(children[1:] if kind == "Stack" else children)
+        rows = 0
+        if kind == "Stack":
+            rows, children = int(children[0].eval(None)), children[1:]
+        arguments = self._read(children)
         extended = self.schema
         self._enter(node)
         made = pa.schema(list(self.schema)[width:])
         outer = node.outer()
-        step = Generate(kind, arguments, outer, made, len(extended))
+        step = Generate(kind, arguments, outer, made, len(extended), rows)
         self._add(step, f"Generate {'OUTER ' if outer else ''}{generator.sql()}")
         self.schema = schema_behind(step, extended)
         self._drop_results(width, len(extended))
@@ -243,9 +246,8 @@ class _Walk:
             self._enter(node)
             return
         before, on_stream = self.schema, self._attributes
-        table = static_table(
-            self._spark, node.right() if is_left else node.left(), self._static_side_bytes_max
-        )
+        plan = self._with_definitions(node.right() if is_left else node.left())
+        table = static_table(self._spark, plan, self._static_side_bytes_max)
         width = len(before)
         self._enter(node.right() if is_left else node.left())
         both = {key: (width + at, name) for key, (at, name) in self._attributes.items()} | on_stream
@@ -253,15 +255,28 @@ class _Walk:
         if node.condition().isDefined():
             reader = ExpressionReader(self._gateway, both, self.context, self.problems)
             condition = reader.read(node.condition().get())
-        step = static_join(kind, condition, table, width, self.context, self.problems)
+        guards, step = static_join(kind, condition, table, width, self.context, self.problems)
         shown = "" if condition is None else f" ON {node.condition().get().sql()}"
-        self._add(step, f"{text} JOIN with {table.num_rows} rows, {table.nbytes} bytes{shown}")
+        for guard in guards:
+            self._add(guard, "")
+        self._add(
+            step, f"{text} JOIN with {step.table.num_rows} rows, {step.table.nbytes} bytes{shown}"
+        )
         self._attributes = both
         self.schema = schema_behind(step, before)
         self._enter(node)
         if not is_left:  # the table's columns come first
             order = [*range(width, width + table.num_columns), *range(width)]
             self._add(Project(columns_at(schema_behind(step, before), order), self.schema), "")
+
+    def _with_definitions(self, table: Any) -> Any:
+        """A static plan that can be run alone: a ``WITH`` above the join may define its tables."""
+        definitions = [each for each in self._definitions.values() if not each.isStreaming()]
+        if not definitions:
+            return table
+        jvm: Any = self._spark._jvm
+        with_cte = jvm.org.apache.spark.sql.catalyst.plans.logical.WithCTE
+        return with_cte(table, jvm.PythonUtils.toSeq(definitions))
 
     def _watermark(self, node: Any) -> None:
         ordinal, name = self._attributes[node.eventTime().exprId().id()]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from engine.expressions import current_time
 from engine.plan.pipeline import BatchStream
 from engine.task.rows import Rows
 from engine.task.steps import Arguments
@@ -26,6 +27,7 @@ def aligned(arguments: Arguments, function: BatchStream, schema: pa.Schema) -> B
         def given() -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 waiting.append(batch)
+                current_time.begin_batch()
                 yield arguments(Rows(batch.num_rows, batch.column))
 
         for results in function(given()):

@@ -81,19 +81,18 @@ def _stack(step: Generate, arguments: Columns) -> Callable[[Rows], Rows]:
 
     def stack(rows: Rows) -> Rows:
         values = arguments(rows)
-        count = -(-len(values) // len(fields))
         columns = [
             _alternating(
                 [
                     _due(values[place], field.type)
                     if (place := row * len(fields) + index) < len(values)
                     else pa.nulls(rows.num_rows, field.type)
-                    for row in range(count)
+                    for row in range(step.rows)
                 ]
             )
             for index, field in enumerate(fields)
         ]
-        parents = pa.array(np.repeat(np.arange(rows.num_rows), count))
+        parents = pa.array(np.repeat(np.arange(rows.num_rows), step.rows))
         return rows.taken(parents).extended(step.width, columns)
 
     return stack

@@ -356,3 +356,12 @@ def test_aggregates_are_refused(spark: SparkSession) -> None:
 
     with pytest.raises(UnsupportedQueryError, match="Aggregate"):
         plan_query(stream_of(spark, TABLE.schema).groupBy("id").agg(mean("x")))
+
+
+def test_a_call_in_what_has_two_forms_is_made_once(spark: SparkSession) -> None:
+    draw = udf(lambda n: n, "bigint").asNondeterministic()
+    df = stream_of(spark, pa.schema([("n", pa.int64())])).select(
+        F.nvl(draw("n"), F.lit(0)), F.ifnull(F.col("n"), draw("n")), draw("n")
+    )
+    steps = [step for step in plan_query(df)[0].steps if isinstance(step, EvalPython)]
+    assert sum(len(step.functions) for step in steps) == 3

@@ -72,6 +72,8 @@ def test_stack(spark: SparkSession) -> None:
         "stack(2, 'a', id, 'b', id + 1) AS (name, value)",
         "stack(3, id, 1, 2L, 3, 4L)",
         "stack(1, l, m)",
+        "stack(3, 1, 2, 3, 4)",
+        "stack(2, 'a')",
     ):
         assert_same_query(spark, TABLE, lambda df, t=text: df.selectExpr("id", t))
 

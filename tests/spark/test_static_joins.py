@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -11,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from engine.errors import ConfigError, UnsupportedQueryError
+from engine.plan.pipeline import StaticJoin
 from engine.plan.planner import plan_query
-from tests.spark.queries import assert_same_query, stream_of, table_of
+from tests.spark.queries import assert_same_query, ours, stream_of, table_of
 
 pytestmark = pytest.mark.spark
 
@@ -115,3 +118,57 @@ def test_what_needs_the_end_of_the_stream_is_refused(spark: SparkSession, table:
             plan_query(df)
     with pytest.raises(UnsupportedQueryError, match="a join of two streams"):
         plan_query(stream.join(stream_of(spark, STREAM.schema), "k"))
+
+
+def test_a_key_of_the_table_that_is_the_present_time_is_not_frozen(
+    spark: SparkSession, table: DataFrame
+) -> None:
+    on = "l.id = unix_seconds(current_timestamp()) + r.k AND r.k + length(current_date()) > 0"
+    df = stream_of(spark, STREAM.schema).alias("l").join(table.alias("r"), F.expr(on))
+    (step,) = (s for s in plan_query(df)[0].steps if isinstance(s, StaticJoin))
+    assert (step.keys, step.table.num_rows) == ((), TABLE.num_rows)
+    assert step.residual is not None
+    assert "CurrentTimestamp" in {node.op for node in step.residual.walk()}
+
+
+def test_a_directory_is_listed_again_whenever_it_is_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "dims")
+    spark.range(3).write.parquet(place)
+    directory = spark.read.parquet(place)
+    query: Callable[[DataFrame], DataFrame] = lambda df: df.join(directory, "id").select("id")  # noqa: E731
+    assert ours(spark, STREAM, query)["id"].to_pylist() == [0, 1, 2]
+    spark.range(3, 5).write.mode("append").parquet(place)
+    assert ours(spark, STREAM, query)["id"].to_pylist() == [0, 1, 2, 3, 4]
+    spark.range(5, 7).write.mode("overwrite").parquet(place)
+    assert ours(spark, STREAM, query)["id"].to_pylist() == [5, 6]
+
+
+def test_a_table_that_the_query_names(spark: SparkSession, table: DataFrame) -> None:
+    table.createOrReplaceTempView("named_dims")
+    text = """
+        WITH big AS (SELECT * FROM named_dims WHERE k > 1),
+             dims AS (SELECT b.k, b.name FROM big b JOIN big c ON b.k = c.k),
+             events AS (SELECT * FROM {source} WHERE id < 7)
+        SELECT id, dims.name, t FROM events JOIN dims ON events.k = dims.k
+        JOIN big ON dims.k = big.k
+    """
+    assert_same_query(spark, STREAM, lambda df: spark.sql(text, source=df))
+
+
+def test_conditions_on_one_side_guard_the_keys(spark: SparkSession, table: DataFrame) -> None:
+    for kind in ("inner", "left_semi"):
+        for on in ("l.id <> 0 AND 10 div l.id = r.k", "r.k <> 4 AND 8 div (r.k - 4) = l.id - 4"):
+            assert_same_query(
+                spark,
+                STREAM,
+                lambda df, on=on, kind=kind: df.alias("l").join(table.alias("r"), F.expr(on), kind),
+            )
+    on = "l.id > 0 AND r.k <> 4 AND l.id = 10 div (r.k - 4)"
+    for kind in ("left", "left_anti"):
+        assert_same_query(
+            spark,
+            STREAM,
+            lambda df, kind=kind: df.alias("l").join(table.alias("r"), F.expr(on), kind),
+        )

@@ -258,3 +258,31 @@ def test_what_is_in_branches_only_is_not_computed_for_all_rows(certain: bool) ->
             transform(ROWS)
     else:
         assert transform(ROWS)["x0"].to_pylist() == [0, 0, None, -1, 6, 2]
+
+
+def test_constants_stay_where_kernels_see_them() -> None:
+    schema = pa.schema([("v", pa.string()), ("w", pa.string())])
+    text = pa.string()
+    pattern = op("Concat", literal("a", text), literal("b", text), dtype=text)
+    columns = tuple(comparison("RLike", column(schema, index), pattern) for index in range(2))
+    step = Project(columns, pa.schema([("x", pa.bool_()), ("y", pa.bool_())]))
+    before = Pipeline(SourceRelation("rate", {}, schema), (step,), step.schema)
+    rows = pa.record_batch([pa.array(["ab", "a"]), pa.array(["b", "cab"])], schema=schema)
+    result = compile_steps(optimize(before))(rows)
+    assert result.to_pydict() == {"x": [True, False], "y": [False, True]}
+
+
+def test_what_a_null_skips_is_not_computed_for_all_rows() -> None:
+    divided = op("Remainder", literal(10), column(SOURCE, 1))
+    divided.params["null_safe"] = True
+    total = op("Add", column(SOURCE, 0), divided)
+    total.params["null_safe"] = True
+    guarded = op(
+        "If", comparison("GreaterThan", column(SOURCE, 1), literal(0)), divided, literal(0)
+    )
+    step = Project((total, guarded), pa.schema([("x", INT), ("y", INT)]))
+    rows = pa.record_batch(
+        [pa.array([None, 1], INT), pa.array([0, 3], INT), pa.nulls(2, LIST)], schema=SOURCE
+    )
+    result = compile_steps(optimize(pipeline(step)))(rows)
+    assert result.to_pydict() == {"x": [None, 2], "y": [0, 1]}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -149,3 +151,25 @@ def test_an_error_names_the_function_and_the_last_line() -> None:
         TransformError, match=r"^The Python function reject failed in reject \(.*KeyE"
     ):
         run(batch(1))
+
+
+def test_an_iterator_function_gets_the_time_of_each_batch() -> None:
+    def passed(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        yield from batches
+
+    stamp = pa.timestamp("us", "UTC")
+    now = Expr("CurrentTimestamp", (), stamp, False)
+    micros = Expr("UnixMicros", (now,), INT, False)
+    step = evaluating(passed, PythonEvalType.SQL_SCALAR_ARROW_ITER_UDF, aligned=False)
+    before = time.time_ns() // 1000
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(2):
+            yield batch(number)
+            began = time.time_ns()
+            while time.time_ns() < began + 2000:
+                pass
+
+    results = list(transform(replace(step, arguments=(micros,))).stream(batches()))
+    first, second = (result["_0"][0].as_py() for result in results)
+    assert before <= first < second
