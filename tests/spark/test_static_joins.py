@@ -151,8 +151,8 @@ def test_a_table_that_the_query_names(spark: SparkSession, table: DataFrame) -> 
         WITH big AS (SELECT * FROM named_dims WHERE k > 1),
              dims AS (SELECT b.k, b.name FROM big b JOIN big c ON b.k = c.k),
              events AS (SELECT * FROM {source} WHERE id < 7)
-        SELECT id, dims.name, t FROM events JOIN dims ON events.k = dims.k
-        JOIN big ON dims.k = big.k
+        SELECT id, dims.name, t FROM events
+        JOIN dims ON events.k = dims.k JOIN big ON dims.k = big.k
     """
     assert_same_query(spark, STREAM, lambda df: spark.sql(text, source=df))
 
