@@ -138,6 +138,8 @@ class World:
         well = [
             each for each in self.awake_drivers() if not each.ended and not self.is_fenced(each)
         ]
+        if well and well[0].generation != self._newest_claim():
+            well = []  # a run that took it while it slept has died between its claim and the rest
         number = len(self.drivers)
         driver = Driver(self, f"run {number}", self.chance.choice(self.hosts))
         self.drivers.append(driver)
@@ -272,6 +274,10 @@ class World:
             self.broken.append(f"torn: a reader got {type(exc).__name__}: {exc}")
 
     # -- what must hold -----------------------------------------------------------------------
+
+    def _newest_claim(self) -> int:
+        claims = Checkpoint(LocalStorage(CHECKPOINT)).storage.list("control/generations")
+        return max((int(file.name) for file in claims if file.name.isdigit()), default=-1)
 
     def is_fenced(self, process: Process) -> bool:
         """Whether a newer run has the lease."""

@@ -1,156 +1,41 @@
-"""Rewinding and pins: what moves, what stays, and a crash before and after each single write."""
+"""Rewinding: what moves, what stays, and a crash before and after each single write."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 from pyspark.sql.types import StructType
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.commit_log import CommitEntry
-from engine.checkpoint.fsspec_storage import FsspecStorage
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.offset_log import OffsetEntry
-from engine.checkpoint.prepared_log import PreparedEntry
 from engine.checkpoint.retention import prune
 from engine.checkpoint.rewind import INTENT, finish_rewind
 from engine.checkpoint.storage import Storage
-from engine.clock import ManualClock
-from engine.coordinator.restart import RestartPlan, decide
 from engine.errors import (
-    CheckpointCorruptError,
     CheckpointError,
     ConcurrentRunError,
     ConfigError,
     SinkCommitRejectedError,
 )
-from engine.sinks.file_sink_log import FileSinkLog, SinkFile
 from engine.sinks.file_sink_rewind import FileSinkRewind
 from engine.sinks.memory import MemoryWriter
 from engine.sinks.noop import NoopWriter
 from engine.sinks.reopen import KeepsNothing
 from engine.states import QueryState
-
-INTERVAL = 3
-LAST = 9
-
-
-class Crash(BaseException):
-    """The process is gone."""
-
-
-class Death:
-    """Strikes at the k-th write, before or after its effect; nothing is written from then on."""
-
-    def __init__(self, at: int | None = None, *, after: bool = False) -> None:
-        self.at, self.after, self.writes = at, after, 0
-
-    def write(self, effect: Callable[[], Any]) -> Any:
-        self.writes += 1
-        if self.at is None or self.writes < self.at:
-            return effect()
-        if self.writes == self.at and self.after:
-            effect()
-        raise Crash
-
-
-class PrivateMemory(MemoryFileSystem):  # type: ignore[misc]
-    """A memory of its own: fsspec's looks through that of the whole process for each listing."""
-
-    cachable = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.store: dict[str, Any] = {}
-        self.pseudo_dirs = [""]
-
-
-class MortalStorage(FsspecStorage):
-    """Memory that a :class:`Death` may strike."""
-
-    def __init__(self, fs: PrivateMemory, root: str, death: Death) -> None:
-        super().__init__(fs, root, f"memory:/{root}")
-        self._death = death
-
-    def create(self, name: str, data: bytes) -> bool:
-        return bool(self._death.write(lambda: FsspecStorage.create(self, name, data)))
-
-    def replace(self, name: str, data: bytes, *, durable: bool = True) -> None:
-        self._death.write(lambda: FsspecStorage.replace(self, name, data, durable=durable))
-
-    def delete(self, name: str) -> None:
-        self._death.write(lambda: FsspecStorage.delete(self, name))
-
-
-class World:
-    """A checkpoint and the folder of a files sink, both on one memory."""
-
-    def __init__(self, last: int = LAST, prepared: bool = True) -> None:
-        self.fs = PrivateMemory()
-        self.clock = ManualClock()
-        self.open(Death())
-        self.checkpoint.create_or_read_query_id("query")
-        for epoch in range(last + 1):
-            if prepared:
-                message = PreparedEntry(0, "run", ([epoch],))
-                self.checkpoint.prepared.add(epoch, message)
-            self.checkpoint.offsets.add(epoch, OffsetEntry((epoch,)))
-            self.log.add(epoch, [data_file(epoch)])
-            self.checkpoint.commits.add(epoch, CommitEntry())
-
-    def open(self, death: Death) -> None:
-        """As a new process does."""
-        self.checkpoint = Checkpoint(MortalStorage(self.fs, "/checkpoint", death), clock=self.clock)
-        self.log = FileSinkLog(
-            MortalStorage(self.fs, "/out", death), interval=INTERVAL, cleanup_delay_s=0
-        )
-        self.sink = FileSinkRewind(self.log)
-
-    def later(self) -> None:
-        """So much later that nobody holds the lease any more."""
-        self.clock.advance(3600)
-
-    def logs(self) -> tuple[list[int], list[int], list[int]]:
-        checkpoint = self.checkpoint
-        return checkpoint.offsets.ids(), checkpoint.commits.ids(), checkpoint.prepared.ids()
-
-    def visible(self) -> list[str]:
-        """The data files that a reader of the sink sees."""
-        return [file.path.rpartition("/")[2] for file in self.log.files()]
-
-    def plan(self) -> RestartPlan:
-        """What the restart table says about the logs as they lie there."""
-        offsets, commits, prepared = self.logs()
-        return decide(
-            offsets_ids=offsets,
-            commits_ids=commits,
-            prepared=prepared,
-            sink_epoch=self.log.latest(),
-        )
-
-    def everything(self) -> dict[str, bytes]:
-        """All entries of the logs by log and epoch, wherever they are now."""
-        fs = self.fs
-        found: dict[str, bytes] = {}
-        for path in fs.find("/checkpoint"):
-            *_, log, name = path.split("/")
-            if log in ("offsets", "commits", "prepared"):
-                assert found.setdefault(f"{log}/{name}", fs.cat_file(path)) == fs.cat_file(path)
-        return found
-
-
-def data_file(epoch: int, generation: int = 0) -> SinkFile:
-    return SinkFile(f"file:///out/part-00000-g{generation}-{epoch}-c000.parquet", 1, 1)
-
-
-def names(epochs: range, generation: int = 0) -> list[str]:
-    return [f"part-00000-g{generation}-{epoch}-c000.parquet" for epoch in epochs]
+from tests.unit.rewinding import (
+    LAST,
+    Death,
+    MortalStorage,
+    World,
+    crashes,
+    data_file,
+    names,
+)
 
 
 @pytest.mark.parametrize("target", range(LAST + 1))
@@ -191,24 +76,6 @@ def test_twice_to_the_same_epoch_loses_nothing() -> None:
     assert world.visible() == names(range(6)) + names(range(6, 9), 2)
     # 6, 7, 8 of two generations, and 9.
     assert len(world.log.storage.list("rewound")) == 7
-
-
-def crashes(target: Callable[[World], None]) -> Iterator[tuple[World, str]]:
-    """Worlds in which the process died before and after each write of ``target``."""
-    for after in (False, True):
-        for at in range(1, 1_000):
-            world = World()
-            prepare = Death(at, after=after)
-            world.open(prepare)
-            try:
-                target(world)
-            except Crash:
-                world.open(Death())
-                world.later()
-                yield world, f"write {at}, {'after' if after else 'before'}"
-                continue
-            assert at > 20, "so few writes cannot be a rewind"
-            break
 
 
 @pytest.mark.parametrize("target", [4, 5, 8])
@@ -257,108 +124,6 @@ def test_killed_at_any_write_and_seen_by_one_who_knows_nothing_of_rewinds() -> N
         in_sink = {*range(sink_epoch + 1), *plan.recommit}
         assert in_sink >= set(range(resumed_at + 1)), where
         assert sink_epoch <= resumed_at, where
-
-
-# -- pins -----------------------------------------------------------------------------------------
-
-
-def aged(world: World, *, pinned: int | None) -> None:
-    """Thirty more epochs and retention, in the logs and in the sink's own."""
-    if pinned is not None:
-        world.checkpoint.pin("before-release", pinned, sink=world.sink)
-    for epoch in range(LAST + 1, LAST + 21):
-        world.checkpoint.prepared.add(epoch, PreparedEntry(0, "run", ([epoch],)))
-        world.checkpoint.offsets.add(epoch, OffsetEntry((epoch,)))
-        world.log.add(epoch, [data_file(epoch)])
-        world.checkpoint.commits.add(epoch, CommitEntry())
-    prune(world.checkpoint, keep_epochs=5)
-    for file in world.log.storage.list(""):
-        number = int(re.sub(r"\D", "", file.name))  # of a checksum file, too
-        if number < LAST + 13:
-            world.log.storage.delete(file.name)
-
-
-@pytest.mark.parametrize("pinned", [0, 4, 5, 7, 9])
-def test_a_pin_outlives_retention(pinned: int) -> None:
-    world = World()
-    aged(world, pinned=pinned)
-    assert world.checkpoint.committed_offsets(pinned) is None
-    world.checkpoint.rewind(to_pin="before-release", sink=world.sink)
-    assert world.logs() == ([pinned], [pinned], [])
-    assert world.checkpoint.committed_offsets() == (pinned,)
-    assert world.visible() == names(range(pinned + 1))
-    plan = world.plan()
-    assert (plan.first_epoch, plan.start_from, plan.recommit) == (pinned + 1, pinned, ())
-    for epoch in range(pinned + 1, pinned + 25):
-        assert world.log.add(epoch, [data_file(epoch, 1)])
-        assert world.visible() == names(range(pinned + 1)) + names(range(pinned + 1, epoch + 1), 1)
-
-
-def test_killed_at_any_write_on_the_way_to_a_pin() -> None:
-    def target(world: World) -> None:
-        death = world.checkpoint.storage._death  # type: ignore[attr-defined]
-        at, death.at = death.at, None
-        aged(world, pinned=4)
-        death.at, death.writes = at, 0
-        world.checkpoint.rewind(to_pin="before-release", sink=world.sink)
-
-    for world, where in crashes(target):
-        if world.logs()[0] != [4]:
-            # Who knows nothing of rewinds goes on where it was, or stops aloud.
-            try:
-                plan = world.plan()
-            except CheckpointCorruptError:
-                pass
-            else:
-                assert plan.first_epoch > LAST + 16, where
-        world.checkpoint.rewind(to_pin="before-release", sink=world.sink)
-        assert world.logs() == ([4], [4], []), where
-        assert world.visible() == names(range(5)), where
-
-
-def test_without_the_sink_s_position_a_compacted_epoch_cannot_be_had() -> None:
-    world = World()
-    world.checkpoint.pin("blind", 4)
-    aged(world, pinned=None)
-    before = world.logs()
-    with pytest.raises(ConfigError, match=r"compacted since epoch 4.*23 to 29, or to a pin"):
-        world.checkpoint.rewind(to_pin="blind", sink=world.sink)
-    assert world.logs() == before
-    assert world.checkpoint.holder() is None, "refused before anything changed"
-
-
-def test_pins_are_listed_and_removed() -> None:
-    checkpoint = World().checkpoint
-    assert checkpoint.pins() == []
-    checkpoint.pin("b", 3)
-    checkpoint.pin("a")
-    checkpoint.pin("a", LAST)
-    assert [(pin.name, pin.epoch) for pin in checkpoint.pins()] == [("b", 3), ("a", LAST)]
-    with pytest.raises(ConfigError, match=r"pin 'a' is at epoch 9 already.*unpin"):
-        checkpoint.pin("a", 3)
-    with pytest.raises(ConfigError, match=r"no pin 'c'.*Its pins: a, b"):
-        checkpoint.unpin("c")
-    checkpoint.unpin("b")
-    assert [pin.name for pin in checkpoint.pins()] == ["a"]
-
-
-@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "ä", "x" * 101])
-def test_a_name_that_is_no_name(name: str) -> None:
-    checkpoint = World().checkpoint
-    with pytest.raises(ConfigError, match="cannot be the name of a pin"):
-        checkpoint.pin(name, 3)
-    with pytest.raises(ConfigError, match="no pin"):
-        checkpoint.unpin(name)
-
-
-def test_a_torn_pin_is_named() -> None:
-    checkpoint = World().checkpoint
-    checkpoint.pin("a", 3)
-    content = checkpoint.storage.read("pins/a")
-    for cut in (0, 1, len(content) // 2, len(content) - 1):
-        checkpoint.storage.replace("pins/a", content[:cut])
-        with pytest.raises(CheckpointCorruptError, match="pins/a cannot be read"):
-            checkpoint.pins()
 
 
 # -- refusals -------------------------------------------------------------------------------------
@@ -507,48 +272,6 @@ def test_move_never_overwrites(tmp_path: Path) -> None:
     storage.move("a", "c/d")
     storage.move("a", "c/d")
     assert (storage.exists("a"), storage.read("c/d")) == (False, b"1")
-
-
-def test_a_later_pin_goes_with_its_epoch() -> None:
-    world = World()
-    for name, epoch in (("early", 3), ("last", 5), ("late", 6)):
-        world.checkpoint.pin(name, epoch, sink=world.sink)
-    world.checkpoint.rewind(5, sink=world.sink)
-    assert [pin.name for pin in world.checkpoint.pins()] == ["early", "last"]
-    aside = [path for path in world.fs.find("/checkpoint/rewound") if "/pins/" in path]
-    assert [path.rpartition("/")[2] for path in aside] == ["late"]
-    with pytest.raises(ConfigError, match="no pin 'late'"):
-        world.checkpoint.rewind(to_pin="late", sink=world.sink)
-    world.checkpoint.rewind(to_pin="last", sink=world.sink)
-    world.checkpoint.rewind(to_pin="early", sink=world.sink)
-    assert world.logs()[1] == [0, 1, 2, 3]
-
-
-def test_an_unreadable_pin_does_not_hinder_a_rewind() -> None:
-    world = World()
-    world.checkpoint.storage.create("pins/torn", b'{"epoch":')
-    world.checkpoint.rewind(5, sink=world.sink)
-    assert world.logs()[1] == list(range(6))
-    assert world.checkpoint.storage.exists("pins/torn")
-
-
-def test_a_pin_of_entries_that_were_rewound_is_refused() -> None:
-    """As those of checkpoints that were rewound by earlier versions."""
-    world = World()
-    pin = world.checkpoint.pin("old", 7, sink=world.sink)
-    world.checkpoint.rewind(5, sink=world.sink)
-    world.checkpoint.storage.create("pins/old", pin.serialize())
-    with pytest.raises(ConfigError, match=r"epoch 7, and the last committed epoch is 5"):
-        world.checkpoint.rewind(to_pin="old", sink=world.sink)
-    assert world.logs()[1] == list(range(6))
-    for epoch in range(6, 12):
-        world.checkpoint.offsets.add(epoch, OffsetEntry((epoch * 100,)))
-        world.log.add(epoch, [data_file(epoch, 1)])
-        world.checkpoint.commits.add(epoch, CommitEntry())
-    with pytest.raises(ConfigError, match=r"epoch 7, .* other offsets"):
-        world.checkpoint.rewind(to_pin="old", sink=world.sink)
-    assert world.logs()[1] == list(range(12))
-    assert world.visible() == names(range(6)) + names(range(6, 12), 1)
 
 
 @pytest.mark.parametrize("finished", [False, True])
