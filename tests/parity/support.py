@@ -80,10 +80,11 @@ def document() -> str:
     run = measured["run"]
     said = (
         f"The last long run compared {run['cases']:,} values of {run['expressions']} functions and"
-        f" operators: {run['mismatches']} mismatches; and {run['queries']} whole queries:"
-        f" {run['query_mismatches']} mismatches.\n"
+        f" operators: {run['mismatches']} mismatches"
     )
-    head = _HEAD.format(run=said, rows=f"{run['rows']:,}")
+    if run["queries"]:  # figures of a run that had none say nothing of them
+        said += f"; and {run['queries']} whole queries: {run['query_mismatches']} mismatches"
+    head = _HEAD.format(run=f"{said}.\n", rows=f"{run['rows']:,}")
     body = [f"\n{count} functions and operators:", *_rows(measured["names"]), *_refusals()]
     return head + "\n".join(body) + "\n"
 
