@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engine.checkpoint.lease import Lease
+from engine.coordinator.coordinator import Phase
 from engine.coordinator.endpoint import Endpoint
 from engine.errors import (
     BadRecordError,
@@ -22,11 +23,13 @@ from engine.errors import (
     TaskLostError,
     TransformError,
 )
+from engine.execution import ContinuousExecution
+from engine.health import Stall
 from engine.launcher import Slots, ThreadLauncher
 from engine.messages import EpochMarker
 from engine.states import QueryState
 from engine.task.loop import TaskDismissed
-from tests.model import ModelReader
+from tests.model import ModelReader, definition
 from tests.simulation.story import WAIT_S, Story
 
 ROWS = 30
@@ -410,15 +413,14 @@ def test_the_late_write_of_a_fenced_run_is_recovered_from(story: Story) -> None:
 
 
 def test_a_drain_during_a_stall_stays_a_drain(story: Story) -> None:
-    gate = Gate(story)
-    query = story.start(stall_after_intervals=1)
-    await_status(story, lambda status: status.state is QueryState.STALLED)
-    query._execution.drain()
-    await_status(story, lambda status: status.state is QueryState.DRAINING)
-    query._execution.on_stall(None)
-    assert query.status["state"] == QueryState.DRAINING.value
-    gate.open.set()
-    query.awaitTermination(WAIT_S)
+    made = definition(story.feed, story.sink, story.folder)
+    execution = ContinuousExecution(made, ThreadLauncher())
+    execution.on_phase(Phase.RUNNING, reconfiguring=False)
+    execution.on_stall(Stall(0, ()))
+    assert execution.state is QueryState.STALLED
+    execution.on_phase(Phase.DRAINING, reconfiguring=False)
+    execution.on_stall(None)
+    assert execution.state is QueryState.DRAINING
 
 
 def test_code_that_cannot_be_loaded_is_the_users(

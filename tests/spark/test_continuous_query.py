@@ -249,7 +249,7 @@ def worker_pids() -> list[int]:
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):  # it has ended meanwhile, or is a zombie
             connected = [c for c in child.net_connections("tcp") if c.status == "ESTABLISHED"]
-            if connected and "pyspark.daemon" in " ".join(child.cmdline()):
+            if connected and "engine.spark.daemon" in child.cmdline():
                 workers.append(child.pid)
     return workers
 
