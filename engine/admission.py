@@ -8,14 +8,13 @@ from engine.checkpoint.fingerprint import read_fingerprint, write_fingerprint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.rewind import finish_rewind, was_rewound
 from engine.checkpoint.storage import Storage, prove_create_if_absent
-from engine.definition import QueryDefinition
+from engine.definition import EXACTLY_ONCE, QueryDefinition
 from engine.errors import ConfigError
 from engine.plan.fingerprint import compare, fingerprint
 from engine.sources.reader import TUNING_OPTIONS
 
 logger = logging.getLogger(__name__)
 _PROVED = "control/storage"
-EXACTLY_ONCE = "exactly once"
 
 
 def admit(definition: QueryDefinition, lease: Lease) -> None:

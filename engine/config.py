@@ -127,11 +127,6 @@ class EngineOptions:
         return max(parse_interval_ms(self.refresh_interval, "Option refreshInterval"), 1)
 
     @classmethod
-    def names(cls) -> dict[str, str]:
-        """Lower-case option name → field name."""
-        return {each.name.replace("_", "").lower(): each.name for each in fields(cls)}
-
-    @classmethod
     def take(cls, options: Mapping[str, str]) -> tuple[EngineOptions, dict[str, str]]:
         """Split a query's options (any case) into the engine's own and the sink's.
 

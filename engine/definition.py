@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.config import EngineOptions
 from engine.plan.pipeline import Pipeline
 from engine.sources.reader import DataSourceContinuousReader
 from engine.task.spec import EpochWriter
+
+EXACTLY_ONCE: Final = "exactly once"
+AT_LEAST_ONCE: Final = "at least once"
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ from py4j.java_gateway import JavaObject, is_instance_of
 from engine.expressions.compile import unsupported
 from engine.expressions.registry import KERNELS, Context
 from engine.expressions.tree import Expr
-from engine.expressions.types import UnsupportedTypeError, cuts_intervals, from_spark_json
+from engine.expressions.types import UnsupportedTypeError, cuts_intervals
+from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
 
 if TYPE_CHECKING:
     from engine.plan.functions import FunctionCalls
@@ -262,37 +263,8 @@ def _is_constant(op: str, node: JavaObject) -> bool:
     return op in _OF_SESSION or bool(node.foldable())
 
 
-def simple_name(obj: JavaObject) -> str:
-    """The class name of a JVM object without its package."""
-    return str(obj.getClass().getSimpleName())
-
-
 def _variable_name(variable: JavaObject) -> str:
     return f"{variable.name()}#{variable.exprId().id()}"
-
-
-def scala_seq(seq: JavaObject) -> Iterator[Any]:
-    """The items of a Scala sequence."""
-    return (seq.apply(index) for index in range(seq.size()))
-
-
-def constructor_parts(obj: JavaObject) -> Iterator[tuple[str, Any]]:
-    """Name and value of each constructor argument of a case class."""
-    for index in range(obj.productArity()):
-        yield obj.productElementName(index), obj.productElement(index)
-
-
-def arrow_type(data_type: JavaObject) -> pa.DataType:
-    """The Arrow type of a Catalyst data type.
-
-    :raises UnsupportedTypeError: there is none, or the type has a collation.
-    """
-    name = data_type.sql()
-    if "COLLATE" in name:
-        raise UnsupportedTypeError(
-            f"the data type {name} is not supported: use CAST(... AS STRING)"
-        )
-    return from_spark_json(data_type.json())
 
 
 def _snake_case(name: str) -> str:

@@ -26,7 +26,7 @@ from engine.expressions.tree import Expr
 from engine.expressions.types import UnsupportedTypeError
 from engine.functions.pyspark_worker import unknown_version
 from engine.functions.run import start_functions, start_map
-from engine.plan.expressions import arrow_type, scala_seq, simple_name
+from engine.plan.catalyst import arrow_type, scala_seq, simple_name
 from engine.plan.pipeline import EvalPython, FunctionSession, MapBatches, PythonFunction
 
 if TYPE_CHECKING:

@@ -35,7 +35,8 @@ from engine.errors import UnsupportedQueryError
 from engine.expressions.registry import Context
 from engine.expressions.tree import Expr
 from engine.expressions.types import YEAR_MONTH_INTERVAL, UnsupportedTypeError
-from engine.plan.expressions import ExpressionReader, arrow_type, scala_seq, simple_name
+from engine.plan.catalyst import arrow_type, scala_seq, simple_name
+from engine.plan.expressions import ExpressionReader
 from engine.plan.functions import FunctionCalls, map_step
 from engine.plan.join import join_kind, static_join, static_table
 from engine.plan.optimizer import columns_at, optimize

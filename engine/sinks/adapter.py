@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamWriter
 
+from engine.definition import AT_LEAST_ONCE
 from engine.errors import ConfigError, SinkCommitRejectedError, SinkError
 from engine.sinks.rows import rows_of
 
 M = TypeVar("M")
-EXACTLY_ONCE: Final = "exactly once"
-AT_LEAST_ONCE: Final = "at least once"
 
 
 def delivery_of(writer: DataSourceStreamWriter) -> str:

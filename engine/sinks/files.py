@@ -37,11 +37,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from engine import durable as disk
 from engine.checkpoint.json_text import JSON
 from engine.checkpoint.local_storage import LocalStorage
+from engine.definition import EXACTLY_ONCE
 from engine.errors import ConfigError
 from engine.locations import local_path
 from engine.options import PARTITION_BY, SESSION_TIMEZONE, Options
 from engine.schemas import to_arrow
-from engine.sinks.adapter import EXACTLY_ONCE, own_messages
+from engine.sinks.adapter import own_messages
 from engine.sinks.csv_format import CsvFormat
 from engine.sinks.epoch_files import EpochFiles, FileLayout
 from engine.sinks.file_formats import JsonFormat, ParquetFormat

@@ -16,10 +16,10 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from engine.definition import EXACTLY_ONCE
 from engine.errors import ConfigError
 from engine.options import Options
 from engine.schemas import to_arrow
-from engine.sinks.adapter import EXACTLY_ONCE
 from engine.sinks.rows import rows_of
 from engine.sinks.shipped import ShippedRows, ship, unpack
 

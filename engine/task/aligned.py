@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from engine.expressions import current_time
+from engine.expressions.rows import Rows
 from engine.plan.pipeline import BatchStream
-from engine.task.rows import Rows
 from engine.task.steps import Arguments
 
 

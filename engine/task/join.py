@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.rows import Rows
 from engine.plan.pipeline import StaticJoin
-from engine.task.rows import Rows
 
 _NOWHERE = -1
 PAIRS_MAX: Final = 1_000_000

@@ -1,14 +1,10 @@
-"""The rows that pass the steps of a pipeline, and record batches made of their columns."""
+"""Record batches made of the columns of rows that have passed the steps of a pipeline."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import pyarrow as pa
-
-from engine.expressions.rows import Rows
-
-__all__ = ["Rows", "as_batch"]
 
 
 def as_batch(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from engine.expressions import current_time
 from engine.expressions.compile import compile_expression, to_array
 from engine.expressions.registry import Context
+from engine.expressions.rows import Rows
 from engine.expressions.tree import Expr
 from engine.plan.pipeline import (
     BatchStream,
@@ -22,7 +23,7 @@ from engine.plan.pipeline import (
 )
 from engine.task.generate import expand, generate
 from engine.task.join import join
-from engine.task.rows import Rows, as_batch
+from engine.task.rows import as_batch
 
 Steps = Callable[[pa.RecordBatch], pa.RecordBatch | None]
 OnFailure = Callable[[Steps, pa.RecordBatch], Sequence[pa.RecordBatch | None]]

@@ -17,9 +17,8 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from engine.checkpoint.local_storage import LocalStorage
 from engine.connectors import bind_writer
-from engine.definition import SinkBinding
+from engine.definition import AT_LEAST_ONCE, EXACTLY_ONCE, SinkBinding
 from engine.errors import ContinuousError, OffsetOutOfRangeError
-from engine.sinks.adapter import AT_LEAST_ONCE, EXACTLY_ONCE
 from engine.sinks.file_sink_log import FOLDER, FileSinkLog
 from engine.sinks.files import JsonDataSource
 from tests.faults.processes import Machine

@@ -22,8 +22,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 
 from engine.checkpoint.local_storage import LocalStorage
 from engine.connectors import bind_writer
-from engine.definition import SinkBinding
-from engine.sinks.adapter import EXACTLY_ONCE
+from engine.definition import EXACTLY_ONCE, SinkBinding
 from engine.sinks.file_sink_log import FOLDER, FileSinkLog
 from engine.sinks.files import CsvDataSource, JsonDataSource, ParquetDataSource
 from engine.sinks.foreach import ForeachWriter

@@ -31,7 +31,8 @@ from engine.expressions.registry import Context, Evaluator
 from engine.expressions.rows import Rows
 from engine.expressions.tree import Expr
 from engine.expressions.types import schema_to_spark
-from engine.plan.expressions import ExpressionReader, scala_seq
+from engine.plan.catalyst import scala_seq
+from engine.plan.expressions import ExpressionReader
 from tests.spark.interpreted import CONF, InterpretedExpression
 
 _ROW = "__row"

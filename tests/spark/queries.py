@@ -32,7 +32,7 @@ class AnySchema(DataSource):
         return "any_schema"
 
     def streamReader(self, schema: Any) -> Any:
-        raise NotImplementedError
+        raise AssertionError("this stream is only planned, never read")
 
 
 def stream_of(spark: SparkSession, schema: pa.Schema) -> DataFrame:

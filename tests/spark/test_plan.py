@@ -37,7 +37,7 @@ class Numbers(DataSource):
         return "number INT, text STRING"
 
     def streamReader(self, schema: Any) -> Any:
-        raise NotImplementedError
+        raise AssertionError("this stream is only planned, never read")
 
 
 @pytest.fixture(scope="module")

@@ -175,16 +175,16 @@ class _Reader(DataSourceContinuousReader):
         self.asked = asked
 
     def initialOffset(self) -> Any:
-        raise NotImplementedError
+        raise AssertionError("this reader is only pruned, never read")
 
     def partitions(self, start: Any) -> Any:
-        raise NotImplementedError
+        raise AssertionError("this reader is only pruned, never read")
 
     def open(self, partition: Any, until: Any = None) -> Any:
-        raise NotImplementedError
+        raise AssertionError("this reader is only pruned, never read")
 
     def mergeOffsets(self, offsets: Any) -> Any:
-        raise NotImplementedError
+        raise AssertionError("this reader is only pruned, never read")
 
     def prune(self, columns: Sequence[str]) -> _Reader:
         self.asked += columns
