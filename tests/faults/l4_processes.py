@@ -46,6 +46,7 @@ class Driver:
             env=environment(),
         )
         self._started = setup.root / f"started-{self.pid}"
+        self._workers: set[psutil.Process] = set()
 
     @property
     def pid(self) -> int:
@@ -95,8 +96,11 @@ class Driver:
         return [each for each in self.below() if _is(each, DAEMON) and not _is_worker(each)]
 
     def workers(self) -> list[int]:
-        """Python workers."""
-        return [each.pid for each in self.below() if _is(each, DAEMON) and _is_worker(each)]
+        """Python workers; also those that were seen below a daemon which was killed since: they
+        live on and Spark goes on with them."""
+        self._workers.update(each for each in self.below() if _is(each, DAEMON) and _is_worker(each))
+        self._workers = {each for each in self._workers if each.is_running()}
+        return [each.pid for each in self._workers]
 
 
 def bury(left: list[psutil.Process]) -> list[str]:

@@ -33,7 +33,7 @@ LOCAL = "local[8]"
 CLUSTER = "local-cluster[2,4,1024]"
 WORKER = "kill -9, Python worker"
 OTHER_WORKER = "kill -9, worker of a sink"
-DAEMON = "kill -9, Python daemon"
+DAEMON = "kill -9, Python daemon and a worker"
 DRIVER, JVM = "kill -9, driver", "kill -9, JVM"
 EXECUTOR = "kill -9, executor"
 STOPPED_WORKER = "worker stopped, goes on"
@@ -82,8 +82,8 @@ class _Story:
         self._acts: dict[str, Callable[[], None]] = {
             WORKER: self._kill_worker,
             OTHER_WORKER: self._kill_other_worker,
-            DAEMON: lambda: self._kill_below(DAEMON),
-            EXECUTOR: lambda: self._kill_below(EXECUTOR),
+            DAEMON: self._kill_daemon,
+            EXECUTOR: lambda: self._kill_one(self.driver.executors()),
             STOPPED_WORKER: self._stop_worker,
             DRIVER: self._kill_driver,
             JVM: self._kill_jvm,
@@ -188,8 +188,13 @@ class _Story:
         known = {arrival.pid for arrival in self._stamps.last.values()}
         os.kill(self._chance.choice(sorted(set(self.driver.workers()) - known)), signal.SIGKILL)
 
-    def _kill_below(self, kind: str) -> None:
-        found = self.driver.daemons() if kind == DAEMON else self.driver.executors()
+    def _kill_daemon(self) -> None:
+        """And a worker: until one is missing, Spark does not miss the daemon."""
+        worker = self._chance.choice(sorted(self.driver.workers()))
+        self._kill_one(self.driver.daemons())
+        os.kill(worker, signal.SIGKILL)
+
+    def _kill_one(self, found: list[psutil.Process]) -> None:
         self._chance.choice(found).send_signal(signal.SIGKILL)
 
     def _stop_worker(self) -> None:
