@@ -82,7 +82,8 @@ class EngineOptions:
     :param restarts_source: the same after failures of the source.
     :param restarts_sink: the same after failures of the sink.
     :param restarts_user: the same after failures of expressions and the user's functions.
-    :param restart_delay_ms: the pause before the first restart; doubled with each further one.
+    :param restart_delay_ms: the pause before the first restart; doubled with each further one. A
+        first restart after a lost task has none.
     :param restart_delay_max_ms: the longest pause.
     :param restart_reset_after_s: a query that was healthy for so long starts counting anew.
     :param stall_after_intervals: an epoch that is not committed so many intervals (of a second at

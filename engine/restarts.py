@@ -108,7 +108,10 @@ class RestartPolicy:
         culprit = blame(error)
         if culprit is None or self._used[culprit] >= self._budgets[culprit]:
             return None
-        delay_s = min(self._delay_s * 2.0 ** sum(self._used.values()), self._delay_max_s)
+        used = sum(self._used.values())
+        delay_s = min(self._delay_s * 2.0**used, self._delay_max_s)
+        if culprit is Blame.INFRASTRUCTURE and not used:
+            delay_s = 0.0  # a lost task need not be given time, as a source that is down must
         self._used[culprit] += 1
         self.restarts += 1
         return delay_s * (1 - JITTER + 2 * JITTER * self._chance())

@@ -98,7 +98,9 @@ class Driver:
     def workers(self) -> list[int]:
         """Python workers; also those that were seen below a daemon which was killed since: they
         live on and Spark goes on with them."""
-        self._workers.update(each for each in self.below() if _is(each, DAEMON) and _is_worker(each))
+        self._workers.update(
+            each for each in self.below() if _is(each, DAEMON) and _is_worker(each)
+        )
         self._workers = {each for each in self._workers if each.is_running()}
         return [each.pid for each in self._workers]
 

@@ -69,15 +69,21 @@ def test_every_failure_is_somebodys_or_final(error: ContinuousError, culprit: Bl
 
 def test_pauses_double_up_to_the_longest() -> None:
     granted = policy(restart_delay_ms=100, restart_delay_max_ms=500)
-    delays = [granted.next_delay_s(TaskLostError("x"), 0.0) for _ in range(5)]
+    delays = [granted.next_delay_s(SourceError("x"), 0.0) for _ in range(5)]
     assert delays == pytest.approx([0.1, 0.2, 0.4, 0.5, 0.5])
     assert granted.restarts == 5
+
+
+def test_a_task_that_is_lost_for_the_first_time_is_replaced_at_once() -> None:
+    granted = policy(restart_delay_ms=100)
+    delays = [granted.next_delay_s(TaskLostError("x"), 0.0) for _ in range(3)]
+    assert delays == pytest.approx([0.0, 0.2, 0.4])
 
 
 @pytest.mark.parametrize(("chance", "delay_s"), [(0.0, 0.08), (0.5, 0.1), (1.0, 0.12)])
 def test_jitter_spreads_the_pause(chance: float, delay_s: float) -> None:
     granted = RestartPolicy(EngineOptions(), chance=lambda: chance)
-    assert granted.next_delay_s(TaskLostError("x"), 0.0) == pytest.approx(delay_s)
+    assert granted.next_delay_s(SourceError("x"), 0.0) == pytest.approx(delay_s)
 
 
 def test_each_budget_is_its_own() -> None:
