@@ -28,7 +28,7 @@ class Level(NamedTuple):
 
 _FEW = (*[l4_spark.WORKER] * 6, l4_spark.OTHER_WORKER, l4_spark.DAEMON, l4_spark.DRIVER)
 _MANY = (
-    *[l4_spark.WORKER] * 100,
+    *[l4_spark.WORKER] * 200,
     *[l4_spark.OTHER_WORKER] * 20,
     *[l4_spark.DAEMON] * 10,
     *[l4_spark.DRIVER] * 3,
