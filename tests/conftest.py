@@ -1,0 +1,28 @@
+"""Which tests belong together when two processes share the suite (``pytest -n 2``).
+
+What is dear is started once: all tests of the shared Spark go to one process, all tests of the
+shared Airflow to one. Every other test file stays whole, for the fixtures of its module.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+_SHARED = {"tests/spark/": "spark", "tests/parity/": "spark", "tests/airflow/live/": "airflow"}
+_ALONE = "tests/faults/test_faults_short.py"
+"""Each of its tests is long and needs nothing of the others."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByResource(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            shared = (name for folder, name in _SHARED.items() if path.startswith(folder))
+            return next(shared, nodeid if path == _ALONE else path)
+
+    return ByResource(config, log)
