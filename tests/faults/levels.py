@@ -42,7 +42,12 @@ LEVELS = {
     "L1": Level("tests.faults.l1_failpoints", {"seconds": 20}, {"seconds": 240}),
     "L2": Level("tests.faults.l2_syscalls", {"sample": 20}, {"sample": 400}),
     "L3": Level("tests.faults.l3_torn_files", {"seconds": 12}, {"seconds": 120}),
-    "L4": Level("tests.faults.l4_spark", {"faults": _FEW}, {"faults": _MANY}, needs_spark=True),
+    "L4": Level(
+        "tests.faults.l4_spark",
+        {"faults": _FEW},
+        {"faults": _MANY, "stop_s": 30.0},
+        needs_spark=True,
+    ),
     "L4 cluster": Level(
         "tests.faults.l4_spark",
         {"faults": (l4_spark.EXECUTOR,), "master": l4_spark.CLUSTER},
