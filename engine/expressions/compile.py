@@ -20,7 +20,7 @@ from engine.expressions.datum import evaluate_where, may_raise, to_array, to_sca
 from engine.expressions.refused import REFUSED
 from engine.expressions.registry import KERNELS, Context, Datum, Evaluator
 from engine.expressions.rows import Rows
-from engine.expressions.tree import Expr
+from engine.expressions.tree import NONDETERMINISTIC, Expr
 
 __all__ = ["compile_expression", "evaluation_order", "fold", "may_raise", "to_array", "unsupported"]
 
@@ -121,7 +121,11 @@ def _skipping_nulls(
 def fold(expr: Expr, context: Context) -> Expr:
     """The same tree with its constant parts computed."""
     expr = _fold_children(expr, context)
-    if not expr.children or any(child.op != "Literal" for child in expr.children):
+    if (
+        not expr.children
+        or expr.op in NONDETERMINISTIC
+        or any(child.op != "Literal" for child in expr.children)
+    ):
         return expr
     kernel = KERNELS.get(expr.op)
     if kernel is None or kernel.supports(expr) is not None:

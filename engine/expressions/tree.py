@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
+
+NONDETERMINISTIC: Final = frozenset({"Rand", "Randn", "Uuid"})
+"""What has another value whenever it is computed."""
 
 
 @dataclass(frozen=True)

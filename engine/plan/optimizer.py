@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from engine.expressions.compile import evaluation_order, may_raise
 from engine.expressions.registry import STRICT
-from engine.expressions.tree import Expr
+from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.plan.pipeline import (
     EvalPython,
     Filter,
@@ -36,10 +36,6 @@ from engine.plan.pipeline import (
     schema_behind,
 )
 
-NONDETERMINISTIC: Final = frozenset(
-    {"Rand", "Randn", "RandStr", "Uniform", "Uuid", "Shuffle", "MonotonicallyIncreasingID",
-     "SparkPartitionID", "InputFileName"}
-)  # fmt: skip
 _BOUND: Final = frozenset({"LambdaFunction", "NamedLambdaVariable"})
 """Nodes whose meaning depends on what stands above them."""
 

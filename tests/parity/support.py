@@ -39,6 +39,8 @@ The tests do so with a fixed seed, `make parity` at length.
   last two: Java leaves them to the processor. All other results are equal bit by bit.
 - Texts of DOUBLEs are those of Java 19 and later, also where Spark runs on Java 17.
 
+`rand()`, `randn()` and `uuid()` run as well, without a seed; there is nothing to compare.
+
 What is not listed is refused when the query starts, with all reasons in one error.
 """
 

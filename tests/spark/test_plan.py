@@ -203,8 +203,8 @@ def test_a_batch_dataframe_is_refused(spark: SparkSession) -> None:
             lambda df: df.join(df.withColumnRenamed("value", "v"), "timestamp"),
             ["Join", "two streams"],
         ),
-        (lambda df: df.select(F.rand()), ["rand"]),
-        (lambda df: df.select(F.expr("uuid()")), ["uuid()", "Uuid"]),
+        (lambda df: df.select(F.rand(3)), ["rand(3", "a seed is not supported"]),
+        (lambda df: df.select(F.expr("randstr(3)")), ["randstr(3)", "RandStr"]),
         (lambda df: df.where("value in (select 1L)"), ["subqueries are not supported"]),
         (lambda df: df.select(F.expr("interval 1 month")), ["interval"]),
         (lambda df: df.selectExpr("cast(value as string) collate unicode as s"), ["COLLATE"]),
@@ -223,10 +223,25 @@ def test_a_file_source_is_refused(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_everything_is_listed_in_one_error(rate: DataFrame) -> None:
-    df = rate.where("rand() > 0.5").groupBy("value").count().selectExpr("uuid() AS u", "count")
+    df = rate.where("rand(1) > 0.5").groupBy("value").count().selectExpr("randn(2) AS u", "count")
     listed = problems_of(df.limit(1))
-    for text in ("rand()", "Aggregate", "uuid()", "Limit"):
+    for text in ("rand(1", "Aggregate", "randn(2", "Limit"):
         assert sum(text in problem for problem in listed) == 1, listed
+
+
+def test_a_random_value_is_computed_once_where_it_stands(rate: DataFrame) -> None:
+    """Neither moved in front of a filter, nor folded, nor shared with its twin."""
+    df = rate.selectExpr("rand() AS a", "rand() AS b", "uuid() AS u").where("a < 0.5")
+    (pipeline,) = plan_query(df.selectExpr("a", "a AS again", "b", "u"))
+    batch = pa.RecordBatch.from_pylist(
+        [{"timestamp": None, "value": value} for value in range(1_000)], pipeline.source.schema
+    )
+    result = compile_steps(pipeline)(batch)
+    a, again, b, u = (column.to_pylist() for column in result.columns)
+    assert a == again
+    assert 300 < len(a) < 700
+    assert max(a) < 0.5 < max(b)
+    assert len(set(u)) == len(u)
 
 
 def test_explain(rate: DataFrame) -> None:

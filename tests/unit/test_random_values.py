@@ -1,0 +1,57 @@
+"""Random values have no twin in Spark to be compared with: their properties are tested."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from engine.expressions.compile import compile_expression, unsupported
+from engine.expressions.tree import Expr
+
+ROWS = 50_000
+SEED = Expr("Literal", (), pa.int64(), False, {"value": 7})
+
+
+def values(op: str, dtype: pa.DataType, *children: Expr) -> list[Any]:
+    expr = Expr(op, children, dtype, False, {"hide_seed": True})
+    assert unsupported(expr) == []
+    batch = pa.RecordBatch.from_pydict({"x": pa.array(range(ROWS))})
+    result: list[Any] = compile_expression(expr)(batch).to_pylist()
+    return result
+
+
+def test_rand_is_uniform() -> None:
+    found = values("Rand", pa.float64(), SEED)
+    assert len(set(found)) == ROWS
+    assert 0.0 <= min(found) < max(found) < 1.0
+    assert sum(found) / ROWS == pytest.approx(0.5, abs=0.01)
+
+
+def test_randn_is_normal() -> None:
+    found = values("Randn", pa.float64(), SEED)
+    assert len(found) == ROWS
+    assert all(map(math.isfinite, found))
+    assert sum(found) / ROWS == pytest.approx(0.0, abs=0.04)
+    assert sum(value * value for value in found) / ROWS == pytest.approx(1.0, abs=0.06)
+
+
+def test_uuids_are_random_ones() -> None:
+    found = values("Uuid", pa.string())
+    assert len(set(found)) == ROWS
+    for text in found[:100]:
+        parsed = uuid.UUID(text)
+        assert (str(parsed), parsed.version, parsed.variant) == (text, 4, uuid.RFC_4122)
+
+
+def test_no_rows_have_no_values() -> None:
+    expr = Expr("Uuid", (), pa.string(), False, {})
+    assert compile_expression(expr)(pa.RecordBatch.from_pydict({"x": []})).to_pylist() == []
+
+
+def test_a_seed_is_refused() -> None:
+    (why,) = unsupported(Expr("Rand", (SEED,), pa.float64(), False, {"hide_seed": False}))
+    assert "leave it out" in why
