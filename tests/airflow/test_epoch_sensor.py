@@ -273,6 +273,7 @@ def test_it_begins_in_the_triggerer(live: LiveCheckpoint, sensor: Sensor, contex
     async def event() -> Any:
         async for each in trigger.run():
             return each.payload
+        return None
 
     assert task.execute_complete(context, asyncio.run(event()))["epoch"] == 0
     assert trigger.deadline is not None
