@@ -5,7 +5,9 @@ queries, of Spark's own queries, and stricter limits than a query's own. It is s
 queries run, and never removes what a restart could need.
 
 ``root`` is any URL that fsspec knows; ``s3://my_conn@bucket/checkpoints`` uses the Airflow
-connection ``my_conn``. One mapped task per checkpoint: its result tells what was removed.
+connection ``my_conn``. One task prunes all that match, one after another; its result tells what was
+removed from each. One that cannot be pruned does not keep the others from it, and fails the task at
+the end, by its name.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 
-from airflow.sdk import ObjectStoragePath, Param, dag, task
+from airflow.sdk import Param, dag
 
 from airflow_provider_continuous.operators.checkpoint import PruneCheckpointOperator
 
@@ -28,18 +30,13 @@ FOLDER = os.environ.get("CONTINUOUS_DEMO_DIR", "/tmp/continuous-demo")
     params={"root": Param(FOLDER, type="string", description="The folder of the checkpoints")},
 )
 def scheduled_pruning() -> None:
-    @task
-    def checkpoints(root: str) -> list[str]:
-        """Every folder below ``root`` that a query has used as its checkpoint."""
-        return [str(path) for path in ObjectStoragePath(root).iterdir() if _is_checkpoint(path)]
-
-    PruneCheckpointOperator.partial(
-        task_id="prune", keep_epochs=100, keep_for=timedelta(hours=1)
-    ).expand(checkpoint_location=checkpoints("{{ params.root }}"))
-
-
-def _is_checkpoint(path: ObjectStoragePath) -> bool:
-    return (path / "metadata").is_file() and (path / "commits").is_dir()
+    PruneCheckpointOperator(
+        task_id="prune",
+        checkpoint_location="{{ params.root }}/*",
+        keep_epochs=100,
+        keep_for=timedelta(hours=1),
+        keep_bytes=1 << 30,
+    )
 
 
 scheduled_pruning()
