@@ -10,17 +10,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 _AIRFLOW_SETTINGS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW")
 
 
-def launch_detached(arguments: list[str], log_path: Path) -> subprocess.Popen[bytes]:
+def launch_detached(
+    arguments: list[str], log_path: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
     """Start a command in a session of its own.
 
     :param arguments: the command, without secrets: anyone on the machine can read it.
-    :param log_path: created, readable by its owner only; takes standard output and error.
+    :param log_path: created with its folder, readable by its owner only; takes standard output and
+        error.
+    :param environment: the whole environment; by default :func:`query_environment`.
     """
+    log_path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return subprocess.Popen(
@@ -30,7 +36,7 @@ def launch_detached(arguments: list[str], log_path: Path) -> subprocess.Popen[by
             stderr=subprocess.STDOUT,
             start_new_session=True,
             close_fds=True,
-            env=query_environment(),
+            env=query_environment() if environment is None else environment,
         )
     finally:
         os.close(descriptor)
