@@ -13,6 +13,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from engine.redaction import redact
+
 _AIRFLOW_SETTINGS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW")
 
 
@@ -56,7 +58,7 @@ def query_environment() -> dict[str, str]:
 
 
 def tail(log_path: Path, lines_max: int = 20) -> str:
-    """Return the end of a log; empty when the log is not on this machine."""
+    """Return the end of a log, without its secrets; empty when it is not on this machine."""
     try:
         with log_path.open("rb") as log:
             log.seek(0, os.SEEK_END)
@@ -64,4 +66,4 @@ def tail(log_path: Path, lines_max: int = 20) -> str:
             lines = log.read().decode(errors="replace").splitlines()
     except OSError:
         return ""
-    return "\n".join(lines[-lines_max:])
+    return "\n".join(redact(line) for line in lines[-lines_max:])

@@ -281,7 +281,7 @@ def _manager(master: str) -> str:
         return "standalone"
     if master.startswith("k8s://"):
         return "kubernetes"
-    return "yarn" if master == "yarn" else "local"
+    return "yarn" if master.startswith("yarn") else "local"
 
 
 def _code(
@@ -369,7 +369,10 @@ def _write_keytab(cluster: Cluster, submission: Submission) -> str | None:
     """Write the connection's key table. Spark reads it for as long as the query runs."""
     if not cluster.keytab:
         return None
-    content = base64.b64decode(cluster.keytab)
+    try:
+        content = base64.b64decode(cluster.keytab, validate=True)
+    except ValueError as error:
+        raise ConfigError(f"The keytab of {cluster.conn_id!r} is not base64: {error}.") from error
     path = submission.log_dir / f"{hashlib.sha256(content).hexdigest()[:16]}.keytab"
     if not path.exists():
         submission.log_dir.mkdir(parents=True, exist_ok=True, mode=0o700)

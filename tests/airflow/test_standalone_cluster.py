@@ -88,7 +88,7 @@ def command_lines() -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("hook", ["client"], indirect=True)
+@pytest.mark.parametrize("hook", ["client", "cluster"], indirect=True)
 def test_a_query_lives_on_the_cluster(
     hook: ContinuousQueryHook,
     cluster: SparkCluster,
