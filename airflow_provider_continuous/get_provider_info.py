@@ -59,9 +59,43 @@ def get_provider_info() -> dict[str, Any]:
                     "deploy-mode": {
                         "label": "Deploy mode",
                         "description": (
-                            "Where queries run. local: in processes of their own on the worker."
+                            "Where queries run. local: in processes of their own on the worker. "
+                            "spark-submit: on the cluster of a Spark connection."
                         ),
-                        "schema": {"type": "string", "enum": ["local"], "default": "local"},
+                        "schema": {
+                            "type": "string",
+                            "enum": ["local", "spark-submit"],
+                            "default": "local",
+                        },
+                    },
+                    "spark-conn-id": {
+                        "label": "Spark connection",
+                        "description": (
+                            "For spark-submit: the connection of type spark that says the master "
+                            "and the deploy mode. Without it: spark_default."
+                        ),
+                        "schema": {"type": ["string", "null"]},
+                    },
+                    "spark_submit": {
+                        "label": "Submission",
+                        "description": (
+                            "For spark-submit, as JSON: py_files, packages, files, jars, "
+                            "driver_memory, executor_memory, conf and others."
+                        ),
+                        "schema": {"type": ["object", "null"]},
+                    },
+                    "environment": {
+                        "label": "Environment",
+                        "description": "Environment variables of every query, as JSON.",
+                        "schema": {"type": ["object", "null"]},
+                    },
+                    "secrets": {
+                        "label": "Secrets",
+                        "description": (
+                            "Environment variables whose values are in connections, as JSON: "
+                            '{"KAFKA_PASSWORD": "kafka_default.password"}.'
+                        ),
+                        "schema": {"type": ["object", "null"]},
                     },
                     "checkpoint-root": {
                         "label": "Checkpoint root",

@@ -10,17 +10,25 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+
+from engine.redaction import redact
 
 _AIRFLOW_SETTINGS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW")
 
 
-def launch_detached(arguments: list[str], log_path: Path) -> subprocess.Popen[bytes]:
+def launch_detached(
+    arguments: list[str], log_path: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
     """Start a command in a session of its own.
 
     :param arguments: the command, without secrets: anyone on the machine can read it.
-    :param log_path: created, readable by its owner only; takes standard output and error.
+    :param log_path: created with its folder, readable by its owner only; takes standard output and
+        error.
+    :param environment: the whole environment; by default :func:`query_environment`.
     """
+    log_path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return subprocess.Popen(
@@ -30,7 +38,7 @@ def launch_detached(arguments: list[str], log_path: Path) -> subprocess.Popen[by
             stderr=subprocess.STDOUT,
             start_new_session=True,
             close_fds=True,
-            env=query_environment(),
+            env=query_environment() if environment is None else environment,
         )
     finally:
         os.close(descriptor)
@@ -50,7 +58,7 @@ def query_environment() -> dict[str, str]:
 
 
 def tail(log_path: Path, lines_max: int = 20) -> str:
-    """Return the end of a log; empty when the log is not on this machine."""
+    """Return the end of a log, without its secrets; empty when it is not on this machine."""
     try:
         with log_path.open("rb") as log:
             log.seek(0, os.SEEK_END)
@@ -58,4 +66,4 @@ def tail(log_path: Path, lines_max: int = 20) -> str:
             lines = log.read().decode(errors="replace").splitlines()
     except OSError:
         return ""
-    return "\n".join(lines[-lines_max:])
+    return "\n".join(redact(line) for line in lines[-lines_max:])

@@ -1,27 +1,36 @@
-"""A query's process and the files beside it: its specification, its log."""
+"""A query that is being started: its process, and the files beside it."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from airflow.sdk import conf
 
-from airflow_provider_continuous.launch import launch_detached, tail
+from airflow_provider_continuous.launch import query_environment, tail
+from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.commands.result import WRONG_USE
 from engine.errors import ConfigError, ContinuousError
 
 ENGINE = (sys.executable, "-m", "engine")
 """The engine's command line."""
+Driver = Literal["process", "child", "elsewhere"]
+"""Where the query's driver is: it is the process that was started, or a child of it (spark-submit's
+client mode), or on the cluster."""
+SPEC_SUFFIX = ".spec.json"
+_TERMINATE_S = 10.0
 
 
 class QueryStartError(ContinuousError):
@@ -31,10 +40,57 @@ class QueryStartError(ContinuousError):
 
 
 @dataclass(frozen=True)
+class Submission:
+    """What is to be started, and where its files go.
+
+    :param document: a valid specification with its checkpoint_location.
+    :param log_dir: created if missing.
+    :param previous_run_id: the run that held the checkpoint before, if there was one.
+    :param variables: environment variables of the query, besides those of the task.
+    """
+
+    document: Mapping[str, Any]
+    log_dir: Path
+    previous_run_id: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    started_at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+
+    @property
+    def name(self) -> str:
+        """The query's name, as far as it can be part of a file's name."""
+        return re.sub(r"[^\w.-]+", "-", str(self.document.get("name") or "query"))
+
+    def path(self, suffix: str) -> Path:
+        """Return the path of one of this submission's files."""
+        return self.log_dir / f"{self.name}-{self.started_at:%Y%m%dT%H%M%S.%fZ}{suffix}"
+
+    def write(self, suffix: str, text: str) -> Path:
+        """Write one of its files. It may hold secrets: only its owner can read it."""
+        self.log_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self.path(suffix)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def write_specification(self, document: Mapping[str, Any] | None = None) -> Path:
+        """Write the specification, or what has become of it."""
+        return self.write(SPEC_SUFFIX, json.dumps(document or self.document))
+
+    def environment(self) -> dict[str, str]:
+        """Return the whole environment of a process on this machine."""
+        return {**query_environment(), **self.variables}
+
+
+@dataclass(frozen=True)
 class SubmittedQuery:
     """A query's process, just started.
 
+    :param process: the driver, or spark-submit.
+    :param spec_path: deleted once the query has started.
     :param previous_run_id: the run that held the checkpoint before, if there was one.
+    :param driver: what the process is to the query.
+    :param private_files: deleted together with the specification.
     """
 
     checkpoint_location: str
@@ -42,6 +98,42 @@ class SubmittedQuery:
     log_path: Path
     spec_path: Path
     previous_run_id: str | None
+    driver: Driver = "process"
+    private_files: tuple[Path, ...] = ()
+
+    def runs(self, status: CheckpointStatus) -> bool:
+        """Tell whether the run that holds, or held, the checkpoint is the one that was submitted.
+
+        A driver on the cluster cannot be told from one that somebody else has started since.
+        """
+        if status.run_id is None or status.run_id == self.previous_run_id:
+            return False
+        if self.driver == "elsewhere":
+            return True
+        if status.pid is None or status.host != socket.gethostname():
+            return False
+        if self.driver == "process":
+            return status.pid == self.process.pid
+        try:
+            return os.getsid(status.pid) == self.process.pid
+        except ProcessLookupError:
+            return self.process.poll() is not None
+
+    def end(self) -> None:
+        """End a process that hangs, and what it has started in its session."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self.driver == "process":
+                self.process.send_signal(number)
+            else:
+                with suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_TERMINATE_S)
+
+    def forget_secrets(self) -> None:
+        """Delete the files that the query has read by now."""
+        for path in (self.spec_path, *self.private_files):
+            path.unlink(missing_ok=True)
 
     def start_error(self, reason: str, exit_code: int | None = None) -> ContinuousError:
         """Return the error of a query that did not start, with the end of its log.
@@ -49,38 +141,11 @@ class SubmittedQuery:
         :param exit_code: the engine's, if it has ended; it tells whether a retry can help.
         """
         output = tail(self.log_path)
-        kind = ConfigError if exit_code == WRONG_USE else QueryStartError
-        return kind(
+        wrong = exit_code == WRONG_USE and self.driver != "elsewhere"
+        return (ConfigError if wrong else QueryStartError)(
             f"The query of {self.checkpoint_location} {reason} before it held its checkpoint.",
             hint=f"The end of its log, {self.log_path}:\n{output}" if output else None,
         )
-
-
-def start_process(
-    document: Mapping[str, Any],
-    log_dir: Path,
-    previous_run_id: str | None,
-) -> SubmittedQuery:
-    """Start ``python -m engine run`` on a specification, detached from the task.
-
-    The specification may hold secrets: it lies in a file that only its owner can read, until the
-    query has read it.
-
-    :param document: a valid specification with its checkpoint_location.
-    :param log_dir: created if missing.
-    """
-    log_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    name = re.sub(r"[^\w.-]+", "-", str(document.get("name") or "query"))
-    now = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%fZ")
-    spec_path = log_dir / f"{name}-{now}.spec.json"
-    log_path = log_dir / f"{name}-{now}.log"
-    descriptor = os.open(spec_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(document, file)
-    process = launch_detached([*ENGINE, "run", str(spec_path)], log_path)
-    return SubmittedQuery(
-        document["checkpoint_location"], process, log_path, spec_path, previous_run_id
-    )
 
 
 def default_log_dir(checkpoint_url: str) -> Path:

@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from subprocess import TimeoutExpired
 from typing import Any, Literal
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_provider_continuous.deploy import local, spark_submit
+from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.settings import ConnectionSettings, read_settings
+from airflow_provider_continuous.driver_log import DriverLog
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.launch import query_environment
 from airflow_provider_continuous.location import CheckpointLocation
-from airflow_provider_continuous.submission import (
-    SubmittedQuery,
-    default_log_dir,
-    start_process,
-)
+from airflow_provider_continuous.submission import Submission, SubmittedQuery, default_log_dir
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.errors import ConfigError
 from engine.spec import load_spec, read_document
 
 _POLL_S = 0.2
-_TERMINATE_S = 10.0
-
-
-@dataclass(frozen=True)
-class ConnectionSettings:
-    """What a connection of type ``continuous`` says; the defaults are those of no connection."""
-
-    deploy_mode: str = "local"
-    checkpoint_root: str | None = None
-    log_dir: str | None = None
-    conf: Mapping[str, Any] = field(default_factory=dict)
+__all__ = ["ConnectionSettings", "ContinuousQueryHook"]
 
 
 class ContinuousQueryHook(BaseHook):
@@ -50,6 +36,11 @@ class ContinuousQueryHook(BaseHook):
     :param storage_conn_id: the Airflow connection that opens the checkpoint's storage for this
         hook. The query itself never sees Airflow's connections: it reaches the storage with the
         credentials of its environment.
+    :param environment: environment variables of the query, over those of the connection.
+    :param secrets: environment variables whose values are in connections, such as
+        ``{"KAFKA_PASSWORD": "kafka_default.password"}``; over those of the connection.
+    :param spark_submit: options of a submission, over those of the connection; see
+        :class:`airflow_provider_continuous.deploy.options.SubmitOptions`.
     """
 
     conn_name_attr = "continuous_conn_id"
@@ -58,11 +49,20 @@ class ContinuousQueryHook(BaseHook):
     hook_name = "Continuous query"
 
     def __init__(
-        self, continuous_conn_id: str = default_conn_name, storage_conn_id: str | None = None
+        self,
+        continuous_conn_id: str = default_conn_name,
+        storage_conn_id: str | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        spark_submit: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.continuous_conn_id = continuous_conn_id
         self.storage_conn_id = storage_conn_id
+        self._environment = environment
+        self._secrets = secrets
+        self._spark_submit = spark_submit
 
     @cached_property
     def settings(self) -> ConnectionSettings:
@@ -70,6 +70,7 @@ class ContinuousQueryHook(BaseHook):
 
         :raises ConfigError: a connection that was named does not exist, or is not usable.
         """
+        own = (self._environment, self._secrets, self._spark_submit)
         try:
             connection = self.get_connection(self.continuous_conn_id)
         except AirflowNotFoundException:
@@ -79,13 +80,13 @@ class ContinuousQueryHook(BaseHook):
                     hint="Create it, of type 'continuous', or leave continuous_conn_id out.",
                 ) from None
             self.log.info("No connection %r: local queries, no defaults", self.continuous_conn_id)
-            return ConnectionSettings()
+            return ConnectionSettings().with_more(*own)
         if connection.conn_type != self.conn_type:
             raise ConfigError(
                 f"The connection {self.continuous_conn_id!r} is of type "
                 f"{connection.conn_type!r}, and not 'continuous'."
             )
-        return _read_settings(self.continuous_conn_id, connection.extra_dejson)
+        return read_settings(self.continuous_conn_id, connection.extra_dejson).with_more(*own)
 
     def get_conn(self) -> ConnectionSettings:
         """Return what the connection says."""
@@ -94,10 +95,17 @@ class ContinuousQueryHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """Tell whether the connection can be used (Airflow's button in the form)."""
         try:
-            settings = self.settings
+            self.settings.variables()
+            cluster = self._cluster()
+            binary = None if cluster is None else cluster.find_binary()
         except ConfigError as error:
             return False, str(error)
-        return True, f"Queries run in deploy mode {settings.deploy_mode}."
+        if cluster is None:
+            return True, "Queries run in deploy mode local, in processes of the worker."
+        return True, (
+            f"{binary} submits queries to {cluster.master}, in {cluster.deploy_mode} mode. "
+            "Whether the master answers was not tried."
+        )
 
     def specification(
         self, spec: Mapping[str, Any] | str | Path, **overrides: Any
@@ -115,22 +123,32 @@ class ContinuousQueryHook(BaseHook):
         root, name = self.settings.checkpoint_root, document.get("name")
         if document.get("checkpoint_location") is None and root and name:
             document["checkpoint_location"] = f"{root.rstrip('/')}/{name}"
-        load_spec(self._for_the_query(document), query_environment())
+        cluster = self._cluster()
+        variables = self.settings.variables()
+        here = cluster is None or cluster.deploy_mode == "client"
+        environ = {**query_environment(), **variables} if here else _AnyVariable(variables)
+        load_spec(self._for_the_query(document), environ)
         return document
 
     def submit(self, document: Mapping[str, Any]) -> SubmittedQuery:
-        """Start a query's process: ``python -m engine run``. Returns at once.
+        """Start a query as the connection's deploy mode says. Returns at once.
 
         :param document: what :meth:`specification` returned.
         """
         status = self.status(document["checkpoint_location"])
         document = self._for_the_query(document)
         location, log_dir = document["checkpoint_location"], self.settings.log_dir
-        submitted = start_process(
+        submission = Submission(
             document,
             Path(log_dir) if log_dir else default_log_dir(location),
             previous_run_id=status.run_id,
+            variables=self.settings.variables(),
         )
+        if self.settings.deploy_mode == "local":
+            submitted = local.start(submission)
+        else:
+            options = SubmitOptions.read(self.settings.spark_submit)
+            submitted = spark_submit.start(submission, self.settings.spark_conn_id, options)
         self.log.info(
             "Started the query of %s: process %d, log %s",
             location,
@@ -142,33 +160,32 @@ class ContinuousQueryHook(BaseHook):
     def wait_until_started(
         self, submitted: SubmittedQuery, timeout_s: float = 120.0
     ) -> CheckpointStatus:
-        """Wait until the process holds the checkpoint's lease; return the state it is in.
+        """Wait until the query holds the checkpoint's lease; return the state it is in.
 
-        A process that hangs instead is ended.
+        What its process writes meanwhile goes to the task's log too. A process that hangs is ended;
+        an application that waits on a cluster is not: should it start later, the lease decides.
 
         :raises QueryStartError: it ended or hung before; the message has the end of its log.
         :raises ConfigError: it ended because the specification or the machine is wrong.
         """
         deadline = time.monotonic() + timeout_s
-        never, process = threading.Event(), submitted.process
+        never, log = threading.Event(), DriverLog(submitted.log_path)
         try:
             while True:
-                exit_code = process.poll()
+                exit_code = submitted.process.poll()
+                for line in log.new_lines(ended=exit_code is not None):
+                    self.log.info("%s", line)
                 status = self.status(submitted.checkpoint_location)
-                if status.pid == process.pid and status.run_id != submitted.previous_run_id:
+                if submitted.runs(status):
                     return status
-                if exit_code is not None:
+                if exit_code is not None and (exit_code or submitted.driver != "elsewhere"):
                     raise submitted.start_error(f"ended with exit code {exit_code}", exit_code)
                 if time.monotonic() >= deadline:
-                    process.terminate()
-                    with suppress(TimeoutExpired):
-                        process.wait(_TERMINATE_S)
-                    process.kill()
-                    process.wait()
+                    submitted.end()
                     raise submitted.start_error(f"hung for {timeout_s:g} seconds")
                 never.wait(_POLL_S)
         finally:
-            submitted.spec_path.unlink(missing_ok=True)
+            submitted.forget_secrets()
 
     def status(self, checkpoint_location: str) -> CheckpointStatus:
         """Return who runs the query, in which state, and how far it has come."""
@@ -191,6 +208,12 @@ class ContinuousQueryHook(BaseHook):
     def stop(self, checkpoint_location: str, by: str, run_id: str | None = None) -> None:
         """Ask the query to end now; open epochs are aborted. Parameters as for :meth:`drain`."""
         self._ask("stop", checkpoint_location, by, run_id)
+
+    def _cluster(self) -> spark_submit.Cluster | None:
+        if self.settings.deploy_mode == "local":
+            return None
+        options = SubmitOptions.read(self.settings.spark_submit)
+        return spark_submit.Cluster.find(self.settings.spark_conn_id, options)
 
     def _for_the_query(self, document: Mapping[str, Any]) -> dict[str, Any]:
         location = CheckpointLocation.parse(
@@ -218,23 +241,11 @@ class ContinuousQueryHook(BaseHook):
         return CheckpointHook(checkpoint_location, self.storage_conn_id)
 
 
-def _read_settings(conn_id: str, extra: Mapping[str, Any]) -> ConnectionSettings:
-    mode = extra.get("deploy-mode") or "local"
-    if mode != "local":
-        raise ConfigError(
-            f"The connection {conn_id!r} names the deploy mode {mode!r}.", hint="There is: local."
-        )
-    conf = extra.get("conf") or {}
-    if isinstance(conf, str):
-        try:
-            conf = json.loads(conf)
-        except ValueError:
-            conf = None
-    if not isinstance(conf, Mapping):
-        raise ConfigError(f"The configuration of the connection {conn_id!r} is no JSON object.")
-    return ConnectionSettings(
-        mode, extra.get("checkpoint-root") or None, extra.get("log-dir") or None, conf
-    )
+class _AnyVariable(dict[str, str]):
+    """Variables that may be set where the driver runs; those that we know have values."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
 
 
 def _read(path: Path) -> dict[str, Any]:

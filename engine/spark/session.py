@@ -41,9 +41,10 @@ def build_session(
 
     from pyspark.sql import SparkSession
 
+    defaults = {key: value for key, value in DEFAULTS.items() if key not in _submitted_conf()}
     builder = SparkSession.builder.appName(app_name)
     is_local = conf.get("spark.master", "").startswith("local")
-    for key, value in {**DEFAULTS, **(WARM_DAEMON if is_local else {}), **conf}.items():
+    for key, value in {**defaults, **(WARM_DAEMON if is_local else {}), **conf}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
@@ -52,9 +53,13 @@ def prepare_environment(worker_python: str | None = None) -> None:
     """Set what Spark reads from the environment of this process when its JVM starts: JAVA_HOME, and
     the Python of driver and workers. Whoever builds a session of their own may call this first.
 
+    Under spark-submit the JVM runs already, and the Pythons are chosen: nothing is to be set.
+
     :param worker_python: the workers' interpreter; by default the one that runs this.
     :raises ConfigError: no Java that Spark runs on.
     """
+    if _is_submitted():
+        return
     java = find_java()
     if java is None:
         raise ConfigError(
@@ -67,6 +72,20 @@ def prepare_environment(worker_python: str | None = None) -> None:
     # A worker of another Python version cannot unpickle the tasks.
     os.environ["PYSPARK_PYTHON"] = worker_python or sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _submitted_conf() -> dict[str, str]:
+    """What spark-submit was given on its command line and in files; empty without it."""
+    if not _is_submitted():
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()  # SparkConf asks the JVM
+    return dict(SparkConf().getAll())
 
 
 def _add_to_python_path(folders: list[str]) -> None:

@@ -70,6 +70,10 @@ def test_the_connection_form_reaches_airflow() -> None:
     fields = {name for name in manager.connection_form_widgets if "__continuous__" in name}
     assert {name.partition("__continuous__")[2] for name in fields} == {
         "deploy-mode",
+        "spark-conn-id",
+        "spark_submit",
+        "environment",
+        "secrets",
         "checkpoint-root",
         "log-dir",
         "conf",

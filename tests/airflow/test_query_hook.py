@@ -58,6 +58,7 @@ def test_what_a_connection_says(monkeypatch: pytest.MonkeyPatch, conf: Any) -> N
         ({"conn_type": "spark"}, "type 'spark'"),
         ({"conn_type": "continuous", "extra": {"deploy-mode": "moon"}}, "deploy mode 'moon'"),
         ({"conn_type": "continuous", "extra": {"conf": "{"}}, "no JSON object"),
+        ({"conn_type": "continuous", "extra": {"spark_submit": "{"}}, "no JSON object"),
         ({"conn_type": "continuous", "extra": {"conf": "[]"}}, "no JSON object"),
     ],
 )
@@ -177,6 +178,58 @@ def test_its_environment_has_nothing_of_airflow(
     assert "'ORDERS_TOKEN'" in log
     assert "AIRFLOW__" not in log
     assert "AIRFLOW_CONN" not in log
+
+
+def test_its_environment_has_what_connections_say(
+    monkeypatch: pytest.MonkeyPatch, stand_in: None, spec: dict[str, Any]
+) -> None:
+    extra = {"environment": {"REGION": "eu"}, "secrets": {"PLACE": "a_bank.extra.branch"}}
+    connection(monkeypatch, "ours", conn_type="continuous", extra=extra)
+    extra = {"branch": "under the stairs"}
+    connection(monkeypatch, "a_bank", conn_type="generic", password="hush-hush", extra=extra)
+    spec["source"]["options"]["key"] = "${BANK_KEY}"
+    hook = ContinuousQueryHook("ours", secrets={"BANK_KEY": "a_bank.password"})
+
+    assert hook.settings.variables() == {
+        "REGION": "eu",
+        "BANK_KEY": "hush-hush",
+        "PLACE": "under the stairs",
+    }
+    submitted = hook.submit(hook.specification(spec))
+    hook.wait_until_started(submitted, 30)
+    submitted.process.terminate()
+    submitted.process.wait()
+    for name in ("REGION", "BANK_KEY", "PLACE"):
+        assert f"'{name}'" in submitted.log_path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"secrets": {"KEY": "nowhere.password"}}, "connection 'nowhere', which does not exist"),
+        ({"secrets": {"KEY": "a_bank.schema"}}, "conn_id.password"),
+        ({"secrets": {"KEY": "a_bank.password"}}, "'a_bank' has no password"),
+        ({"environment": {"NO=NAME": "x"}}, "no name of an environment variable"),
+    ],
+)
+def test_variables_that_cannot_be_set(
+    monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any], given: dict[str, Any], problem: str
+) -> None:
+    connection(monkeypatch, "a_bank", conn_type="generic")
+
+    with pytest.raises(ConfigError, match=problem):
+        ContinuousQueryHook(**given).specification(spec)
+
+
+def test_its_first_lines_are_in_the_log_of_the_task(
+    hook: ContinuousQueryHook, spec: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    submitted = hook.submit(hook.specification({**spec, "conf": {"stand_in": "die"}}))
+
+    with pytest.raises(QueryStartError):
+        hook.wait_until_started(submitted, 30)
+
+    assert "out of memory" in "".join(capfd.readouterr())
 
 
 def test_the_specification_is_gone_once_it_is_read(

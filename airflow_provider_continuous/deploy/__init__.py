@@ -1,0 +1,1 @@
+"""Where a query runs: one file per way to start it."""

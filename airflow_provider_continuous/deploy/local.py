@@ -1,0 +1,21 @@
+"""``local``: the query is a process of its own on this machine, ``python -m engine run``."""
+
+from __future__ import annotations
+
+from airflow_provider_continuous import submission as submissions
+from airflow_provider_continuous.launch import launch_detached
+from airflow_provider_continuous.submission import Submission, SubmittedQuery
+
+
+def start(submission: Submission) -> SubmittedQuery:
+    """Start the process, detached from the task."""
+    spec_path = submission.write_specification()
+    log_path = submission.path(".log")
+    command = [*submissions.ENGINE, "run", str(spec_path)]
+    return SubmittedQuery(
+        submission.document["checkpoint_location"],
+        launch_detached(command, log_path, submission.environment()),
+        log_path,
+        spec_path,
+        submission.previous_run_id,
+    )

@@ -1,0 +1,84 @@
+"""What may be said about a submission besides the query: ``spark_submit: {...}``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any
+
+from engine.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class SubmitOptions:
+    """Options of a submission, named as those of the Spark provider's ``SparkSubmitHook``.
+
+    Lists may be given as lists or as text with commas.
+
+    :param conf: Spark's settings, over those of the connection and of the specification.
+    :param deploy_mode: ``client`` or ``cluster``, over the Spark connection's own.
+    :param application: our driver script where the driver runs, if not the one that is installed
+        here: ``local:///...`` in an image, or any URL that Spark can read.
+    :param ship_engine: send the engine's own code along. Switch it off where it is installed.
+    :param driver_jar: standalone cluster mode alone: any jar at the same place on every worker.
+    """
+
+    conf: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    deploy_mode: str | None = None
+    application: str | None = None
+    ship_engine: bool = True
+    driver_jar: str | None = None
+    files: str | None = None
+    py_files: str | None = None
+    archives: str | None = None
+    jars: str | None = None
+    packages: str | None = None
+    exclude_packages: str | None = None
+    repositories: str | None = None
+    driver_class_path: str | None = None
+    properties_file: str | None = None
+    driver_memory: str | None = None
+    executor_memory: str | None = None
+    executor_cores: int | None = None
+    total_executor_cores: int | None = None
+    num_executors: int | None = None
+    yarn_queue: str | None = None
+    keytab: str | None = None
+    principal: str | None = None
+    proxy_user: str | None = None
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> SubmitOptions:
+        """Read the mapping.
+
+        :raises ConfigError: a key or a value is unknown.
+        """
+        known = [option.name for option in fields(cls)]
+        for key in given:
+            if key not in known:
+                close = get_close_matches(str(key).replace("-", "_"), known, n=1)
+                raise ConfigError(
+                    f"spark_submit has no option {key!r}.",
+                    hint=f"Did you mean {close[0]}?" if close else f"It has {', '.join(known)}.",
+                )
+        values: dict[str, Any] = {
+            key: ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+            for key, value in given.items()
+            if value is not None
+        }
+        options = cls(**values)
+        if options.deploy_mode not in (None, "client", "cluster"):
+            raise ConfigError(
+                f"spark_submit.deploy_mode is {options.deploy_mode!r}.",
+                hint="It is client or cluster.",
+            )
+        if not isinstance(options.conf, Mapping):
+            raise ConfigError("spark_submit.conf is no mapping.")
+        return options
+
+    def of_the_hook(self) -> dict[str, Any]:
+        """Return those that ``SparkSubmitHook`` takes as they are."""
+        own = {"conf", "deploy_mode", "application", "ship_engine", "driver_jar"}
+        names = [option.name for option in fields(self) if option.name not in own]
+        return {name: getattr(self, name) for name in names}

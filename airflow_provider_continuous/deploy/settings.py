@@ -1,0 +1,128 @@
+"""What a connection of type ``continuous`` says about queries and how they are deployed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
+
+from engine.errors import ConfigError
+from engine.redaction import redact
+
+DEPLOY_MODES = ("local", "spark-submit")
+
+
+@dataclass(frozen=True)
+class ConnectionSettings:
+    """What a connection of type ``continuous`` says; the defaults are those of no connection.
+
+    :param deploy_mode: one of :data:`DEPLOY_MODES`.
+    :param conf: Spark's settings for every query.
+    :param spark_conn_id: for spark-submit: the connection of the Spark provider.
+    :param environment: environment variables of the query.
+    :param secrets: environment variables whose values are in connections: ``conn_id.password``,
+        ``conn_id.login``, ``conn_id.host`` or ``conn_id.extra.KEY``.
+    :param spark_submit: see :class:`airflow_provider_continuous.deploy.options.SubmitOptions`.
+    """
+
+    deploy_mode: str = "local"
+    checkpoint_root: str | None = None
+    log_dir: str | None = None
+    conf: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    spark_conn_id: str = "spark_default"
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    spark_submit: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def with_more(
+        self,
+        environment: Mapping[str, str] | None,
+        secrets: Mapping[str, str] | None,
+        spark_submit: Mapping[str, Any] | None,
+    ) -> ConnectionSettings:
+        """Return these settings with a task's own, which go first."""
+        return replace(
+            self,
+            environment={**self.environment, **(environment or {})},
+            secrets={**self.secrets, **(secrets or {})},
+            spark_submit={**self.spark_submit, **(spark_submit or {})},
+        )
+
+    def variables(self) -> dict[str, str]:
+        """Return the query's own environment variables, those from connections too.
+
+        Airflow hides the values of secrets in its logs from then on.
+
+        :raises ConfigError: a name is none, or a connection or its field is not there.
+        """
+        found = {name: str(value) for name, value in self.environment.items()}
+        found |= {name: _of_connection(name, place) for name, place in self.secrets.items()}
+        for name, value in found.items():
+            if not re.fullmatch(r"[A-Za-z_]\w*", name):
+                raise ConfigError(f"{name!r} is no name of an environment variable.")
+            if name in self.secrets or redact(f"{name}={value}") != f"{name}={value}":
+                mask_secret(value)
+        return found
+
+
+def read_settings(conn_id: str, extra: Mapping[str, Any]) -> ConnectionSettings:
+    """Read a connection's extra.
+
+    :raises ConfigError: it is not usable.
+    """
+    mode = extra.get("deploy-mode") or "local"
+    if mode not in DEPLOY_MODES:
+        raise ConfigError(
+            f"The connection {conn_id!r} names the deploy mode {mode!r}.",
+            hint=f"There are: {', '.join(DEPLOY_MODES)}.",
+        )
+    return ConnectionSettings(
+        mode,
+        extra.get("checkpoint-root") or None,
+        extra.get("log-dir") or None,
+        _object(conn_id, extra, "conf", "configuration"),
+        extra.get("spark-conn-id") or "spark_default",
+        _object(conn_id, extra, "environment", "environment"),
+        _object(conn_id, extra, "secrets", "secrets field"),
+        _object(conn_id, extra, "spark_submit", "spark_submit field"),
+    )
+
+
+def _object(conn_id: str, extra: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:
+    value = extra.get(key) or {}
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"The {name} of the connection {conn_id!r} is no JSON object.")
+    return value
+
+
+def _of_connection(name: str, place: str) -> str:
+    conn_id, _, attribute = str(place).partition(".")
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        raise ConfigError(
+            f"The secret {name} is to come from the connection {conn_id!r}, which does not exist."
+        ) from None
+    if attribute.startswith("extra."):
+        value = connection.extra_dejson.get(attribute.removeprefix("extra."))
+    elif attribute in ("password", "login", "host"):
+        value = getattr(connection, attribute)
+    else:
+        raise ConfigError(
+            f"The secret {name} is to come from {place!r}.",
+            hint="Write conn_id.password, conn_id.login, conn_id.host or conn_id.extra.KEY.",
+        )
+    if not value:
+        raise ConfigError(f"The connection {conn_id!r} has no {attribute}, for the secret {name}.")
+    return str(value)

@@ -1,0 +1,116 @@
+"""A real standalone cluster on loopback: one master, one worker, in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+import pyspark
+
+from airflow_provider_continuous.rest import wait_for
+from engine.spark.session import prepare_environment
+
+_DEPLOY = "org.apache.spark.deploy"
+_STOP_S = 20.0
+
+
+class SparkCluster:
+    """A context manager; everything it has started, executors too, is gone at its end.
+
+    :param folder: for logs, and the work folders of drivers and executors.
+    :param cores: of the worker.
+    :ivar master: the cluster's URL, ``spark://127.0.0.1:PORT``.
+    """
+
+    def __init__(self, folder: Path, cores: int = 2) -> None:
+        self._folder, self._cores = folder, cores
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.master = ""
+
+    def __enter__(self) -> SparkCluster:
+        self._folder.mkdir(parents=True)
+        try:
+            log = self._start("master.Master", "--host", "127.0.0.1", "--port", "0")
+            self.master = self._read(log, r"Starting Spark master at (spark://\S+)")
+            cores = ["--cores", str(self._cores), "--memory", "2g", "--host", "127.0.0.1"]
+            log = self._start("worker.Worker", *cores, "--work-dir", str(self.work), self.master)
+            self._read(log, r"(Successfully registered with master)")
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    @property
+    def work(self) -> Path:
+        """A folder per driver and per application, with their logs."""
+        return self._folder / "work"
+
+    def children(self) -> list[psutil.Process]:
+        """Return the drivers and executors that run now."""
+        worker = psutil.Process(self._processes[1].pid)
+        return worker.children(recursive=True)
+
+    def driver_logs(self) -> str:
+        """Return what the drivers on the cluster have written."""
+        return "\n".join(path.read_text() for path in self.work.glob("driver-*/std*"))
+
+    def _start(self, name: str, *arguments: str) -> Path:
+        prepare_environment()
+        home = Path(pyspark.__file__).parent
+        log = self._folder / f"{name}.log"
+        environment = {
+            **os.environ,
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+        }
+        with log.open("wb") as output:
+            command = [str(home / "bin" / "spark-class"), f"{_DEPLOY}.{name}", "--webui-port", "0"]
+            started = subprocess.Popen(
+                [*command, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
+        self._processes.append(started)
+        return log
+
+    def _read(self, log: Path, pattern: str) -> str:
+        def told() -> Any:
+            if self._processes[-1].poll() is not None:
+                raise RuntimeError(f"Spark has ended:\n{log.read_text()}")
+            return re.search(pattern, log.read_text())
+
+        found: re.Match[str] = wait_for(told, 60, f"{pattern!r} in {log}")
+        return found.group(1)
+
+    def _stop(self) -> None:
+        family: list[psutil.Process] = []
+        for process in reversed(self._processes):
+            with suppress(psutil.NoSuchProcess):
+                family += psutil.Process(process.pid).children(recursive=True)
+            process.terminate()
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for left in family:
+            with suppress(psutil.NoSuchProcess):
+                left.kill()
+        psutil.wait_procs(family, timeout=_STOP_S)

@@ -1,0 +1,166 @@
+"""What becomes of a submitted query, with real processes: ``stand_in.py`` instead of the driver, a
+shell script instead of spark-submit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_provider_continuous.hooks.query import ContinuousQueryHook
+from airflow_provider_continuous.rest import wait_for
+from airflow_provider_continuous.submission import QueryStartError
+from engine.errors import ConfigError
+from engine.states import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+STAND_IN = Path(__file__).with_name("stand_in.py")
+DRIVER = f'{sys.executable} {STAND_IN} run "$spec"'
+
+
+class Submitting:
+    """A hook whose spark-submit is a script; the last word of its command is the specification."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self._monkeypatch, self._folder = monkeypatch, folder
+        extra = {"deploy-mode": "spark-submit", "spark-conn-id": "a_cluster"}
+        self._connect("continuous_default", conn_type="continuous", extra=extra)
+        path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+        monkeypatch.setenv("PATH", path)
+
+    def does(self, script: str, mode: str) -> ContinuousQueryHook:
+        program = self._folder / "spark-submit"
+        program.write_text(f"#!/bin/sh\ncd {self._folder}\nfor spec; do :; done\n{script}\n")
+        program.chmod(0o700)
+        extra = {"deploy-mode": mode}
+        self._connect("a_cluster", conn_type="spark", host="yarn", extra=extra)
+        return ContinuousQueryHook()
+
+    def _connect(self, name: str, **content: Any) -> None:
+        self._monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(content))
+
+
+@pytest.fixture
+def submitting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Submitting:
+    (tmp_path / "bin").mkdir()
+    return Submitting(monkeypatch, tmp_path / "bin")
+
+
+def of_session(session: int) -> list[int]:
+    """The processes of a session that run."""
+    found = []
+    for process in psutil.process_iter(["status"]):
+        try:
+            if os.getsid(process.pid) == session and process.info["status"] != "zombie":
+                found.append(process.pid)
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def test_the_driver_is_a_child_of_the_client(submitting: Submitting, spec: dict[str, Any]) -> None:
+    hook = submitting.does(f"{DRIVER}; exit $?", "client")
+    submitted = hook.submit(hook.specification(spec))
+
+    status = hook.wait_until_started(submitted, 30)
+
+    assert status.pid != submitted.process.pid
+    assert submitted.runs(status)
+    assert not submitted.spec_path.exists()
+    hook.drain(submitted.checkpoint_location, by="a test")
+    assert submitted.process.wait(30) == 0
+    assert submitted.runs(hook.status(submitted.checkpoint_location))
+
+
+def test_the_run_of_somebody_else_is_not_taken_for_ours(
+    submitting: Submitting, spec: dict[str, Any]
+) -> None:
+    live = LiveCheckpoint(spec["checkpoint_location"])
+    hook = submitting.does(f"{DRIVER}; exit $?", "client")
+    submitted = hook.submit(hook.specification(spec))
+    live.hold("of somebody else")
+
+    with pytest.raises(QueryStartError, match=r"(?s)exit code 1.*is held by run of somebody else"):
+        hook.wait_until_started(submitted, 30)
+
+
+@pytest.mark.parametrize(("exit_code", "error"), [(1, QueryStartError), (2, ConfigError)])
+def test_a_driver_that_ends_early(
+    submitting: Submitting, spec: dict[str, Any], exit_code: int, error: type[Exception]
+) -> None:
+    """The client passes its driver's exit code on; 2 is the engine's word for what cannot run."""
+    hook = submitting.does(f"echo no such topic; exit {exit_code}", "client")
+    submitted = hook.submit(hook.specification(spec))
+
+    with pytest.raises(error, match=rf"(?s)ended with exit code {exit_code}.*no such topic"):
+        hook.wait_until_started(submitted, 30)
+
+
+def test_a_client_that_hangs_leaves_no_process(
+    submitting: Submitting, spec: dict[str, Any]
+) -> None:
+    hook = submitting.does("sleep 1000; exit 0", "client")
+    submitted = hook.submit(hook.specification(spec))
+    wait_for(lambda: len(of_session(submitted.process.pid)) == 2, 30, "the child", 0.05)
+
+    with pytest.raises(QueryStartError, match="hung for 1 seconds"):
+        hook.wait_until_started(submitted, 1)
+
+    assert of_session(submitted.process.pid) == []
+    assert submitted.process.returncode == -signal.SIGTERM
+
+
+def test_a_driver_on_the_cluster_outlives_its_submission(
+    submitting: Submitting, spec: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = tmp_path / "checkpoints" / "numbers.logs"
+    script = (
+        f"cp {folder}/*.spec.json elsewhere.json\nspec=elsewhere.json\n"
+        f"setsid {DRIVER} >/dev/null 2>&1 &\nexit 0"
+    )
+    hook = submitting.does(script, "cluster")
+    submitted = hook.submit(hook.specification(spec))
+    assert submitted.process.wait(30) == 0
+
+    status = hook.wait_until_started(submitted, 30)
+
+    assert submitted.runs(status)
+    assert not submitted.spec_path.exists()
+    hook.drain(submitted.checkpoint_location, by="a test")
+    wait_for(lambda: hook.find(submitted.checkpoint_location) is None, 30, "the end", 0.05)
+    assert hook.status(submitted.checkpoint_location).state is QueryState.STOPPED
+
+
+def test_a_submission_that_fails(submitting: Submitting, spec: dict[str, Any]) -> None:
+    hook = submitting.does("echo the queue is full; exit 2", "cluster")
+    submitted = hook.submit(hook.specification(spec))
+
+    with pytest.raises(QueryStartError, match=r"(?s)exit code 2.*the queue is full"):
+        hook.wait_until_started(submitted, 30)
+
+
+def test_an_application_that_does_not_come(submitting: Submitting, spec: dict[str, Any]) -> None:
+    hook = submitting.does("echo accepted; exit 0", "cluster")
+    submitted = hook.submit(hook.specification(spec))
+
+    with pytest.raises(QueryStartError, match=r"(?s)hung for 1 seconds.*accepted"):
+        hook.wait_until_started(submitted, 1)
+
+
+def test_the_run_before_is_not_ours(submitting: Submitting, spec: dict[str, Any]) -> None:
+    live = LiveCheckpoint(spec["checkpoint_location"])
+    live.hold("before")
+    live.end(QueryState.STOPPED)
+    hook = submitting.does("exit 0", "cluster")
+
+    submitted = hook.submit(hook.specification(spec))
+
+    assert submitted.process.wait(30) == 0
+    assert not submitted.runs(hook.status(spec["checkpoint_location"]))
+    submitted.forget_secrets()
