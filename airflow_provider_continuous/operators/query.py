@@ -22,6 +22,7 @@ from airflow_provider_continuous.errors import QueryEndedError, final_errors
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.launch import tail
+from airflow_provider_continuous.links.query import QUERY_LINKS
 from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.submission import QueryStartError
@@ -79,6 +80,7 @@ class StartContinuousQueryOperator(BaseOperator):
         "storage_conn_id",
     )
     template_fields_renderers = {"spec": "json"}  # noqa: RUF012  # Airflow's declaration
+    operator_extra_links = QUERY_LINKS
     ui_color = "#e4f4de"
 
     def __init__(
@@ -229,6 +231,7 @@ class _EndContinuousQueryOperator(BaseOperator):
     """Asks a query to end and waits until it has."""
 
     template_fields: Sequence[str] = ("checkpoint_location", "storage_conn_id")
+    operator_extra_links = QUERY_LINKS
     ui_color = "#f4e7de"
     _ask: Literal["drain", "stop"]
 
