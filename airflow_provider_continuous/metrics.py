@@ -16,36 +16,9 @@ is a tag as well.
 
 from __future__ import annotations
 
-import threading
-import time
-
-from airflow.sdk import conf
 from airflow.sdk.observability import stats
 
-from airflow_provider_continuous.overview import QueryOverview, look_at
-from engine.checkpoint.checkpoint import Checkpoint
-
-EVERY_S = 10.0
-"""A query's gauges are set once in so many seconds, however many tasks of a process watch it."""
-
-_SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
-_last_s: dict[str, float] = {}
-_lock = threading.Lock()
-
-
-def watch(checkpoint: Checkpoint, location: str) -> None:
-    """Set the gauges of a query that is being polled, if it is time, and metrics are switched on.
-
-    :raises CheckpointError: the checkpoint cannot be read.
-    """
-    if not any(conf.getboolean("metrics", switch, fallback=False) for switch in _SWITCHES):
-        return
-    with _lock:
-        now_s = time.monotonic()
-        if now_s - _last_s.get(location, -EVERY_S) < EVERY_S:
-            return
-        _last_s[location] = now_s
-    emit(look_at(checkpoint, location))
+from airflow_provider_continuous.overview import QueryOverview
 
 
 def emit(overview: QueryOverview) -> None:

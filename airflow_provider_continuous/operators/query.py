@@ -24,6 +24,7 @@ from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.launch import tail
 from airflow_provider_continuous.links.query import QUERY_LINKS
 from airflow_provider_continuous.memory import TaskMemory
+from airflow_provider_continuous.openlineage.operators import QueryLineage
 from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.submission import QueryStartError
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event, status_event
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 OnRunning = Literal["adopt", "fail", "replace"]
 
 
-class StartContinuousQueryOperator(BaseOperator):
+class StartContinuousQueryOperator(QueryLineage, BaseOperator):
     """Starts a query, or adopts the one that already runs on its checkpoint.
 
     Who runs a query is decided by the lease in its checkpoint, so a retry, a second DAG run and
@@ -227,7 +228,7 @@ class StartContinuousQueryOperator(BaseOperator):
             self.log.info("Adopted run %s, which was faster", winner.run_id)
 
 
-class _EndContinuousQueryOperator(BaseOperator):
+class _EndContinuousQueryOperator(QueryLineage, BaseOperator):
     """Asks a query to end and waits until it has."""
 
     template_fields: Sequence[str] = ("checkpoint_location", "storage_conn_id")

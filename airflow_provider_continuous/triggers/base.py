@@ -19,9 +19,9 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider_continuous import metrics
 from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.publishing import publish
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.errors import ContinuousError
 
@@ -117,7 +117,7 @@ class CheckpointTrigger(BaseTrigger):
         event: Event | None = None
         try:
             event = self.look()
-            metrics.watch(self.hook.checkpoint, self.checkpoint_location)
+            publish(self.hook.checkpoint, self.checkpoint_location)
             self._unreachable_since = None
         except ContinuousError as error:
             if is_final(error):

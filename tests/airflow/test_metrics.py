@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk.observability import stats
 
-from airflow_provider_continuous import metrics
+from airflow_provider_continuous import publishing
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from engine.states import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
@@ -25,7 +25,7 @@ class Gauges(dict[str, float]):
 def gauges(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gauges]:
     """Metrics are switched on, and nobody has been looked at yet."""
     monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
-    monkeypatch.setattr(metrics, "_last_s", {})
+    monkeypatch.setattr(publishing, "_last_s", {})
     kept = Gauges()
     stats.initialize(factory=lambda: kept, export_legacy_names=False)  # type: ignore[arg-type,return-value]
     yield kept
@@ -68,14 +68,14 @@ def test_many_who_wait_set_them_once_in_a_while(
 ) -> None:
     live.hold()
     live.commit(0)
-    metrics.watch(live.checkpoint, live.location)
+    publishing.publish(live.checkpoint, live.location)
     live.commit(1)
 
-    metrics.watch(live.checkpoint, live.location)
+    publishing.publish(live.checkpoint, live.location)
 
     assert gauges["continuous.checkpoint.epoch"] == 0
-    monkeypatch.setattr(metrics, "EVERY_S", 0.0)
-    metrics.watch(live.checkpoint, live.location)
+    monkeypatch.setattr(publishing, "EVERY_S", 0.0)
+    publishing.publish(live.checkpoint, live.location)
     assert gauges["continuous.checkpoint.epoch"] == 1
 
 
@@ -83,7 +83,7 @@ def test_a_query_that_has_ended_is_not_active(live: LiveCheckpoint, gauges: Gaug
     live.hold()
     live.end(QueryState.STOPPED)
 
-    metrics.watch(live.checkpoint, live.location)
+    publishing.publish(live.checkpoint, live.location)
 
     assert gauges["continuous.checkpoint.active"] == 0
     assert "continuous.checkpoint.rows_rate" not in gauges
@@ -94,6 +94,6 @@ def test_without_metrics_nothing_is_read(
 ) -> None:
     monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "False")
 
-    metrics.watch(live.checkpoint, live.location)
+    publishing.publish(live.checkpoint, live.location)
 
     assert gauges == {}
