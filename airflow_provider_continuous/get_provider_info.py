@@ -13,6 +13,43 @@ from typing import Any
 _NAME = "Continuous queries"
 _PACKAGE = "airflow_provider_continuous"
 
+_CONFIGURATION = {
+    "description": "Continuous queries: what is shown of them, and where their logs go.",
+    "options": {
+        "checkpoint_roots": {
+            "description": (
+                "Folders or URLs, separated by commas, whose checkpoints the page Continuous "
+                "queries and ``airflow continuous list`` show, besides the checkpoint roots of "
+                "all connections of type continuous. ``s3://my_conn@bucket/path`` opens one with "
+                "a connection."
+            ),
+            "version_added": "0.1.0",
+            "type": "string",
+            "example": "/data/checkpoints, s3://my_conn@bucket/checkpoints",
+            "default": "",
+        },
+        "log_dir": {
+            "description": (
+                "Where the queries' output goes, on the worker's machine, unless the connection "
+                "says it. Empty: beside a local checkpoint, else in Airflow's own log folder."
+            ),
+            "version_added": "0.1.0",
+            "type": "string",
+            "example": "/var/log/continuous",
+            "default": "",
+        },
+        "page_refresh": {
+            "description": (
+                "Seconds after which the pages that show the queries look again; 0: never."
+            ),
+            "version_added": "0.1.0",
+            "type": "integer",
+            "example": None,
+            "default": "5",
+        },
+    },
+}
+
 
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's metadata (entry point ``apache_airflow_provider``)."""
@@ -45,6 +82,14 @@ def get_provider_info() -> dict[str, Any]:
                 "to_openlineage_converter": f"{_PACKAGE}.assets.uris.convert_asset_to_openlineage",
             }
         ],
+        "extra-links": [
+            f"{_PACKAGE}.links.query.QueryPageLink",
+            f"{_PACKAGE}.links.query.CheckpointLink",
+            f"{_PACKAGE}.links.query.SparkUiLink",
+        ],
+        "notifications": [f"{_PACKAGE}.notifications.query.ContinuousQueryNotifier"],
+        "cli": [f"{_PACKAGE}.cli.definition.cli_commands"],
+        "config": {"continuous": _CONFIGURATION},
         "connection-types": [
             {
                 "connection-type": "continuous",

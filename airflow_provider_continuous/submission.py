@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from airflow.sdk import conf
 
+from airflow_provider_continuous import configuration
 from airflow_provider_continuous.launch import query_environment, tail
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.commands.result import WRONG_USE
@@ -149,7 +150,11 @@ class SubmittedQuery:
 
 
 def default_log_dir(checkpoint_url: str) -> Path:
-    """Return the folder for a query's logs: beside a local checkpoint, else Airflow's own."""
+    """Return the folder for a query's logs: the configured one, else beside a local checkpoint,
+    else Airflow's own."""
+    configured = configuration.log_dir()
+    if configured:
+        return Path(configured)
     parts = urlsplit(checkpoint_url)
     if parts.scheme in ("", "file"):
         return Path(parts.path.rstrip("/") + ".logs")

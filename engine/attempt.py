@@ -115,6 +115,7 @@ class Attempt:
             checkpoint,
             run_id=self._run_id,
             application=self._launcher.application,
+            application_url=self._launcher.application_url,
             heartbeat_interval_ms=options.lease_heartbeat_ms,
             clock=self._clock,
         )

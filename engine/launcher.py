@@ -32,6 +32,7 @@ class Launcher(Protocol):
     :ivar host: an address of this process that the tasks can reach.
     :ivar bind_host: the address to listen on, if it is another one.
     :ivar application: what the cluster calls this application, for the checkpoint's lease.
+    :ivar application_url: where its web page is, if it has one.
     """
 
     host: str
@@ -39,6 +40,9 @@ class Launcher(Protocol):
 
     @property
     def application(self) -> str | None: ...
+
+    @property
+    def application_url(self) -> str | None: ...
 
     def slots(self) -> Slots | None:
         """How many tasks can run at once; None where nothing limits them."""
@@ -64,6 +68,7 @@ class ThreadLauncher:
     host = "127.0.0.1"
     bind_host: str | None = None
     application: str | None = None
+    application_url: str | None = None
 
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []

@@ -23,6 +23,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.publishing import publish
 from airflow_provider_continuous.triggers.poller import OneLook, wait_for_event
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.errors import ContinuousError
@@ -131,6 +132,7 @@ class CheckpointTrigger(BaseTrigger):
         self._shared = shared
         try:
             event = self.look()
+            publish(self.hook.checkpoint, self.checkpoint_location)
             self._unreachable_since = None
         except ContinuousError as error:
             if is_final(error):

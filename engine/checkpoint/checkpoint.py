@@ -50,7 +50,7 @@ class CheckpointStatus:
     :param run_id: of the run that holds the lease or held it last; it and all that follows is None
         if there was none.
     :param error: why that run failed.
-    :param application: Spark's application id.
+    :param application: Spark's application id; ``application_url`` is where its web page is.
     :param endpoint: URL of the run's HTTP endpoint.
     :param message: what the run does now, in words.
     :param restarts: how often this run was restarted in place; ``last_error`` is why the last time,
@@ -67,6 +67,7 @@ class CheckpointStatus:
     host: str | None = None
     pid: int | None = None
     application: str | None = None
+    application_url: str | None = None
     endpoint: str | None = None
     heartbeat_at_ms: int | None = None
     started_at_ms: int | None = None
@@ -300,6 +301,7 @@ class Checkpoint:
             host=holder.host,
             pid=holder.pid,
             application=holder.application,
+            application_url=holder.application_url,
             endpoint=holder.endpoint,
             heartbeat_at_ms=holder.heartbeat_at_ms,
             started_at_ms=holder.started_at_ms,

@@ -53,7 +53,7 @@ class LeaseRecord:
     """What ``control/lease`` holds; times in milliseconds since 1970.
 
     :param process_started: see :class:`engine.checkpoint.process.Process`.
-    :param application: Spark's application id.
+    :param application: Spark's application id; ``application_url`` is where its web page is.
     :param endpoint: URL of the run's HTTP endpoint.
     :param epoch: the last committed one that the run knew of, -1 for none.
     :param message: what the run does now, in words.
@@ -71,6 +71,7 @@ class LeaseRecord:
     heartbeat_at_ms: int
     heartbeat_interval_ms: int
     application: str | None = None
+    application_url: str | None = None
     endpoint: str | None = None
     error: str | None = None
     epoch: int = -1
@@ -175,6 +176,7 @@ class Lease:
         *,
         run_id: str,
         application: str | None = None,
+        application_url: str | None = None,
         endpoint: str | None = None,
         heartbeat_interval_ms: int = 1_000,
         clock: Clock | None = None,
@@ -210,6 +212,7 @@ class Lease:
                 heartbeat_at_ms=now_ms,
                 heartbeat_interval_ms=heartbeat_interval_ms,
                 application=application,
+                application_url=application_url,
                 endpoint=endpoint,
                 epoch=-1 if holder is None else holder.epoch,
             )

@@ -8,13 +8,15 @@ from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint import read_fingerprint
+from engine.checkpoint.storage import Storage
 from engine.commands.result import Result, format_pairs, format_table, format_time
 from engine.errors import ConfigError
 
 
-def open_checkpoint(location: str) -> Checkpoint:
+def open_checkpoint(location: str | Storage) -> Checkpoint:
     """Open a checkpoint that has been used.
 
+    :param location: a path, a URL, or an open storage.
     :raises ConfigError: there is none.
     """
     checkpoint = Checkpoint(location)
@@ -46,6 +48,7 @@ def status(args: Namespace) -> Result:
             "generation": found.generation,
             "process": None if found.pid is None else f"{found.pid} on {found.host}",
             "application": found.application,
+            "Spark UI": found.application_url,
             "endpoint": found.endpoint,
             "started": format_time(found.started_at_ms),
             "heartbeat": format_time(found.heartbeat_at_ms),

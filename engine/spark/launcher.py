@@ -39,6 +39,7 @@ class SparkLauncher:
                 hint="Set spark.speculation to false.",
             )
         self.application = self._context.applicationId
+        self.application_url = self._context.uiWebUrl
 
     def slots(self) -> Slots | None:
         """None with dynamic allocation: more executors may come.

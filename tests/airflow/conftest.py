@@ -22,6 +22,7 @@ from airflow_provider_continuous.hooks.query import ContinuousQueryHook  # noqa:
 from airflow_provider_continuous.rest import AirflowClient  # noqa: E402
 from airflow_provider_continuous.standalone import AirflowProcesses  # noqa: E402
 from airflow_provider_continuous.submission import SubmittedQuery  # noqa: E402
+from tests.airflow.installed import python_path  # noqa: E402
 from tests.airflow.live_checkpoint import LiveCheckpoint  # noqa: E402
 
 
@@ -103,5 +104,6 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowClient]
     root = tmp_path_factory.mktemp("airflow")
     shutil.copytree(Path(__file__).parents[2] / "dags", root / "dags")
     shutil.copytree(Path(__file__).with_name("dags"), root / "dags", dirs_exist_ok=True)
-    with AirflowProcesses(root / "home", root / "dags") as client:
+    found = {"PYTHONPATH": python_path(root / "installed")}
+    with AirflowProcesses(root / "home", root / "dags", environment=found) as client:
         yield client

@@ -140,6 +140,7 @@ class ForkLauncher:
     host = "127.0.0.1"
     bind_host: str | None = None
     application: str | None = None
+    application_url: str | None = None
 
     def __init__(self, server: str, trace: Trace | None) -> None:
         self._server, self._trace = server, trace

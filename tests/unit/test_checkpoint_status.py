@@ -225,7 +225,9 @@ def test_reading_while_the_query_commits_and_purges(tmp_path: Path) -> None:
 
 def test_the_life_of_a_run(checkpoint: Checkpoint, clock: ManualClock) -> None:
     checkpoint.create_or_read_query_id("id")
-    lease = Lease.acquire(checkpoint, run_id="run", application="app", clock=clock)
+    lease = Lease.acquire(
+        checkpoint, run_id="run", application="app", application_url="http://ui", clock=clock
+    )
     started_ms = clock.now_ms()
     assert checkpoint.status().state is QueryState.STARTING
     clock.advance(2)
@@ -242,6 +244,7 @@ def test_the_life_of_a_run(checkpoint: Checkpoint, clock: ManualClock) -> None:
         host=lease.record.host,
         pid=os.getpid(),
         application="app",
+        application_url="http://ui",
         endpoint="http://127.0.0.1:1",
         heartbeat_at_ms=clock.now_ms(),
         started_at_ms=started_ms,

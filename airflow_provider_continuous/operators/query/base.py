@@ -24,7 +24,9 @@ from airflow_provider_continuous.killing import (
     check_action,
 )
 from airflow_provider_continuous.launch import tail
+from airflow_provider_continuous.links.query import QUERY_LINKS
 from airflow_provider_continuous.memory import TaskMemory
+from airflow_provider_continuous.openlineage.operators import QueryLineage
 from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.submission import QueryStartError
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
@@ -40,13 +42,14 @@ ON_KILL_S = 4.0
 """Airflow kills the process of a killed task after five seconds."""
 
 
-class QueryStartingOperator(BaseOperator):
+class QueryStartingOperator(QueryLineage, BaseOperator):
     """Starts a query from a specification; how is up to the operators.
 
     Its parameters are described where it is used first, at
     :class:`~airflow_provider_continuous.operators.query.start.StartContinuousQueryOperator`.
     """
 
+    operator_extra_links = QUERY_LINKS
     template_fields: Sequence[str] = (
         "spec",
         "query",

@@ -13,6 +13,8 @@ from airflow_provider_continuous.arguments import seconds
 from airflow_provider_continuous.deferral import wait_or_defer
 from airflow_provider_continuous.errors import QueryEndedError, final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
+from airflow_provider_continuous.links.query import QUERY_LINKS
+from airflow_provider_continuous.openlineage.operators import QueryLineage
 from airflow_provider_continuous.operators.query.base import asker, result
 from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.triggers.base import Event
@@ -24,9 +26,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class EndContinuousQueryOperator(BaseOperator):
+class EndContinuousQueryOperator(QueryLineage, BaseOperator):
     """Asks a query to end and waits until it has."""
 
+    operator_extra_links = QUERY_LINKS
     template_fields: Sequence[str] = ("checkpoint_location", "storage_conn_id")
     ui_color = "#f4e7de"
     _ask: Literal["drain", "stop"]

@@ -1,0 +1,91 @@
+"""Links from a task to its query: the query's page, its checkpoint, Spark's own pages.
+
+Airflow asks for them in the worker whenever a task ends or defers, and keeps the answer. A link
+that has nowhere to lead is empty, and Airflow shows no button.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.sdk import BaseOperatorLink, conf
+from airflow.sdk.execution_time.xcom import XCom
+
+from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.overview import spark_ui
+from engine.errors import ContinuousError
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+    from airflow.sdk.types import TaskInstanceKey
+
+PAGES = "/continuous"
+"""Where the plugin's pages are, below Airflow's own address."""
+
+
+class QueryPageLink(BaseOperatorLink):
+    """The page that shows the task's query."""
+
+    name = "Query"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Return the address of the query's page."""
+        return query_page(location_of(operator, ti_key))
+
+
+class CheckpointLink(BaseOperatorLink):
+    """The epochs and pins of the query's checkpoint."""
+
+    name = "Checkpoint"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Return the address of the checkpoint's epochs."""
+        page = query_page(location_of(operator, ti_key))
+        return f"{page}#epochs" if page else ""
+
+
+class SparkUiLink(BaseOperatorLink):
+    """Spark's own pages, if the query's session has them switched on."""
+
+    name = "Spark UI"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Return the address that the running query tells through its lease."""
+        location = location_of(operator, ti_key)
+        if location is None:
+            return ""
+        try:
+            status = CheckpointHook(location, getattr(operator, "storage_conn_id", None)).status()
+        except ContinuousError:
+            return ""  # the task itself tells what is wrong with its checkpoint
+        return spark_ui(status) or ""
+
+
+QUERY_LINKS = (QueryPageLink(), CheckpointLink(), SparkUiLink())
+"""For ``operator_extra_links`` of operators and sensors that have a ``checkpoint_location``."""
+
+
+def query_page(location: str | None) -> str:
+    """Return the address of the page of a checkpoint; empty without one."""
+    if not location:
+        return ""
+    base = str(conf.get("api", "base_url", fallback="") or "").rstrip("/")
+    return f"{base}{PAGES}/query?at={quote(location, safe='')}"
+
+
+def location_of(operator: object, ti_key: TaskInstanceKey | None = None) -> str | None:
+    """Return where a task's query has its checkpoint, None if that cannot be told yet.
+
+    :param ti_key: looks into what the task has returned as well: only then does a query that
+        lives below its connection's checkpoint root tell its location.
+    """
+    location = getattr(operator, "checkpoint_location", None)
+    spec: Any = getattr(operator, "spec", None)
+    if not location and isinstance(spec, Mapping):
+        location = spec.get("checkpoint_location")
+    if not location and ti_key is not None:
+        returned = XCom.get_value(ti_key=ti_key, key="return_value")
+        location = returned.get("checkpoint_location") if isinstance(returned, Mapping) else None
+    return str(location) if location else None

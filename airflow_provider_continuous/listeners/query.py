@@ -1,0 +1,39 @@
+"""When a task that watches a query fails, its log says how the query itself is.
+
+The two are not the same: a query goes on when a task is killed or times out, and a person who
+reads the task's log wants to know that first.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from airflow.listeners import hookimpl
+
+if TYPE_CHECKING:
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+logger = logging.getLogger(__name__)
+
+
+@hookimpl
+def on_task_instance_failed(
+    previous_state: Any, task_instance: RuntimeTaskInstance, error: str | BaseException | None
+) -> None:
+    """Log the state of the failed task's query. Never raises: the task has failed already."""
+    task = getattr(task_instance, "task", None)
+    if not type(task).__module__.startswith("airflow_provider_continuous."):
+        return
+    from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+    from airflow_provider_continuous.links.query import location_of
+    from airflow_provider_continuous.notifications.query import describe
+    from airflow_provider_continuous.overview import look_at
+
+    try:
+        location = location_of(task)
+        if location is not None:
+            hook = CheckpointHook(location, getattr(task, "storage_conn_id", None))
+            logger.info("%s", describe(look_at(hook.checkpoint, location)))
+    except Exception as failure:
+        logger.warning("How the query is cannot be told: %s", failure)

@@ -1,0 +1,39 @@
+"""How queries go, as gauges of Airflow's metrics (StatsD, DataDog or OpenTelemetry).
+
+==================================== ===================================================
+``continuous.<query>.epoch``         the last committed epoch
+``continuous.<query>.lag_seconds``   since the last commit
+``continuous.<query>.rows``          read in that epoch
+``continuous.<query>.rows_rate``     the same per second
+``continuous.<query>.latency_p99``   milliseconds from read to written, in that epoch
+``continuous.<query>.restarts``      of this run, in place
+``continuous.<query>.active``        1 while a run holds the checkpoint, else 0
+==================================== ===================================================
+
+``<query>`` is the query's name, with an underscore for what metrics cannot have in their names. It
+is a tag as well.
+"""
+
+from __future__ import annotations
+
+from airflow.sdk.observability import stats
+
+from airflow_provider_continuous.overview import QueryOverview
+
+
+def emit(overview: QueryOverview) -> None:
+    """Set the gauges of one query; what is not known is left out."""
+    status = overview.status
+    values: dict[str, float | None] = {
+        "epoch": status.epoch,
+        "lag_seconds": overview.lag_s,
+        "rows": overview.progress.get("numInputRows"),
+        "rows_rate": overview.rows_per_second,
+        "latency_p99": overview.latency_ms.get("p99"),
+        "restarts": status.restarts,
+        "active": int(status.state.is_active),
+    }
+    query = stats.normalize_name_for_stats(overview.name, log_warning=False)
+    for name, value in values.items():
+        if value is not None:
+            stats.gauge(f"continuous.{query}.{name}", value, tags={"query": query})

@@ -1,0 +1,154 @@
+"""ContinuousQueryNotifier: tell people how a query is, and ask it to end if they want that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import httpx
+from airflow.sdk import BaseHook, BaseNotifier
+
+from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.links.query import location_of, query_page
+from airflow_provider_continuous.overview import QueryOverview, look_at
+from engine.errors import ConfigError, ContinuousError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from airflow.sdk.definitions.connection import Connection
+
+_TIMEOUT_S = 10.0
+
+
+class WebhookError(ContinuousError):
+    """A webhook did not take what it was sent."""
+
+    retryable = True
+
+
+class ContinuousQueryNotifier(BaseNotifier):
+    """Tells how a query is: in the log, to a webhook, and through other notifiers.
+
+    For ``on_failure_callback``, ``on_success_callback`` and deadlines. The text has the query's
+    name, state, epoch, lag and error, and where its page is; never a secret.
+
+    :param checkpoint_location: of the query (templated); None is that of the task whose callback
+        this is.
+    :param storage_conn_id: the Airflow connection that opens the storage (templated).
+    :param message: what to say before it (templated).
+    :param webhook_conn_id: a connection whose URL gets ``{"text": ..., "query": {...}}`` by POST
+        (templated), as chat programs take it. The URL is its host, with schema and port if the
+        host has none, and its password behind it; with a login, both are used to log in instead.
+    :param notifiers: other notifiers, which send the text: their templates can use
+        ``{{ query_text }}`` and ``{{ query_status.state }}``.
+    :param ask: ask the query to ``drain`` or ``stop``.
+    """
+
+    template_fields: Sequence[str] = (
+        "checkpoint_location",
+        "storage_conn_id",
+        "message",
+        "webhook_conn_id",
+    )
+
+    def __init__(
+        self,
+        *,
+        checkpoint_location: str | None = None,
+        storage_conn_id: str | None = None,
+        message: str = "",
+        webhook_conn_id: str | None = None,
+        notifiers: Sequence[BaseNotifier] = (),
+        ask: Literal["drain", "stop"] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if ask not in (None, "drain", "stop"):
+            raise ValueError(f"ask is {ask!r}; it is drain, stop or None.")
+        self.checkpoint_location = checkpoint_location
+        self.storage_conn_id = storage_conn_id
+        self.message = message
+        self.webhook_conn_id = webhook_conn_id
+        self.notifiers = notifiers
+        self.ask = ask
+
+    def notify(self, context: Context) -> None:
+        """Look at the query once, and tell everybody.
+
+        :raises ConfigError: there is no query to tell about, or the connection cannot be used.
+        :raises WebhookError: the webhook did not take it; everybody else has been told.
+        """
+        location = self.checkpoint_location or location_of(context["task"])
+        if location is None:
+            raise ConfigError(
+                "The notifier does not know its query.",
+                hint="Give checkpoint_location: the task of this callback has none.",
+            )
+        hook = CheckpointHook(location, self.storage_conn_id)
+        if self.ask is not None:
+            hook.checkpoint.requests.ask(self.ask, by=f"Airflow callback of {_caller(context)}")
+        overview = look_at(hook.checkpoint, location)
+        text = "\n".join(filter(None, (self.message, describe(overview), query_page(location))))
+        self.log.info("%s", text)
+        status = overview.to_dict()
+        for notifier in self.notifiers:
+            notifier({**context, "query_text": text, "query_status": status})
+        if self.webhook_conn_id is not None:
+            connection = BaseHook.get_connection(self.webhook_conn_id)
+            post(connection, {"text": text, "query": status})
+
+    async def async_notify(self, context: Context) -> None:
+        """As :meth:`notify`, in the triggerer."""
+        await asyncio.to_thread(self.notify, context)
+
+
+def describe(overview: QueryOverview) -> str:
+    """Return in one or two lines how a query is."""
+    status = overview.status
+    parts = [f"Query {overview.name} is {status.state}, last committed epoch {status.epoch}"]
+    if overview.lag_s is not None:
+        parts.append(f"committed {overview.lag_s:,.0f} s ago")
+    if status.restarts:
+        parts.append(f"restarted {status.restarts} times")
+    parts.append(f"checkpoint {overview.location}")
+    error = f"\n{overview.error}" if overview.error else ""
+    return f"{', '.join(parts)}.{error}"
+
+
+def post(connection: Connection, body: Mapping[str, Any]) -> None:
+    """Send JSON to the URL of a connection.
+
+    :raises ConfigError: the connection has no host.
+    :raises WebhookError: it was not taken; the message does not have the URL, which may be
+        a secret.
+    """
+    if not connection.host:
+        raise ConfigError(
+            f"The connection {connection.conn_id!r} has no host.",
+            hint="Its host is the URL of the webhook.",
+        )
+    url = connection.host
+    if "://" not in url:
+        port = f":{connection.port}" if connection.port else ""
+        url = f"{connection.schema or 'https'}://{url}{port}"
+    login = None
+    if connection.login:
+        login = (connection.login, connection.password or "")
+    elif connection.password:
+        url = f"{url.rstrip('/')}/{connection.password}"
+    try:
+        answer = httpx.post(url, json=dict(body), auth=login, timeout=_TIMEOUT_S)
+        problem = None if answer.is_success else f"answered {answer.status_code}"
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        problem = f"did not answer: {type(error).__name__}"
+    if problem is not None:
+        raise WebhookError(
+            f"The webhook of the connection {connection.conn_id!r} {problem}.",
+            hint="Try its URL by hand; what was to be told is in this log.",
+        ) from None
+
+
+def _caller(context: Context) -> str:
+    instance: Any = context.get("ti")
+    return "a DAG" if instance is None else f"task {instance.dag_id}.{instance.task_id}"

@@ -1,0 +1,78 @@
+"""Which data a query reads and writes, under the names that OpenLineage gives it.
+
+====================  =====================  ==========================
+connector             namespace              name
+====================  =====================  ==========================
+files on a disk       ``file``               the path
+files elsewhere       ``s3://bucket``        the path in it
+Kafka                 ``kafka://host:port``  the topic, one per dataset
+====================  =====================  ==========================
+
+Other connectors, such as ``rate`` and ``console``, have no data that somebody else could read.
+
+Source: OpenLineage naming conventions, https://openlineage.io/docs/spec/naming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.fingerprint import read_fingerprint
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """:param fields: name and SQL type of its columns, as far as they are known."""
+
+    namespace: str
+    name: str
+    fields: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """What a query reads, and what it writes."""
+
+    inputs: tuple[DataSet, ...] = ()
+    outputs: tuple[DataSet, ...] = ()
+
+
+def recorded(checkpoint: Checkpoint) -> Lineage:
+    """Tell it from what the query's last start has written into its checkpoint; empty for a query
+    of Spark itself.
+
+    :raises CheckpointError: it cannot be read.
+    """
+    return lineage_of(read_fingerprint(checkpoint.storage) or {})
+
+
+def lineage_of(parts: Mapping[str, Any]) -> Lineage:
+    """Tell it from the parts of a query: a fingerprint or a specification."""
+    sources = parts.get("sources") or [parts.get("source") or {}]
+    inputs = (each for source in sources for each in _datasets(source, source.get("schema")))
+    outputs = _datasets(parts.get("sink") or {}, parts.get("schema"))
+    return Lineage(tuple(inputs), tuple(outputs))
+
+
+def _datasets(connector: Mapping[str, Any], schema: Any) -> Iterator[DataSet]:
+    options = {
+        str(key).lower(): str(value) for key, value in (connector.get("options") or {}).items()
+    }
+    columns = tuple(schema.items()) if isinstance(schema, Mapping) else ()
+    if str(connector.get("format")).lower() == "kafka":
+        server = options.get("kafka.bootstrap.servers", "").partition(",")[0].strip()
+        for topic in (options.get("topic") or options.get("subscribe") or "").split(","):
+            if server and topic.strip():
+                yield DataSet(f"kafka://{server}", topic.strip(), columns)
+    elif path := options.get("path"):
+        parts = urlsplit(path)
+        if parts.scheme in ("", "file"):
+            yield DataSet("file", parts.path if parts.scheme else path, columns)
+        else:
+            # Without user and password, if they are there.
+            host = parts.netloc.rpartition("@")[2]
+            yield DataSet(f"{parts.scheme}://{host}", parts.path.strip("/") or "/", columns)

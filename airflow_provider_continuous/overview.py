@@ -1,0 +1,112 @@
+"""What a person wants to know about a query, from one look at its checkpoint.
+
+The page, the command line, the notifier, the listener and the metrics all tell the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
+from engine.redaction import redact
+
+
+@dataclass(frozen=True)
+class QueryOverview:
+    """One look.
+
+    :param location: of the checkpoint, as the user writes it.
+    :param progress: the last progress report; empty before the first, and for Spark's own queries.
+    :param committed_at_ms: when the last epoch was committed, None before the first.
+    :param looked_at_ms: the time of the look; both since 1970.
+    """
+
+    location: str
+    status: CheckpointStatus
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    committed_at_ms: int | None = None
+    looked_at_ms: int = 0
+
+    @property
+    def name(self) -> str:
+        """The query's name, else that of the checkpoint's folder."""
+        return str(self.progress.get("name") or self.location.rstrip("/").rpartition("/")[2])
+
+    @property
+    def rows_per_second(self) -> float | None:
+        """Rows read in the last committed epoch, per second; None unless the query is active."""
+        rate = self.progress.get("inputRowsPerSecond")
+        return float(rate) if rate is not None and self.status.state.is_active else None
+
+    @property
+    def latency_ms(self) -> Mapping[str, float]:
+        """``p50``, ``p99`` and ``max``, from read to written, in the last committed epoch."""
+        latency = self.progress.get("latencyMs") or {}
+        return latency.get("readToWritten") or {}
+
+    @property
+    def lag_s(self) -> float | None:
+        """Seconds since the last commit: what was read before it is in the sink. None without a
+        commit."""
+        if self.committed_at_ms is None:
+            return None
+        return max(0.0, (self.looked_at_ms - self.committed_at_ms) / 1000)
+
+    @property
+    def error(self) -> str | None:
+        """Why the query failed, or was restarted the last time; without secrets."""
+        error = self.status.error or self.status.last_error
+        return None if error is None else redact(error)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        status = self.status
+        return {
+            "name": self.name,
+            "checkpoint_location": self.location,
+            "state": status.state.value,
+            "message": None if status.message is None else redact(status.message),
+            "query_id": status.id,
+            "run_id": status.run_id,
+            "generation": status.generation,
+            "epoch": status.epoch,
+            "rows_per_second": self.rows_per_second,
+            "latency_p50_ms": self.latency_ms.get("p50"),
+            "latency_p99_ms": self.latency_ms.get("p99"),
+            "lag_s": self.lag_s,
+            "restarts": status.restarts,
+            "error": self.error,
+            "started_at_ms": status.started_at_ms,
+            "committed_at_ms": self.committed_at_ms,
+            "host": status.host,
+            "pid": status.pid,
+            "application": status.application,
+            "spark_ui": spark_ui(status),
+        }
+
+
+def look_at(checkpoint: Checkpoint, location: str) -> QueryOverview:
+    """Look once.
+
+    :param location: as the user writes it, for people.
+    :raises CheckpointError: the checkpoint cannot be read.
+    """
+    status = checkpoint.status()
+    reports = checkpoint.progress.read()
+    return QueryOverview(
+        location,
+        status,
+        reports[-1] if reports else {},
+        checkpoint.committed_at_ms(status.epoch) if status.epoch >= 0 else None,
+        round(time.time() * 1000),
+    )
+
+
+def spark_ui(status: CheckpointStatus) -> str | None:
+    """Where Spark's own pages about a run are, while it lives and if they are on."""
+    url = status.application_url or ""
+    # Whoever may write the checkpoint has written this: no other kind of link gets on a page.
+    return url if status.state.is_active and url.startswith(("http://", "https://")) else None

@@ -1,0 +1,39 @@
+"""How the pages spell numbers and times."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timezone
+
+NOTHING = "\N{EN DASH}"
+
+
+def number(value: float | None, digits: int = 0) -> str:
+    """``1,234.5``; a dash for None."""
+    return NOTHING if value is None else f"{value:,.{digits}f}"
+
+
+def duration(seconds: float | None) -> str:
+    """The two largest units: ``3 d 4 h``, ``2 min 5 s``, ``0.4 s``."""
+    if seconds is None:
+        return NOTHING
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    left, parts = int(seconds), []
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2])
+
+
+def ago(at_ms: float | None) -> str:
+    """How long ago a time was, given in milliseconds since 1970."""
+    return NOTHING if at_ms is None else duration(max(0.0, time.time() - at_ms / 1000))
+
+
+def moment(at_ms: float | None) -> str:
+    """``2026-01-31 23:59:59 UTC``."""
+    if at_ms is None:
+        return NOTHING
+    return f"{datetime.fromtimestamp(at_ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,127 @@
+"""Which checkpoints people may see: those below the roots, and nothing else.
+
+A root comes from the option ``[continuous] checkpoint_roots`` or from a connection of type
+``continuous``. Whoever asks for a checkpoint by its location gets it only if it lies below a root,
+after dots and symbolic links are resolved.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import fsspec
+
+from airflow_provider_continuous.location import CheckpointLocation
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.storage import open_storage
+from engine.errors import CheckpointError, ConfigError, ContinuousError
+
+DEPTH_MAX = 4
+"""How many folders below a root a checkpoint may lie."""
+FOLDERS_MAX = 2_000
+"""How many folders of a root are looked into."""
+_LOGS = ("offsets", "commits")
+
+
+class NotBelowRootsError(ConfigError):
+    """The location is below none of the roots."""
+
+
+@dataclass(frozen=True)
+class Root:
+    """A folder of checkpoints.
+
+    :param location: as configured; ``s3://my_conn@bucket/path`` names a connection.
+    """
+
+    location: str
+
+    def holds(self, location: str) -> bool:
+        """Tell whether a location is this root or lies below it."""
+        try:
+            inner, outer = _resolved(location), _resolved(self.location)
+        except ConfigError:
+            return False
+        path, top = inner[1].rstrip("/") + "/", outer[1].rstrip("/") + "/"
+        return inner[0] == outer[0] and path.startswith(top)
+
+    def checkpoints(self) -> Iterator[str]:
+        """Find the checkpoints, in no order: folders with a query's metadata or logs.
+
+        :raises ContinuousError: the storage cannot be listed.
+        """
+        parsed = CheckpointLocation.parse(self.location)
+        try:
+            files, top = fsspec.core.url_to_fs(parsed.url, **parsed.storage_options())
+            for folder in _walk(files, top):
+                found = f"{self.location.rstrip('/')}/{folder[len(top) :].strip('/')}".rstrip("/")
+                if self.holds(found):
+                    yield found
+        except (ContinuousError, FileNotFoundError):
+            raise
+        except Exception as error:  # of whichever storage it is
+            raise CheckpointError(f"{parsed.url} cannot be listed: {error}") from error
+
+
+def checkpoint_below(roots: list[Root], location: str) -> Checkpoint:
+    """Open a checkpoint for somebody who has named it.
+
+    :raises NotBelowRootsError: it is below none of the roots, or there is none: who asks does not
+        learn which.
+    """
+    if any(root.holds(location) for root in roots):
+        parsed = CheckpointLocation.parse(location)
+        checkpoint = Checkpoint(parsed.url, storage_options=parsed.storage_options())
+        if checkpoint.exists():
+            return checkpoint
+    raise NotBelowRootsError(
+        "There is no such checkpoint below the configured roots.",
+        hint="Roots are the option checkpoint_roots in the section [continuous], and the "
+        "checkpoint root of each connection of type continuous.",
+    )
+
+
+def _resolved(location: str) -> tuple[tuple[str | None, str, str], str]:
+    """Connection, scheme and host; and the path without dots and links.
+
+    :raises ConfigError: it is no location, or climbs out of an object store's folder.
+    """
+    parsed = CheckpointLocation.parse(location)
+    parts = urlsplit(parsed.url)
+    if parts.scheme in ("", "file", "local"):
+        # The path that would be opened, whatever is encoded in it.
+        return (None, "file", ""), os.path.realpath(open_storage(parsed.url).url)
+    if ".." in parts.path.split("/"):
+        raise ConfigError(f"The location {location!r} has dots in its path.")
+    return (parsed.conn_id, parts.scheme, parts.netloc), posixpath.normpath(
+        f"/{parts.path.lstrip('/')}"
+    )
+
+
+def _walk(files: Any, top: str) -> Iterator[str]:
+    """Yield the folders that are checkpoints; what is inside of one is its own."""
+    waiting, looked_into = deque([(top, 0)]), 0
+    while waiting and looked_into < FOLDERS_MAX:
+        folder, depth = waiting.popleft()
+        looked_into += 1
+        try:
+            listing = files.ls(folder, detail=True)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue  # removed since it was listed, or none of our business
+        names = {str(entry["name"]).rstrip("/").rpartition("/")[2] for entry in listing}
+        if ("metadata" in names and names.intersection((*_LOGS, "control"))) or names.issuperset(
+            _LOGS
+        ):
+            yield folder
+        elif depth < DEPTH_MAX:
+            waiting.extend(
+                (str(entry["name"]).rstrip("/"), depth + 1)
+                for entry in listing
+                if entry["type"] == "directory"
+            )

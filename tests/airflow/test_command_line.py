@@ -1,0 +1,115 @@
+"""What ``airflow`` itself makes of the provider: the real command line, in a home of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.states import QueryState
+from tests.airflow.installed import python_path
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Of a new Airflow with a database and a folder of checkpoints."""
+    home = tmp_path_factory.mktemp("airflow-home")
+    made = {
+        **os.environ,
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CONTINUOUS__CHECKPOINT_ROOTS": str(home / "checkpoints"),
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+        "PYTHONPATH": python_path(home / "installed"),
+    }
+    _airflow(made, "db", "migrate")
+    return made
+
+
+@pytest.fixture(scope="module")
+def orders(environment: dict[str, str]) -> LiveCheckpoint:
+    """A query that runs below the configured root."""
+    query = LiveCheckpoint(Path(environment["AIRFLOW_HOME"]) / "checkpoints" / "orders")
+    query.hold()
+    query.commit(0, 1)
+    return query
+
+
+def test_airflow_lists_what_the_provider_has(environment: dict[str, str]) -> None:
+    for kind, expected in {
+        "hooks": "ContinuousQueryHook",
+        "links": "airflow_provider_continuous.links.query.SparkUiLink",
+        "triggers": "airflow_provider_continuous.triggers.epoch",
+        "notifications": "airflow_provider_continuous.notifications.query.ContinuousQueryNotifier",
+        "configs": "continuous",
+    }.items():
+        assert expected in _airflow(environment, "providers", kind, "--output", "json").stdout
+
+
+def test_airflow_loads_the_plugin(environment: dict[str, str]) -> None:
+    listed = json.loads(_airflow(environment, "plugins", "--output", "json").stdout)
+
+    (plugin,) = [plugin for plugin in listed if plugin["name"] == "continuous"]
+
+    assert "/continuous" in str(plugin["fastapi_apps"])
+    assert "airflow_provider_continuous.listeners.query" in str(plugin["listeners"])
+
+
+def test_the_configuration_has_its_defaults(environment: dict[str, str]) -> None:
+    got = _airflow(environment, "config", "get-value", "continuous", "page_refresh").stdout
+
+    assert got.strip() == "5"
+
+
+def test_the_list_shows_the_query(environment: dict[str, str], orders: LiveCheckpoint) -> None:
+    text = _airflow(environment, "continuous", "list").stdout
+    listing = json.loads(_airflow(environment, "continuous", "list", "--json").stdout)
+
+    assert "orders" in text
+    assert "RUNNING" in text
+    (query,) = listing["queries"]
+    assert (query["name"], query["epoch"]) == ("orders", 1)
+    assert query["checkpoint_location"] == orders.location
+
+
+def test_the_engines_commands_work_below_airflow(
+    environment: dict[str, str], orders: LiveCheckpoint
+) -> None:
+    shown = _airflow(environment, "continuous", "status", orders.location, "--json").stdout
+    epochs = _airflow(environment, "continuous", "epochs", orders.location, "--json").stdout
+
+    assert json.loads(shown)["state"] == QueryState.RUNNING.value
+    assert [epoch["epoch"] for epoch in json.loads(epochs)["epochs"]] == [0, 1]
+
+
+def test_a_drain_is_asked_for(environment: dict[str, str], orders: LiveCheckpoint) -> None:
+    done = _airflow(environment, "continuous", "drain", orders.location, "--timeout", "0", code=1)
+
+    assert "asked to drain" in done.stdout
+    assert Checkpoint(orders.location).requests.pending("run-1") == "drain"
+
+
+def test_a_location_without_a_checkpoint_is_wrong_use(environment: dict[str, str]) -> None:
+    done = _airflow(environment, "continuous", "status", "/nowhere/at/all", code=2)
+
+    assert "There is no checkpoint at /nowhere/at/all" in done.stderr
+
+
+def _airflow(
+    environment: dict[str, str], *arguments: str, code: int = 0
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "airflow", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr[-3000:]
+    return done

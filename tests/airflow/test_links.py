@@ -1,0 +1,79 @@
+"""The buttons that lead from a task to its query."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.execution_time.xcom import XCom
+
+from airflow_provider_continuous.links.query import (
+    QUERY_LINKS,
+    CheckpointLink,
+    QueryPageLink,
+    SparkUiLink,
+    location_of,
+)
+from airflow_provider_continuous.operators.query import (
+    DrainContinuousQueryOperator,
+    StartContinuousQueryOperator,
+    StopContinuousQueryOperator,
+)
+from engine.states import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+KEY: Any = SimpleNamespace(
+    dag_id="a_dag", task_id="a_task", run_id="a_run", map_index=-1, try_number=1
+)
+
+
+def test_the_query_page_is_found_by_the_checkpoint(live: LiveCheckpoint) -> None:
+    task = DrainContinuousQueryOperator(task_id="t", checkpoint_location=live.location)
+
+    page = QueryPageLink().get_link(task, ti_key=KEY)
+
+    assert page.endswith(f"/continuous/query?at={live.location.replace('/', '%2F')}")
+    assert CheckpointLink().get_link(task, ti_key=KEY) == f"{page}#epochs"
+
+
+def test_sparks_own_pages_are_linked_while_the_query_runs(live: LiveCheckpoint) -> None:
+    task = DrainContinuousQueryOperator(task_id="t", checkpoint_location=live.location)
+    assert SparkUiLink().get_link(task, ti_key=KEY) == ""
+    live.hold()
+    assert live.lease is not None
+    assert SparkUiLink().get_link(task, ti_key=KEY) == ""
+    live.lease.heartbeat(application_url="javascript:alert(1)")
+    assert SparkUiLink().get_link(task, ti_key=KEY) == ""
+
+    live.lease.heartbeat(application_url="http://driver:4040")
+
+    assert SparkUiLink().get_link(task, ti_key=KEY) == "http://driver:4040"
+    live.end(QueryState.STOPPED)
+    assert SparkUiLink().get_link(task, ti_key=KEY) == ""
+
+
+def test_the_specification_may_have_the_location(spec: dict[str, Any]) -> None:
+    task = StartContinuousQueryOperator(task_id="t", spec=spec)
+
+    assert location_of(task) == spec["checkpoint_location"]
+
+
+def test_else_the_task_has_returned_it(
+    spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del spec["checkpoint_location"]
+    task = StartContinuousQueryOperator(task_id="t", spec=spec)
+    returned: list[Any] = [None, {"checkpoint_location": "/below/the/root"}]
+    monkeypatch.setattr(XCom, "get_value", lambda **_: returned.pop(0))
+
+    assert QueryPageLink().get_link(task, ti_key=KEY) == ""
+    assert QueryPageLink().get_link(task, ti_key=KEY).endswith("%2Fbelow%2Fthe%2Froot")
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [StartContinuousQueryOperator, DrainContinuousQueryOperator, StopContinuousQueryOperator],
+)
+def test_the_operators_have_the_buttons(operator: type) -> None:
+    assert operator.operator_extra_links == QUERY_LINKS  # type: ignore[attr-defined]

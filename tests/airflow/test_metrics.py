@@ -1,0 +1,99 @@
+"""Gauges of a query, as Airflow's metrics get them from whoever polls its checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from airflow.sdk.observability import stats
+
+from airflow_provider_continuous import publishing
+from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
+from engine.states import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+
+class Gauges(dict[str, float]):
+    """A backend of Airflow's metrics that keeps the last value of each gauge."""
+
+    def gauge(self, stat: str, value: float, **_: Any) -> None:
+        self[stat] = value
+
+
+@pytest.fixture
+def gauges(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gauges]:
+    """Metrics are switched on, and nobody has been looked at yet."""
+    monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
+    monkeypatch.setattr(publishing, "_last_s", {})
+    kept = Gauges()
+    stats.initialize(factory=lambda: kept, export_legacy_names=False)  # type: ignore[arg-type,return-value]
+    yield kept
+    stats.initialize(factory=stats_off, export_legacy_names=False)
+
+
+def stats_off() -> Any:
+    from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
+
+    return NoStatsLogger()
+
+
+def test_who_waits_for_a_query_sets_its_gauges(live: LiveCheckpoint, gauges: Gauges) -> None:
+    live.hold()
+    live.commit(0, 1)
+    report = {
+        "batchId": 1,
+        "name": "orders to lake",
+        "numInputRows": 50,
+        "inputRowsPerSecond": 25.0,
+        "latencyMs": {"readToWritten": {"p50": 2.5, "p99": 4.5, "max": 9.0}},
+    }
+    live.checkpoint.progress.write([report])
+
+    assert EpochCommittedTrigger(live.location, epoch=5).observe() is None
+
+    assert gauges.pop("continuous.orders_to_lake.lag_seconds") >= 0
+    assert gauges == {
+        "continuous.orders_to_lake.epoch": 1,
+        "continuous.orders_to_lake.rows": 50,
+        "continuous.orders_to_lake.rows_rate": 25.0,
+        "continuous.orders_to_lake.latency_p99": 4.5,
+        "continuous.orders_to_lake.restarts": 0,
+        "continuous.orders_to_lake.active": 1,
+    }
+
+
+def test_many_who_wait_set_them_once_in_a_while(
+    live: LiveCheckpoint, gauges: Gauges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.hold()
+    live.commit(0)
+    publishing.publish(live.checkpoint, live.location)
+    live.commit(1)
+
+    publishing.publish(live.checkpoint, live.location)
+
+    assert gauges["continuous.checkpoint.epoch"] == 0
+    monkeypatch.setattr(publishing, "EVERY_S", 0.0)
+    publishing.publish(live.checkpoint, live.location)
+    assert gauges["continuous.checkpoint.epoch"] == 1
+
+
+def test_a_query_that_has_ended_is_not_active(live: LiveCheckpoint, gauges: Gauges) -> None:
+    live.hold()
+    live.end(QueryState.STOPPED)
+
+    publishing.publish(live.checkpoint, live.location)
+
+    assert gauges["continuous.checkpoint.active"] == 0
+    assert "continuous.checkpoint.rows_rate" not in gauges
+
+
+def test_without_metrics_nothing_is_read(
+    live: LiveCheckpoint, gauges: Gauges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "False")
+
+    publishing.publish(live.checkpoint, live.location)
+
+    assert gauges == {}

@@ -1,0 +1,119 @@
+"""Which checkpoints people may see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_continuous import roots
+from airflow_provider_continuous.plugins.queries import all_queries, query_details
+from airflow_provider_continuous.roots import NotBelowRootsError, Root, checkpoint_below
+from engine.states import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+
+@pytest.mark.parametrize(
+    ("root", "inside"),
+    [
+        ("/data", "/data"),
+        ("/data/", "/data/orders"),
+        ("/data", "file:///data/orders"),
+        ("file:///data", "/data/a/../orders"),
+        ("/", "/anywhere"),
+        ("s3://bucket", "s3://bucket/orders"),
+        ("s3://lake@bucket/streams/", "s3://lake@bucket/streams/orders"),
+    ],
+)
+def test_what_lies_below_a_root_is_shown(root: str, inside: str) -> None:
+    assert Root(root).holds(inside)
+
+
+@pytest.mark.parametrize(
+    ("root", "outside"),
+    [
+        ("/data", "/database"),
+        ("/data", "/data/../etc"),
+        ("/data", "file:///data/../etc"),
+        ("/data", "s3://data"),
+        ("/data", ""),
+        ("/data", "data"),
+        ("s3://bucket/streams", "s3://bucket/streams-of-others"),
+        ("s3://bucket/streams", "s3://bucket/streams/../others"),
+        ("s3://bucket/streams", "s3://others/streams"),
+        ("s3://lake@bucket", "s3://admin@bucket/orders"),
+        ("s3://lake@bucket", "s3://bucket/orders"),
+    ],
+)
+def test_what_lies_elsewhere_is_not(root: str, outside: str) -> None:
+    assert not Root(root).holds(outside)
+
+
+def test_a_link_leads_nowhere(tmp_path: Path) -> None:
+    LiveCheckpoint(tmp_path / "elsewhere" / "secret").commit(0)
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "link").symlink_to(tmp_path / "elsewhere")
+    root = Root(str(tmp_path / "root"))
+
+    assert list(root.checkpoints()) == []
+    with pytest.raises(NotBelowRootsError):
+        checkpoint_below([root], f"{root.location}/link/secret")
+
+
+def test_checkpoints_are_found_at_any_depth_up_to_a_limit(tmp_path: Path) -> None:
+    for path in ("orders", "sales/eu/clicks", "a/b/c/d/too-deep"):
+        LiveCheckpoint(tmp_path / path).commit(0)
+    (tmp_path / "sales" / "eu" / "clicks" / "offsets" / "metadata").mkdir()
+    (tmp_path / "empty").mkdir()
+
+    found = {path[len(str(tmp_path)) + 1 :] for path in Root(str(tmp_path)).checkpoints()}
+
+    assert found == {"orders", "sales/eu/clicks"}
+
+
+def test_a_huge_folder_is_not_walked_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roots, "FOLDERS_MAX", 3)
+    for number in range(10):
+        LiveCheckpoint(tmp_path / str(number)).commit(0)
+
+    assert len(list(Root(str(tmp_path)).checkpoints())) == 2
+
+
+def test_trouble_comes_first_and_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    for name, end in (
+        ("a-stopped", QueryState.STOPPED),
+        ("b-runs", None),
+        ("c", QueryState.FAILED),
+    ):
+        query = LiveCheckpoint(tmp_path / name)
+        query.hold()
+        if end is not None:
+            query.end(end)
+    LiveCheckpoint(tmp_path / "torn")
+    (tmp_path / "torn" / "metadata").write_text("torn")
+    (tmp_path / "torn" / "offsets").mkdir(exist_ok=True)
+
+    listing = all_queries([Root(str(tmp_path)), Root(str(tmp_path / "not-there-yet"))])
+
+    assert [query["name"] for query in listing["queries"]] == ["c", "b-runs", "a-stopped"]
+    (problem,) = listing["problems"]
+    assert problem["location"].endswith("/torn")
+
+
+def test_a_checkpoint_of_spark_itself_is_shown(tmp_path: Path, live: LiveCheckpoint) -> None:
+    live.commit(0, 1)
+
+    details = query_details([Root(live.location)], live.location)
+
+    assert (details["state"], details["epoch"]) == ("UNKNOWN", 1)
+    assert [epoch["offsets"] for epoch in details["epochs"]] == [({"0": 20},), ({"0": 10},)]
+
+
+def test_roots_are_those_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CONTINUOUS__CHECKPOINT_ROOTS", "/data/a, s3://lake@bucket/b\n/c")
+
+    from airflow_provider_continuous import configuration
+
+    assert configuration.checkpoint_roots() == ["/data/a", "s3://lake@bucket/b", "/c"]
