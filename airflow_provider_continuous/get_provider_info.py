@@ -31,9 +31,11 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "operators": [_modules("operators.query", "operators.checkpoint")],
-        "sensors": [_modules("sensors.epoch")],
+        "sensors": [_modules("sensors.epoch", "sensors.offsets", "sensors.health")],
         "hooks": [_modules("hooks.query", "hooks.checkpoint")],
-        "triggers": [_modules("triggers.epoch", "triggers.query")],
+        "triggers": [
+            _modules("triggers.epoch", "triggers.query", "triggers.offsets", "triggers.health")
+        ],
         "connection-types": [
             {
                 "connection-type": "continuous",

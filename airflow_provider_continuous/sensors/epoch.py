@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator, PokeReturnValue
-from airflow.sdk.exceptions import AirflowSensorTimeout
+from airflow.triggers.base import StartTriggerArgs
 
 from airflow_provider_continuous.arguments import whole_number
-from airflow_provider_continuous.deferral import wait_or_defer
-from airflow_provider_continuous.errors import WaitTimeoutError, final_errors
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.memory import TaskMemory
-from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.triggers.base import Event
+from airflow_provider_continuous.sensors.base import CheckpointSensor
+from airflow_provider_continuous.triggers.base import START_MARGIN_S, Event
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class EpochCommittedSensor(BaseSensorOperator):
+class EpochCommittedSensor(CheckpointSensor):
     """Waits until a query has committed an epoch.
 
     Works on checkpoints of this engine and of Spark Structured Streaming itself. Returns
@@ -42,9 +38,13 @@ class EpochCommittedSensor(BaseSensorOperator):
         cleared task takes a new one.
     :param storage_conn_id: the Airflow connection that opens the storage (templated).
     :param wait_for_restart: wait on when the query has ended; somebody will start it again.
+    :param start_from_trigger: begin in the triggerer: no worker runs until the wait is over. Needs
+        ``epoch``, as a number or a template; ``epochs_from_now`` needs a worker to note where the
+        query is, so it is refused, and so are ``mode``, ``execution_timeout`` and ``expand``.
     :param poke_interval: seconds between two looks: 1, and 60 with ``mode="reschedule"``, unless
         told otherwise.
-    :param timeout: seconds until the sensor gives up, counted as in every Airflow sensor.
+    :param timeout: seconds until the sensor gives up, counted as in every Airflow sensor; with
+        ``start_from_trigger`` from the start of each attempt.
     :param mode: ``poke`` or ``reschedule``; naming one turns deferral off.
     :param deferrable: after a few seconds, wait in the triggerer, without a worker slot; the
         default unless ``mode`` is named.
@@ -56,7 +56,7 @@ class EpochCommittedSensor(BaseSensorOperator):
         "epochs_from_now",
         "storage_conn_id",
     )
-    ui_color = "#d8eef7"
+    hoped_for = "committed"
 
     def __init__(
         self,
@@ -64,54 +64,23 @@ class EpochCommittedSensor(BaseSensorOperator):
         checkpoint_location: str,
         epoch: int | str | None = None,
         epochs_from_now: int | str | None = None,
-        storage_conn_id: str | None = None,
         wait_for_restart: bool = False,
-        poke_interval: timedelta | float | None = None,
-        mode: str | None = None,
-        deferrable: bool | None = None,
+        start_from_trigger: bool = False,
         **kwargs: Any,
     ) -> None:
-        if poke_interval is None:
-            poke_interval = 60.0 if mode == "reschedule" else 1.0
-        super().__init__(mode=mode or "poke", poke_interval=poke_interval, **kwargs)
+        super().__init__(checkpoint_location=checkpoint_location, **kwargs)
         if (epoch is None) == (epochs_from_now is None):
             raise ValueError(
                 f"{self.task_id}: give exactly one of epoch and epochs_from_now to wait for."
             )
-        self.checkpoint_location = checkpoint_location
         self.epoch = epoch
         self.epochs_from_now = epochs_from_now
-        self.storage_conn_id = storage_conn_id
         self.wait_for_restart = wait_for_restart
-        self.deferrable = mode is None if deferrable is None else deferrable
+        if start_from_trigger:
+            self._start_from_trigger()
 
-    def execute(self, context: Context) -> Any:
-        """Wait, here or in the triggerer."""
-        with final_errors():
-            trigger = self._trigger = self._make_trigger(context)
-        if not self.deferrable:
-            return super().execute(context)
-        trigger.deadline = time.time() + self.timeout
-        event = wait_or_defer(self, trigger)
-        return self.resume_execution("execute_complete", {"event": event}, context)
-
-    def poke(self, context: Context) -> PokeReturnValue:
-        """Look once."""
-        event = self._trigger.observe()
-        if event is None:
-            return PokeReturnValue(is_done=False)
-        return PokeReturnValue(is_done=True, xcom_value=self.execute_complete(context, event))
-
-    def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
-        """Return what the wait has brought, or fail as it tells."""
-        try:
-            expect(event, "committed")
-        except WaitTimeoutError as error:
-            raise AirflowSensorTimeout(str(error)) from None
-        self.log.info("Epoch %s was committed at %s", event["epoch"], event["committed_at"])
-        return {name: event[name] for name in ("epoch", "offsets", "committed_at")}
-
-    def _make_trigger(self, context: Context) -> EpochCommittedTrigger:
+    def make_trigger(self, context: Context) -> EpochCommittedTrigger:
+        """Return what waits for the epoch."""
         hook = CheckpointHook(self.checkpoint_location, self.storage_conn_id)
         epoch = self._wanted_epoch(hook, context)
         self.log.info("Waiting for epoch %d of %s", epoch, hook.location.url)
@@ -119,9 +88,13 @@ class EpochCommittedSensor(BaseSensorOperator):
             str(self.checkpoint_location),
             epoch,
             wait_for_restart=self.wait_for_restart,
-            storage_conn_id=self.storage_conn_id,
-            poll_interval_s=self.poke_interval,
+            **self.waiting,
         )
+
+    def result(self, event: Event) -> dict[str, Any]:
+        """Return where the epoch ends, and when it was committed."""
+        self.log.info("Epoch %s was committed at %s", event["epoch"], event["committed_at"])
+        return {name: event[name] for name in ("epoch", "offsets", "committed_at")}
 
     def _wanted_epoch(self, hook: CheckpointHook, context: Context) -> int:
         if self.epoch is not None:
@@ -133,3 +106,29 @@ class EpochCommittedSensor(BaseSensorOperator):
             now = hook.committed_epoch()
             memory.remember("epoch_at_first_look", now)
         return int(now) + count
+
+    def _start_from_trigger(self) -> None:
+        if self.epoch is None:
+            raise ValueError(
+                f"{self.task_id}: start_from_trigger needs epoch; where epochs_from_now begins is "
+                "noted by a worker, and none runs."
+            )
+        if not self.deferrable:
+            raise ValueError(f"{self.task_id}: start_from_trigger is for deferrable sensors.")
+        if self.execution_timeout is not None:
+            raise ValueError(
+                f"{self.task_id}: with start_from_trigger, Airflow's execution_timeout fails the "
+                "task without asking it. Use timeout."
+            )
+        trigger = EpochCommittedTrigger(
+            self.checkpoint_location, self.epoch, self.wait_for_restart, **self.waiting
+        )
+        class_path, arguments = trigger.serialize()
+        self.start_trigger_args = StartTriggerArgs(
+            trigger_cls=class_path,
+            trigger_kwargs=arguments,
+            next_method="execute_complete",
+            # The trigger gives up before: Airflow's own timeout only tells it when.
+            timeout=timedelta(seconds=self.timeout + START_MARGIN_S),
+        )
+        self.start_from_trigger = True

@@ -1,7 +1,8 @@
 """CheckpointTrigger: look at a checkpoint until it shows what a task waits for.
 
 The same object waits in a triggerer (``run``) and in a worker (``wait``), so a deferred task and
-one that holds its slot decide by the same rule. Everything the task must know travels in the
+one that holds its slot decide by the same rule. In a triggerer, all who watch the same checkpoint
+share one poller. Everything the task must know travels in the
 event's payload, and its deadline in the trigger: Airflow does not hand back what a task deferred
 with in every case, and its own deferral timeout bypasses the task.
 """
@@ -14,18 +15,24 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import AsyncIterator
+from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.triggers.poller import OneLook, wait_for_event
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.errors import ContinuousError
 
 UNREACHABLE_MAX_S = 60.0
 """How long storage may be out of reach before the wait fails, and Airflow retries the task."""
+
+START_MARGIN_S = 60.0
+"""A trigger that Airflow has started without the task gives up so long before Airflow would: its
+own timeout fails the task without asking it."""
 
 Event = dict[str, Any]
 """``outcome`` and what belongs to it: ``committed``, ``running``, ``ended``, ``timeout``,
@@ -59,7 +66,11 @@ class CheckpointTrigger(BaseTrigger):
         self.poll_interval_s = poll_interval_s
         self.deadline = deadline
         self.not_before = not_before
+        self.timeout_after: datetime | None = (
+            None  # Airflow tells, where the trigger started the task
+        )
         self._unreachable_since: float | None = None
+        self._shared: OneLook | None = None
 
     @property
     @abstractmethod
@@ -86,8 +97,9 @@ class CheckpointTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield the one event that ends the wait."""
-        while (event := await asyncio.to_thread(self.observe)) is None:
-            await asyncio.sleep(self._pause_s())
+        if self.deadline is None and self.timeout_after is not None:
+            self.deadline = self.timeout_after.timestamp() - START_MARGIN_S
+        event = await wait_for_event(self)
         await asyncio.sleep(max(0.0, self.not_before - time.time()))
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]
 
@@ -107,13 +119,16 @@ class CheckpointTrigger(BaseTrigger):
             never.wait(min(self._pause_s(), left_s))
         return event
 
-    def observe(self) -> Event | None:
+    def observe(self, shared: OneLook | None = None) -> Event | None:
         """Look once; errors that no retry can cure, and the deadline, are events as well.
 
         Storage that cannot be reached is tried again; the error is raised once it has lasted for
         longer than a hiccup.
+
+        :param shared: a look that others share.
         """
         event: Event | None = None
+        self._shared = shared
         try:
             event = self.look()
             self._unreachable_since = None
@@ -122,6 +137,8 @@ class CheckpointTrigger(BaseTrigger):
                 event = {"outcome": "error", "error": str(error)}
             else:
                 self._bear(error)
+        finally:
+            self._shared = None
         if event is None and self.deadline is not None and time.time() >= self.deadline:
             event = {"outcome": "timeout"}
         if event is not None:
@@ -136,15 +153,24 @@ class CheckpointTrigger(BaseTrigger):
         elif now - self._unreachable_since > UNREACHABLE_MAX_S:
             raise error
 
-    @cached_property
+    @property
     def hook(self) -> CheckpointHook:
+        """The checkpoint, during a look. Ask it, and change nothing through it: others may share
+        the answer."""
+        return self.own_hook if self._shared is None else cast("CheckpointHook", self._shared)
+
+    @cached_property
+    def own_hook(self) -> CheckpointHook:
         """The checkpoint; its connection is looked up once per wait."""
         return CheckpointHook(self.checkpoint_location, self.storage_conn_id)
 
+    @property
+    def deadline_in_s(self) -> float:
+        """Seconds until the deadline, infinite without one."""
+        return math.inf if self.deadline is None else self.deadline - time.time()
+
     def _pause_s(self) -> float:
-        if self.deadline is None:
-            return self.poll_interval_s
-        return max(0.0, min(self.poll_interval_s, self.deadline - time.time()))
+        return max(0.0, min(self.poll_interval_s, self.deadline_in_s))
 
 
 def status_event(outcome: str, status: CheckpointStatus) -> Event:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_provider_continuous.arguments import whole_number
 from airflow_provider_continuous.triggers.base import (
     CheckpointTrigger,
     Event,
@@ -14,7 +15,8 @@ from airflow_provider_continuous.triggers.base import (
 class EpochCommittedTrigger(CheckpointTrigger):
     """Ends with ``committed`` and ``{epoch, offsets, committed_at}``, or with ``ended``.
 
-    :param epoch: the epoch to wait for, from 0.
+    :param epoch: the epoch to wait for, an int from 0 or text that is one: Airflow renders
+        templates into the triggers that it starts itself.
     :param wait_for_restart: wait on when the query has ended before this epoch; otherwise that
         is the event ``ended``. A checkpoint of Spark itself does not tell whether its query
         lives: only the deadline ends that wait.
@@ -23,7 +25,7 @@ class EpochCommittedTrigger(CheckpointTrigger):
     def __init__(
         self,
         checkpoint_location: str,
-        epoch: int,
+        epoch: int | str,
         wait_for_restart: bool = False,
         **waiting: Any,
     ) -> None:
@@ -46,10 +48,11 @@ class EpochCommittedTrigger(CheckpointTrigger):
 
     def look(self) -> Event | None:
         """Look once."""
+        epoch = whole_number("epoch", self.epoch)
         status = None if self.wait_for_restart else self.hook.status()
         committed = self.hook.committed_epoch() if status is None else status.epoch
-        if committed >= self.epoch:
-            return {"outcome": "committed", **self.hook.describe_epoch(self.epoch)}
+        if committed >= epoch:
+            return {"outcome": "committed", **self.hook.describe_epoch(epoch)}
         if status is not None and status.state.is_over:
             return status_event("ended", status)
         return None

@@ -28,16 +28,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource
 
-from engine.errors import ConfigError, SourceError
+from engine.errors import ConfigError
 from engine.locations import local_path
 from engine.options import SESSION_TIMEZONE, Options
 from engine.schemas import to_arrow
+from engine.sources.folder import NameFilter, checked
 from engine.sources.json_lines import JsonLines
 from engine.sources.line_formats import CsvLines, LineFormat, TextLines
 from engine.sources.micro_batch import MicroBatchReader
@@ -119,16 +119,6 @@ class TailDataSource(DataSource):
 
 
 @dataclass(frozen=True)
-class NameFilter:
-    """Which files of the folder belong to the stream: not hidden, and matching the pattern."""
-
-    pattern: str
-
-    def __call__(self, name: str) -> bool:
-        return not name.startswith((".", "_")) and fnmatchcase(name, self.pattern)
-
-
-@dataclass(frozen=True)
 class TailPartition:
     """:param offsets: the partition's part of the start offset."""
 
@@ -149,7 +139,7 @@ class TailReader(DataSourceContinuousReader):
         return {}
 
     def partitions(self, start: Offset) -> Sequence[TailPartition]:
-        offsets = _checked(start)
+        offsets = checked(start)
         self._folder.check(offsets)
         return [
             TailPartition(index, self._folder.part(offsets, index))
@@ -157,7 +147,7 @@ class TailReader(DataSourceContinuousReader):
         ]
 
     def open(self, partition: TailPartition, until: Offset | None = None) -> TailPartitionReader:
-        end = None if until is None else self._folder.part(_checked(until), partition.index)
+        end = None if until is None else self._folder.part(checked(until), partition.index)
         return TailPartitionReader(self._folder, partition.index, partition.offsets, end)
 
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
@@ -168,21 +158,4 @@ class TailReader(DataSourceContinuousReader):
 
     def latestOffset(self, start: Offset) -> Offset:
         """Behind the last whole line of every file (for micro-batches)."""
-        offsets = _checked(start)
-        self._folder.check(offsets)
-        found = {
-            name: self._folder.end_of_lines(name, offsets.get(name, 0), size)
-            for name, size in self._folder.sizes().items()
-        }
-        return dict(sorted((name, end) for name, end in found.items() if end))
-
-
-def _checked(offset: Offset) -> dict[str, int]:
-    if isinstance(offset, dict) and all(
-        type(position) is int and position >= 0 for position in offset.values()
-    ):
-        return offset
-    raise SourceError(
-        f"The offset {offset!r} is not one of a tail source.",
-        hint='It looks like {"file.json":4096}: the next byte of each file.',
-    )
+        return self._folder.latest(start)

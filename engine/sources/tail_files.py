@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Event
 from typing import Final
 
 import pyarrow as pa
 
-from engine.errors import BadRecordError, OffsetOutOfRangeError, SourceUnavailableError
+from engine.errors import BadRecordError
 from engine.redaction import shown
+from engine.sources.folder import CHUNK_BYTES, Folder
 from engine.sources.line_formats import BadLineError, LineFormat
 from engine.sources.reader import Offset, PartitionReader
 
-CHUNK_BYTES: Final = 1 << 20
-"""So much is read and parsed at once, unless a single line is longer."""
 LINE_BYTES_MAX: Final = 256 << 20
 _POLL_SHARE: Final = 0.05
 """Looking for news may take this share of a core: large folders are looked at less often."""
@@ -30,15 +26,12 @@ _BURST_S: Final = 0.1
 
 
 @dataclass(frozen=True)
-class TailFolder:
+class TailFolder(Folder):
     """What is read, and how. Picklable.
 
-    :param accepts: whether a file of this name belongs to the stream.
     :param rows_per_second_max: of all partitions together.
     """
 
-    path: Path
-    accepts: Callable[[str], bool]
     lines: LineFormat
     partitions: int
     poll_interval_s: float
@@ -53,73 +46,6 @@ class TailFolder:
         return {
             name: position for name, position in offsets.items() if self.partition_of(name) == index
         }
-
-    def sizes(self, wanted: Callable[[str], bool] | None = None) -> dict[str, int]:
-        """Name and size of the stream's files, in no order.
-
-        :param wanted: which of the stream's files to look at; default all.
-        :raises SourceUnavailableError: the folder cannot be listed.
-        """
-        wanted = wanted or self.accepts
-        with _mapped_errors(self.path), os.scandir(self.path) as entries:
-            found = {}
-            for entry in entries:
-                if not wanted(entry.name):
-                    continue
-                try:
-                    if entry.is_file():
-                        found[entry.name] = entry.stat().st_size
-                except FileNotFoundError:  # it went between the listing and the look at it
-                    continue
-            return found
-
-    def check(self, offsets: Mapping[str, int], sizes: Mapping[str, int] | None = None) -> None:
-        """:raises OffsetOutOfRangeError: a file is gone, or is shorter than what was read of it."""
-        sizes = self.sizes() if sizes is None else sizes
-        for name, position in offsets.items():
-            size = sizes.get(name)
-            if size is None or size < position:
-                self.refuse(name, position, size)
-
-    def refuse(self, name: str, position: int, size: int | None) -> None:
-        """:raises OffsetOutOfRangeError: always."""
-        now = "it is gone" if size is None else f"it has {size} bytes now"
-        raise OffsetOutOfRangeError(
-            f"{self.path / name} was read up to byte {position}, and {now}.",
-            hint="The files of a tail source must only grow. Put it back, or start with a new "
-            "checkpoint.",
-        )
-
-    def read(self, name: str, position: int, count: int) -> bytes:
-        """So many bytes of a file, fewer at its end."""
-        path = self.path / name
-        with _mapped_errors(path), path.open("rb", buffering=0) as file:
-            file.seek(position)
-            block = file.read(count)
-            # A raw read may return less than there is.
-            while len(block) < count and (more := file.read(count - len(block))):
-                block += more
-            return block
-
-    def end_of_lines(self, name: str, start: int, end: int) -> int:
-        """The position behind the last line break between two positions; ``start`` if none."""
-        while end > start:
-            begin = max(start, end - CHUNK_BYTES)
-            found = self.read(name, begin, end - begin).rfind(b"\n")
-            if found >= 0:
-                return begin + found + 1
-            end = begin
-        return start
-
-
-@contextmanager
-def _mapped_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except OSError as exc:
-        raise SourceUnavailableError(f"Cannot read {path}: {exc.strerror or exc}.") from exc
 
 
 class TailPartitionReader(PartitionReader):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -249,3 +250,46 @@ def test_naming_a_mode_turns_deferral_off() -> None:
     assert make(mode="poke", deferrable=True).deferrable
     assert not make(deferrable=False).deferrable
     assert (make().poke_interval, make(mode="reschedule").poke_interval) == (1.0, 60.0)
+
+
+def test_it_begins_in_the_triggerer(live: LiveCheckpoint, sensor: Sensor, context: Any) -> None:
+    task = sensor(epoch="{{ params.epoch }}", start_from_trigger=True, timeout=90)
+
+    assert task.start_from_trigger
+    start = task.start_trigger_args
+    assert start is not None
+    assert start.next_method == "execute_complete"
+    trigger = EpochCommittedTrigger(**(start.trigger_kwargs or {}))
+    assert start.trigger_cls == trigger.serialize()[0]
+    for field in ("checkpoint_location", "epoch", "storage_conn_id"):
+        assert field in task.template_fields
+        assert hasattr(trigger, field), "Airflow would not render it"
+    assert start.timeout is not None
+    trigger.timeout_after = datetime.now(timezone.utc) + start.timeout
+    trigger.epoch = "0"  # as Airflow renders it
+    live.hold()
+    live.commit(0)
+
+    async def event() -> Any:
+        async for each in trigger.run():
+            return each.payload
+        return None
+
+    assert task.execute_complete(context, asyncio.run(event()))["epoch"] == 0
+    assert trigger.deadline is not None
+    assert time.time() + 80 < trigger.deadline < time.time() + 91
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"epochs_from_now": 1}, "needs epoch"),
+        ({"epoch": 1, "mode": "poke"}, "deferrable"),
+        ({"epoch": 1, "execution_timeout": timedelta(hours=1)}, "Use timeout"),
+    ],
+)
+def test_what_cannot_begin_in_the_triggerer(
+    sensor: Sensor, arguments: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        sensor(start_from_trigger=True, **arguments)

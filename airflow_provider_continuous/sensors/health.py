@@ -1,0 +1,129 @@
+"""QueryHealthSensor: go on when a query is healthy, or watch that it stays so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import PokeReturnValue
+
+from airflow_provider_continuous.arguments import seconds
+from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.memory import TaskMemory
+from airflow_provider_continuous.sensors.base import CheckpointSensor
+from airflow_provider_continuous.triggers.base import Event
+from airflow_provider_continuous.triggers.health import QueryHealthTrigger
+from engine.states import QueryState
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class QueryHealthSensor(CheckpointSensor):
+    """Waits until a query runs and advances: an epoch commits after the task's first look.
+
+    With ``watch_for``, watches that it stays healthy instead. Healthy means: the query is RUNNING,
+    its last commit is not older than ``stalled_after``, and it keeps the limits that are set.
+    Spark's own checkpoints do not tell who runs them; there, the commits alone count.
+
+    Returns ``{state, epoch, commit_age_s, latency_s, lag}`` of the last look; the last two are None
+    without their limits. Fails, without a retry, as ``fail_on`` and ``unhealthy_for`` say.
+
+    :param checkpoint_location: path or URL of the checkpoint (templated);
+        ``s3://my_conn@bucket/path`` opens it with an Airflow connection.
+    :param stalled_after: a timedelta or seconds: longer than the query's epochs.
+    :param latency_max: a timedelta or seconds: of a record from the reader to the writer, p99 of
+        the last epoch that this run has reported.
+    :param lag_max: how far the committed offsets may be behind the end of ``source``, in bytes of a
+        ``tail`` source.
+    :param source: for ``lag_max``: the source's ``format`` and ``options`` as in the query's
+        specification, or a list of those (templated). The triggerer, or the worker, must see what
+        the query reads.
+    :param fail_on: states, such as ``("FAILED", "STALLED")``, that fail the task at once.
+    :param unhealthy_for: a timedelta or seconds: fail once the query has been unhealthy for so
+        long; None waits until it recovers or ``timeout`` is over. A restart of the triggerer begins
+        to count anew.
+    :param watch_for: a timedelta or seconds: succeed after so long, if the query is healthy then.
+        Counted from the task's first look; ``timeout`` must be longer.
+    :param storage_conn_id: the Airflow connection that opens the storage (templated).
+    :param poke_interval: seconds between two looks: 1, and 60 with ``mode="reschedule"``, unless
+        told otherwise.
+    :param timeout: seconds until the sensor gives up, counted as in every Airflow sensor.
+    :param mode: ``poke`` or ``reschedule``; naming one turns deferral off.
+    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot; the
+        default unless ``mode`` is named.
+    """
+
+    template_fields: Sequence[str] = ("checkpoint_location", "source", "storage_conn_id")
+    template_fields_renderers = {"source": "json"}  # noqa: RUF012  # Airflow's declaration
+    hoped_for = "healthy"
+
+    def __init__(
+        self,
+        *,
+        checkpoint_location: str,
+        stalled_after: timedelta | float = 60.0,
+        latency_max: timedelta | float | None = None,
+        lag_max: int | None = None,
+        source: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
+        fail_on: Sequence[str] = (QueryState.FAILED.value, QueryState.LOST.value),
+        unhealthy_for: timedelta | float | None = None,
+        watch_for: timedelta | float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(checkpoint_location=checkpoint_location, **kwargs)
+        states = {state.value for state in QueryState}
+        if isinstance(fail_on, str) or not states.issuperset(fail_on):
+            raise ValueError(
+                f"{self.task_id}: fail_on is {fail_on!r}; these are states: "
+                f"{', '.join(sorted(states))}."
+            )
+        if (lag_max is None) != (source is None):
+            raise ValueError(f"{self.task_id}: lag_max and source belong together.")
+        self.stalled_after = stalled_after
+        self.latency_max = latency_max
+        self.lag_max = lag_max
+        self.source = source
+        self.fail_on = tuple(str(state) for state in fail_on)
+        self.unhealthy_for = unhealthy_for
+        self.watch_for = watch_for
+
+    def make_trigger(self, context: Context) -> QueryHealthTrigger:
+        """Return what watches the query."""
+        memory = TaskMemory(context)
+        first = memory.recall("health_at_first_look")
+        if first is None:
+            hook = CheckpointHook(self.checkpoint_location, self.storage_conn_id)
+            first = {"epoch": hook.committed_epoch(), "at": time.time()}
+            memory.remember("health_at_first_look", first)
+        sources = [self.source] if isinstance(self.source, Mapping) else self.source
+        return QueryHealthTrigger(
+            str(self.checkpoint_location),
+            from_epoch=first["epoch"],
+            stalled_after_s=seconds(self.stalled_after),
+            latency_max_s=None if self.latency_max is None else seconds(self.latency_max),
+            lag_max=self.lag_max,
+            sources=sources,
+            fail_on=self.fail_on,
+            unhealthy_for_s=None if self.unhealthy_for is None else seconds(self.unhealthy_for),
+            watch_until=None if self.watch_for is None else first["at"] + seconds(self.watch_for),
+            unhealthy_since=memory.recall("unhealthy_since") or None,
+            **self.waiting,
+        )
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Look once; note since when the query is unhealthy, for the next reschedule."""
+        trigger = self._trigger
+        assert isinstance(trigger, QueryHealthTrigger)
+        since = trigger.unhealthy_since
+        answer = super().poke(context)
+        if trigger.unhealthy_since != since:
+            TaskMemory(context).remember("unhealthy_since", trigger.unhealthy_since or 0)
+        return answer
+
+    def result(self, event: Event) -> dict[str, Any]:
+        """Return the figures of the last look."""
+        names = ("state", "epoch", "commit_age_s", "latency_s", "lag")
+        return {name: event[name] for name in names}

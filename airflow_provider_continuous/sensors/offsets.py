@@ -1,0 +1,131 @@
+"""OffsetsCommittedSensor: go on when everything up to a point in the sources is committed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_continuous.memory import TaskMemory
+from airflow_provider_continuous.sensors.base import CheckpointSensor
+from airflow_provider_continuous.triggers.base import Event
+from airflow_provider_continuous.triggers.offsets import OffsetsCommittedTrigger
+from engine.errors import ConfigError
+from engine.offsets import check_order
+from engine.sources.latest import latest_offset
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+LATEST = "latest"
+
+
+class OffsetsCommittedSensor(CheckpointSensor):
+    """Waits until given source offsets are committed, or all that was in the source at first.
+
+    "Everything that arrived before midnight is in" is a DAG of midnight with
+    ``offsets="latest"``. Returns ``{epoch, offsets, committed_at, wanted}``: the epoch that showed
+    it (not necessarily the first one that did) and where it ends, and the offsets waited for.
+
+    Fails at once, without a retry, when the query has ended before: nobody will commit them.
+    Spark's own checkpoints do not tell; there, ``timeout`` ends the wait.
+
+    :param checkpoint_location: path or URL of the checkpoint (templated);
+        ``s3://my_conn@bucket/path`` opens it with an Airflow connection.
+    :param offsets: what is waited for (templated). The offset of the query's one source, exclusive,
+        as the checkpoint has it: ``{"file.json": 4096}``, ``{"topic": {"0": 5}}``, see
+        :mod:`engine.offsets`; a list of one offset per source, None for one that does not matter;
+        the JSON text of either; or ``"latest"``: where the source ended when the task first looked.
+        Reschedules and retries keep that point, a cleared task asks anew.
+    :param source: for ``"latest"``: the source's ``format`` and ``options`` as in the query's
+        specification, or a list of those (templated). The worker must see what the query reads;
+        formats that can be asked: ``tail``.
+    :param ask_latest: instead, for other sources: a function without arguments that returns the
+        offset, or a list of one per source. Runs in the worker.
+    :param storage_conn_id: the Airflow connection that opens the checkpoint's storage (templated).
+    :param wait_for_restart: wait on when the query has ended; somebody will start it again.
+    :param poke_interval: seconds between two looks: 1, and 60 with ``mode="reschedule"``, unless
+        told otherwise.
+    :param timeout: seconds until the sensor gives up, counted as in every Airflow sensor.
+    :param mode: ``poke`` or ``reschedule``; naming one turns deferral off.
+    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot; the
+        default unless ``mode`` is named.
+    """
+
+    template_fields: Sequence[str] = (
+        "checkpoint_location",
+        "offsets",
+        "source",
+        "storage_conn_id",
+    )
+    template_fields_renderers = {"offsets": "json", "source": "json"}  # noqa: RUF012  # Airflow's
+    hoped_for = "committed"
+
+    def __init__(
+        self,
+        *,
+        checkpoint_location: str,
+        offsets: Mapping[str, Any] | Sequence[Any] | str | int,
+        source: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
+        ask_latest: Callable[[], Any] | None = None,
+        wait_for_restart: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(checkpoint_location=checkpoint_location, **kwargs)
+        asked = (source is not None) + (ask_latest is not None)
+        if asked != (offsets == LATEST):
+            raise ValueError(
+                f"{self.task_id}: offsets='latest' needs one of source and ask_latest, and only it."
+            )
+        self.offsets = offsets
+        self.source = source
+        self.ask_latest = ask_latest
+        self.wait_for_restart = wait_for_restart
+
+    def make_trigger(self, context: Context) -> OffsetsCommittedTrigger:
+        """Return what waits for the offsets."""
+        offsets = self._wanted(context)
+        self.log.info("Waiting for %s of %s", json.dumps(offsets), self.checkpoint_location)
+        return OffsetsCommittedTrigger(
+            str(self.checkpoint_location),
+            offsets,
+            wait_for_restart=self.wait_for_restart,
+            **self.waiting,
+        )
+
+    def result(self, event: Event) -> dict[str, Any]:
+        """Return where the epoch ends that showed it."""
+        self.log.info("Epoch %s has it, committed at %s", event["epoch"], event["committed_at"])
+        return {name: event[name] for name in ("epoch", "offsets", "committed_at", "wanted")}
+
+    def _wanted(self, context: Context) -> list[Any]:
+        if self.offsets != LATEST:
+            return _per_source(self.offsets)
+        memory = TaskMemory(context)
+        noted = memory.recall("offsets_at_first_look")
+        if noted is None:
+            noted = _per_source(self._latest() if self.ask_latest is None else self.ask_latest())
+            memory.remember("offsets_at_first_look", noted)
+        return list(noted)
+
+    def _latest(self) -> list[Any]:
+        sources = [self.source] if isinstance(self.source, Mapping) else list(self.source or ())
+        return [None if source is None else latest_offset(source) for source in sources]
+
+
+def _per_source(offsets: Any) -> list[Any]:
+    if isinstance(offsets, str):
+        try:
+            offsets = json.loads(offsets)
+        except ValueError:
+            raise ConfigError(
+                f"offsets is {offsets!r}, and no JSON.",
+                hint="If it is a template, see in the task's rendered template what it became.",
+            ) from None
+    found = list(offsets) if isinstance(offsets, (list, tuple)) else [offsets]
+    if not any(offset is not None for offset in found):
+        raise ConfigError("offsets is empty: there is nothing to wait for.")
+    for offset in found:
+        if offset is not None:
+            check_order(offset)
+    return found

@@ -1,0 +1,162 @@
+"""QueryHealthTrigger: look whether a query runs and advances."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
+from engine.checkpoint.checkpoint import CheckpointStatus
+from engine.errors import ConfigError
+from engine.offsets import distance
+from engine.sources.latest import latest_offset
+from engine.states import QueryState
+
+
+class QueryHealthTrigger(CheckpointTrigger):
+    """Ends with ``healthy``, or with ``unhealthy`` and why.
+
+    :param from_epoch: the last committed epoch when the wait began: advancing means a later one.
+    :param stalled_after_s: a query whose last commit is older than this does not advance.
+    :param latency_max_s: of a record from the reader to the writer, p99 of the last epoch.
+    :param lag_max: how far the committed offsets may be behind the ends of ``sources``: bytes of a
+        ``tail`` source.
+    :param sources: ``format`` and ``options`` of each source.
+    :param fail_on: names of states that are ``unhealthy`` at once.
+    :param unhealthy_for_s: end with ``unhealthy`` once the query has been so for this long; None
+        waits for it to recover.
+    :param watch_until: do not end with ``healthy`` before this time, in seconds since 1970.
+    :param unhealthy_since: since when it has been, in seconds since 1970, if somebody knows.
+    """
+
+    wanted = "a healthy query"
+
+    def __init__(
+        self,
+        checkpoint_location: str,
+        from_epoch: int = -1,
+        stalled_after_s: float = 60.0,
+        latency_max_s: float | None = None,
+        lag_max: int | None = None,
+        sources: Sequence[Mapping[str, Any] | None] | None = None,
+        fail_on: Sequence[str] = (),
+        unhealthy_for_s: float | None = None,
+        watch_until: float | None = None,
+        unhealthy_since: float | None = None,
+        **waiting: Any,
+    ) -> None:
+        super().__init__(checkpoint_location, **waiting)
+        self.from_epoch = from_epoch
+        self.stalled_after_s = stalled_after_s
+        self.latency_max_s = latency_max_s
+        self.lag_max = lag_max
+        self.sources = None if sources is None else list(sources)
+        self.fail_on = [QueryState(state).value for state in fail_on]
+        self.unhealthy_for_s = unhealthy_for_s
+        self.watch_until = watch_until
+        self.unhealthy_since = unhealthy_since
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that build this trigger again."""
+        own = (
+            "from_epoch",
+            "stalled_after_s",
+            "latency_max_s",
+            "lag_max",
+            "sources",
+            "fail_on",
+            "unhealthy_for_s",
+            "watch_until",
+            "unhealthy_since",
+        )
+        return {**super().arguments(), **{name: getattr(self, name) for name in own}}
+
+    def look(self) -> Event | None:
+        """Look once."""
+        status = self.hook.status()
+        figures = self._figures(status)
+        if status.state.value in self.fail_on:
+            why = f"The query is {status.state}" + (f": {status.error}" if status.error else ".")
+            return {"outcome": "unhealthy", "error": why, **figures}
+        problems = self._problems(status, figures)
+        now = time.time()
+        if not problems:
+            self.unhealthy_since = None
+            if self.watch_until is not None:
+                healthy = now >= self.watch_until
+            else:
+                healthy = status.epoch > self.from_epoch
+            return {"outcome": "healthy", **figures} if healthy else None
+        if self.unhealthy_since is None:
+            self.unhealthy_since = now
+            self.log.warning("Not healthy: %s", "; ".join(problems))
+        if self.unhealthy_for_s is None or now - self.unhealthy_since < self.unhealthy_for_s:
+            return None
+        lasting = f"for {now - self.unhealthy_since:.0f} s"
+        return {
+            "outcome": "unhealthy",
+            "error": f"It was not, {lasting}: {'; '.join(problems)}.",
+            **figures,
+        }
+
+    def _figures(self, status: CheckpointStatus) -> dict[str, Any]:
+        return {
+            "state": status.state.value,
+            "epoch": status.epoch,
+            "commit_age_s": self._commit_age_s(status),
+            "latency_s": self._latency_s(status),
+            "lag": self._lag(status),
+        }
+
+    def _problems(self, status: CheckpointStatus, figures: Mapping[str, Any]) -> list[str]:
+        found = []
+        # Spark's own checkpoints do not say who runs them: there, commits alone tell.
+        if status.state not in (QueryState.RUNNING, QueryState.UNKNOWN):
+            found.append(f"the query is {status.state}")
+        age_s = figures["commit_age_s"]
+        if age_s is None or age_s > self.stalled_after_s:
+            found.append(
+                "nothing is committed" if age_s is None else f"the last commit is {age_s:.0f} s ago"
+            )
+        latency_s = figures["latency_s"]
+        if self.latency_max_s is not None and (latency_s or 0.0) > self.latency_max_s:
+            found.append(f"records take {latency_s:g} s (p99)")
+        if self.lag_max is not None and figures["lag"] > self.lag_max:
+            found.append(f"it is {figures['lag']} behind its sources")
+        return found
+
+    def _commit_age_s(self, status: CheckpointStatus) -> float | None:
+        """Seconds since the last commit; before the first one, since the start."""
+        committed_at = self.hook.describe_epoch(status.epoch)["committed_at"]
+        if committed_at is not None:
+            return max(0.0, time.time() - datetime.fromisoformat(committed_at).timestamp())
+        if status.started_at_ms is not None:
+            return max(0.0, time.time() - status.started_at_ms / 1000)
+        return None
+
+    def _latency_s(self, status: CheckpointStatus) -> float | None:
+        if self.latency_max_s is None:
+            return None
+        reports = self.hook.checkpoint.progress.read()
+        if not reports or reports[-1].get("runId") != status.run_id:
+            return None  # this run has not reported yet
+        measured = reports[-1]["latencyMs"]["readToWritten"]  # None: an epoch without records
+        return None if measured is None else float(measured["p99"]) / 1000
+
+    def _lag(self, status: CheckpointStatus) -> int | None:
+        if self.lag_max is None:
+            return None
+        sources = self.sources or []
+        committed = list(status.offsets) or [None] * len(sources)
+        if len(committed) != len(sources):
+            raise ConfigError(
+                f"The query has {len(committed)} sources, and source names {len(sources)}.",
+                hint="Give a list with one entry per source, null for one that does not matter.",
+            )
+        return sum(
+            distance(got, latest_offset(source))
+            for got, source in zip(committed, sources, strict=True)
+            if source is not None
+        )

@@ -1,0 +1,70 @@
+"""OffsetsCommittedTrigger: wait until the sources' offsets are committed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event, status_event
+from engine.errors import ConfigError
+from engine.offsets import reached
+
+
+class OffsetsCommittedTrigger(CheckpointTrigger):
+    """Ends with ``committed`` and ``{epoch, offsets, committed_at}`` of the epoch that showed it,
+    or with ``ended``.
+
+    :param offsets: what is waited for, one per source in the order of the checkpoint; None for a
+        source that does not matter.
+    :param wait_for_restart: wait on when the query has ended before; otherwise that is the event
+        ``ended``. A checkpoint of Spark itself does not tell whether its query lives.
+    """
+
+    def __init__(
+        self,
+        checkpoint_location: str,
+        offsets: Sequence[Any],
+        wait_for_restart: bool = False,
+        **waiting: Any,
+    ) -> None:
+        super().__init__(checkpoint_location, **waiting)
+        self.offsets = list(offsets)
+        self.wait_for_restart = wait_for_restart
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that build this trigger again."""
+        return {
+            **super().arguments(),
+            "offsets": self.offsets,
+            "wait_for_restart": self.wait_for_restart,
+        }
+
+    @property
+    def wanted(self) -> str:
+        """What is waited for, in words."""
+        text = json.dumps(self.offsets)
+        return f"the offsets {text if len(text) <= 500 else text[:500] + '...'}"
+
+    def look(self) -> Event | None:
+        """Look once."""
+        status = self.hook.status()
+        if self._are_committed(status.offsets):
+            return {"outcome": "committed", **self.hook.describe_epoch(status.epoch)}
+        if not self.wait_for_restart and status.state.is_over:
+            return status_event("ended", status)
+        return None
+
+    def _are_committed(self, committed: Sequence[Any]) -> bool:
+        if not committed:  # no epoch yet: what cannot be ordered is told when there is one
+            return False
+        if len(committed) != len(self.offsets):
+            raise ConfigError(
+                f"The query has {len(committed)} sources, and there are offsets for "
+                f"{len(self.offsets)}.",
+                hint="Give a list with one offset per source, null for one that does not matter.",
+            )
+        return all(
+            want is None or reached(got, want)
+            for got, want in zip(committed, self.offsets, strict=True)
+        )

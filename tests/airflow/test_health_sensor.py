@@ -1,0 +1,205 @@
+"""QueryHealthSensor: what is healthy, what is not, and what fails the task."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowRescheduleException,
+    AirflowSensorTimeout,
+    TaskDeferred,
+)
+
+from airflow_provider_continuous.sensors.health import QueryHealthSensor
+from airflow_provider_continuous.triggers.health import QueryHealthTrigger
+from engine.states import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+Sensor = Callable[..., QueryHealthSensor]
+
+
+@pytest.fixture
+def sensor(live: LiveCheckpoint) -> Sensor:
+    def make(**arguments: Any) -> QueryHealthSensor:
+        given = {"task_id": "healthy", "checkpoint_location": live.location, "timeout": 10}
+        return QueryHealthSensor(**{**given, **arguments})
+
+    return make
+
+
+def deferred(task: QueryHealthSensor, context: Any) -> QueryHealthTrigger:
+    with pytest.raises(TaskDeferred) as caught:
+        task.execute(context)
+    assert isinstance(caught.value.trigger, QueryHealthTrigger)
+    _, arguments = caught.value.trigger.serialize()
+    return QueryHealthTrigger(**json.loads(json.dumps(arguments)))
+
+
+def age(live: LiveCheckpoint, epoch: int, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(Path(live.location) / "commits" / str(epoch), (then, then))
+
+
+def report(live: LiveCheckpoint, p99_ms: float, run_id: str = "run-1") -> None:
+    measured = {"p50": 1.0, "p99": p99_ms, "max": p99_ms}
+    live.checkpoint.progress.write([{"runId": run_id, "latencyMs": {"readToWritten": measured}}])
+
+
+def test_running_is_not_enough_it_must_advance(
+    live: LiveCheckpoint, sensor: Sensor, context: Any
+) -> None:
+    live.hold()
+    live.commit(0)
+    task = sensor()
+    trigger = deferred(task, context)
+    assert trigger.observe() is None
+
+    live.commit(1)
+
+    event = trigger.observe()
+    assert event is not None
+    result = task.execute_complete(context, event)
+    assert (result["state"], result["epoch"], result["lag"]) == ("RUNNING", 1, None)
+
+
+def test_the_first_look_outlives_a_reschedule(
+    live: LiveCheckpoint, sensor: Sensor, context: Any
+) -> None:
+    live.hold()
+    with pytest.raises(AirflowRescheduleException):
+        sensor(mode="reschedule").execute(context)
+    live.commit(0)
+
+    assert sensor(mode="reschedule").execute(context)["epoch"] == 0
+
+
+def test_a_checkpoint_of_spark_itself(live: LiveCheckpoint, sensor: Sensor, context: Any) -> None:
+    live.commit(0)
+    trigger = deferred(sensor(), context)
+    live.commit(1)
+
+    event = trigger.observe()
+
+    assert event is not None
+    assert (event["outcome"], event["state"]) == ("healthy", "UNKNOWN")
+
+
+@pytest.mark.parametrize("mode", [None, "poke"])
+def test_states_that_fail_at_once(
+    live: LiveCheckpoint, sensor: Sensor, context: Any, mode: str | None
+) -> None:
+    live.hold()
+    live.end(QueryState.FAILED, "disk full")
+
+    with pytest.raises(AirflowFailException, match="The query is FAILED: disk full"):
+        sensor(mode=mode).execute(context)
+    with pytest.raises(AirflowSensorTimeout):
+        sensor(mode=mode, fail_on=(), timeout=0).execute(context)
+
+
+def test_a_stalled_query(live: LiveCheckpoint, sensor: Sensor, context: Any) -> None:
+    live.hold("run-1", QueryState.STALLED)
+    live.commit(0)
+    trigger = deferred(sensor(), context)
+    live.commit(1)
+    assert trigger.observe() is None, "it may recover"
+
+    with pytest.raises(AirflowFailException, match="The query is STALLED"):
+        sensor(fail_on=["FAILED", "STALLED"]).execute(context)
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({"stalled_after": 30}, "the last commit is 4[0-9] s ago"),
+        ({"latency_max": 0.5}, r"records take 0.7 s \(p99\)"),
+        ({"lag_max": 5}, "it is 6 behind its sources"),
+    ],
+)
+@pytest.mark.parametrize("mode", [None, "poke"])
+def test_limits(
+    live: LiveCheckpoint,
+    sensor: Sensor,
+    context: Any,
+    tmp_path: Path,
+    limits: dict[str, Any],
+    why: str,
+    mode: str | None,
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "0").write_text("x" * 15 + "\n")
+    if "lag_max" in limits:
+        limits = {**limits, "source": {"format": "tail", "options": {"path": str(folder)}}}
+    live.hold()
+    live.commit(0)
+    age(live, 0, 40)
+    report(live, 700)
+
+    with pytest.raises(AirflowFailException, match=why):
+        sensor(unhealthy_for=0, watch_for=0, mode=mode, **limits).execute(context)
+    for name in ("stalled_after", "latency_max", "lag_max"):
+        if name in limits:
+            limits = {**limits, name: 600}
+    assert sensor(watch_for=0, mode=mode, **limits).execute(context)["epoch"] == 0
+
+
+def test_the_latency_of_an_older_run_says_nothing(
+    live: LiveCheckpoint, sensor: Sensor, context: Any
+) -> None:
+    live.hold("run-2")
+    live.commit(0)
+    report(live, 700, run_id="run-1")
+
+    assert sensor(watch_for=0, latency_max=0.1).execute(context)["latency_s"] is None
+
+
+def test_a_watch_goes_on_while_all_is_well(
+    live: LiveCheckpoint, sensor: Sensor, context: Any
+) -> None:
+    live.hold()
+    live.commit(0)
+
+    trigger = deferred(sensor(watch_for=3600, unhealthy_for=3600), context)
+
+    assert trigger.observe() is None
+    age(live, 0, 100)
+    assert trigger.observe() is None, "not for so long yet"
+    assert trigger.unhealthy_since is not None
+    trigger.unhealthy_since -= 3600
+    event = trigger.observe()
+    assert event is not None
+    assert event["outcome"] == "unhealthy"
+    live.commit(1)
+    assert trigger.observe() is None
+    assert trigger.unhealthy_since is None, "it has recovered"
+
+
+def test_how_long_it_was_unhealthy_outlives_a_reschedule(
+    live: LiveCheckpoint, sensor: Sensor, context: Any
+) -> None:
+    live.hold("run-1", QueryState.STALLED)
+    wait = {"mode": "reschedule", "unhealthy_for": 3600}
+    with pytest.raises(AirflowRescheduleException):
+        sensor(**wait).execute(context)
+    since = context["task_state_store"]["unhealthy_since_2"]
+    context["task_state_store"]["unhealthy_since_2"] = since - 3600
+
+    with pytest.raises(AirflowFailException, match=r"for 3600 s: the query is STALLED"):
+        sensor(**wait).execute(context)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"fail_on": "FAILED"}, {"fail_on": ("GONE",)}, {"lag_max": 1}, {"source": {"format": "tail"}}],
+)
+def test_arguments_that_make_no_sense(sensor: Sensor, arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"fail_on is|belong together"):
+        sensor(**arguments)
