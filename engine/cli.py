@@ -96,10 +96,31 @@ def _parser() -> argparse.ArgumentParser:
         waits = "how long to wait for the end (60)"
         end.add_argument("--timeout", type=_seconds, default=60.0, metavar="SECONDS", help=waits)
 
-    prune = on_checkpoint("prune", "control:prune", "remove what no restart can need")
+    inspect = on_checkpoint("inspect", "inspection:inspect", "all that a checkpoint tells")
+    inspect.add_argument("--last", type=_positive, default=20, metavar="N", help="epochs (20)")
+
+    prune = on_checkpoint(
+        "prune", "prune:prune", "remove what no restart can need; * stands for many checkpoints"
+    )
     prune.add_argument("--keep-epochs", type=int, metavar="N", help="the last N epochs")
     prune.add_argument("--keep-for", metavar="DURATION", help='younger ones, e.g. "7 days"')
+    prune.add_argument("--keep-bytes", type=int, metavar="N", help="of these, what fits")
     prune.add_argument("--dry-run", action="store_true", help="only tell what would go")
+    prune.add_argument(
+        "--compact-sink", action="store_true", help="also shorten the log of the files sink"
+    )
+    prune.add_argument(
+        "--remove-orphans",
+        metavar="DURATION",
+        nargs="?",
+        const="1 day",
+        help="also remove the sink's data files of no epoch that are older (1 day)",
+    )
+    prune.add_argument("--sink-path", metavar="PATH", help="the sink's folder, if it is not told")
+
+    copy = on_checkpoint("copy", "copy:copy", "fork a checkpoint for another query")
+    copy.add_argument("target", metavar="TARGET", help="a folder or a URL that is not there yet")
+    copy.add_argument("--to-epoch", type=_epoch, metavar="N", help="by default the last committed")
 
     rewind = on_checkpoint("rewind", "rewind:rewind", "take a stopped query back to an epoch")
     target = rewind.add_mutually_exclusive_group(required=True)

@@ -1,4 +1,4 @@
-"""CheckpointHook: what a query's checkpoint says, and what may be removed from it."""
+"""CheckpointHook: what a query's checkpoint says, and what may be done to it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ from airflow.sdk import BaseHook
 from airflow_provider_continuous.arguments import seconds
 from airflow_provider_continuous.location import CheckpointLocation
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
+from engine.checkpoint.copy import CopyReport, copy_checkpoint
+from engine.checkpoint.find import find_checkpoints
+from engine.checkpoint.inspection import LAST_DEFAULT, Inspection, inspect_checkpoint
+from engine.checkpoint.pins import Pin
 from engine.checkpoint.retention import PruneReport, prune
+from engine.checkpoint.rewind import RewindReport
+from engine.sinks.file_sink_upkeep import SinkPruneReport, prune_sink
+from engine.sinks.reopen import recorded_sink
 
 
 class CheckpointHook(BaseHook):
-    """Reads a checkpoint, of this engine or of Spark itself, and prunes it.
+    """Reads a checkpoint, of this engine or of Spark itself, and looks after it.
 
     Needs neither Spark nor Java, only the storage.
 
@@ -62,20 +69,117 @@ class CheckpointHook(BaseHook):
         keep_epochs: int | None = None,
         keep_for: timedelta | float | None = None,
         dry_run: bool = False,
+        *,
+        keep_bytes: int | None = None,
     ) -> PruneReport:
         """Remove what no restart can need. Safe while the query runs.
 
-        :param keep_epochs: keep at least the last so many committed epochs.
+        :param keep_epochs: keep the last so many committed epochs.
         :param keep_for: keep every epoch committed less than this long ago, a timedelta or
             seconds.
         :param dry_run: only tell what would be removed.
+        :param keep_bytes: and of these, only the newest that take so many bytes together.
         """
         return prune(
             self.checkpoint,
             keep_epochs=keep_epochs,
             keep_for_s=None if keep_for is None else seconds(keep_for),
             dry_run=dry_run,
+            keep_bytes=keep_bytes,
         )
+
+    def prune_sink(
+        self,
+        path: str | None = None,
+        *,
+        compact: bool = True,
+        orphans_older_than: timedelta | float | None = None,
+        dry_run: bool = False,
+    ) -> SinkPruneReport | None:
+        """Remove what nobody needs from the folder of the query's files sink.
+
+        :param path: the folder; None: the one that the query had at its last start.
+        :param compact: remove entries of the sink's log that its compactions hold too.
+        :param orphans_older_than: remove data files of no epoch that are older.
+        :returns: None: the query's sink writes no files.
+        """
+        return prune_sink(
+            self.checkpoint,
+            path,
+            compact=compact,
+            orphans_older_than_s=None
+            if orphans_older_than is None
+            else seconds(orphans_older_than),
+            dry_run=dry_run,
+        )
+
+    def pins(self) -> list[Pin]:
+        """Return the pinned epochs, lowest first."""
+        return self.checkpoint.pins()
+
+    def pin(self, name: str, epoch: int | None = None) -> Pin:
+        """Keep a committed epoch for a rewind, with the position of the query's sink.
+
+        :param epoch: None: the last committed one, or that of the pin if there is one already.
+        :raises ConfigError: the name cannot be used or has another epoch, or the epoch is not
+            there.
+        """
+        if epoch is None:
+            known = next((pin for pin in self.pins() if pin.name == name), None)
+            if known is not None:
+                return known
+        return self.checkpoint.pin(name, epoch, sink=recorded_sink(self.checkpoint))
+
+    def unpin(self, name: str) -> None:
+        """Forget a pin.
+
+        :raises ConfigError: there is none of this name; lists those that are there.
+        """
+        self.checkpoint.unpin(name)
+
+    def rewind(
+        self,
+        to_epoch: int | None = None,
+        *,
+        to_pin: str | None = None,
+        sink: Any = None,
+        accept_repeats: bool = False,
+    ) -> RewindReport:
+        """Take a query that does not run back to the end of a committed epoch.
+
+        :param to_epoch: the last epoch that stays; or ``to_pin``, the name of a pin.
+        :param sink: see :func:`engine.sinks.reopen.reopen_sink`; None: the one that the query had
+            at its last start.
+        :param accept_repeats: go on with a sink that cannot take rows back.
+        :raises ConfigError: the epoch is not there, or the sink cannot take rows back; nothing has
+            changed.
+        :raises ConcurrentRunError: a run holds the checkpoint.
+        """
+        return self.checkpoint.rewind(
+            to_epoch,
+            to_pin=to_pin,
+            sink=recorded_sink(self.checkpoint) if sink is None else sink,
+            accept_repeats=accept_repeats,
+        )
+
+    def inspect(self, last: int = LAST_DEFAULT) -> Inspection:
+        """Return all that the checkpoint tells, its faults included.
+
+        :param last: so many of the newest epochs are described.
+        """
+        return inspect_checkpoint(self.checkpoint, last)
+
+    def copy_to(
+        self, target: CheckpointHook, to_epoch: int | None = None, *, asked_by: str | None = None
+    ) -> CopyReport:
+        """Fork the checkpoint for another query. Safe while the query runs.
+
+        :param target: where nothing is yet.
+        :param to_epoch: the last committed epoch in the copy; None: the last one there is.
+        :param asked_by: a second call for the same asker returns what the first has made.
+        :raises ConfigError: there is something at the target, or the epoch is not there.
+        """
+        return copy_checkpoint(self.checkpoint, target.checkpoint, to_epoch, asked_by=asked_by)
 
     def describe_epoch(self, epoch: int) -> dict[str, Any]:
         """Return ``{epoch, offsets, committed_at}`` of a committed epoch.
@@ -91,3 +195,16 @@ class CheckpointHook(BaseHook):
             if committed_ms is None
             else datetime.fromtimestamp(committed_ms / 1000, timezone.utc).isoformat(),
         }
+
+
+def matching_checkpoints(
+    pattern: object, storage_conn_id: str | None = None
+) -> list[CheckpointHook]:
+    """Open every checkpoint that a location with a ``*`` matches.
+
+    :raises ConfigError: the location cannot be used.
+    :raises CheckpointError: the storage cannot be listed.
+    """
+    location = CheckpointLocation.parse(pattern, storage_conn_id)
+    found = find_checkpoints(location.url, location.storage_options())
+    return [CheckpointHook(each, location.conn_id) for each in found]

@@ -21,7 +21,7 @@ takes its own for another's: it stops, and the next start finds its entry.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timezone
 from typing import Any
@@ -114,6 +114,13 @@ class FsspecStorage(Storage):
             except (FileNotFoundError, NotADirectoryError):
                 return []
         return [_info(entry) for entry in found if entry["type"] == "file"]
+
+    def files_below(self, folder: str) -> Sequence[str]:
+        path = self._full(folder)
+        with self._errors("list", folder):
+            self._fs.invalidate_cache()
+            root = self._fs._strip_protocol(path).rstrip("/")
+            return [str(name)[len(root) + 1 :] for name in self._fs.find(path)]
 
     def info(self, name: str) -> FileInfo:
         with self._errors("read", name):

@@ -16,7 +16,7 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -103,6 +103,22 @@ class LocalStorage(Storage):
         except OSError as exc:
             raise _error("list", self.root / folder, exc) from exc
         return files
+
+    def files_below(self, folder: str) -> Sequence[str]:
+        names = []
+        try:
+            with disk.system.scandir(self.root / folder) as entries:
+                for entry in entries:
+                    if entry.is_file():
+                        names.append(entry.name)
+                    elif entry.is_dir():
+                        below = self.files_below(f"{folder}/{entry.name}" if folder else entry.name)
+                        names += [f"{entry.name}/{name}" for name in below]
+        except (FileNotFoundError, NotADirectoryError):
+            return names
+        except OSError as exc:
+            raise _error("list", self.root / folder, exc) from exc
+        return names
 
     def info(self, name: str) -> FileInfo:
         path = self.root / name

@@ -65,17 +65,36 @@ def plan_prune(
     keep_epochs: int | None = None,
     keep_from_ms: float | None = None,
     committed_at_ms: Mapping[int, float] | None = None,
+    keep_bytes: int | None = None,
+    sizes: Mapping[int, int] | None = None,
 ) -> int | None:
     """The oldest epoch that has to stay; all below may go. None: nothing may.
 
-    An epoch stays if any of the rules wants it: it is one of the last ``keep_epochs``, it was
-    committed at ``keep_from_ms`` or later, or a restart could need it.
+    An epoch stays if it is one of the last ``keep_epochs`` or was committed at ``keep_from_ms`` or
+    later, and fits into ``keep_bytes`` with all that are newer. What a restart could need stays in
+    any case.
 
     :param commits: the committed epochs.
-    :param keep_epochs: at least 2; None: no such rule, and 2.
+    :param keep_epochs: at least 2; None: no such rule.
     :param committed_at_ms: when each was committed; needed for ``keep_from_ms``.
-    :raises ConfigError: ``keep_epochs`` is less than 2.
+    :param keep_bytes: what the entries of all logs may take together. Without another rule, every
+        epoch that fits stays.
+    :param sizes: bytes of each epoch in all logs, of open ones too; needed for ``keep_bytes``.
+    :raises ConfigError: ``keep_epochs`` is less than 2, or ``keep_bytes`` is negative.
     """
+    if keep_bytes is not None:
+        if keep_bytes < 0:
+            raise ConfigError(f"keep_bytes is {keep_bytes}; a size is zero or more.")
+        fitting = _fitting(commits, keep_bytes, sizes or {})
+        if keep_epochs is None and keep_from_ms is None:
+            return fitting
+        wanted = plan_prune(
+            commits,
+            keep_epochs=keep_epochs,
+            keep_from_ms=keep_from_ms,
+            committed_at_ms=committed_at_ms,
+        )
+        return max((each for each in (wanted, fitting) if each is not None), default=None)
     if keep_epochs is None:
         keep_epochs = KEEP_EPOCHS_MIN
     if keep_epochs < KEEP_EPOCHS_MIN:
@@ -97,28 +116,45 @@ def plan_prune(
     return kept_from
 
 
+def _fitting(commits: Collection[int], keep_bytes: int, sizes: Mapping[int, int]) -> int | None:
+    """The oldest committed epoch that fits with all that are newer; at least the last two."""
+    newest_first = sorted(commits, reverse=True)
+    if len(newest_first) < KEEP_EPOCHS_MIN:
+        return None
+    kept_from = newest_first[KEEP_EPOCHS_MIN - 1]
+    left = keep_bytes - sum(size for epoch, size in sizes.items() if epoch >= kept_from)
+    for epoch in newest_first[KEEP_EPOCHS_MIN:]:
+        left -= sizes.get(epoch, 0)
+        if left < 0:
+            break
+        kept_from = epoch
+    return kept_from
+
+
 def prune(
     checkpoint: Checkpoint,
     keep_epochs: int | None = None,
     keep_for_s: float | None = None,
     dry_run: bool = False,
     clock: Clock | None = None,
+    keep_bytes: int | None = None,
 ) -> PruneReport:
     """Remove what no restart can need, and temporary files that crashes left an hour ago or more.
 
     Safe at any time, while the query runs too. Stops early if the query is rewound meanwhile, and
     reports what it has removed until then.
 
-    :param keep_epochs: keep at least the last so many committed epochs; 100 if neither this nor
-        ``keep_for_s`` is given.
+    :param keep_epochs: keep the last so many committed epochs; 100 if no rule is given.
     :param keep_for_s: keep every epoch that was committed less than so many seconds ago.
     :param dry_run: only tell what would be removed.
-    :raises ConfigError: ``keep_epochs`` is less than 2, or ``keep_for_s`` is negative.
+    :param keep_bytes: and of these, only the newest that take so many bytes together; of the
+        others, if this is the only rule. The last two epochs stay however large they are.
+    :raises ConfigError: ``keep_epochs`` is less than 2, or one of the others is negative.
     :raises CheckpointError: the storage cannot be read or written.
     """
     if keep_for_s is not None and keep_for_s < 0:
         raise ConfigError(f"keep_for_s is {keep_for_s}; an age is zero or more.")
-    if keep_epochs is None and keep_for_s is None:
+    if keep_epochs is None and keep_for_s is None and keep_bytes is None:
         keep_epochs = KEEP_EPOCHS_DEFAULT
     storage, now_s = checkpoint.storage, (clock or SystemClock()).now_ms() / 1000
     rewound = last_rewind(storage)
@@ -129,13 +165,16 @@ def prune(
         keep_epochs=keep_epochs,
         keep_from_ms=None if keep_for_s is None else (now_s - keep_for_s) * 1000,
         committed_at_ms={epoch: file.modified_s * 1000 for epoch, file in committed.items()},
+        keep_bytes=keep_bytes,
+        sizes=_sizes(found),
     )
     if storage.exists(INTENT):
         kept_from = None  # the epochs that were seen are being moved
     doomed = _entries_below(kept_from, found)
     for folder, files in found.items():
+        names = {file.name for file in files}
         for file in files:
-            if now_s - file.modified_s >= LEFTOVER_AGE_S and _is_leftover(file, folder, kept_from):
+            if now_s - file.modified_s >= LEFTOVER_AGE_S and _is_leftover(file, folder, names):
                 doomed.setdefault(
                     f"{folder}/{file.name}" if folder else file.name, (file.size, None)
                 )
@@ -166,6 +205,7 @@ def _entries_below(
     """File name → size, epoch; in the order of deletion."""
     if kept_from is None:
         return {}
+    sizes = _by_name(found)
     entries = sorted(
         (epoch, rank, log)
         for rank, log in enumerate(_LOGS)
@@ -175,7 +215,7 @@ def _entries_below(
     return {
         name: (size, epoch)
         for epoch, _, log in entries
-        for name, size in _with_twin(log, str(epoch), found[log]).items()
+        for name, size in _with_twin(log, str(epoch), sizes[log]).items()
     }
 
 
@@ -184,16 +224,35 @@ def _by_id(files: Iterable[FileInfo]) -> dict[int, FileInfo]:
     return {id: file for id, file in ids.items() if id is not None}
 
 
-def _with_twin(folder: str, name: str, files: Iterable[FileInfo]) -> dict[str, int]:
+def _by_name(found: Mapping[str, Collection[FileInfo]]) -> dict[str, dict[str, int]]:
+    return {log: {file.name: file.size for file in found[log]} for log in _LOGS}
+
+
+def _with_twin(folder: str, name: str, sizes: Mapping[str, int]) -> dict[str, int]:
     both = (name, checksum_twin(name))
-    sizes = {file.name: file.size for file in files}
     return {f"{folder}/{each}": sizes[each] for each in both if each in sizes}
 
 
-def _is_leftover(file: FileInfo, folder: str, kept_from: int | None) -> bool:
-    """A temporary file of a crash, or the checksums of an entry that is gone."""
+def _sizes(found: Mapping[str, Collection[FileInfo]]) -> dict[int, int]:
+    """Bytes of each epoch in all logs, checksum twins included."""
+    by_name, sizes = _by_name(found), dict[int, int]()
+    for log in _LOGS:
+        for epoch in _by_id(found[log]):
+            both = _with_twin(log, str(epoch), by_name[log])
+            sizes[epoch] = sizes.get(epoch, 0) + sum(both.values())
+    return sizes
+
+
+def _is_leftover(file: FileInfo, folder: str, names: Collection[str]) -> bool:
+    """A temporary file of a crash, or the checksums of an entry that is gone.
+
+    :param names: of all files in the folder.
+    """
     if _TEMPORARY.fullmatch(file.name):
         return True
     twin_of = _TWIN.fullmatch(file.name) if folder in _LOGS else None
-    id = entry_id(twin_of.group(1)) if twin_of else None
-    return id is not None and kept_from is not None and id < kept_from
+    return (
+        twin_of is not None
+        and entry_id(twin_of.group(1)) is not None
+        and twin_of.group(1) not in names
+    )

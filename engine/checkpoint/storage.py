@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -83,6 +83,14 @@ class Storage(ABC):
     def list(self, folder: str) -> list[FileInfo]:
         """The files right in a folder, hidden ones too, folders not; empty if there is no such
         folder. ``""`` is the root. No order."""
+
+    @abstractmethod
+    def files_below(self, folder: str) -> Sequence[str]:
+        """The names of all files in a folder and the folders in it, relative to it, hidden ones
+        too; empty if there is no such folder. No order.
+
+        :raises CheckpointError: it cannot be listed.
+        """
 
     @abstractmethod
     def info(self, name: str) -> FileInfo:

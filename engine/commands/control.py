@@ -1,4 +1,4 @@
-"""``drain``, ``stop`` and ``prune``: act on a checkpoint, wherever its query runs."""
+"""``drain`` and ``stop``: act on a checkpoint, wherever its query runs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from argparse import Namespace
 
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.requests import RequestKind
-from engine.checkpoint.retention import prune as prune_checkpoint
 from engine.clock import Clock, SystemClock
 from engine.commands.inspect import open_checkpoint
-from engine.commands.result import DONE, FAILED, Result, format_bytes
-from engine.config import parse_interval_ms
+from engine.commands.result import DONE, FAILED, Result
 from engine.states import QueryState
 
 _POLL_S = 0.2
@@ -26,24 +24,6 @@ def drain(args: Namespace) -> Result:
 def stop(args: Namespace) -> Result:
     """Ask the query to end now, and wait until it has."""
     return _end("stop", args)
-
-
-def prune(args: Namespace) -> Result:
-    """Remove what no restart can need."""
-    checkpoint = open_checkpoint(args.checkpoint)
-    keep_for_s = None
-    if args.keep_for is not None:
-        keep_for_s = parse_interval_ms(args.keep_for, "--keep-for") / 1000
-    report = prune_checkpoint(
-        checkpoint, keep_epochs=args.keep_epochs, keep_for_s=keep_for_s, dry_run=args.dry_run
-    )
-    text = (
-        f"{'Would remove' if report.dry_run else 'Removed'} {report.removed_epochs:,} epochs: "
-        f"{report.removed_files:,} files, {format_bytes(report.removed_bytes)}."
-    )
-    if report.kept_from is not None:
-        text += f" Kept from epoch {report.kept_from}."
-    return Result(report.to_dict(), text)
 
 
 def _end(kind: RequestKind, args: Namespace) -> Result:

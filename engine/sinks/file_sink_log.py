@@ -31,7 +31,7 @@ from typing import Final
 
 from engine.checkpoint import json_text
 from engine.checkpoint.hadoop_checksum import checksums, fits
-from engine.checkpoint.storage import Storage, checksum_twin
+from engine.checkpoint.storage import FileInfo, Storage, checksum_twin
 from engine.errors import (
     CheckpointError,
     SinkCommitRejectedError,
@@ -119,6 +119,11 @@ def entries_before_compaction(epoch: int, interval: int) -> range:
     """The epochs whose entries together hold all files before a compaction epoch."""
     assert is_compaction(epoch, interval), f"{epoch} is no compaction epoch"
     return range(max(0, epoch - interval), epoch)
+
+
+def compaction_before(epoch: int, interval: int) -> int:
+    """The last compaction epoch before this one; -1 if there is none."""
+    return epoch - epoch % interval - 1
 
 
 def interval_of(compactions: Sequence[int], default: int) -> int:
@@ -291,14 +296,22 @@ class FileSinkLog:
     def _expire(self, epoch: int, interval: int) -> None:
         """Delete what the compactions among the retained epochs hold too."""
         oldest = epoch + 1 - self._retained
-        if oldest < interval:
-            return
-        needed = oldest - oldest % interval - 1
-        before_s = self._now_s() - self._cleanup_delay_s
-        for info in self.storage.list(""):
-            number = epoch_of(info.name)
-            if number is not None and number < needed and info.modified_s <= before_s:
+        if oldest >= interval:
+            for info in self.expired(oldest, interval):
                 self.storage.delete(info.name)
+
+    def expired(self, oldest: int, interval: int) -> list[FileInfo]:
+        """The entries that nobody needs who reads the folder as it was at the epoch ``oldest`` or
+        later. Those that are too young are not among them."""
+        needed = compaction_before(oldest, interval)
+        before_s = self._now_s() - self._cleanup_delay_s
+        return [
+            info
+            for info in self.storage.list("")
+            if (number := epoch_of(info.name)) is not None
+            and number < needed
+            and info.modified_s <= before_s
+        ]
 
     def listing(self) -> dict[int, str]:
         """Epoch → file name; the compact one if an epoch has both."""

@@ -16,7 +16,7 @@ from engine.locations import local_path
 from engine.sinks.file_sink_log import FOLDER, FileSinkLog
 from engine.sinks.file_sink_rewind import FileSinkRewind
 
-_FILES: Final = ("parquet", "json", "csv")
+FILES: Final = ("parquet", "json", "csv")
 _KEEP_NOTHING: Final = ("memory", "noop")
 
 
@@ -36,7 +36,7 @@ def reopen_sink(name: str, options: Mapping[str, str]) -> Any:
     :raises ConfigError: the path is not one of this machine.
     """
     path = {key.lower(): value for key, value in options.items()}.get("path")
-    if name.lower() in _FILES and path is not None:
+    if name.lower() in FILES and path is not None:
         folder = local_path(path, f"sink {name}")
         return FileSinkRewind(FileSinkLog(LocalStorage(folder / FOLDER)))
     return KeepsNothing() if name.lower() in _KEEP_NOTHING else None

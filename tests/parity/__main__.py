@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -50,10 +50,16 @@ def main(spark: SparkSession, rows: int) -> int:
         "query_mismatches": len(wrong),
     }
     names = {name: of for family in every for name, of in measure(spark, family).items()}
-    measurements = {"run": {**summary, "rows": ROWS}, "names": names}
-    MEASUREMENTS.write_text(json.dumps(measurements, indent=1) + "\n", encoding="utf-8")
+    MEASUREMENTS.write_text(_document({**summary, "rows": ROWS}, names), encoding="utf-8")
     print(json.dumps(summary))
     return 1 if report.mismatches or wrong else 0
+
+
+def _document(summary: dict[str, int], names: dict[str, Any]) -> str:
+    """JSON with a line per name, so that a difference between two runs can be read."""
+    lines = [f"  {json.dumps(name)}: {json.dumps(names[name])}" for name in sorted(names)]
+    run = json.dumps(summary)
+    return f'{{\n "run": {run},\n "names": {{\n' + ",\n".join(lines) + "\n }\n}\n"
 
 
 if __name__ == "__main__":

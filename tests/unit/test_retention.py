@@ -326,3 +326,58 @@ def test_a_prune_that_is_cut_short_leaves_no_gap(tmp_path: Path) -> None:
         assert (plan.first_epoch, plan.start_from) == (6, 5)
         assert set(commits) <= set(offsets)
     assert logs(checkpoint) == ([4, 5], [4, 5], [4, 5])
+
+
+# -- by size --------------------------------------------------------------------------------------
+
+
+def test_plan_by_size() -> None:
+    sizes = dict.fromkeys(range(12), 10)  # 10 and 11 are open
+    at = {epoch: 1000.0 * epoch for epoch in range(10)}
+
+    def kept_from(keep_bytes: int, **rules: float) -> int | None:
+        return plan_prune(
+            range(10),
+            keep_bytes=keep_bytes,
+            sizes=sizes,
+            committed_at_ms=at,
+            **rules,  # type: ignore[arg-type]
+        )
+
+    assert kept_from(1_000) == 0
+    assert kept_from(120) == 0
+    assert kept_from(119) == 1
+    assert kept_from(50) == 7
+    assert kept_from(0) == 8  # however large: the last two stay, and what is open
+    # It takes from what the other rules keep, and adds nothing to it.
+    assert kept_from(50, keep_epochs=5) == 7
+    assert kept_from(1_000, keep_epochs=5) == 5
+    assert kept_from(50, keep_from_ms=3000) == 7
+    assert kept_from(50, keep_epochs=11) == 7
+    assert plan_prune([4], keep_bytes=0, sizes=sizes) is None
+
+
+def test_prune_by_size(checkpoint: Checkpoint) -> None:
+    def taken() -> int:
+        logs = ("offsets", "commits", "prepared")
+        return sum(file.size for log in logs for file in checkpoint.storage.list(log))
+
+    one = taken() // 10
+    limit = one * 4 + one // 2
+    report = prune(checkpoint, keep_bytes=limit)
+    assert (report.kept_from, report.removed_epochs) == (6, 6)
+    assert taken() <= limit
+    assert prune(checkpoint, keep_bytes=limit).removed_files == 0
+    with pytest.raises(ConfigError, match="keep_bytes is -1"):
+        prune(checkpoint, keep_bytes=-1)
+
+
+def test_checksums_of_entries_that_are_gone(tmp_path: Path) -> None:
+    checkpoint, clock = Checkpoint(str(tmp_path)), ManualClock(NOW_S * 1000)
+    for epoch in range(3):
+        commit(checkpoint, epoch)
+    gone = leave(tmp_path / "offsets", ".9.crc", 7200)
+    kept = [leave(tmp_path / "offsets", ".2.crc", 7200), leave(tmp_path / "offsets", ".8.crc", 60)]
+    assert prune(checkpoint, keep_epochs=100, clock=clock).removed_files == 1
+    assert not gone.exists()
+    assert all(path.exists() for path in kept)

@@ -1,0 +1,170 @@
+"""Remove from checkpoints what no restart can need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_continuous.arguments import whole_number
+from airflow_provider_continuous.errors import final_errors, is_final
+from airflow_provider_continuous.hooks.checkpoint import CheckpointHook, matching_checkpoints
+from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
+from engine.checkpoint.find import is_pattern
+from engine.commands.result import format_bytes, format_table
+from engine.errors import ConfigError, ContinuousError
+from engine.sinks.file_sink_upkeep import ORPHAN_AGE_S
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class PruneCheckpointOperator(CheckpointOperator):
+    """Prunes checkpoints, of this engine or of Spark itself, while their queries run or not.
+
+    Never removes what a restart could need: the last two committed epochs, all that is newer, and
+    pins stay. Temporary files that crashes have left go after an hour.
+
+    Returns what was removed, and how many bytes that was; for a location with a ``*``:
+    ``{"checkpoints": [...], "removed_epochs": ..., "removed_files": ..., "removed_bytes": ...}``.
+
+    :param checkpoint_location: path or URL of the checkpoint (templated);
+        ``s3://my_conn@bucket/path`` opens it with an Airflow connection. With a ``*``, all
+        checkpoints that match, one after another: one that cannot be pruned does not keep the
+        others from it, and fails the task at the end, by its name.
+    :param keep_epochs: keep the last so many committed epochs, 2 or more (templated).
+    :param keep_for: keep every epoch committed less than this long ago, a timedelta or seconds.
+        With both, an epoch goes only when neither keeps it.
+    :param keep_bytes: and of those, only the newest whose entries take so many bytes together
+        (templated). Alone, it keeps every epoch that fits.
+    :param compact_sink: also remove entries of the files sink's log (``_spark_metadata``) that
+        its compactions hold too, and that no kept or pinned epoch needs for a rewind.
+    :param remove_orphans: also remove data files that runs which are over have left, and that no
+        committed and no prepared epoch names.
+    :param orphans_older_than: how old such a file must be, a timedelta or seconds; an hour or more.
+    :param sink_path: the folder of the sink (templated), for a checkpoint that does not tell it:
+        Spark's own, or one that no recent engine has run.
+    :param dry_run: remove nothing, return what would be removed.
+    :param storage_conn_id: the Airflow connection that opens the storage (templated).
+    """
+
+    template_fields: Sequence[str] = (
+        *CheckpointOperator.template_fields,
+        "keep_epochs",
+        "keep_bytes",
+        "sink_path",
+    )
+
+    def __init__(
+        self,
+        *,
+        keep_epochs: int | str | None = None,
+        keep_for: timedelta | float | None = None,
+        keep_bytes: int | str | None = None,
+        compact_sink: bool = False,
+        remove_orphans: bool = False,
+        orphans_older_than: timedelta | float = ORPHAN_AGE_S,
+        sink_path: str | None = None,
+        dry_run: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if keep_epochs is None and keep_for is None and keep_bytes is None:
+            raise ValueError(f"{self.task_id}: give keep_epochs, keep_for or both, or keep_bytes.")
+        if sink_path is not None and not (compact_sink or remove_orphans):
+            raise ValueError(f"{self.task_id}: sink_path is for compact_sink or remove_orphans.")
+        self.keep_epochs = keep_epochs
+        self.keep_for = keep_for
+        self.keep_bytes = keep_bytes
+        self.compact_sink = compact_sink
+        self.remove_orphans = remove_orphans
+        self.orphans_older_than = orphans_older_than
+        self.sink_path = sink_path
+        self.prune_dry_run = dry_run
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Prune, and return the report."""
+        with final_errors():
+            if is_pattern(str(self.checkpoint_location)):
+                return self._prune_all()
+            return self._prune(self.hook())
+
+    def _prune(self, hook: CheckpointHook) -> dict[str, Any]:
+        report = hook.prune(
+            _number("keep_epochs", self.keep_epochs),
+            self.keep_for,
+            self.prune_dry_run,
+            keep_bytes=_number("keep_bytes", self.keep_bytes),
+        )
+        found = {"checkpoint_location": hook.location.url, **report.to_dict()}
+        if self.compact_sink or self.remove_orphans:
+            sink = hook.prune_sink(
+                self.sink_path,
+                compact=self.compact_sink,
+                orphans_older_than=self.orphans_older_than if self.remove_orphans else None,
+                dry_run=self.prune_dry_run,
+            )
+            found["sink"] = None if sink is None else sink.to_dict()
+        return found
+
+    def _prune_all(self) -> dict[str, Any]:
+        if self.sink_path is not None:
+            raise ConfigError(
+                f"{self.checkpoint_location} may match many checkpoints, and there is one "
+                f"sink_path, {self.sink_path}.",
+                hint="Leave sink_path out: a checkpoint of this engine tells its own.",
+            )
+        hooks = matching_checkpoints(self.checkpoint_location, self.storage_conn_id)
+        if not hooks:
+            raise ConfigError(
+                f"No checkpoint matches {self.checkpoint_location}.",
+                hint="Check checkpoint_location; * stands for any part of one folder's name.",
+            )
+        reports: list[dict[str, Any]] = []
+        errors: dict[str, Exception] = {}
+        for hook in hooks:
+            # Whatever is wrong with one checkpoint: the others are pruned all the same.
+            try:
+                reports.append(self._prune(hook))
+            except Exception as error:
+                errors[hook.location.url] = error
+                self.log.error("%s: %s", hook.location.url, error)
+        self.log.info("Pruned %d of %d:\n%s", len(reports), len(hooks), _table(reports))
+        if errors:
+            _fail(errors, len(hooks))
+        totals = ("removed_epochs", "removed_files", "removed_bytes")
+        return {
+            "checkpoints": reports,
+            **{total: sum(report[total] for report in reports) for total in totals},
+            "dry_run": self.prune_dry_run,
+        }
+
+
+def _number(name: str, value: int | str | None) -> int | None:
+    return None if value is None else whole_number(name, value)
+
+
+def _table(reports: Sequence[dict[str, Any]]) -> str:
+    return format_table(
+        ["checkpoint", "epochs", "files", "size", "kept from"],
+        [
+            [
+                report["checkpoint_location"],
+                report["removed_epochs"],
+                report["removed_files"],
+                format_bytes(report["removed_bytes"]),
+                report["kept_from"],
+            ]
+            for report in reports
+        ],
+    )
+
+
+def _fail(errors: dict[str, Exception], total: int) -> None:
+    """:raises AirflowException: names them all; for good, if a retry can help none of them."""
+    listed = "\n".join(f"{location}: {error}" for location, error in errors.items())
+    text = f"{len(errors)} of {total} checkpoints were not pruned:\n{listed}"
+    final = all(isinstance(each, ContinuousError) and is_final(each) for each in errors.values())
+    raise (AirflowFailException if final else AirflowException)(text)

@@ -1,0 +1,94 @@
+"""Take a stopped query back to an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_continuous.arguments import whole_number
+from airflow_provider_continuous.errors import final_errors
+from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
+from engine.errors import ConfigError
+from engine.sinks.reopen import reopen_sink
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class RewindCheckpointOperator(CheckpointOperator):
+    """Takes a query that does not run back to the end of a committed epoch; its next start reads on
+    from there.
+
+    Refuses, before anything changes, while a run holds the checkpoint, and if the sink cannot take
+    back the rows of later epochs: files sinks can; memory and noop keep nothing; all others cannot.
+    The later entries of the logs are moved to the checkpoint's folder ``rewound``, never deleted.
+
+    For checkpoints that the engine has run. Returns to_epoch, from_epoch, generation, aside and
+    taken_back.
+
+    :param to_epoch: the last epoch that stays (templated); or
+    :param to_pin: the name of a pin (templated).
+    :param sink: ``{"format": ..., "options": {...}}`` (templated), for a checkpoint that does not
+        tell which sink its query has.
+    :param accept_repeats: go on with a sink that cannot take rows back: it gets them again.
+    """
+
+    template_fields: Sequence[str] = (
+        *CheckpointOperator.template_fields,
+        "to_epoch",
+        "to_pin",
+        "sink",
+    )
+    template_fields_renderers = {"sink": "json"}  # noqa: RUF012
+
+    def __init__(
+        self,
+        *,
+        to_epoch: int | str | None = None,
+        to_pin: str | None = None,
+        sink: Mapping[str, Any] | None = None,
+        accept_repeats: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if (to_epoch is None) == (to_pin is None):
+            raise ValueError(f"{self.task_id}: give to_epoch or to_pin.")
+        self.to_epoch = to_epoch
+        self.to_pin = to_pin
+        self.sink = sink
+        self.accept_repeats = accept_repeats
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Rewind, and return what was done."""
+        with final_errors():
+            hook = self.engine_hook("rewound")
+            report = hook.rewind(
+                None if self.to_epoch is None else whole_number("to_epoch", self.to_epoch),
+                to_pin=self.to_pin,
+                sink=self._sink(),
+                accept_repeats=self.accept_repeats,
+            )
+        self.log.info(
+            "Rewound from epoch %d to %d. The sink %s. The later entries of the logs are in %s.",
+            report.from_epoch,
+            report.to_epoch,
+            "has taken back what came later" if report.taken_back else "gets what came later again",
+            report.aside,
+        )
+        return report.to_dict()
+
+    def _sink(self) -> Any:
+        if self.sink is None:
+            return None
+        if not isinstance(self.sink.get("format"), str):
+            raise ConfigError(
+                f"sink is {dict(self.sink)!r}: it names no format.",
+                hint='Give it as in the query: {"format": "parquet", "options": {"path": "..."}}.',
+            )
+        found = reopen_sink(self.sink["format"], self.sink.get("options") or {})
+        if found is None and not self.accept_repeats:
+            raise ConfigError(
+                f"The sink {self.sink['format']} cannot take back the rows of later epochs.",
+                hint="If the rows may repeat, or you have removed them, set accept_repeats=True.",
+            )
+        return found

@@ -1,0 +1,81 @@
+"""``prune``: remove what no restart can need, from one checkpoint or from many."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from engine.checkpoint.find import find_checkpoints, is_pattern
+from engine.checkpoint.retention import prune as prune_checkpoint
+from engine.commands.inspect import open_checkpoint
+from engine.commands.result import DONE, FAILED, Result, describe_error, format_bytes
+from engine.config import parse_interval_ms
+from engine.errors import ConfigError, ContinuousError
+from engine.sinks.file_sink_upkeep import prune_sink
+
+
+def prune(args: Namespace) -> Result:
+    """Prune each checkpoint; one that cannot be does not keep the others from it."""
+    if not is_pattern(args.checkpoint):
+        return _prune_one(args.checkpoint, args)
+    if args.sink_path is not None:
+        raise ConfigError(
+            f"{args.checkpoint} may match many checkpoints, and there is one --sink-path.",
+            hint="Leave it out: a checkpoint of this engine tells its own sink.",
+        )
+    found = find_checkpoints(args.checkpoint)
+    if not found:
+        raise ConfigError(f"No checkpoint matches {args.checkpoint}.")
+    results = {location: _try_one(location, args) for location in found}
+    return Result(
+        {"checkpoints": {location: result.data for location, result in results.items()}},
+        "\n".join(f"{location}: {result.text}" for location, result in results.items()),
+        max(result.exit_code for result in results.values()),
+    )
+
+
+def _try_one(location: str, args: Namespace) -> Result:
+    try:
+        return _prune_one(location, args)
+    except ContinuousError as error:
+        text = describe_error(error)
+        return Result({"error": text}, text, FAILED)
+
+
+def _prune_one(location: str, args: Namespace) -> Result:
+    checkpoint = open_checkpoint(location)
+    report = prune_checkpoint(
+        checkpoint,
+        keep_epochs=args.keep_epochs,
+        keep_for_s=_seconds(args.keep_for, "--keep-for"),
+        keep_bytes=args.keep_bytes,
+        dry_run=args.dry_run,
+    )
+    verb = "Would remove" if report.dry_run else "Removed"
+    text = (
+        f"{verb} {report.removed_epochs:,} epochs: "
+        f"{report.removed_files:,} files, {format_bytes(report.removed_bytes)}."
+    )
+    if report.kept_from is not None:
+        text += f" Kept from epoch {report.kept_from}."
+    data: dict[str, Any] = report.to_dict()
+    if args.compact_sink or args.remove_orphans is not None:
+        sink = prune_sink(
+            checkpoint,
+            args.sink_path,
+            compact=args.compact_sink,
+            orphans_older_than_s=_seconds(args.remove_orphans, "--remove-orphans"),
+            dry_run=args.dry_run,
+        )
+        data["sink"] = None if sink is None else sink.to_dict()
+        text += (
+            " The query's sink writes no files."
+            if sink is None
+            else f" {verb} {sink.removed_entries:,} entries of the sink's log and "
+            f"{sink.removed_files:,} data files of no epoch, {format_bytes(sink.removed_bytes)}."
+        )
+    return Result(data, text, DONE)
+
+
+def _seconds(duration: str | None, name: str) -> float | None:
+    return None if duration is None else parse_interval_ms(duration, name) / 1000

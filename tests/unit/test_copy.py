@@ -1,0 +1,191 @@
+"""A copy is a checkpoint of its own, whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from pathlib import Path
+
+import pytest
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.commit_log import CommitEntry
+from engine.checkpoint.copy import RECORD, copy_checkpoint, read_copy
+from engine.checkpoint.lease import Lease
+from engine.checkpoint.local_storage import LocalStorage
+from engine.checkpoint.offset_log import OffsetEntry
+from engine.checkpoint.prepared_log import PreparedEntry
+from engine.checkpoint.retention import prune
+from engine.coordinator.restart import decide
+from engine.errors import CheckpointCorruptError, ConfigError
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"
+
+
+def commit(checkpoint: Checkpoint, *epochs: int) -> None:
+    for epoch in epochs:
+        checkpoint.prepared.add(epoch, PreparedEntry(0, "run", (None,)))
+        checkpoint.offsets.add(epoch, OffsetEntry((epoch,)))
+        checkpoint.commits.add(epoch, CommitEntry())
+
+
+@pytest.fixture(params=["local", "memory"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(tmp_path) if request.param == "local" else f"memory://{uuid.uuid4()}"
+
+
+@pytest.fixture
+def source(folder: str) -> Checkpoint:
+    """Runs at epoch 5, and has logged 6."""
+    source = Checkpoint(f"{folder}/source")
+    source.create_or_read_query_id("query")
+    commit(source, *range(6))
+    Lease.acquire(source, run_id="run")
+    source.pin("gold", 3)
+    source.requests.ask("drain", by="test")
+    source.progress.write([{"batchId": 5}])
+    source.prepared.add(6, PreparedEntry(0, "run", (None,)))
+    source.offsets.add(6, OffsetEntry((6,)))
+    return source
+
+
+def plan(checkpoint: Checkpoint) -> tuple[int, int | None]:
+    found = decide(
+        offsets_ids=checkpoint.offsets.ids(),
+        commits_ids=checkpoint.commits.ids(),
+        prepared=checkpoint.prepared.ids(),
+    )
+    return found.first_epoch, found.start_from
+
+
+def test_a_copy(source: Checkpoint, folder: str) -> None:
+    target = Checkpoint(f"{folder}/target")
+    report = copy_checkpoint(source, target)
+    assert (report.from_epoch, report.to_epoch, report.source_id) == (0, 5, "query")
+    assert target.query_id() == report.query_id != "query"
+    assert plan(target) == (6, 5)
+    assert target.committed_offsets() == (5,)
+    assert set(target.storage.files_below("")) == {
+        "metadata", RECORD,
+        *(f"{log}/{epoch}" for log in ("offsets", "commits") for epoch in range(6)),
+    }  # fmt: skip
+    assert report.files == 13
+    record = read_copy(target)
+    assert record is not None
+    assert (record.source, record.to_epoch) == (source.url, 5)
+    Lease.acquire(target, run_id="shadow")  # nobody holds it
+    commit(target, 6)
+    assert source.committed_epoch() == 5
+
+
+def test_up_to_an_epoch(source: Checkpoint, folder: str) -> None:
+    target = Checkpoint(f"{folder}/target")
+    copy_checkpoint(source, target, 3)
+    assert plan(target) == (4, 3)
+
+
+@pytest.mark.parametrize("epoch", [6, 7, 0])
+def test_an_epoch_that_is_not_there(source: Checkpoint, folder: str, epoch: int) -> None:
+    prune(source, keep_epochs=3)
+    target = Checkpoint(f"{folder}/target")
+    with pytest.raises(ConfigError, match=rf"Epoch {epoch} is not among .* Available: 3 to 5"):
+        copy_checkpoint(source, target, epoch)
+    assert target.storage.files_below("") == []
+
+
+def test_nothing_committed_yet(folder: str) -> None:
+    source = Checkpoint(f"{folder}/source")
+    source.create_or_read_query_id("query")
+    with pytest.raises(ConfigError, match="nothing to go on from"):
+        copy_checkpoint(source, Checkpoint(f"{folder}/target"))
+
+
+def test_a_target_that_is_there(source: Checkpoint, folder: str) -> None:
+    target = Checkpoint(f"{folder}/target")
+    target.storage.create("anything", b"by hand")
+    with pytest.raises(ConfigError, match="There is something at"):
+        copy_checkpoint(source, target)
+    with pytest.raises(ConfigError, match="inside of the other"):
+        copy_checkpoint(source, Checkpoint(f"{source.url}/copy"))
+    with pytest.raises(ConfigError, match="inside of the other"):
+        copy_checkpoint(source, source)
+
+
+def test_the_same_asker_finds_its_copy(source: Checkpoint, folder: str) -> None:
+    target = Checkpoint(f"{folder}/target")
+    first = copy_checkpoint(source, target, asked_by="task")
+    commit(source, 6, 7)
+    again = copy_checkpoint(source, target, asked_by="task")
+    assert (again.query_id, again.to_epoch) == (first.query_id, 5)
+    for asker in (None, "another"):
+        with pytest.raises(ConfigError, match="There is something at"):
+            copy_checkpoint(source, target, asked_by=asker)
+    with pytest.raises(ConfigError, match="There is something at"):
+        copy_checkpoint(source, target, 4, asked_by="task")
+
+
+def test_a_copy_that_was_cut_short_is_no_checkpoint_and_goes_on(
+    source: Checkpoint, folder: str, tmp_path: Path
+) -> None:
+    """Stop it before every single write."""
+
+    class Cut(LocalStorage):
+        left = 0
+
+        def create(self, name: str, data: bytes) -> bool:
+            if not self.left:
+                raise InterruptedError
+            self.left -= 1
+            return super().create(name, data)
+
+    for writes in range(1, 13):
+        storage = Cut(tmp_path / f"target-{writes}")
+        storage.left = writes
+        with pytest.raises(InterruptedError):
+            copy_checkpoint(source, Checkpoint(storage))
+        target = Checkpoint(LocalStorage(storage.root))
+        if target.exists():
+            with pytest.raises(CheckpointCorruptError, match="metadata file is missing"):
+                target.create_or_read_query_id("new")
+        commit(source, *range(source.committed_epoch() + 1, 6 + writes))
+        assert copy_checkpoint(source, target).to_epoch == 4 + writes, "what it began with"
+        assert plan(target) == (5 + writes, 4 + writes)
+
+
+def test_a_damaged_entry_is_not_copied(source: Checkpoint, folder: str) -> None:
+    source.storage.replace("offsets/4", b"torn")
+    target = Checkpoint(f"{folder}/target")
+    with pytest.raises(CheckpointCorruptError, match="offsets/4"):
+        copy_checkpoint(source, target)
+    assert target.storage.files_below("") == []
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir()))
+def test_copies_of_real_checkpoints(name: str, tmp_path: Path) -> None:
+    source = Checkpoint(str(GOLDEN / name))
+    target = Checkpoint(str(tmp_path / "target"))
+    report = copy_checkpoint(source, target)
+    last = source.committed_epoch()
+    assert report.to_epoch == last
+    assert plan(target) == (last + 1, last)
+    assert target.committed_offsets() == source.committed_offsets()
+    for tree in ("sources", "state"):
+        expected = {
+            str(path.relative_to(GOLDEN / name / tree)): path.read_bytes()
+            for path in (GOLDEN / name / tree).rglob("*")
+            if path.is_file() and path.suffix != ".crc"
+        }
+        found = {
+            each: target.storage.read(f"{tree}/{each}") for each in target.storage.files_below(tree)
+        }
+        assert found == expected
+
+
+def test_a_copy_whose_source_is_gone_tells_where_it_came_from(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "engine-v1", tmp_path / "source")
+    target = Checkpoint(str(tmp_path / "target"))
+    copy_checkpoint(Checkpoint(str(tmp_path / "source")), target)
+    shutil.rmtree(tmp_path / "source")
+    record = read_copy(Checkpoint(str(tmp_path / "target")))
+    assert record is not None
+    assert record.source == str(tmp_path / "source")

@@ -1,0 +1,44 @@
+"""Many checkpoints by one pattern."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.find import find_checkpoints, is_pattern
+from engine.errors import ConfigError
+
+
+@pytest.mark.parametrize("scheme", ["path", "file", "memory"])
+def test_those_that_were_used(tmp_path: Path, scheme: str) -> None:
+    roots = {
+        "path": str(tmp_path),
+        "file": f"file://{tmp_path}",
+        "memory": f"memory://{uuid.uuid4()}",
+    }
+    root = roots[scheme]
+    for name in ("b", "a", "team/c"):
+        Checkpoint(f"{root}/{name}").create_or_read_query_id(name)
+    Checkpoint(f"{root}/broken").storage.create("commits/7", b"torn")
+    Checkpoint(f"{root}/other").storage.create("README", b"no checkpoint")
+
+    found = find_checkpoints(f"{root}/*")
+
+    assert [each.rpartition("/")[2] for each in found] == ["a", "b", "broken"]
+    assert Checkpoint(found[0]).query_id() == "a"
+    (deeper,) = find_checkpoints(f"{root}/*/c")
+    assert Checkpoint(deeper).query_id() == "team/c"
+    assert find_checkpoints(f"{root}/nothing*") == []
+
+
+def test_what_is_a_pattern() -> None:
+    assert is_pattern("s3://bucket/*/orders")
+    assert not is_pattern("s3://bucket/orders")
+
+
+def test_a_scheme_that_nobody_knows() -> None:
+    with pytest.raises(ConfigError, match="nosuch"):
+        find_checkpoints("nosuch://bucket/*")
