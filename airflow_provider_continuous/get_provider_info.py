@@ -34,7 +34,16 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": [_modules("sensors.epoch", "sensors.offsets", "sensors.health")],
         "hooks": [_modules("hooks.query", "hooks.checkpoint")],
         "triggers": [
-            _modules("triggers.epoch", "triggers.query", "triggers.offsets", "triggers.health")
+            _modules("triggers.epoch", "triggers.query", "triggers.offsets", "triggers.health"),
+            _modules("triggers.events"),
+        ],
+        "asset-uris": [
+            {
+                "schemes": ["continuous"],
+                "handler": f"{_PACKAGE}.assets.uris.sanitize_uri",
+                "factory": f"{_PACKAGE}.assets.uris.create_asset",
+                "to_openlineage_converter": f"{_PACKAGE}.assets.uris.convert_asset_to_openlineage",
+            }
         ],
         "connection-types": [
             {

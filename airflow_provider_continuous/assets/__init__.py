@@ -1,0 +1,1 @@
+"""Assets of continuous queries: their URIs, and what their events tell."""

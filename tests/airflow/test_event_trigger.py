@@ -1,0 +1,253 @@
+"""EpochEventTrigger, under Airflow's own runner of shared streams: none missed, what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from airflow.jobs.triggerer_job_runner import TriggerRunner
+
+from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.triggers import events
+from airflow_provider_continuous.triggers.events import EpochEventTrigger
+from airflow_provider_continuous.triggers.history import EpochHistory
+from engine.errors import ConfigError
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+
+class AssetStore(dict[str, Any]):
+    """Airflow's asset state store, of one asset, in memory."""
+
+    async def aget(self, key: str) -> Any:
+        return json.loads(self[key]) if key in self else None
+
+    async def aset(self, key: str, value: Any) -> None:
+        self[key] = json.dumps(value)
+
+
+class Triggerer:
+    """Airflow's runner with one trigger; the test is the supervisor that stores the events."""
+
+    def __init__(self, trigger: EpochEventTrigger, store: AssetStore) -> None:
+        class_path, arguments = trigger.serialize()
+        assert class_path.endswith("triggers.events.EpochEventTrigger")
+        trigger = EpochEventTrigger(**json.loads(json.dumps(arguments)))
+        trigger.asset_state_store = store  # type: ignore[assignment]
+        self.runner: Any = TriggerRunner()  # type: ignore[no-untyped-call]
+        self.task = asyncio.create_task(self.runner.run_trigger(1, trigger))
+        self.runner.triggers[1] = {"task": self.task, "name": "ours", "events": 0}
+
+    async def events(self, count: int, stored: bool = True) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        while len(found) < count:
+            assert not self.task.done() or self.task.result()
+            while self.runner.events:
+                entry = self.runner.events.popleft()
+                assert entry.persist_seq is not None, "Airflow would not tell when it is stored"
+                found.append(json.loads(entry.event.model_dump_json())["payload"])
+                if stored:
+                    self.runner._shared_streams.confirm_persisted([entry.persist_seq])
+            await asyncio.sleep(0.01)
+        assert len(found) == count
+        return found
+
+    async def dies(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+@pytest.fixture
+def store() -> AssetStore:
+    return AssetStore()
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def watch(live: LiveCheckpoint, **arguments: Any) -> EpochEventTrigger:
+    return EpochEventTrigger(live.location, **{"poll_interval_s": 0.02, **arguments})
+
+
+async def noted(store: AssetStore, epoch: int) -> None:
+    while not store or json.loads(next(iter(store.values())))["epoch"] != epoch:
+        await asyncio.sleep(0.01)
+
+
+def numbers(told: list[dict[str, Any]]) -> list[tuple[int, int]]:
+    return [(event["first_epoch"], event["epoch"]) for event in told]
+
+
+def test_every_epoch_is_told_once_across_restarts(live: LiveCheckpoint, store: AssetStore) -> None:
+    live.commit(0, 1)
+
+    async def scenario() -> None:
+        triggerer = Triggerer(watch(live), store)
+        await noted(store, 1)
+        live.commit(2, 3)
+        told = await triggerer.events(2)
+        assert numbers(told) == [(2, 2), (3, 3)]
+        assert told[0]["offsets"] == [{"0": 30}]
+        assert told[0]["id"] == "a-query/0/2"
+        assert told[0]["rows"] is None
+        await noted(store, 3)
+        await triggerer.dies()
+        live.commit(*range(4, 200))  # more than one batch
+        triggerer = Triggerer(watch(live), store)
+        assert numbers(await triggerer.events(196)) == [(n, n) for n in range(4, 200)]
+        await triggerer.dies()
+
+    run(scenario)
+
+
+def test_what_airflow_has_not_stored_is_told_again(live: LiveCheckpoint, store: AssetStore) -> None:
+    async def scenario() -> None:
+        triggerer = Triggerer(watch(live, from_epoch=0), store)
+        live.commit(0)
+        lost = await triggerer.events(1, stored=False)
+        await triggerer.dies()
+        assert store == {} or json.loads(next(iter(store.values())))["epoch"] == -1
+        triggerer = Triggerer(watch(live, from_epoch=0), store)
+        again = await triggerer.events(1)
+        assert [event["id"] for event in again] == [event["id"] for event in lost]
+        await noted(store, 0)
+        await triggerer.dies()
+
+    run(scenario)
+
+
+def test_every_third_epoch(live: LiveCheckpoint, store: AssetStore) -> None:
+    live.commit(0)
+
+    async def scenario() -> None:
+        triggerer = Triggerer(watch(live, every=3), store)
+        await noted(store, 0)
+        live.commit(*range(1, 7))
+        assert numbers(await triggerer.events(2)) == [(1, 2), (3, 5)]
+        live.commit(7, 8)
+        assert numbers(await triggerer.events(1)) == [(6, 8)]
+        await triggerer.dies()
+
+    run(scenario)
+
+
+def test_at_most_one_event_per_interval(live: LiveCheckpoint, store: AssetStore) -> None:
+    live.commit(0, 1, 2)
+
+    async def scenario() -> None:
+        triggerer = Triggerer(watch(live, at_most_every_s=0.5, from_epoch=0), store)
+        assert numbers(await triggerer.events(1)) == [(0, 2)]
+        live.commit(3)
+        live.commit(4, 5)
+        assert numbers(await triggerer.events(1)) == [(3, 5)]
+        await triggerer.dies()
+
+    run(scenario)
+
+
+def test_epochs_that_retention_has_removed(live: LiveCheckpoint, store: AssetStore) -> None:
+    live.commit(0, 1)
+    for folder in ("commits", "offsets"):
+        live.checkpoint.storage.delete(f"{folder}/0")
+
+    async def scenario() -> None:
+        triggerer = Triggerer(watch(live, from_epoch=0), store)
+        told = await triggerer.events(2)
+        assert numbers(told) == [(0, 0), (1, 1)]
+        assert [event["offsets"] for event in told] == [None, [{"0": 20}]]
+        await triggerer.dies()
+
+    run(scenario)
+
+
+def test_rows_are_those_of_the_reports(live: LiveCheckpoint, store: AssetStore) -> None:
+    live.commit(0, 1, 2)
+    reports = [{"batchId": n, "sink": {"numOutputRows": 10 + n}} for n in range(3)]
+    live.checkpoint.progress.write(reports)
+
+    async def scenario() -> None:
+        triggerer = Triggerer(watch(live, every=3, from_epoch=0), store)
+        assert [event["rows"] for event in await triggerer.events(1)] == [33]
+        live.commit(3, 4, 5)
+        live.checkpoint.progress.write(
+            [*reports, *({"batchId": n, "sink": {"numOutputRows": 1}} for n in range(3, 6))]
+        )
+        assert [event["rows"] for event in await triggerer.events(1)] == [3]
+        await triggerer.dies()
+
+    run(scenario)
+
+
+def test_after_a_rewind_the_epochs_are_told_again(live: LiveCheckpoint) -> None:
+    live.commit(*range(6))
+    history = EpochHistory(CheckpointHook(live.location))
+    before = history.read(None, from_epoch=0)
+    assert numbers(before.events) == [(n, n) for n in range(6)]
+    live.checkpoint.rewind(2, accept_repeats=True)
+    assert history.read(before.cursor).next_epoch == 3
+    live.commit(*range(3, 8))
+
+    after = history.read(before.cursor)
+
+    assert numbers(after.events) == [(n, n) for n in range(3, 8)]
+    assert not {e["id"] for e in after.events} & {e["id"] for e in before.events}
+    assert history.read(after.cursor).events == []
+
+
+def test_another_query_in_the_same_place(live: LiveCheckpoint) -> None:
+    live.commit(0, 1)
+    cursor = EpochHistory(CheckpointHook(live.location)).read(None).cursor
+    live.checkpoint.delete()
+    live.checkpoint.create_or_read_query_id("another")
+    live.commit(0)
+
+    (event,) = EpochHistory(CheckpointHook(live.location)).read(cursor).events
+
+    assert event["id"] == "another/0/0"
+
+
+def test_a_broken_checkpoint_does_not_end_the_watch(
+    live: LiveCheckpoint, store: AssetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "RETRY_S", 0.05)
+    live.commit(0)
+    entry = live.checkpoint.storage.read("offsets/0")
+    live.checkpoint.storage.delete("offsets/0")
+
+    async def scenario() -> None:
+        triggerer = Triggerer(watch(live, from_epoch=0), store)
+        await asyncio.sleep(0.2)
+        assert not triggerer.task.done()
+        live.checkpoint.storage.create("offsets/0", entry)
+        assert numbers(await triggerer.events(1)) == [(0, 0)]
+        await triggerer.dies()
+
+    run(scenario)
+
+
+def test_it_needs_an_asset(live: LiveCheckpoint) -> None:
+    async def scenario() -> None:
+        async for _ in watch(live).run():
+            raise AssertionError("an event of no asset")
+
+    with pytest.raises(ConfigError, match="No asset watches"):
+        run(scenario)
+
+
+def test_without_shared_streams(live: LiveCheckpoint, store: AssetStore) -> None:
+    live.commit(0, 1)
+
+    async def scenario() -> None:
+        trigger = watch(live, from_epoch=0)
+        trigger.asset_state_store = store  # type: ignore[assignment]
+        told = []
+        async for event in trigger.run():
+            told.append(event.payload["epoch"])
+            if len(told) == 2:
+                break
+        assert told == [0, 1]
+
+    run(scenario)
