@@ -54,10 +54,14 @@ class AirflowClient:
 
     def trigger(self, dag_id: str, conf: dict[str, Any] | None = None) -> str:
         """Start a DAG run; return its id. A paused DAG is unpaused."""
-        self._call("PATCH", f"/dags/{dag_id}", json={"is_paused": False})
+        self.pause(dag_id, paused=False)
         body = {"logical_date": None, "conf": conf or {}}
         answer = self._call("POST", f"/dags/{dag_id}/dagRuns", json=body)
         return str(answer.json()["dag_run_id"])
+
+    def pause(self, dag_id: str, paused: bool = True) -> None:
+        """Pause a DAG, or let it go on."""
+        self._call("PATCH", f"/dags/{dag_id}", json={"is_paused": paused})
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """Return a DAG run's state: queued, running, success or failed."""
