@@ -16,7 +16,7 @@ from tests.airflow.stand_in import BEFORE_GATE
 WAIT_S = 180.0
 AFTER_GATE = BEFORE_GATE + 5
 """An epoch that commits only when the gate is open."""
-_COMMITTED = re.compile(r"^committed (\d+) generation (\d+)\n")
+_COMMITTED = re.compile(r"^committed (\d+) generation (\d+)\n", re.MULTILINE)
 
 
 class Query:
