@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import httpx
 
 T = TypeVar("T")
+_PAGE = 100
+"""What Airflow gives at most in one answer, unless it is configured otherwise."""
 
 
 class AirflowApiError(RuntimeError):
@@ -70,7 +72,10 @@ class AirflowClient:
     def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """Return the run's task instances as the API tells them, in order of their start."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
-        found: list[dict[str, Any]] = self._call("GET", path).json()["task_instances"]
+        answer = self._call("GET", path, params={"limit": _PAGE}).json()
+        found: list[dict[str, Any]] = answer["task_instances"]
+        if len(found) < answer["total_entries"]:
+            raise AirflowApiError(f"{dag_id}, {run_id} has more than {_PAGE} task instances.")
         return sorted(found, key=lambda task: task["start_date"] or "9")
 
     def task_state(self, dag_id: str, run_id: str, task_id: str) -> str | None:
