@@ -12,8 +12,10 @@ LINGER_S = 5.0
 """For so long a task waits in its worker: deferring and resuming takes longer than that."""
 
 
-def wait_or_defer(task: BaseOperator, trigger: CheckpointTrigger) -> Event:
-    """Return the event if it comes soon; else defer the task, to its ``execute_complete``.
+def wait_or_defer(
+    task: BaseOperator, trigger: CheckpointTrigger, method: str = "execute_complete"
+) -> Event:
+    """Return the event if it comes soon; else defer the task, to this method of it.
 
     A task must not be resumed at once: the worker's exit, which Airflow notices up to
     ``min_heartbeat_interval`` seconds late, would then count as the end of the resumed task, and
@@ -23,5 +25,5 @@ def wait_or_defer(task: BaseOperator, trigger: CheckpointTrigger) -> Event:
     if event is None:
         notices_exit_s = conf.getint("workers", "min_heartbeat_interval")
         trigger.not_before = time.time() + notices_exit_s + 1
-        task.defer(trigger=trigger, method_name="execute_complete")
+        task.defer(trigger=trigger, method_name=method)
     return event

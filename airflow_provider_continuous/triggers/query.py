@@ -1,4 +1,4 @@
-"""Wait until a query runs, or until a run of it has ended."""
+"""Wait until a query runs, has committed an epoch, or until a run of it has ended."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from airflow_provider_continuous.triggers.base import (
     Event,
     status_event,
 )
+from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
+from airflow_provider_continuous.triggers.kill import KillableTrigger
 from engine.states import QueryState
 
 
-class QueryRunningTrigger(CheckpointTrigger):
+class QueryRunningTrigger(KillableTrigger):
     """Ends with ``running``, or with ``ended`` when the query died before it ran."""
 
     wanted = "the start"
@@ -23,6 +25,10 @@ class QueryRunningTrigger(CheckpointTrigger):
         if status.state is QueryState.RUNNING:
             return status_event("running", status)
         return status_event("ended", status) if status.state.is_over else None
+
+
+class StartedEpochTrigger(KillableTrigger, EpochCommittedTrigger):
+    """Ends as :class:`EpochCommittedTrigger`, for the task that has started the query."""
 
 
 class QueryEndedTrigger(CheckpointTrigger):

@@ -18,8 +18,10 @@ os.environ["AIRFLOW_HOME"] = _HOME.name
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 
 from airflow_provider_continuous import deferral, submission  # noqa: E402
+from airflow_provider_continuous.hooks.query import ContinuousQueryHook  # noqa: E402
 from airflow_provider_continuous.rest import AirflowClient  # noqa: E402
 from airflow_provider_continuous.standalone import AirflowProcesses  # noqa: E402
+from airflow_provider_continuous.submission import SubmittedQuery  # noqa: E402
 from tests.airflow.live_checkpoint import LiveCheckpoint  # noqa: E402
 
 
@@ -37,6 +39,8 @@ def context() -> Any:
     task_instance = SimpleNamespace(
         dag_id="a_dag",
         task_id="a_task",
+        run_id="a_run",
+        map_index=-1,
         try_number=1,
         max_tries=2,
         get_first_reschedule_date=lambda _: None,
@@ -74,6 +78,23 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries run in real processes, but in ``stand_in.py`` instead of Spark."""
     script = str(Path(__file__).with_name("stand_in.py"))
     monkeypatch.setattr(submission, "ENGINE", (sys.executable, script))
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch, stand_in: None) -> Iterator[list[SubmittedQuery]]:
+    """Every process that was started; none is left at the end."""
+    started: list[SubmittedQuery] = []
+    really_submit = ContinuousQueryHook.submit
+
+    def submit(hook: ContinuousQueryHook, document: Any) -> SubmittedQuery:
+        started.append(really_submit(hook, document))
+        return started[-1]
+
+    monkeypatch.setattr(ContinuousQueryHook, "submit", submit)
+    yield started
+    for query in started:
+        query.process.terminate()
+        query.process.wait()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +22,6 @@ from engine.states import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 Start = Callable[..., StartContinuousQueryOperator]
-
-
-@pytest.fixture
-def submitted(monkeypatch: pytest.MonkeyPatch, stand_in: None) -> Iterator[list[SubmittedQuery]]:
-    """Every process that was started; none is left at the end."""
-    started: list[SubmittedQuery] = []
-    really_submit = ContinuousQueryHook.submit
-
-    def submit(hook: ContinuousQueryHook, document: Any) -> SubmittedQuery:
-        started.append(really_submit(hook, document))
-        return started[-1]
-
-    monkeypatch.setattr(ContinuousQueryHook, "submit", submit)
-    yield started
-    for query in started:
-        query.process.terminate()
-        query.process.wait()
 
 
 @pytest.fixture

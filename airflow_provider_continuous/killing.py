@@ -1,0 +1,131 @@
+"""Whether somebody has really ended a task, and what becomes of the query it watched.
+
+Airflow also calls ``on_kill`` when nobody wants anything to end: when a worker shuts down, and, for
+a deferred task, when a triggerer that fell silent comes back and finds its triggers given to
+another one. So the query is asked to end only if Airflow says that this very task is over, and the
+run that the task watched still holds the checkpoint. In doubt nothing is asked, and the log says
+why.
+
+A cleared task is not over: its next attempt finds the query, and adopts or replaces it.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+
+KillAction = Literal["drain", "stop", "detach"]
+"""What to ask of the query when its task is killed; ``detach``: nothing."""
+
+DELETED: Final = "deleted"
+_OVER: Final = frozenset({"failed", "success", "skipped", "removed", "upstream_failed", DELETED})
+
+
+@dataclass(frozen=True)
+class TaskIdentity:
+    """Which task of which DAG run."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1
+
+    @classmethod
+    def of(cls, task_instance: Any) -> TaskIdentity:
+        """Take it from a task instance, that of a worker or that of a trigger."""
+        map_index = getattr(task_instance, "map_index", None)
+        return cls(
+            task_instance.dag_id,
+            task_instance.run_id,
+            task_instance.task_id,
+            -1 if map_index is None else map_index,
+        )
+
+    def __str__(self) -> str:
+        mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
+        return f"{self.dag_id}.{self.task_id}{mapped}, {self.run_id}"
+
+
+def task_state(task: TaskIdentity) -> str:
+    """Ask Airflow for the state of a task now: ``none`` before it is scheduled, ``deleted``.
+
+    Blocks; of a triggerer, call it in a thread.
+    """
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    states = RuntimeTaskInstance.get_task_states(
+        dag_id=task.dag_id,
+        task_ids=[task.task_id],
+        run_ids=[task.run_id],
+        map_index=task.map_index,
+    ).get(task.run_id, {})
+    key = task.task_id if task.map_index < 0 else f"{task.task_id}_{task.map_index}"
+    return str(states.get(key, DELETED) or "none")
+
+
+class QueryOfTask:
+    """The run that a task watches, to be asked to end with it.
+
+    :param action: checked here: drain, stop or detach.
+    """
+
+    def __init__(
+        self, action: KillAction, hook: CheckpointHook, run_id: str, task: TaskIdentity, log: Any
+    ) -> None:
+        self._action = check_action(action)
+        self._hook = hook
+        self._run_id = run_id
+        self._task = task
+        self._log = log
+
+    def end(self) -> bool:
+        """Ask the run to end if the task is over and the run goes on; tell whether it was asked."""
+        if self._action == "detach":
+            return False
+        state = task_state(self._task)
+        if state not in _OVER:
+            self._leave(f"the task is {state}, and not over")
+            return False
+        status = self._hook.status()
+        if status.run_id != self._run_id or not status.state.is_active:
+            self._leave(f"the checkpoint is with run {status.run_id}, {status.state}")
+            return False
+        self._hook.checkpoint.requests.ask(
+            self._action, by=f"Airflow, which has ended the task {self._task}", run_id=self._run_id
+        )
+        self._log.info("Asked run %s to %s: the task is %s", self._run_id, self._action, state)
+        return True
+
+    def end_within(self, seconds: float) -> None:
+        """As :meth:`end`, from a signal handler: never longer than this, never an error.
+
+        The main thread, which the signal has interrupted, may be talking to Airflow just now;
+        this needs a thread of its own to give up on.
+        """
+        thread = threading.Thread(target=self._end_or_log, name="on_kill", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if thread.is_alive():
+            self._leave(f"Airflow has not told within {seconds:g} s what became of the task")
+
+    def _end_or_log(self) -> None:
+        try:
+            self.end()
+        except Exception as error:
+            self._leave(f"it cannot be told what became of the task: {error}")
+
+    def _leave(self, reason: str) -> None:
+        self._log.info("Killed, and run %s goes on: %s", self._run_id, reason)
+
+
+def check_action(action: str) -> KillAction:
+    """Return it.
+
+    :raises ValueError: there is no such action.
+    """
+    if action not in get_args(KillAction):
+        raise ValueError(f"on_kill_action is {action!r}; it is drain, stop or detach.")
+    return action  # type: ignore[return-value]  # it is one of them

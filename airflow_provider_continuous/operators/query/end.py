@@ -1,0 +1,124 @@
+"""Drain a query, or stop it at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_continuous.arguments import seconds
+from airflow_provider_continuous.deferral import wait_or_defer
+from airflow_provider_continuous.errors import QueryEndedError, final_errors
+from airflow_provider_continuous.hooks.query import ContinuousQueryHook
+from airflow_provider_continuous.operators.query.base import asker, result
+from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.triggers.base import Event
+from airflow_provider_continuous.triggers.query import QueryEndedTrigger
+from engine.errors import ConfigError
+from engine.states import QueryState
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class EndContinuousQueryOperator(BaseOperator):
+    """Asks a query to end and waits until it has."""
+
+    template_fields: Sequence[str] = ("checkpoint_location", "storage_conn_id")
+    ui_color = "#f4e7de"
+    _ask: Literal["drain", "stop"]
+
+    def __init__(
+        self,
+        *,
+        checkpoint_location: str,
+        timeout: timedelta | float = 600.0,
+        storage_conn_id: str | None = None,
+        poll_interval: float = 1.0,
+        deferrable: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.checkpoint_location = checkpoint_location
+        self.timeout = timeout
+        self.storage_conn_id = storage_conn_id
+        self.poll_interval = poll_interval
+        self.deferrable = deferrable
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Ask, unless the query has ended already, and wait."""
+        with final_errors():
+            hook = ContinuousQueryHook(storage_conn_id=self.storage_conn_id)
+            status = hook.status(self.checkpoint_location)
+            if status.state is QueryState.UNKNOWN:
+                raise ConfigError(
+                    f"Nothing tells who runs the query of {self.checkpoint_location}.",
+                    hint="Only queries of this engine can be asked to end; check "
+                    "checkpoint_location.",
+                )
+            trigger = QueryEndedTrigger(
+                str(self.checkpoint_location),
+                str(status.run_id),
+                storage_conn_id=self.storage_conn_id,
+                poll_interval_s=self.poll_interval,
+                deadline=time.time() + seconds(self.timeout),
+            )
+            if status.state.is_active:
+                ask = hook.drain if self._ask == "drain" else hook.stop
+                ask(self.checkpoint_location, by=asker(context), run_id=status.run_id)
+        event = wait_or_defer(self, trigger) if self.deferrable else trigger.wait()
+        return self.execute_complete(context, event)
+
+    def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
+        """Return where the query has ended, or fail as the wait tells."""
+        expect(event, "ended")
+        return {**result(event["checkpoint_location"], event), "state": event["state"]}
+
+
+class DrainContinuousQueryOperator(EndContinuousQueryOperator):
+    """Lets a query finish its open epochs, and ends it.
+
+    Everything read so far is committed. Fails when the query has ended by an error instead, or
+    was lost: then it was not drained. Returns ``{query_id, run_id, checkpoint_location, epoch,
+    state}``; ``epoch`` is the last committed one. Killing this task does not take the request
+    back.
+
+    :param checkpoint_location: the query's checkpoint (templated); with
+        ``s3://my_conn@bucket/path`` an Airflow connection opens it.
+    :param timeout: how long to wait for the end, a timedelta or seconds.
+    :param storage_conn_id: the Airflow connection that opens the storage (templated).
+    :param poll_interval: seconds between two looks at the checkpoint.
+    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot.
+    """
+
+    _ask = "drain"
+
+    def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
+        """Return where the query has ended, or fail if it has not drained."""
+        ended = super().execute_complete(context, event)
+        if event["state"] in (QueryState.FAILED.value, QueryState.LOST.value):
+            raise QueryEndedError(
+                f"The query of {event['checkpoint_location']} was not drained: it is "
+                f"{event['state']} at epoch {event['epoch']}: {event['error']}"
+            )
+        return ended
+
+
+class StopContinuousQueryOperator(EndContinuousQueryOperator):
+    """Ends a query at once; its open epochs are aborted, and read again when it is restarted.
+
+    A query that has ended already, however, is fine. Returns ``{query_id, run_id,
+    checkpoint_location, epoch, state}``; ``epoch`` is the last committed one.
+
+    :param checkpoint_location: the query's checkpoint (templated); with
+        ``s3://my_conn@bucket/path`` an Airflow connection opens it.
+    :param timeout: how long to wait for the end, a timedelta or seconds.
+    :param storage_conn_id: the Airflow connection that opens the storage (templated).
+    :param poll_interval: seconds between two looks at the checkpoint.
+    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot.
+    """
+
+    _ask = "stop"

@@ -1,0 +1,239 @@
+"""Stay with a query: start or adopt it, and start it again when it dies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from airflow_provider_continuous.arguments import seconds, whole_number
+from airflow_provider_continuous.errors import QueryEndedError, final_errors
+from airflow_provider_continuous.hooks.query import ContinuousQueryHook
+from airflow_provider_continuous.killing import KillAction
+from airflow_provider_continuous.memory import TaskMemory
+from airflow_provider_continuous.operators.query.base import (
+    QueryStartingOperator,
+    asker,
+    result,
+)
+from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.restarts import ProcessRestarts
+from airflow_provider_continuous.triggers.base import Event, status_event
+from airflow_provider_continuous.triggers.query import QueryEndedTrigger
+from airflow_provider_continuous.triggers.supervise import QuerySupervisionTrigger
+from engine.errors import ConfigError
+from engine.states import QueryState
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+AtEnd = Literal["drain", "stop", "detach"]
+TAKEOVER_GRACE_S = 60.0
+"""For so long a query that somebody has drained may be restarted or upgraded by another task."""
+
+
+class RunContinuousQueryOperator(QueryStartingOperator):
+    """Starts or adopts a query, and stays with it for as long as this task lives.
+
+    It stays in the triggerer, without a worker slot. Made for ``schedule="@continuous"``. The end
+    is a success: when ``run_for``, ``until`` or ``until_epoch`` is reached, or when somebody has
+    drained or stopped the query and nobody has started it again within a minute. Without any of
+    them it stays for ever. A run that another task has started meanwhile, of an upgrade for
+    example, is adopted.
+
+    The engine restarts a query in place by itself. When its process is gone, or has given up, the
+    task starts it again, at most ``restarts`` times; then it fails with the query's own error, for
+    good. A restart is a start like any other: the lease sees to it that there is one query.
+
+    Returns ``{query_id, run_id, checkpoint_location, epoch, state, reason, restarts}``; ``reason``
+    is ``time``, ``epoch`` or ``ended``.
+
+    All parameters but ``wait_for`` and ``on_running`` of
+    :class:`~airflow_provider_continuous.operators.query.start.StartContinuousQueryOperator`, and
+
+    :param run_for: a timedelta or seconds, counted from the first attempt of this task.
+    :param until: a datetime with a time zone, or its ISO 8601 text (templated). With ``run_for``,
+        whichever comes first.
+    :param until_epoch: an epoch, until it has committed (templated).
+    :param at_end: what to do with the query then: ``drain`` it, ``stop`` it, or ``detach``.
+    :param restarts: how often a dead query is started again; None: always.
+    :param restart_delay: the pause before that, seconds; doubles with each restart.
+    :param restart_delay_max: the longest pause, seconds.
+    :param restart_reset_after: a query that has run for so many seconds since its last restart
+        starts counting anew.
+    :param timeout: how long a start, and the drain or stop at the end, may take.
+    :param on_kill_action: what to ask of the query when somebody marks this task failed or
+        successful, or deletes it: ``drain``, ``stop`` or ``detach`` (nothing). A cleared task and
+        a worker that shuts down never end a query: the next attempt adopts it.
+    """
+
+    template_fields: Sequence[str] = (
+        *QueryStartingOperator.template_fields,
+        "until",
+        "until_epoch",
+    )
+
+    def __init__(
+        self,
+        *,
+        run_for: timedelta | float | None = None,
+        until: datetime | str | None = None,
+        until_epoch: int | str | None = None,
+        at_end: AtEnd = "drain",
+        restarts: int | None = 3,
+        restart_delay: float = 5.0,
+        restart_delay_max: float = 300.0,
+        restart_reset_after: float = 3600.0,
+        on_kill_action: KillAction = "drain",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(on_kill_action=on_kill_action, **kwargs)
+        if at_end not in get_args(AtEnd):
+            raise ValueError(f"{self.task_id}: at_end is {at_end!r}; it is drain, stop or detach.")
+        self.run_for = run_for
+        self.until = until
+        self.until_epoch = until_epoch
+        self.at_end = at_end
+        self.restarts = restarts
+        self.restart_delay = restart_delay
+        self.restart_delay_max = restart_delay_max
+        self.restart_reset_after = restart_reset_after
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Start or adopt the query, and stay with it."""
+        with final_errors():
+            self._end_at(context)
+            self._until_epoch()  # what is wrong fails before anything starts
+            run_id, location = self._start(context)
+        return self.supervised(context, self._stay_with(context, location, run_id))
+
+    def supervised(self, context: Context, event: Event) -> dict[str, Any]:
+        """Go on after a wait: stay with the query, or come to the end."""
+        location, stopped = event["checkpoint_location"], QueryState.STOPPED.value
+        while event["outcome"] in ("replaced", "ended") and event["state"] != stopped:
+            run_id = self._next_run(context, location, event)
+            event = self._stay_with(context, location, run_id)
+        if event["outcome"] == "ended":
+            self.log.info("The query was asked to end, and has ended")
+            return self._result(context, location, event, "ended")
+        if event["outcome"] == "timeout":
+            return self._finish(context, location, "time")
+        expect(event, "reached")
+        return self._finish(context, location, "epoch")
+
+    def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
+        """Return where the query has ended, once it was drained or stopped at the end."""
+        expect(event, "ended")
+        if event["state"] in (QueryState.FAILED.value, QueryState.LOST.value):
+            raise QueryEndedError(
+                f"The query of {event['checkpoint_location']} came to its end, and is "
+                f"{event['state']} at epoch {event['epoch']}: {event['error']}"
+            )
+        reason = TaskMemory(context).recall("reason")
+        return self._result(context, event["checkpoint_location"], event, reason)
+
+    def _start(self, context: Context) -> tuple[str, str]:
+        hook = self._query_hook()
+        document = self._document(hook)
+        run = self._bring_up(document, hook, context, self._deadline())
+        return str(run.run_id), str(document["checkpoint_location"])
+
+    def _stay_with(self, context: Context, location: str, run_id: str) -> Event:
+        with final_errors():
+            self._watch(location, run_id, context)
+            trigger = QuerySupervisionTrigger(
+                location,
+                run_id=run_id,
+                until_epoch=self._until_epoch(),
+                restart_delay_s=self._restarts(context).next_delay_s(),
+                takeover_grace_s=TAKEOVER_GRACE_S,
+                on_kill_action=self.on_kill_action,
+                **self._waiting(self._end_at(context)),
+            )
+        return self._wait(trigger, "supervised")
+
+    def _next_run(self, context: Context, location: str, event: Event) -> str:
+        """Return the run that has taken over, or that is started for one that has died."""
+        if event["outcome"] == "replaced":
+            self.log.info("Adopted run %s, which has taken over", event["run_id"])
+            return str(event["run_id"])
+        died = f"The query of {location} is {event['state']} at epoch {event['epoch']}"
+        restarts = self._restarts(context)
+        if not restarts.grant():
+            error = QueryEndedError(
+                f"{died}, after {restarts.total()} restarts by this task: {event['error']}"
+            )
+            raise self._with_log(error, context)
+        self.log.warning("%s: %s. Starting it again", died, event["error"])
+        with final_errors():
+            return self._start(context)[0]
+
+    def _finish(self, context: Context, location: str, reason: str) -> dict[str, Any]:
+        with final_errors():
+            hook = ContinuousQueryHook(storage_conn_id=self.storage_conn_id)
+            status = hook.status(location)
+            self.log.info("Came to the end (%s): %s", reason, self.at_end)
+            if self.at_end == "detach":
+                event = {**status_event("ended", status), "checkpoint_location": location}
+                return self._result(context, location, event, reason)
+            TaskMemory(context).remember("reason", reason)
+            if status.state.is_active:
+                ask = hook.drain if self.at_end == "drain" else hook.stop
+                ask(location, by=asker(context), run_id=status.run_id)
+            trigger = QueryEndedTrigger(
+                location, str(status.run_id), **self._waiting(self._deadline())
+            )
+        return self.execute_complete(context, self._wait(trigger))
+
+    def _result(self, context: Context, location: str, event: Event, reason: str) -> dict[str, Any]:
+        return {
+            **result(location, event),
+            "state": event["state"],
+            "reason": reason,
+            "restarts": self._restarts(context).total(),
+        }
+
+    def _restarts(self, context: Context) -> ProcessRestarts:
+        return ProcessRestarts(
+            TaskMemory(context),
+            self.restarts,
+            self.restart_delay,
+            self.restart_delay_max,
+            self.restart_reset_after,
+        )
+
+    def _until_epoch(self) -> int | None:
+        return None if self.until_epoch is None else whole_number("until_epoch", self.until_epoch)
+
+    def _end_at(self, context: Context) -> float | None:
+        """Return when to end, seconds since 1970; the same through retries and restarts."""
+        ends = []
+        if self.until is not None:
+            ends.append(_moment(self.until))
+        if self.run_for is not None:
+            memory = TaskMemory(context)
+            began = memory.recall("began")
+            if began is None:
+                began = time.time()
+                memory.remember("began", began)
+            ends.append(began + seconds(self.run_for))
+        return min(ends, default=None)
+
+
+def _moment(value: datetime | str) -> float:
+    try:
+        moment = value if isinstance(value, datetime) else _parsed(value)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise ConfigError(
+            f"until is {value!r}, and not a time with a time zone, as ISO 8601 writes it.",
+            hint="For example 2026-01-31T23:59:00+00:00, or {{ data_interval_end }}.",
+        )
+    return moment.astimezone(timezone.utc).timestamp()
+
+
+def _parsed(text: str) -> datetime:
+    text = text.strip()
+    return datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith("Z") else text)

@@ -1,0 +1,113 @@
+"""Start a query, or adopt the one that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_continuous.arguments import whole_number
+from airflow_provider_continuous.errors import QueryEndedError, final_errors
+from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.operators.query.base import (
+    OnRunning,
+    QueryStartingOperator,
+    result,
+)
+from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event, status_event
+from airflow_provider_continuous.triggers.query import QueryRunningTrigger, StartedEpochTrigger
+from engine.checkpoint.checkpoint import CheckpointStatus
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class AwaitedStartOperator(QueryStartingOperator):
+    """Starts a query and waits until it runs, or has committed an epoch.
+
+    :param wait_for: see :class:`StartContinuousQueryOperator`.
+    """
+
+    template_fields: Sequence[str] = (*QueryStartingOperator.template_fields, "wait_for")
+
+    def __init__(self, *, wait_for: int | str = "running", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.wait_for = wait_for
+
+    def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
+        """Return where the query is, or fail as the wait tells."""
+        try:
+            expect(event, "running" if self.wait_for == "running" else "committed")
+        except QueryEndedError as error:
+            raise self._with_log(error, context) from None
+        location = event["checkpoint_location"]
+        with final_errors():
+            status = CheckpointHook(location, self.storage_conn_id).status()
+        return result(location, status_event("running", status))
+
+    def _started(
+        self, location: str, run: CheckpointStatus, deadline: float, epoch: int | None
+    ) -> CheckpointTrigger:
+        waiting = {
+            **self._waiting(deadline),
+            "run_id": run.run_id,
+            "on_kill_action": self.on_kill_action,
+        }
+        if epoch is None:
+            return QueryRunningTrigger(location, **waiting)
+        return StartedEpochTrigger(location, epoch, **waiting)
+
+    def _epoch(self) -> int | None:
+        return None if self.wait_for == "running" else whole_number("wait_for", self.wait_for)
+
+
+class StartContinuousQueryOperator(AwaitedStartOperator):
+    """Starts a query, or adopts the one that already runs on its checkpoint.
+
+    Who runs a query is decided by the lease in its checkpoint, so a retry, a second DAG run and
+    a second scheduler all find the same query. Returns ``{query_id, run_id,
+    checkpoint_location, epoch}``; ``epoch`` is the last committed one, -1 before the first.
+
+    :param spec: the query's specification, a dict, or the path of its YAML or JSON file, relative
+        to the DAG file (templated). Secrets in it, such as ``{{ conn.kafka.password }}``, reach
+        the query in a file that only its owner can read, and nothing else.
+    :param query: instead of ``spec``: ``module:function``, a function that takes the
+        SparkSession and returns an unstarted ``write_stream(...)`` (templated).
+    :param checkpoint_location: the query's checkpoint, unless the specification or the
+        connection's checkpoint root says it (templated). With ``s3://my_conn@bucket/path``
+        Airflow's side opens the storage with that connection; the query itself uses the
+        credentials of its environment.
+    :param query_name: the query's name, unless the specification says it (templated).
+    :param on_running: when a run holds the checkpoint already. ``adopt``: this is the query.
+        ``fail``: an error. ``replace``: drain it, then start anew. What an earlier attempt of
+        this task has started is always adopted; a query that is draining is awaited and, except
+        with ``fail``, started again.
+    :param wait_for: ``running``, or the epoch to wait for until it has committed (templated).
+    :param timeout: how long to wait for all of this, a timedelta or seconds.
+    :param continuous_conn_id: the connection of type ``continuous`` (templated).
+    :param storage_conn_id: the Airflow connection that opens the checkpoint's storage
+        (templated).
+    :param poll_interval: seconds between two looks at the checkpoint.
+    :param deferrable: once the query has started, and after a few seconds, wait in the triggerer,
+        without a worker slot.
+    :param on_kill_action: what to ask of the query when somebody marks this task failed or
+        successful, or deletes it, while it waits: ``drain``, ``stop`` or ``detach`` (nothing). A
+        cleared task and a worker that shuts down never end a query.
+    """
+
+    def __init__(self, *, on_running: OnRunning = "adopt", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if on_running not in ("adopt", "fail", "replace"):
+            raise ValueError(
+                f"{self.task_id}: on_running is {on_running!r}; it is adopt, fail or replace."
+            )
+        self.on_running = on_running
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Start or adopt the query, and wait for what ``wait_for`` says."""
+        with final_errors():
+            deadline, epoch, hook = self._deadline(), self._epoch(), self._query_hook()
+            document = self._document(hook)
+            run = self._bring_up(document, hook, context, deadline, self.on_running)
+            trigger = self._started(document["checkpoint_location"], run, deadline, epoch)
+        return self.execute_complete(context, self._wait(trigger))

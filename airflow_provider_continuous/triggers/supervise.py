@@ -1,0 +1,130 @@
+"""Stay with a run: until it has come far enough, has ended, or another one has taken over."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from airflow_provider_continuous.triggers.base import Event, status_event
+from airflow_provider_continuous.triggers.kill import KillableTrigger
+from engine.checkpoint.checkpoint import CheckpointStatus
+from engine.states import QueryState
+
+
+class QuerySupervisionTrigger(KillableTrigger):
+    """Ends with ``reached``, ``ended`` or ``replaced``; with ``timeout`` at the deadline.
+
+    :param until_epoch: ``reached`` once this epoch has committed; None: never.
+    :param restart_delay_s: a run that is FAILED or LOST is over only when nobody has taken over
+        for so long: the pause before it is started again.
+    :param takeover_grace_s: the same for a run that was asked to end: a restart or an upgrade by
+        another task is no end.
+    """
+
+    wanted = "the end of supervision"
+
+    def __init__(
+        self,
+        *args: Any,
+        until_epoch: int | None = None,
+        restart_delay_s: float = 0.0,
+        takeover_grace_s: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.until_epoch = until_epoch
+        self.restart_delay_s = restart_delay_s
+        self.takeover_grace_s = takeover_grace_s
+        self._over_since: float | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that build this trigger again."""
+        return {
+            **super().arguments(),
+            "until_epoch": self.until_epoch,
+            "restart_delay_s": self.restart_delay_s,
+            "takeover_grace_s": self.takeover_grace_s,
+        }
+
+    def look(self) -> Event | None:
+        """Look once."""
+        status = self.hook.status()
+        if self.until_epoch is not None and status.epoch >= self.until_epoch:
+            return status_event("reached", status)
+        if not status.state.is_over:
+            self._over_since = None
+            return None if status.run_id == self.run_id else status_event("replaced", status)
+        now = time.monotonic()
+        if self._over_since is None:
+            self._over_since = now
+        stopped = status.state is QueryState.STOPPED
+        grace_s = self.takeover_grace_s if stopped else self.restart_delay_s
+        return status_event("ended", status) if now - self._over_since >= grace_s else None
+
+
+class HealthyEpochsTrigger(KillableTrigger):
+    """Ends with ``healthy``, ``ended`` or ``replaced``; with ``timeout`` at the deadline.
+
+    :param after_epoch: the last epoch of the version before; -1 if it had none.
+    :param epochs: how many epochs after it must commit.
+    :param latency_max_ms: what ``latencyMs.readToWritten.p99`` of the newest progress report must
+        not exceed by then; None: anything.
+    :param commit_max_ms: the same for ``latencyMs.epochEndToCommitted``.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        after_epoch: int,
+        epochs: int,
+        latency_max_ms: float | None = None,
+        commit_max_ms: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.after_epoch = after_epoch
+        self.epochs = epochs
+        self.latency_max_ms = latency_max_ms
+        self.commit_max_ms = commit_max_ms
+
+    @property
+    def wanted(self) -> str:
+        """What is waited for, in words."""
+        return f"{self.epochs} healthy epochs after epoch {self.after_epoch}"
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that build this trigger again."""
+        return {
+            **super().arguments(),
+            "after_epoch": self.after_epoch,
+            "epochs": self.epochs,
+            "latency_max_ms": self.latency_max_ms,
+            "commit_max_ms": self.commit_max_ms,
+        }
+
+    def look(self) -> Event | None:
+        """Look once."""
+        status = self.hook.status()
+        if status.run_id != self.run_id:
+            return status_event("replaced", status)
+        if status.state.is_over:
+            return status_event("ended", status)
+        enough = status.epoch >= self.after_epoch + self.epochs
+        return status_event("healthy", status) if enough and self._is_fast(status) else None
+
+    def _is_fast(self, status: CheckpointStatus) -> bool:
+        if self.latency_max_ms is None and self.commit_max_ms is None:
+            return True
+        reports = self.hook.checkpoint.progress.read()
+        newest = next((each for each in reversed(reports) if each["runId"] == status.run_id), None)
+        if newest is None:
+            return False
+        latency = newest["latencyMs"]
+        # An epoch without rows has no latency: nothing waits.
+        measured = (latency["readToWritten"] or {}).get("p99", 0.0), latency["epochEndToCommitted"]
+        return all(
+            limit is None or value <= limit
+            for value, limit in zip(
+                measured, (self.latency_max_ms, self.commit_max_ms), strict=True
+            )
+        )
