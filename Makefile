@@ -3,10 +3,10 @@ PYTHON_IN_VENV := .venv/bin/python
 SHELL := /bin/sh
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-unit test-spark test-matrix parity faults check demo up docker-up bench clean
+.PHONY: help install test test-unit test-spark test-matrix parity faults airflow-faults check demo up docker-up bench clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 install: ## make .venv from uv.lock, with Java where none is found
 	@scripts/setup.sh
@@ -36,6 +36,9 @@ check: install ## format, lint, types, import contracts, docker/
 
 faults: install ## kills, power losses, suspended drivers: what was lost or repeated, by level
 	$(PYTHON_IN_VENV) -m tests.faults --publish
+
+airflow-faults: install ## Airflow's processes, tasks and queries killed and suspended: one query, no orphan
+	$(PYTHON_IN_VENV) -m tests.airflow_faults --publish
 
 demo: install ## real departures through a continuous query that real Airflow processes run
 	$(PYTHON_IN_VENV) scripts/demo.py
