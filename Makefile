@@ -3,10 +3,10 @@ PYTHON_IN_VENV := .venv/bin/python
 SHELL := /bin/sh
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-unit test-spark parity faults check demo up bench clean
+.PHONY: help install test test-unit test-spark test-matrix parity faults airflow-faults check demo up docker-up bench clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 install: ## make .venv from uv.lock, with Java where none is found
 	@scripts/setup.sh
@@ -20,18 +20,25 @@ test-unit: install ## the tests that need no Spark and no Airflow processes
 test-spark: install ## the tests on a real Spark
 	$(PYTHON_IN_VENV) -m pytest -m spark
 
+test-matrix: install ## import and unit tiers on Airflow 3.1, 3.2 and 3.3, on Python 3.10 to 3.13
+	scripts/test_matrix.sh
+
 parity: install ## every expression beside Spark over a million generated values; writes docs/expressions.md
 	$(PYTHON_IN_VENV) -m tests.parity
 	$(PYTHON_IN_VENV) -m tests.parity.support > docs/expressions.md
 
-check: install ## format, lint, types, import contracts
+check: install ## format, lint, types, import contracts, docker/
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	scripts/lint_docker.sh
 
 faults: install ## kills, power losses, suspended drivers: what was lost or repeated, by level
 	$(PYTHON_IN_VENV) -m tests.faults --publish
+
+airflow-faults: install ## Airflow's processes, tasks and queries killed and suspended: one query, no orphan
+	$(PYTHON_IN_VENV) -m tests.airflow_faults --publish
 
 demo: install ## real departures through a continuous query that real Airflow processes run
 	$(PYTHON_IN_VENV) scripts/demo.py
@@ -39,10 +46,13 @@ demo: install ## real departures through a continuous query that real Airflow pr
 up: install ## Airflow with the example DAGs; prints the address and the login
 	$(PYTHON_IN_VENV) -m airflow_provider_continuous.standalone up
 
+docker-up: ## Airflow on PostgreSQL beside a Spark cluster, in containers
+	docker/up.sh
+
 bench: install ## benchmarks beside Spark's own modes
 	$(PYTHON_IN_VENV) -m bench
 
 clean: ## remove everything that was made here, .venv too
-	rm -rf .venv .uv .demo .up build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .venv .uv .matrix .demo .up build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

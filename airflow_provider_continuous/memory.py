@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.execution_time.context import NEVER_EXPIRE
+from airflow_provider_continuous.compat import AIRFLOW_VERSION, NEVER_EXPIRE, task_state_store
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+log = logging.getLogger(__name__)
 
 
 class TaskMemory:
@@ -18,16 +21,22 @@ class TaskMemory:
     the task is cleared.
 
     Values never expire: a query may well run longer than the store's default of 30 days.
+
+    Airflow before 3.3 has no such store: there, nothing is ever recalled. Who runs a query is
+    decided by the lease in its checkpoint, so that costs convenience, and never a second query.
     """
 
     def __init__(self, context: Context) -> None:
-        self._store = context["task_state_store"]
+        self._store = task_state_store(context)
         self._suffix = f"_{context['ti'].max_tries}"
 
     def recall(self, name: str) -> Any:
         """Return what was remembered, or None."""
-        return self._store.get(name + self._suffix)
+        return None if self._store is None else self._store.get(name + self._suffix)
 
     def remember(self, name: str, value: Any) -> None:
         """Remember a JSON value, not None."""
+        if self._store is None:
+            log.info("Airflow %s forgets %r when this attempt ends", AIRFLOW_VERSION, name)
+            return
         self._store.set(name + self._suffix, value, retention=NEVER_EXPIRE)

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import httpx
 
 T = TypeVar("T")
+_PAGE = 100
+"""What Airflow gives at most in one answer, unless it is configured otherwise."""
 
 
 class AirflowApiError(RuntimeError):
@@ -54,10 +56,14 @@ class AirflowClient:
 
     def trigger(self, dag_id: str, conf: dict[str, Any] | None = None) -> str:
         """Start a DAG run; return its id. A paused DAG is unpaused."""
-        self._call("PATCH", f"/dags/{dag_id}", json={"is_paused": False})
+        self.pause(dag_id, paused=False)
         body = {"logical_date": None, "conf": conf or {}}
         answer = self._call("POST", f"/dags/{dag_id}/dagRuns", json=body)
         return str(answer.json()["dag_run_id"])
+
+    def pause(self, dag_id: str, paused: bool = True) -> None:
+        """Pause a DAG, or let it go on."""
+        self._call("PATCH", f"/dags/{dag_id}", json={"is_paused": paused})
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """Return a DAG run's state: queued, running, success or failed."""
@@ -66,7 +72,10 @@ class AirflowClient:
     def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """Return the run's task instances as the API tells them, in order of their start."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
-        found: list[dict[str, Any]] = self._call("GET", path).json()["task_instances"]
+        answer = self._call("GET", path, params={"limit": _PAGE}).json()
+        found: list[dict[str, Any]] = answer["task_instances"]
+        if len(found) < answer["total_entries"]:
+            raise AirflowApiError(f"{dag_id}, {run_id} has more than {_PAGE} task instances.")
         return sorted(found, key=lambda task: task["start_date"] or "9")
 
     def task_state(self, dag_id: str, run_id: str, task_id: str) -> str | None:

@@ -96,11 +96,41 @@ class AirflowProcesses:
     def stop(self) -> None:
         """End the processes and what they have started; queries, which are detached, go on."""
         # The api-server last: the others, and running tasks, say good-bye to it.
-        for component in reversed(COMPONENTS):
-            started = self._running.pop(component, None)
-            if started is not None and started.poll() is None:
-                _end_family(psutil.Process(started.pid))
-                started.wait()
+        newest_first = self.names()[::-1]
+        for name in sorted(newest_first, key="api-server".__eq__):
+            self.end(name)
+
+    def launch(self, component: str, name: str | None = None) -> None:
+        """Start one of :data:`COMPONENTS` again after its end, or one more of its kind.
+
+        :param name: of the one more, for the other methods and its log.
+        """
+        name = name or component
+        if name in self._running:
+            raise StandaloneError(f"Airflow's {name} runs already; end it, or choose a name.")
+        self._running[name] = self._spawn(name, COMPONENTS[component], self.environment())
+
+    def end(self, name: str) -> None:
+        """End one process, politely, and whatever is left of its children."""
+        self._end(name, grace_s=_STOP_S)
+
+    def kill(self, name: str) -> None:
+        """Kill one process and its children at once, as when their machine is lost."""
+        self._end(name, grace_s=0.0)
+
+    def names(self) -> list[str]:
+        """Return the names of the processes that were started and not ended."""
+        return list(self._running)
+
+    def family(self, name: str) -> list[psutil.Process]:
+        """Return one process and its descendants; queries, which are detached, are none of them."""
+        return _family(psutil.Process(self.pid(name)))
+
+    def _end(self, name: str, grace_s: float) -> None:
+        started = self._running.pop(name)
+        if started.poll() is None:
+            _end_family(psutil.Process(started.pid), grace_s)
+            started.wait()
 
     def check(self) -> None:
         """Raise StandaloneError if a process has ended."""
@@ -110,7 +140,7 @@ class AirflowProcesses:
                 raise StandaloneError(f"Airflow's {name} has ended ({process.returncode}):\n{log}")
 
     def pid(self, component: str) -> int:
-        """Return the process id of one of :data:`COMPONENTS`."""
+        """Return the process id of a component, by its name."""
         return self._running[component].pid
 
     def __enter__(self) -> AirflowClient:
@@ -204,22 +234,26 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _end_family(parent: psutil.Process) -> None:
-    """End a process, politely, and whatever is left of its children, in any case.
-
-    A child with a session of its own is a query: it outlives Airflow.
-    """
+def _end_family(parent: psutil.Process, grace_s: float) -> None:
+    """End a process, politely if there is time, and whatever is left of its children."""
     try:
-        session = os.getsid(parent.pid)
-        family = [child for child in parent.children(recursive=True) if _session(child) == session]
-        parent.terminate()
+        family = _family(parent)
+        if grace_s:
+            parent.terminate()
     except psutil.NoSuchProcess:
         return
-    _, left = psutil.wait_procs([parent], timeout=_STOP_S)
-    for process in (*left, *family):
+    if grace_s:
+        psutil.wait_procs([parent], timeout=grace_s)
+    for process in family:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs([*left, *family], timeout=_STOP_S)
+    psutil.wait_procs(family, timeout=_STOP_S)
+
+
+def _family(parent: psutil.Process) -> list[psutil.Process]:
+    """A process and its descendants; one with a session of its own is a query: it outlives them."""
+    session = os.getsid(parent.pid)
+    return [parent, *(p for p in parent.children(recursive=True) if _session(p) == session)]
 
 
 def _is_free(port: int) -> bool:

@@ -24,24 +24,6 @@ is_java_17() {
     [ "${version:-0}" -ge 17 ]
 }
 
-find_uv() {
-    for candidate in uv .uv/bin/uv; do
-        case $("$candidate" --version 2>/dev/null) in
-            "uv 0."[0-4].*) ;; # too old for dependency groups
-            "uv "*) echo "$candidate" && return ;;
-        esac
-    done
-    echo "setup: getting uv into .uv" >&2
-    # A --target folder also works where pip may not touch the system's Python (PEP 668).
-    export PIP_USER=0 PIP_ROOT_USER_ACTION=ignore
-    if ! "$python" -m pip install --quiet --target .uv --upgrade uv >&2; then
-        "$python" -m venv .uv >&2 && .uv/bin/python -m pip install --quiet uv >&2 ||
-            fail "uv is missing, and $python has no working pip to get it with." \
-                "Install pip (Debian: apt install python3-pip), or uv, and run this again."
-    fi
-    echo .uv/bin/uv
-}
-
 python=$(find_python) || exit 1
 extras="--extra airflow"
 is_java_17 "${JAVA_HOME:+$JAVA_HOME/bin/}java" || is_java_17 java || extras="$extras --extra java"
@@ -52,7 +34,7 @@ if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$state" ]; then
     exit 0
 fi
 
-uv=$(find_uv) || exit 1
+uv=$(scripts/find_uv.sh "$python") || exit 1
 unset UV_PROJECT_ENVIRONMENT VIRTUAL_ENV
 export UV_PYTHON_DOWNLOADS=never
 echo "setup: installing into .venv (the first time takes a few minutes)" >&2

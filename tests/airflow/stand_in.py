@@ -2,7 +2,9 @@
 
 Takes the real lease, commits an epoch every 50 ms, answers requests and SIGTERM. The key
 ``stand_in`` of the specification's ``conf`` makes it misbehave: before the lease ``die``, ``hang``
-or find the machine ``wrong``; ``fail`` after the first epoch.
+or find the machine ``wrong``; ``fail`` after the first epoch. With the key ``gate``, a path, it
+commits more than :data:`BEFORE_GATE` epochs only once that file exists. Prints each epoch that it
+has committed, and as which generation.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from engine.commands.result import WRONG_USE
 from engine.errors import ConcurrentRunError
 from engine.states import QueryState
 
+BEFORE_GATE = 5
+
 
 def main() -> int:
     assert sys.argv[1] == "run"
@@ -30,6 +34,7 @@ def main() -> int:
     assert spec_path.stat().st_mode & 0o777 == 0o600, "others can read the specification"
     spec = json.loads(spec_path.read_text())
     behaviour = spec.get("conf", {}).get("stand_in")
+    gate = spec.get("conf", {}).get("gate")
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     if behaviour == "hang":
@@ -50,9 +55,11 @@ def main() -> int:
     epoch = checkpoint.committed_epoch()
     while True:
         lease.heartbeat(state=QueryState.RUNNING)
-        epoch += 1
-        checkpoint.offsets.add(epoch, OffsetEntry((epoch,)))
-        checkpoint.commits.add(epoch, CommitEntry())
+        if gate is None or epoch + 1 < BEFORE_GATE or Path(gate).exists():
+            epoch += 1
+            checkpoint.offsets.add(epoch, OffsetEntry((epoch,)))
+            if checkpoint.commits.add(epoch, CommitEntry()):
+                print("committed", epoch, "generation", lease.generation)
         if behaviour == "fail":
             print("the sink is full", file=sys.stderr)
             lease.release(QueryState.FAILED, "the sink is full")

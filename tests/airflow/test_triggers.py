@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from airflow.jobs.triggerer_job_runner import TriggerRunner
-from airflow.sdk._shared.module_loading import import_string
+from airflow.sdk.module_loading import import_string
 
 from airflow_provider_continuous.triggers import base
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event

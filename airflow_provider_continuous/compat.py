@@ -1,0 +1,62 @@
+"""What Airflow's versions have in different places, and what those before 3.3 lack.
+
+Import from here what 3.1 and 3.2 keep elsewhere. README says what older versions cannot do.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+AIRFLOW_VERSION = version("apache-airflow-core")
+_RELEASE = tuple(map(int, AIRFLOW_VERSION.split(".")[:2]))
+
+if TYPE_CHECKING or _RELEASE >= (3, 2):
+    from airflow.sdk import conf
+    from airflow.sdk.exceptions import (
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowRescheduleException,
+        AirflowSensorTimeout,
+        AirflowSkipException,
+        TaskDeferred,
+    )
+else:
+    from airflow.configuration import conf
+    from airflow.exceptions import (
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowRescheduleException,
+        AirflowSensorTimeout,
+        AirflowSkipException,
+        TaskDeferred,
+    )
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+__all__ = [
+    "AIRFLOW_VERSION",
+    "NEVER_EXPIRE",
+    "AirflowException",
+    "AirflowFailException",
+    "AirflowNotFoundException",
+    "AirflowRescheduleException",
+    "AirflowSensorTimeout",
+    "AirflowSkipException",
+    "TaskDeferred",
+    "conf",
+    "task_state_store",
+]
+
+if TYPE_CHECKING or _RELEASE >= (3, 3):
+    from airflow.sdk.execution_time.context import NEVER_EXPIRE
+else:
+    NEVER_EXPIRE = None  # nothing is kept there, so nothing expires
+
+
+def task_state_store(context: Context) -> Any:
+    """Return what outlives a task's attempt, None before Airflow 3.3: there is nothing such."""
+    return context.get("task_state_store")

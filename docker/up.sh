@@ -1,0 +1,17 @@
+#!/bin/sh
+# Starts everything in compose.yaml, and returns when it is healthy. With arguments: any other
+# command of docker compose, such as `docker/up.sh logs --follow` or `docker/up.sh down`.
+set -eu
+cd "$(dirname "$0")"
+command -v docker >/dev/null || {
+    echo "up: docker is missing. Without it: make up" >&2
+    exit 1
+}
+./make_env.sh .env
+if [ $# -gt 0 ]; then
+    exec docker compose "$@"
+fi
+docker compose build airflow-init # the image of all but the database
+docker compose up --detach --wait
+echo "Airflow:  http://127.0.0.1:8080   Spark:  http://127.0.0.1:8090"
+echo "Login:    admin; the password is ADMIN_PASSWORD in $PWD/.env"

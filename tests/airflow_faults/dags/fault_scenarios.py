@@ -1,0 +1,60 @@
+"""The DAGs of the fault scenarios; the checkpoint comes with each run.
+
+Their queries run in real processes, but in the stand-in for Spark, except for the DAGs whose name
+ends in ``spark``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from airflow.sdk import DAG, Param, task
+
+from airflow_provider_continuous import deferral, submission
+from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
+from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
+
+submission.ENGINE = (sys.executable, os.environ["AIRFLOW_FAULTS_ENGINE"])
+# What is tested is what happens to deferred tasks: they defer as soon as they can.
+deferral.LINGER_S = 0.0
+
+CHECKPOINT = "{{ params.checkpoint }}"
+SPEC = {
+    "name": "numbers",
+    "source": {"format": "rate", "options": {"rowsPerSecond": "50"}},
+    "sql": "SELECT value FROM source",
+    "sink": {"format": "noop"},
+    "trigger": {"continuous": "500 milliseconds"},
+    "checkpoint_location": CHECKPOINT,
+    "conf": {"gate": "{{ params.gate }}"},
+}
+WAITING: dict[str, Any] = {"wait_for": "{{ params.epoch }}", "timeout": 300}
+
+
+def scenario(name: str) -> DAG:
+    return DAG(
+        name,
+        schedule=None,
+        catchup=False,
+        default_args={"retries": 2, "retry_delay": 1},
+        params={name: Param("", type="string") for name in ("checkpoint", "gate", "epoch")},
+    )
+
+
+with scenario("start_deferred"):
+    StartContinuousQueryOperator(task_id="start", spec=SPEC, **WAITING)
+
+with scenario("start_attended"):
+    StartContinuousQueryOperator(task_id="start", spec=SPEC, deferrable=False, **WAITING)
+
+with scenario("many_wait"):
+
+    @task
+    def epochs(epoch: str) -> list[str]:
+        return [epoch] * int(os.environ["AIRFLOW_FAULTS_SENSORS"])
+
+    EpochCommittedSensor.partial(
+        task_id="wait", checkpoint_location=CHECKPOINT, timeout=300
+    ).expand(epoch=epochs("{{ params.epoch }}"))

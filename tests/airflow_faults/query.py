@@ -1,0 +1,103 @@
+"""One query of a scenario, seen from outside: its checkpoint, its processes, its logs."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from airflow_provider_continuous.rest import wait_for
+from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
+from engine.states import QueryState
+from tests.airflow.stand_in import BEFORE_GATE
+
+WAIT_S = 180.0
+AFTER_GATE = BEFORE_GATE + 5
+"""An epoch that commits only when the gate is open."""
+_COMMITTED = re.compile(r"^committed (\d+) generation (\d+)\n", re.MULTILINE)
+
+
+class Query:
+    """:param folder: for its checkpoint, its gate, and the logs of its runs."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self.checkpoint = Checkpoint(str(folder / "checkpoint"))
+        # Where the provider keeps the specifications and logs of a local checkpoint's queries.
+        self.logs = folder / "checkpoint.logs"
+        self.gate = folder / "gate"
+
+    def params(self, epoch: int | str) -> dict[str, str]:
+        """What a DAG run must know: the query, and the epoch its task waits for."""
+        return {
+            "checkpoint": self.checkpoint.url,
+            "gate": str(self.gate),
+            "epoch": str(epoch),
+        }
+
+    def status(self) -> CheckpointStatus:
+        """What the checkpoint tells."""
+        return self.checkpoint.status()
+
+    def processes(self) -> list[psutil.Process]:
+        """The processes that run the query or try to, whoever has started them."""
+        marker = f"{self.logs}/"
+        found = []
+        for process in psutil.process_iter(["cmdline", "status"]):
+            command = process.info["cmdline"] or []
+            if "run" in command and any(part.startswith(marker) for part in command):
+                found.append(process)
+        return [p for p in found if p.info["status"] != psutil.STATUS_ZOMBIE]
+
+    def wait_for_process(self) -> psutil.Process:
+        """Wait, with sharp eyes, until a process has been started for the query."""
+        return wait_for(self.processes, WAIT_S, "the query's process", every_s=0.01)[0]
+
+    def wait_until_running(self, other_than: str | None = None) -> CheckpointStatus:
+        """Wait until the query runs, and has committed what it may.
+
+        :param other_than: it must be another run than this one.
+        """
+
+        def runs() -> CheckpointStatus | None:
+            status = self.status()
+            ready = status.state is QueryState.RUNNING and status.run_id != other_than
+            return status if ready and status.epoch >= BEFORE_GATE - 1 else None
+
+        return wait_for(runs, WAIT_S, f"the query of {self.checkpoint.url} to run", every_s=0.1)
+
+    def open_gate(self) -> None:
+        """Let it commit what the tasks wait for, and all that comes after."""
+        self.gate.touch()
+
+    def goes_on(self) -> bool:
+        """Whether it commits."""
+        epoch = self.checkpoint.committed_epoch()
+        wait_for(lambda: self.checkpoint.committed_epoch() > epoch + 1, 60, "more epochs")
+        return True
+
+    def interleaved(self) -> list[str]:
+        """Name each epoch that two runs have committed, or one that a later run had fenced."""
+        found, newest, seen = [], -1, set()
+        for epoch, generation in sorted(self._commits()):
+            if epoch in seen:
+                found.append(f"epoch {epoch} was committed twice")
+            if generation < newest:
+                found.append(f"generation {generation} committed epoch {epoch} after {newest} had")
+            seen.add(epoch)
+            newest = max(newest, generation)
+        return found
+
+    def _commits(self) -> list[tuple[int, int]]:
+        logs = [path.read_text(errors="replace") for path in self.logs.glob("*.log")]
+        pairs = [match for log in logs for match in _COMMITTED.findall(log)]
+        return [(int(epoch), int(generation)) for epoch, generation in pairs]
+
+    def end(self) -> None:
+        """Kill whatever is left of it."""
+        for process in self.processes():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        wait_for(lambda: not self.processes(), 30, "the query's processes to end")

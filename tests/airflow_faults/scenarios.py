@@ -1,0 +1,48 @@
+"""All scenarios, and one Airflow to play them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.airflow_faults import people, postgres, triggerers, workers
+from tests.airflow_faults.case import Scenario, judge
+from tests.airflow_faults.result import Outcome
+from tests.airflow_faults.world import World
+
+SCENARIOS: tuple[Scenario, ...] = (*workers.SCENARIOS, *triggerers.SCENARIOS, *people.SCENARIOS)
+SENSORS = {"short": 6, "long": 50}
+
+
+def play(
+    scenarios: Sequence[Scenario],
+    folder: Path,
+    form: str,
+    report: Callable[[Outcome], None] = lambda outcome: None,
+) -> list[Outcome]:
+    """Play scenarios, one after the other, in one Airflow.
+
+    :param folder: for everything that is written; new.
+    :param form: ``short`` (SQLite, few tasks) or ``long`` (PostgreSQL if there is one).
+    :param report: is told each outcome as soon as it is there.
+    """
+    outcomes = []
+    with database(form) as settings, World(folder, SENSORS[form], settings).up() as world:
+        for number, scenario in enumerate(scenarios):
+            outcome = judge(scenario, world, f"query-{number}")
+            if outcome.skipped is not None and (reason := postgres.missing()):
+                outcome.skipped += f" ({reason})"
+            report(outcome)
+            outcomes.append(outcome)
+    return outcomes
+
+
+@contextmanager
+def database(form: str) -> Iterator[dict[str, str] | None]:
+    """A PostgreSQL server of our own for the long form; None is SQLite."""
+    if form == "short" or postgres.missing():
+        yield None
+        return
+    with postgres.postgres_server() as settings:
+        yield settings

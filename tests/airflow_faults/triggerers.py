@@ -1,0 +1,68 @@
+"""Scenarios: triggerers are killed, and suspended."""
+
+from __future__ import annotations
+
+from airflow_provider_continuous.launch import tail
+from airflow_provider_continuous.rest import wait_for
+from tests.airflow_faults.case import Case, Scenario
+from tests.airflow_faults.query import WAIT_S
+from tests.airflow_faults.world import HEARTBEAT_S, Run
+
+
+def triggerer_killed(case: Case) -> None:
+    """With many deferred tasks: the next triggerer takes all of them over."""
+    start = case.run("start_deferred", epoch="running")
+    case.promise(start, "start", "success")
+    status = case.query.wait_until_running()
+    run, count = case.run("many_wait"), case.world.sensors
+    run.wait("wait", "deferred", count)
+    case.world.processes.kill("triggerer")
+    case.query.open_gate()
+    case.world.processes.launch("triggerer")
+    case.promise(run, "wait", "success", count)
+    case.promise_attempts(run, "wait", 1)
+    case.promise_same_run(status.run_id)
+    case.settle(queries=1)
+
+
+def triggerer_suspended(case: Case) -> None:
+    """Beyond its heartbeat, with a second one: that one takes the deferred task over. When the
+    first goes on, Airflow cancels what it still holds, as if a user had killed the task."""
+    processes = case.world.processes
+    run = case.run("start_deferred")
+    status = case.query.wait_until_running()
+    run.wait("start", "deferred")
+    wait_for(lambda: run.triggerer("start"), WAIT_S, "a triggerer to take the task")
+    first = run.triggerer("start")
+    processes.launch("triggerer", "triggerer-2")
+    suspended = processes.family("triggerer")
+    try:
+        for process in suspended:
+            process.suspend()
+        what = f"the second triggerer to take the task after {HEARTBEAT_S} s"
+        wait_for(lambda: run.triggerer("start") not in (None, first), WAIT_S, what)
+        for process in suspended:
+            process.resume()
+        wait_for(lambda: _cancels(case, run), WAIT_S, "the first triggerer to cancel the trigger")
+        case.promise(run, "start", "deferred")
+        case.promise_same_run(status.run_id)
+        case.query.open_gate()
+        case.promise(run, "start", "success")
+        case.promise_attempts(run, "start", 1)
+        case.settle(queries=1)
+    finally:
+        for process in suspended:
+            process.resume()
+        processes.end("triggerer-2")
+
+
+def _cancels(case: Case, run: Run) -> bool:
+    """Whether a triggerer has told the trigger that its task was killed."""
+    log = run.airflow.log(run.dag_id, run.run_id, "start", run.attempts("start"))
+    return "Trigger cancelled by user action" in log + tail(case.world.log("triggerer"), 200)
+
+
+SCENARIOS = (
+    Scenario("triggerer killed while tasks are deferred", triggerer_killed, short=True),
+    Scenario("triggerer suspended, a second one running", triggerer_suspended, two_triggerers=True),
+)

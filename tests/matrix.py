@@ -1,0 +1,33 @@
+"""``python -m tests.matrix``: every module of the provider can be imported with this Airflow."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+
+import airflow_provider_continuous
+from airflow_provider_continuous.compat import AIRFLOW_VERSION
+
+
+def main() -> int:
+    """Import all; print what cannot be imported, and why."""
+    package = airflow_provider_continuous
+    found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    names = [module.name for module in found]
+    failures = [f"{name}: {error}" for name in names if (error := _import(name))]
+    print(f"Airflow {AIRFLOW_VERSION}: {len(names) - len(failures)} of {len(names)} modules")
+    print("\n".join(failures), file=sys.stderr)
+    return 1 if failures or not names else 0
+
+
+def _import(name: str) -> str:
+    try:
+        importlib.import_module(name)
+    except Exception as error:  # whatever it is, it is to be told
+        return repr(error)
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
