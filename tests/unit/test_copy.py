@@ -160,6 +160,33 @@ def test_a_damaged_entry_is_not_copied(source: Checkpoint, folder: str) -> None:
     assert target.storage.files_below("") == []
 
 
+@pytest.mark.parametrize("to_epoch", [None, 3])
+def test_a_rewind_while_it_is_read(tmp_path: Path, to_epoch: int | None) -> None:
+    """What is copied is one history: that before the rewind or that after it, and never both."""
+
+    class Rewound(LocalStorage):
+        done = False
+
+        def read(self, name: str) -> bytes:
+            if name == "offsets/3" and not self.done:
+                self.done = True
+                again = Checkpoint(str(self.root))
+                again.rewind(2, accept_repeats=True)
+                for epoch in (3, 4):
+                    again.offsets.add(epoch, OffsetEntry((100 + epoch,)))
+                    again.commits.add(epoch, CommitEntry())
+            return super().read(name)
+
+    source = Checkpoint(Rewound(tmp_path / "source"))
+    source.create_or_read_query_id("query")
+    commit(source, *range(6))
+    target = Checkpoint(str(tmp_path / "target"))
+    report = copy_checkpoint(source, target, to_epoch)
+    assert report.to_epoch == (to_epoch or 4)
+    ends = [0, 1, 2, 103, 104][: report.to_epoch + 1]
+    assert [target.committed_offsets(epoch) for epoch in target.epochs()] == [(e,) for e in ends]
+
+
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir()))
 def test_copies_of_real_checkpoints(name: str, tmp_path: Path) -> None:
     source = Checkpoint(str(GOLDEN / name))

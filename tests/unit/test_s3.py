@@ -18,6 +18,8 @@ from moto.server import ThreadedMotoServer
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.commit_log import CommitEntry
+from engine.checkpoint.copy import copy_checkpoint
+from engine.checkpoint.find import find_checkpoints
 from engine.checkpoint.fsspec_storage import FsspecStorage
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.offset_log import OffsetEntry
@@ -193,3 +195,26 @@ def test_a_whole_checkpoint(url: str, options: Options) -> None:
     assert (other.epochs(), other.committed_offsets()) == ([3], ({"0": 3},))
     other.delete()
     assert not checkpoint.exists()
+
+
+def test_many_by_a_pattern_and_copies(url: str, options: Options) -> None:
+    root = url.rpartition("/")[0]
+    for name in ("one", "two"):
+        checkpoint = Checkpoint(f"{root}/{name}", options)
+        checkpoint.create_or_read_query_id(name)
+        for epoch in range(4):
+            checkpoint.offsets.add(epoch, OffsetEntry((epoch,)))
+            checkpoint.commits.add(epoch, CommitEntry())
+        checkpoint.storage.create("sources/0/0", b"v1")
+    open_storage(f"{root}/other", options).create("README", b"no checkpoint")
+    found = find_checkpoints(f"{root}/*", options)
+    assert found == [f"{root}/one", f"{root}/two"]
+    target = Checkpoint(f"{root}/copy", options)
+    report = copy_checkpoint(Checkpoint(found[0], options), target, 2)
+    assert (report.source_id, target.epochs(), target.committed_offsets()) == (
+        "one",
+        [0, 1, 2],
+        (2,),
+    )
+    assert target.storage.files_below("sources") == ["0/0"]
+    assert len(find_checkpoints(f"{root}/*", options)) == 3
