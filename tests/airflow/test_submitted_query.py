@@ -15,7 +15,7 @@ import pytest
 
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.rest import wait_for
-from airflow_provider_continuous.submission import QueryStartError
+from airflow_provider_continuous.submission import QueryStartError, is_run_of
 from engine.errors import ConfigError
 from engine.states import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
@@ -73,6 +73,12 @@ def test_the_driver_is_a_child_of_the_client(submitting: Submitting, spec: dict[
     assert status.pid != submitted.process.pid
     assert submitted.runs(status)
     assert not submitted.spec_path.exists()
+    record = json.loads(json.dumps(submitted.record()))
+    assert is_run_of(record, status)
+    assert not is_run_of({**record, "pid": os.getpid()}, status)
+    assert not is_run_of({**record, "host": "elsewhere"}, status)
+    assert not is_run_of({**record, "run_id": "another"}, status)
+    assert is_run_of({**record, "pid": os.getpid(), "run_id": status.run_id}, status)
     hook.drain(submitted.checkpoint_location, by="a test")
     assert submitted.process.wait(30) == 0
     assert submitted.runs(hook.status(submitted.checkpoint_location))
