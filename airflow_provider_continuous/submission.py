@@ -107,18 +107,17 @@ class SubmittedQuery:
 
         A driver on the cluster cannot be told from one that somebody else has started since.
         """
-        if status.run_id is None or status.run_id == self.previous_run_id:
-            return False
-        if self.driver == "elsewhere":
-            return True
-        if status.pid is None or status.host != socket.gethostname():
-            return False
-        if self.driver == "process":
-            return status.pid == self.process.pid
-        try:
-            return os.getsid(status.pid) == self.process.pid
-        except ProcessLookupError:
-            return self.process.poll() is not None
+        return is_run_of(self.record(), status)
+
+    def record(self) -> dict[str, Any]:
+        """Return what a later attempt of the task needs, in JSON; see :func:`is_run_of`."""
+        return {
+            "host": socket.gethostname(),
+            "pid": self.process.pid,
+            "log": str(self.log_path),
+            "driver": self.driver,
+            "previous_run_id": self.previous_run_id,
+        }
 
     def end(self) -> None:
         """End a process that hangs, and what it has started in its session."""
@@ -147,6 +146,40 @@ class SubmittedQuery:
             f"The query of {self.checkpoint_location} {reason} before it held its checkpoint.",
             hint=f"The end of its log, {self.log_path}:\n{output}" if output else None,
         )
+
+
+def is_run_of(record: Mapping[str, Any], status: CheckpointStatus) -> bool:
+    """Tell whether a run is the one that was submitted.
+
+    :param record: :meth:`SubmittedQuery.record`; with the key ``run_id``, once the run is known,
+        the answer is exact. Without it, a driver on the cluster cannot be told from one that
+        somebody else has started since.
+    """
+    if status.run_id is None or status.run_id == record.get("previous_run_id"):
+        return False
+    if record.get("run_id"):
+        return bool(status.run_id == record["run_id"])
+    driver = record.get("driver", "process")
+    if driver == "elsewhere":
+        return True
+    if status.pid is None or status.host != record["host"]:
+        return False
+    if driver == "process":
+        return bool(status.pid == record["pid"])
+    if record["host"] != socket.gethostname():
+        return True
+    try:
+        return bool(os.getsid(status.pid) == record["pid"])
+    except ProcessLookupError:
+        return not _runs(record["pid"])
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.getsid(pid)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def default_log_dir(checkpoint_url: str) -> Path:

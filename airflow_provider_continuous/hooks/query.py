@@ -13,6 +13,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_provider_continuous.deploy import local, spark_submit
+from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings, read_settings
 from airflow_provider_continuous.driver_log import DriverLog
@@ -209,11 +210,11 @@ class ContinuousQueryHook(BaseHook):
         """Ask the query to end now; open epochs are aborted. Parameters as for :meth:`drain`."""
         self._ask("stop", checkpoint_location, by, run_id)
 
-    def _cluster(self) -> spark_submit.Cluster | None:
+    def _cluster(self) -> Cluster | None:
         if self.settings.deploy_mode == "local":
             return None
         options = SubmitOptions.read(self.settings.spark_submit)
-        return spark_submit.Cluster.find(self.settings.spark_conn_id, options)
+        return Cluster.find(self.settings.spark_conn_id, options)
 
     def _for_the_query(self, document: Mapping[str, Any]) -> dict[str, Any]:
         location = CheckpointLocation.parse(

@@ -96,7 +96,7 @@ class SparkCluster:
                 raise RuntimeError(f"Spark has ended:\n{log.read_text()}")
             return re.search(pattern, log.read_text())
 
-        found: re.Match[str] = wait_for(told, 60, f"{pattern!r} in {log}")
+        found: re.Match[str] = wait_for(told, 240, f"{pattern!r} in {log}")
         return found.group(1)
 
     def _stop(self) -> None:

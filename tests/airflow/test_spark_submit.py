@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_continuous.deploy import spark_submit
+from airflow_provider_continuous.deploy import cluster
+from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.shipping import zip_modules
-from airflow_provider_continuous.deploy.spark_submit import APPLICATION, Cluster, Plan, make_plan
+from airflow_provider_continuous.deploy.spark_submit import APPLICATION, Plan, make_plan
 from airflow_provider_continuous.driver_log import BYTES_MAX, LINES_MAX, DriverLog
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.submission import Submission
@@ -334,7 +335,7 @@ def test_the_program_must_be_there(
 ) -> None:
     connection(monkeypatch, "a_cluster", conn_type="spark", **HOSTS["yarn"])
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(spark_submit.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(cluster.sys, "executable", str(tmp_path / "python"))
 
     done, message = hook.test_connection()
 
@@ -351,6 +352,33 @@ def test_kubernetes_needs_its_provider(
 
     assert not done
     assert "apache-airflow-providers-cncf-kubernetes" in message
+
+
+def test_what_cannot_be_submitted_leaves_no_secrets_behind(
+    hook: ContinuousQueryHook,
+    monkeypatch: pytest.MonkeyPatch,
+    submission: Submission,
+    tmp_path: Path,
+) -> None:
+    connection(monkeypatch, "a_cluster", conn_type="spark", **HOSTS["yarn"])
+    document = hook.specification(submission.document)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(cluster.sys, "executable", str(tmp_path / "python"))
+
+    with pytest.raises(ConfigError):
+        hook.submit(document)
+
+    left = Path(document["checkpoint_location"] + ".logs").rglob("*")
+    assert not any(SECRET in path.read_text("latin-1") for path in left if path.is_file())
+
+
+def test_python_path_does_not_reach_a_driver_on_a_standalone_cluster(
+    monkeypatch: pytest.MonkeyPatch, submission: Submission
+) -> None:
+    submission.document["python_path"] = ["/lib"]  # type: ignore[index]
+
+    with pytest.raises(ConfigError, match="python_path cannot be sent"):
+        plan(monkeypatch, submission, "standalone", "cluster")
 
 
 def test_threads_have_no_cluster(

@@ -99,11 +99,11 @@ def test_a_query_lives_on_the_cluster(
     location = query["checkpoint_location"]
     submitted = hook.submit(hook.specification(query))
     try:
-        status = hook.wait_until_started(submitted, 300)
+        status = hook.wait_until_started(submitted, 600)
         assert submitted.runs(status)
         assert status.application is not None
         assert status.application.startswith("app-")
-        wait_for(lambda: hook.status(location).epoch >= 2, 120, "three epochs", 0.1)
+        wait_for(lambda: hook.status(location).epoch >= 2, 240, "three epochs", 0.1)
 
         assert SECRET not in command_lines()
         assert "application.py" in command_lines()
@@ -111,9 +111,9 @@ def test_a_query_lives_on_the_cluster(
         assert list(Path(location + ".logs").glob("*.properties")) == []
 
         hook.drain(location, by="a test", run_id=status.run_id)
-        wait_for(lambda: hook.find(location) is None, 120, "the end of the query", 0.1)
-        assert submitted.process.wait(120) == 0
-        wait_for(lambda: not cluster.children(), 120, "the end of drivers and executors", 0.1)
+        wait_for(lambda: hook.find(location) is None, 240, "the end of the query", 0.1)
+        assert submitted.process.wait(240) == 0
+        wait_for(lambda: not cluster.children(), 240, "the end of drivers and executors", 0.1)
     except BaseException:
         print(submitted.log_path.read_text(), cluster.driver_logs(), sep="\n----\n")
         submitted.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.rest import wait_for
-from airflow_provider_continuous.submission import QueryStartError
+from airflow_provider_continuous.submission import QueryStartError, SubmittedQuery, is_run_of
 from engine.errors import ConfigError
 from engine.states import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
@@ -73,6 +74,12 @@ def test_the_driver_is_a_child_of_the_client(submitting: Submitting, spec: dict[
     assert status.pid != submitted.process.pid
     assert submitted.runs(status)
     assert not submitted.spec_path.exists()
+    record = json.loads(json.dumps(submitted.record()))
+    assert is_run_of(record, status)
+    assert not is_run_of({**record, "pid": os.getpid()}, status)
+    assert not is_run_of({**record, "host": "elsewhere"}, status)
+    assert not is_run_of({**record, "run_id": "another"}, status)
+    assert is_run_of({**record, "pid": os.getpid(), "run_id": status.run_id}, status)
     hook.drain(submitted.checkpoint_location, by="a test")
     assert submitted.process.wait(30) == 0
     assert submitted.runs(hook.status(submitted.checkpoint_location))
@@ -164,3 +171,33 @@ def test_the_run_before_is_not_ours(submitting: Submitting, spec: dict[str, Any]
     assert submitted.process.wait(30) == 0
     assert not submitted.runs(hook.status(spec["checkpoint_location"]))
     submitted.forget_secrets()
+
+
+def test_the_dag_of_the_documentation(
+    submitting: Submitting, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, context: Any
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "airflow" / "deploy-modes.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    location = str(tmp_path / "numbers")
+    defined: dict[str, Any] = {}
+    exec(code.replace("{{ var.value.checkpoint }}", location), defined)
+    submitting.does(f"{DRIVER}; exit $?", "client")
+    submitted = []
+    really_submit = ContinuousQueryHook.submit
+
+    def submit(hook: ContinuousQueryHook, document: Any) -> SubmittedQuery:
+        submitted.append(really_submit(hook, document))
+        return submitted[-1]
+
+    monkeypatch.setattr(ContinuousQueryHook, "submit", submit)
+
+    returned = {}
+    for task in defined["numbers_on_a_cluster"]().topological_sort():
+        task.deferrable = False
+        returned[task.task_id] = task.execute(context)
+
+    assert [query.process.wait(30) for query in submitted] == [0]
+    assert list(returned) == ["start", "wait", "drain"]
+    assert returned["wait"]["epoch"] == 2
+    assert returned["drain"]["state"] == "STOPPED"
+    assert returned["drain"]["run_id"] == returned["start"]["run_id"]
