@@ -13,13 +13,14 @@ import subprocess
 import sys
 from typing import Any
 
-from bench import functions, latency, throughput
+from bench import functions, latency, sensors, throughput
 from bench.measure import spread
 
 CASES = {
     "throughput": throughput.ENGINES,
     "latency": latency.ENGINES,
     "functions": functions.ENGINES,
+    "sensors": sensors.ENGINES,
 }
 TITLES = {
     "latency": "rate at 1,000 rows/s, row's timestamp to the writer",
@@ -57,9 +58,12 @@ def main() -> None:
         for _ in range(arguments.runs):
             for engine in CASES[case]:
                 results[engine].append(measure(case, engine))
-        summary[case] = (
-            _show_throughput(results) if case == "throughput" else _show(TITLES[case], results)
-        )
+        if case == "throughput":
+            summary[case] = _show_throughput(results)
+        elif case == "sensors":
+            summary[case] = _show_sensors(results)
+        else:
+            summary[case] = _show(TITLES[case], results)
     print(json.dumps(summary))
 
 
@@ -76,6 +80,30 @@ def _show_throughput(results: dict[str, list[dict[str, float]]]) -> dict[str, An
     for name, ratio in ratios.items():
         print(f"  engine {name}: {ratio:.2f} x")
     return {"million_rows_per_second": medians, "ratios": ratios}
+
+
+def _show_sensors(results: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    print(
+        f"\n{sensors.SENSORS:,} deferred epoch sensors in one event loop, looks 1 s apart: "
+        "median (min … max)"
+    )
+    medians: dict[str, dict[str, float]] = {}
+    for engine, runs in results.items():
+        medians[engine] = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+        cpu = spread([run["cpu"] * 100 for run in runs])
+        late = "   ".join(f"{n} {spread([run[n] for run in runs], 0)}" for n in ("p50", "p99"))
+        print(f"  {engine:12} checkpoints   CPU {cpu} % of a core   detected after ms {late}")
+    ratios = {}
+    for engine, figures in medians.items():
+        kind, count = engine.split(", ")
+        if kind == "alone":
+            shared = medians[f"shared, {count}"]
+            ratios[count] = {name: figures[name] / shared[name] for name in ("cpu", "p99")}
+            print(
+                f"  {count} checkpoints: one poller per sensor takes "
+                f"{ratios[count]['cpu']:.1f} x the CPU, p99 {ratios[count]['p99']:.1f} x"
+            )
+    return {"figures": medians, "ratios": ratios}
 
 
 def _show(title: str, results: dict[str, list[dict[str, float]]]) -> dict[str, Any]:

@@ -47,10 +47,10 @@ class OneLook:
         if name not in _READS:
             return getattr(self._hook(), name)
 
-        def ask(*arguments: Any) -> Any:
-            question = (name, *arguments)
+        def ask(*arguments: Any, **named: Any) -> Any:
+            question = (name, arguments, tuple(sorted(named.items())))
             if question not in self._answers:
-                self._answers[question] = self._read(name, arguments)
+                self._answers[question] = self._read(name, arguments, named)
             answer, error = self._answers[question]
             if error is not None:
                 raise error
@@ -58,9 +58,11 @@ class OneLook:
 
         return ask
 
-    def _read(self, name: str, arguments: tuple[Any, ...]) -> tuple[Any, ContinuousError | None]:
+    def _read(
+        self, name: str, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[Any, ContinuousError | None]:
         try:
-            return getattr(self._hook(), name)(*arguments), None
+            return getattr(self._hook(), name)(*arguments, **named), None
         except ContinuousError as error:
             return None, error
 

@@ -200,3 +200,16 @@ def test_a_location_that_cannot_be_used_ends_the_wait() -> None:
         assert "is relative" in event["error"]
 
     run(scenario)
+
+
+def test_one_look_answers_each_question_once(live: LiveCheckpoint) -> None:
+    live.commit(0)
+    hook = CheckpointHook(live.location)
+    look = poller.OneLook(lambda: hook)
+    before = look.committed_epoch(), look.offsets(), look.offsets(epoch=0), look.offsets(0)
+
+    live.commit(1)
+
+    assert before == (0, [{"0": 10}], [{"0": 10}], [{"0": 10}])
+    assert (look.committed_epoch(), look.offsets()) == before[:2]
+    assert look.location is hook.location
