@@ -15,14 +15,17 @@ from engine.states import QueryState
 
 
 class QueryRunningTrigger(KillableTrigger):
-    """Ends with ``running``, or with ``ended`` when the query died before it ran."""
+    """Ends with ``running``, or with ``ended`` when the query died.
+
+    A query that has stopped without an error ran: it may have had a bounded trigger.
+    """
 
     wanted = "the start"
 
     def look(self) -> Event | None:
         """Look once."""
         status = self.hook.status()
-        if status.state is QueryState.RUNNING:
+        if status.state in (QueryState.RUNNING, QueryState.STOPPED):
             return status_event("running", status)
         return status_event("ended", status) if status.state.is_over else None
 

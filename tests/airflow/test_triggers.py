@@ -125,6 +125,16 @@ def test_died_while_it_started(live: LiveCheckpoint) -> None:
     )
 
 
+def test_a_bounded_query_that_is_done_before_it_was_looked_at(live: LiveCheckpoint) -> None:
+    live.hold("run-1", QueryState.STARTING)
+    live.commit(0)
+    live.end(QueryState.STOPPED)
+
+    event = first_event(QueryRunningTrigger(live.location))
+
+    assert (event["outcome"], event["state"], event["epoch"]) == ("running", "STOPPED", 0)
+
+
 def test_ended(live: LiveCheckpoint) -> None:
     live.hold("run-1", QueryState.DRAINING)
     trigger = QueryEndedTrigger(live.location, "run-1", poll_interval_s=0.01)
