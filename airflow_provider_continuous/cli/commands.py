@@ -16,10 +16,10 @@ from engine.commands.result import (
     FAILED,
     WRONG_USE,
     Result,
-    describe_error,
     format_table,
 )
 from engine.errors import ConfigError, ContinuousError
+from engine.spark.failure import describe_error
 
 
 def list_queries(args: Namespace) -> None:

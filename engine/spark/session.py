@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.errors import ConfigError
+from engine.redaction import SECRET_NAME
 from engine.spark.java import MINIMUM_VERSION, find_java, use_java
 
 if TYPE_CHECKING:
@@ -42,9 +43,11 @@ def build_session(
     from pyspark.sql import SparkSession
 
     defaults = {key: value for key, value in DEFAULTS.items() if key not in _submitted_conf()}
-    builder = SparkSession.builder.appName(app_name)
     is_local = conf.get("spark.master", "").startswith("local")
-    for key, value in {**defaults, **(WARM_DAEMON if is_local else {}), **conf}.items():
+    settings = {**defaults, **(WARM_DAEMON if is_local else {}), **conf}
+    _start_jvm(settings)
+    builder = SparkSession.builder.appName(app_name)
+    for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
@@ -72,6 +75,17 @@ def prepare_environment(worker_python: str | None = None) -> None:
     # A worker of another Python version cannot unpickle the tasks.
     os.environ["PYSPARK_PYTHON"] = worker_python or sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """PySpark would start it with all settings on its command line, which anyone on the machine can
+    read: secrets come later, over the connection to the JVM."""
+    from pyspark import SparkConf, SparkContext
+
+    known = SparkConf(loadDefaults=False).setAll(
+        [(key, value) for key, value in settings.items() if not SECRET_NAME.search(key)]
+    )
+    SparkContext._ensure_initialized(conf=known)
 
 
 def _is_submitted() -> bool:

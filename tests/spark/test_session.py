@@ -1,0 +1,36 @@
+"""The session that the command line and Airflow run queries in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+SECRET = "tell-nobody"
+KEY = "spark.hadoop.fs.s3a.secret.key"
+PROGRAM = f"""
+import json, psutil
+from engine.spark.session import build_session
+
+spark = build_session({{"spark.master": "local[1]", "spark.driver.memory": "300m", {KEY!r}: {SECRET!r}}}, "test")
+below = psutil.Process().children(recursive=True)
+print(json.dumps({{
+    "lines": [each.cmdline() for each in below],
+    "secret": spark.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.secret.key"),
+}}))
+spark.stop()
+"""
+
+
+def test_a_secret_setting_is_on_no_command_line() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=300
+    )
+    seen = json.loads(ended.stdout.splitlines()[-1])
+    assert seen["secret"] == SECRET, "it reaches Spark all the same"
+    assert any("-Xmx300m" in line for line in seen["lines"]), "the JVM was seen"
+    assert SECRET not in json.dumps(seen["lines"])
