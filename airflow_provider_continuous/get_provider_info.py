@@ -33,7 +33,7 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [_modules("operators.query", "operators.checkpoint")],
         "sensors": [_modules("sensors.epoch")],
         "hooks": [_modules("hooks.query", "hooks.checkpoint")],
-        "triggers": [_modules("triggers.epoch", "triggers.query")],
+        "triggers": [_modules("triggers.epoch", "triggers.query", "triggers.supervise")],
         "connection-types": [
             {
                 "connection-type": "continuous",
