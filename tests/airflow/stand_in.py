@@ -56,7 +56,8 @@ def main() -> int:
         return 1
     finish_rewind(checkpoint, lease, KeepsNothing())
     write_fingerprint(
-        checkpoint.storage, {"sql": spec["sql"], "sink": {"options": {}, **spec["sink"]}}
+        checkpoint.storage,
+        {"sql": spec.get("sql"), "sink": {"options": {}, **spec.get("sink", {})}},
     )
     epoch = checkpoint.committed_epoch()
     while behaviour == "stuck":
