@@ -103,5 +103,6 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowClient]
     root = tmp_path_factory.mktemp("airflow")
     shutil.copytree(Path(__file__).parents[2] / "dags", root / "dags")
     shutil.copytree(Path(__file__).with_name("dags"), root / "dags", dirs_exist_ok=True)
+    shutil.copy(Path(__file__).with_name("stand_in.py"), root)
     with AirflowProcesses(root / "home", root / "dags") as client:
         yield client
