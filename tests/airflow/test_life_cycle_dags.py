@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_continuous.rest import AirflowClient, wait_for
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.states import QueryState
-from tests.airflow.test_dags import DagRun
+from tests.airflow.test_dags import RUN_S, DagRun
 
 pytestmark = pytest.mark.airflow
 
@@ -43,6 +43,39 @@ def processes_of(checkpoint: Checkpoint) -> list[psutil.Process]:
 def is_running(checkpoint: Checkpoint, not_run: str | None = None) -> bool:
     status = checkpoint.status()
     return status.state is QueryState.RUNNING and status.run_id != not_run and status.epoch >= 0
+
+
+def test_a_supervised_query_that_is_killed_cleared_and_ended(
+    airflow: AirflowClient, numbers: Checkpoint
+) -> None:
+    run = DagRun(airflow, "run", checkpoint=numbers.url)
+    run.wait_for_task("run", "deferred")
+    wait_for(lambda: is_running(numbers), RUN_S, "the query to run")
+    first = numbers.status().run_id
+    (process,) = processes_of(numbers)
+    attempt = run.task("run")["try_number"]
+
+    process.kill()
+
+    wait_for(lambda: is_running(numbers, not_run=first), RUN_S, "the query to run again")
+    run.wait_for_task("run", "deferred")
+    second = numbers.status().run_id
+    assert len(processes_of(numbers)) == 1
+    assert run.task("run")["try_number"] == attempt, "no retry was spent"
+
+    airflow.clear(run.dag_id, run.run_id, "run")
+
+    wait_for(lambda: run.task("run")["try_number"] > attempt, RUN_S, "the next attempt")
+    run.wait_for_task("run", "deferred")
+    assert len(processes_of(numbers)) == 1
+    assert numbers.status().run_id == second
+    assert numbers.requests.pending(str(second)) is None, "a cleared task adopts its query"
+
+    airflow.set_task_state(run.dag_id, run.run_id, "run", "failed")
+
+    wait_for(lambda: processes_of(numbers) == [], RUN_S, "the query to end")
+    status = numbers.status()
+    assert (status.run_id, status.state) == (second, QueryState.STOPPED), "it was drained"
 
 
 def test_a_query_that_has_come_far_enough(airflow: AirflowClient, numbers: Checkpoint) -> None:
