@@ -72,7 +72,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [_modules("hooks.query", "hooks.checkpoint")],
         "triggers": [
             _modules("triggers.epoch", "triggers.query", "triggers.offsets", "triggers.health"),
-            _modules("triggers.events"),
+            _modules("triggers.events", "triggers.supervise"),
         ],
         "asset-uris": [
             {
@@ -90,6 +90,12 @@ def get_provider_info() -> dict[str, Any]:
         "notifications": [f"{_PACKAGE}.notifications.query.ContinuousQueryNotifier"],
         "cli": [f"{_PACKAGE}.cli.definition.cli_commands"],
         "config": {"continuous": _CONFIGURATION},
+        "task-decorators": [
+            {
+                "name": "continuous_query",
+                "class-name": f"{_PACKAGE}.decorators.continuous_query.continuous_query_task",
+            }
+        ],
         "connection-types": [
             {
                 "connection-type": "continuous",

@@ -104,6 +104,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowClient]
     root = tmp_path_factory.mktemp("airflow")
     shutil.copytree(Path(__file__).parents[2] / "dags", root / "dags")
     shutil.copytree(Path(__file__).with_name("dags"), root / "dags", dirs_exist_ok=True)
+    shutil.copy(Path(__file__).with_name("stand_in.py"), root)
     found = {"PYTHONPATH": python_path(root / "installed")}
     with AirflowProcesses(root / "home", root / "dags", environment=found) as client:
         yield client

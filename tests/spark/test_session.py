@@ -16,21 +16,21 @@ PROGRAM = f"""
 import json, psutil
 from engine.spark.session import build_session
 
-spark = build_session({{"spark.master": "local[1]", "spark.driver.memory": "300m", {KEY!r}: {SECRET!r}}}, "test")
-below = psutil.Process().children(recursive=True)
-print(json.dumps({{
-    "lines": [each.cmdline() for each in below],
-    "secret": spark.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.secret.key"),
-}}))
+conf = {{"spark.master": "local[1]", "spark.driver.memory": "500m", {KEY!r}: {SECRET!r}}}
+spark = build_session(conf, "test")
+lines = [each.cmdline() for each in psutil.Process().children(recursive=True)]
+secret = spark.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.secret.key")
+print(json.dumps({{"lines": lines, "secret": secret}}))
 spark.stop()
 """
 
 
 def test_a_secret_setting_is_on_no_command_line() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=300
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300
     )
+    assert ended.returncode == 0, ended.stderr
     seen = json.loads(ended.stdout.splitlines()[-1])
     assert seen["secret"] == SECRET, "it reaches Spark all the same"
-    assert any("-Xmx300m" in line for line in seen["lines"]), "the JVM was seen"
+    assert any("-Xmx500m" in line for line in seen["lines"]), "the JVM was seen"
     assert SECRET not in json.dumps(seen["lines"])
