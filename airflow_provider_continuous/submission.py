@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow.sdk import conf
-
+from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.launch import launch_detached, tail
 from engine.commands.result import WRONG_USE
 from engine.errors import ConfigError, ContinuousError

@@ -14,8 +14,8 @@ from subprocess import TimeoutExpired
 from typing import Any, Literal
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_provider_continuous.compat import AirflowNotFoundException
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.launch import query_environment
 from airflow_provider_continuous.location import CheckpointLocation

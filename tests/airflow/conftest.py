@@ -16,6 +16,7 @@ import pytest
 _HOME = tempfile.TemporaryDirectory(prefix="airflow-unit-")
 os.environ["AIRFLOW_HOME"] = _HOME.name
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+os.environ["CONTINUOUS_DEMO_DIR"] = f"{_HOME.name}/demo"  # where the example DAGs put things
 
 from airflow_provider_continuous import deferral, submission  # noqa: E402
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook  # noqa: E402
