@@ -35,7 +35,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [_modules("hooks.query", "hooks.checkpoint")],
         "triggers": [
             _modules("triggers.epoch", "triggers.query", "triggers.offsets", "triggers.health"),
-            _modules("triggers.events"),
+            _modules("triggers.events", "triggers.supervise"),
         ],
         "asset-uris": [
             {
