@@ -2,7 +2,8 @@
 
 The trigger decides who runs the query: ``continuous`` (the default, every second) runs in this
 engine; ``processingTime``, ``once``, ``availableNow`` and ``realTime`` hand the same DataFrame,
-with the same source and sink, to Spark itself.
+with the same source and sink, to Spark itself. ``mode("spark")`` hands over a ``continuous`` one as
+well: it runs in Spark's own continuous mode.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 DEFAULT_INTERVAL = "1 second"
 OUTPUT_MODES = ("append", "update")
+ENGINE, SPARK = "engine", "spark"
+MODES = (ENGINE, SPARK)
 Option = str | int | float | bool | None
 
 
@@ -55,6 +58,8 @@ class ContinuousStreamWriter:
         self.query_name: str | None = None
         self.output_mode = "append"
         self.trigger_kind, self.trigger_value = "continuous", DEFAULT_INTERVAL
+        self.chosen_mode: str | None = None
+        """Who is to run the query; None: the trigger decides."""
         self.function: Any = None
         """What foreach or foreachBatch was given; ``sink_format`` tells which."""
 
@@ -143,6 +148,16 @@ class ContinuousStreamWriter:
         self.trigger_value = value  # type: ignore[assignment]  # a flag is handed on as it is
         return self
 
+    def mode(self, mode: str) -> ContinuousStreamWriter:
+        """Who runs the query, ``engine`` or ``spark``; by default the trigger decides.
+
+        :raises ConfigError: another word.
+        """
+        if mode.lower() not in MODES:
+            raise ConfigError(f"mode: {mode!r} is none of {', '.join(MODES)}.")
+        self.chosen_mode = mode.lower()
+        return self
+
     def foreach(self, f: Any) -> ContinuousStreamWriter:
         """A function of a Row, or an object with ``process(row)`` and perhaps
         ``open(partition_id, epoch_id)`` and ``close(error)``."""
@@ -172,7 +187,7 @@ class ContinuousStreamWriter:
         self._take(format, outputMode, partitionBy, queryName, options)
         if path is not None:
             self.option("path", path)
-        if self.trigger_kind == "continuous":
+        if self._runs_here():
             return start_continuous(self)
         from engine.spark.handoff import start_in_spark
 
@@ -194,13 +209,23 @@ class ContinuousStreamWriter:
         self._take(format, outputMode, partitionBy, queryName, options)
         from engine.spark.tables import table_location
 
-        if self.trigger_kind != "continuous":
+        if not self._runs_here():
             from engine.spark.handoff import start_in_spark
 
             return start_in_spark(self, table=tableName)
         self.sink_format, location = table_location(self, tableName)
         self.option("path", location)
         return start_continuous(self)
+
+    def _runs_here(self) -> bool:
+        is_continuous = self.trigger_kind == "continuous"
+        if self.chosen_mode == ENGINE and not is_continuous:
+            raise ConfigError(
+                f"The engine does not run trigger({self.trigger_kind}=...), only "
+                "trigger(continuous=...).",
+                hint='Leave the mode out, or set it to "spark": Spark itself runs the query.',
+            )
+        return is_continuous and self.chosen_mode != SPARK
 
     def _take(
         self,

@@ -16,8 +16,9 @@ from importlib import import_module
 
 from engine import __version__
 from engine.commands.live import ERASE_LINE
-from engine.commands.result import FAILED, WRONG_USE, Result, describe_error
+from engine.commands.result import FAILED, WRONG_USE, Result
 from engine.errors import ConfigError
+from engine.spark.failure import describe_error
 
 INTERRUPTED = 130
 

@@ -43,7 +43,7 @@ def start_continuous(builder: ContinuousStreamWriter) -> ContinuousQuery:
             "Option refreshInterval has no meaning: the query is joined with no table.",
             hint="Leave it out.",
         )
-    location = _pop(rest, CHECKPOINT)
+    location = pop_option(rest, CHECKPOINT)
     launcher = SparkLauncher(builder.df.sparkSession)
     sink = _sink(builder, rest, session_timezone)
     if options.on_bad_record == DEAD_LETTER:
@@ -56,7 +56,7 @@ def start_continuous(builder: ContinuousStreamWriter) -> ContinuousQuery:
         epoch_interval_ms=interval_ms,
         delivery=sink.delivery,
     )
-    location, temporary = _checkpoint_location(builder, location)
+    location, temporary = checkpoint_location(builder, location)
     definition = QueryDefinition(
         name=builder.query_name,
         streams=streams,
@@ -133,7 +133,7 @@ def _sink(
     return bind_sink(spark, name, options, schema)
 
 
-def _checkpoint_location(builder: ContinuousStreamWriter, location: str | None) -> tuple[str, bool]:
+def checkpoint_location(builder: ContinuousStreamWriter, location: str | None) -> tuple[str, bool]:
     """The checkpoint's URL, and whether it is temporary."""
     if location is not None:
         return location, False
@@ -148,7 +148,8 @@ def _checkpoint_location(builder: ContinuousStreamWriter, location: str | None) 
     )
 
 
-def _pop(options: dict[str, str], name: str) -> str | None:
+def pop_option(options: dict[str, str], name: str) -> str | None:
+    """Take an option out, whatever the case of its key; None if it is not there."""
     for key in list(options):
         if key.lower() == name.lower():
             return options.pop(key)

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage import prove_create_if_absent
-from engine.commands.result import DONE, FAILED, Result, describe_error
+from engine.commands.result import DONE, FAILED, Result
 from engine.errors import ContinuousError
+from engine.spark.failure import describe_error
 from engine.spark.integrity import changed_files, installed_version
 from engine.spark.java import MINIMUM_VERSION, find_java, java_version
 from engine.spark.session import build_session

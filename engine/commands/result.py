@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from engine.errors import ContinuousError
-
 DONE, FAILED, WRONG_USE = 0, 1, 2
 """Exit codes: as asked; it failed; the arguments, the specification or the machine are wrong."""
 
@@ -25,14 +23,6 @@ class Result:
     text: str
     exit_code: int = DONE
     error: Exception | None = None
-
-
-def describe_error(error: Exception) -> str:
-    """What went wrong; of errors that are not ours the first line only: Spark's have the JVM's
-    whole stack below it."""
-    if isinstance(error, ContinuousError):
-        return str(error)
-    return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def format_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -15,7 +15,8 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from engine.commands.live import ProgressDisplay
-from engine.commands.result import DONE, FAILED, Result, describe_error
+from engine.commands.result import DONE, FAILED, Result
+from engine.spark.failure import describe_error
 from engine.spark.session import build_session
 from engine.spec import QuerySpec, build, load_spec
 from engine.states import QueryState
@@ -93,7 +94,7 @@ def _end(query: Query, signal_count: int) -> None:
         query.stop()
         return
     logger.info("draining; a second signal stops at once")
-    # Spark's own queries block until they are drained, and a second signal must get through.
+    # It waits for the end, and a second signal must get through.
     threading.Thread(target=_drain, args=(query,), name="drain", daemon=True).start()
 
 
@@ -103,9 +104,8 @@ def _drain(query: Query) -> None:
 
 
 def _result(query: Query, spec: QuerySpec, error: Exception | None) -> Result:
-    progress = query.lastProgress
     state = QueryState.STOPPED if error is None else QueryState.FAILED
-    epoch = query.status.get("epoch", progress["batchId"] if progress else -1)
+    epoch = query.status["epoch"]
     data = {
         "id": str(query.id),
         "run_id": str(query.runId),

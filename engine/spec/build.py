@@ -62,6 +62,8 @@ def _apply(spec: QuerySpec, writer: ContinuousStreamWriter) -> ContinuousStreamW
     if spec.trigger is not None:
         kind, value = spec.trigger
         writer.trigger(**{kind: value})  # type: ignore[arg-type]  # the value has the kind's type
+    if spec.mode is not None:
+        writer.mode(spec.mode)
     if spec.checkpoint_location is not None:
         writer.option("checkpointLocation", spec.checkpoint_location)
     return writer

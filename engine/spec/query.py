@@ -14,12 +14,17 @@
       partition_by: [carrier]
       output_mode: append
     trigger: {continuous: 1 second}       # or processingTime, availableNow, once, realTime
+    mode: engine                          # or spark; by default the trigger decides
     checkpoint_location: /data/checkpoint
     conf: {spark.master: "local[2]"}      # of the Spark session
 
+``mode: spark`` has Spark itself run the query, with any trigger; ``mode: engine`` is the default
+with ``continuous`` and possible with no other one.
+
 Instead of ``source`` and ``sql``, ``query: "module:function"`` names a function that takes the
 SparkSession and returns an unstarted ``write_stream(...)``; what the document says besides
-(``sink``, ``trigger``, ``checkpoint_location``, ``name``) replaces what the function has set.
+(``sink``, ``trigger``, ``mode``, ``checkpoint_location``, ``name``) replaces what the function has
+set.
 ``python_path`` lists folders to import from, relative to the document's own.
 
 ``${NAME}`` in any text but the SQL is the value of that environment variable where the query runs,
@@ -80,6 +85,7 @@ class QuerySpec:
     :param sql: over the view ``source``; None for all of its rows.
     :param query: ``"module:function"``; None if ``source`` is given.
     :param trigger: the keyword of ``trigger()`` and its value; None for the default.
+    :param mode: who runs the query, ``engine`` or ``spark``; None: the trigger decides.
     :param checkpoint_location: None only with ``query``.
     """
 
@@ -89,6 +95,7 @@ class QuerySpec:
     query: str | None = None
     sink: SinkSpec | None = None
     trigger: tuple[str, str | bool] | None = None
+    mode: str | None = None
     checkpoint_location: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     python_path: tuple[Path, ...] = ()
@@ -111,6 +118,7 @@ def load_spec(
     place = Place(os.environ if environ is None else environ, folder)
     values = _QUERY(content, place)
     _check_combinations(content, place)
+    _check_mode(content, values, place)
     if values["query"] is not None:
         _check_module(values["query"], values["python_path"], place.at("query"))
     if place.problems:
@@ -142,6 +150,7 @@ def _flag(value: Any, place: Place) -> bool | None:
     return True
 
 
+_ENGINE, _SPARK = "engine", "spark"
 _TRIGGERS = {
     "continuous": Field(_interval),
     "processingTime": Field(_interval),
@@ -203,6 +212,7 @@ _QUERY = section(
         "query": Field(_query),
         "sink": Field(_sink),
         "trigger": Field(_trigger),
+        "mode": Field(choice(_ENGINE, _SPARK)),
         "checkpoint_location": Field(text),
         "conf": Field(options, default={}),
         "python_path": Field(folders, default=()),
@@ -221,6 +231,14 @@ def _check_combinations(content: Mapping[str, Any], place: Place) -> None:
     for key in ("sink", "checkpoint_location"):
         if key not in given:
             place.at(key).report("is missing")
+
+
+def _check_mode(content: Mapping[str, Any], values: Mapping[str, Any], place: Place) -> None:
+    trigger, mode = values["trigger"], values["mode"]
+    if mode == _ENGINE and trigger is not None and trigger[0] != "continuous":
+        place.at("mode").report(f"the engine does not run the trigger {trigger[0]}; say spark")
+    if mode == _SPARK and content.get("trigger") is None and content.get("query") is None:
+        place.at("trigger").report("is missing: Spark has no default that fits")
 
 
 def _check_module(query: str, python_path: tuple[Path, ...], place: Place) -> None:

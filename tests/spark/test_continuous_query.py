@@ -288,7 +288,7 @@ def test_other_triggers_run_in_spark(
         assert query.awaitEpoch(0, WAIT_S)
     finally:
         query.stop()
-    assert Checkpoint(str(tmp_path / "checkpoint")).status().state is QueryState.UNKNOWN
+    assert Checkpoint(str(tmp_path / "checkpoint")).status().state is QueryState.STOPPED
 
 
 def test_explain_prints_the_pipeline(

@@ -83,6 +83,12 @@ def test_triggers(trigger: dict[str, Any], expected: tuple[str, Any]) -> None:
     assert load_spec(changed(trigger=trigger)).trigger == expected
 
 
+def test_a_mode_is_chosen_or_left_to_the_trigger() -> None:
+    assert load_spec(changed()).mode is None
+    assert load_spec(changed(mode="Spark")).mode == "spark"
+    assert load_spec(changed(mode="engine")).mode == "engine"
+
+
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
@@ -123,6 +129,12 @@ def test_triggers(trigger: dict[str, Any], expected: tuple[str, Any]) -> None:
             ["trigger.continuous: 'soon' is not an interval"],
         ),
         (changed(trigger={"once": "yes"}), ["trigger.once: must be true, not 'yes'"]),
+        (changed(mode="flink"), ["mode: must be engine or spark, not 'flink'"]),
+        (
+            changed(mode="engine", trigger={"once": True}),
+            ["mode: the engine does not run the trigger once; say spark"],
+        ),
+        (changed(mode="spark", trigger=None), ["trigger: is missing: Spark has no default"]),
         (changed(query="json:dumps"), ["source: cannot be given together with query",
                                        "sql: cannot be given together with query"]),
         (changed(query="json", source=None, sql=None), ['query: must be "module:function"']),
@@ -177,7 +189,7 @@ def test_a_missing_variable_is_one_of_the_problems() -> None:
     document = changed(sink={"format": "noop", "options": {"url": "${HOST}:${PORT}"}}, zzz=1)
     assert problems(document, HOST="h") == [
         "zzz: unknown key; the keys here are name, source, sql, query, sink, trigger, "
-        "checkpoint_location, conf, python_path",
+        "mode, checkpoint_location, conf, python_path",
         "sink.options.url: the environment variable PORT is not set",
     ]
 

@@ -1,0 +1,279 @@
+"""Queries that Spark itself runs, under the lease of their checkpoint."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from engine import write_stream
+from engine.api import ContinuousStreamWriter
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.lease import Lease
+from engine.errors import ConcurrentRunError, ConfigError, StaleRunError
+from engine.spark.handoff import SparkQuery
+from engine.states import QueryState
+
+pytestmark = pytest.mark.spark
+WAIT_S = 120
+Start = Callable[[ContinuousStreamWriter], SparkQuery]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts queries, and stops those that a failing test left behind."""
+    started: list[SparkQuery] = []
+
+    def body(builder: ContinuousStreamWriter) -> SparkQuery:
+        query = builder.start()
+        assert isinstance(query, SparkQuery)
+        started.append(query)
+        return query
+
+    yield body
+    for query in started:
+        query.stop()
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    return Checkpoint(str(tmp_path / "a checkpoint"))
+
+
+def rate(spark: SparkSession, rows_per_second: int = 20) -> DataFrame:
+    rows = spark.readStream.format("rate").option("rowsPerSecond", rows_per_second)
+    return rows.option("numPartitions", 1).load()
+
+
+def into(
+    df: DataFrame, checkpoint: Checkpoint, sink: str = "noop", **trigger: Any
+) -> ContinuousStreamWriter:
+    writer = write_stream(df).format(sink).trigger(**trigger).mode("spark")
+    return writer.options(checkpointLocation=checkpoint.url, leaseHeartbeatMs=100)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    never, deadline = threading.Event(), time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        never.wait(0.05)
+
+
+@pytest.mark.parametrize(
+    "trigger", [{"processingTime": "100 milliseconds"}, {"continuous": "200 milliseconds"}]
+)
+def test_while_it_runs_the_checkpoint_tells_and_a_request_drains_it(
+    spark: SparkSession, checkpoint: Checkpoint, start: Start, trigger: dict[str, str]
+) -> None:
+    query = start(into(rate(spark), checkpoint, **trigger))
+    wait_until(lambda: checkpoint.status().state is QueryState.RUNNING)
+    assert query.awaitEpoch(2, WAIT_S)
+    wait_until(lambda: checkpoint.holder().epoch >= 2)  # type: ignore[union-attr]
+    status = checkpoint.status()
+    assert (status.run_id, status.id) == (query.runId, query.id)
+    assert query.lastProgress["id"] == query.id, "Spark has the checkpoint's id"
+    assert status.application == spark.sparkContext.applicationId
+    assert status.epoch >= 2
+    assert query.status["state"] == "RUNNING"
+
+    checkpoint.requests.ask("drain", by="a test", run_id=status.run_id)
+    assert query.awaitTermination(WAIT_S)
+
+    ended = checkpoint.status()
+    assert (ended.state, ended.error, ended.run_id) == (QueryState.STOPPED, None, query.runId)
+    assert ended.epoch == query.status["epoch"] >= status.epoch
+    assert not query.isActive
+    assert query.exception() is None
+
+
+@pytest.mark.parametrize("kind", ["availableNow", "once"])
+def test_a_bounded_query_ends_by_itself_and_goes_on_next_time(
+    spark: SparkSession, tmp_path: Path, checkpoint: Checkpoint, start: Start, kind: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1)
+    df = lines.load(str(tmp_path / "in"))
+    generations = []
+    for run in range(2):
+        for number in range(3):
+            (tmp_path / "in" / f"{run}-{number}.txt").write_text(f"{run}{number}\n")
+        writer = into(df, checkpoint, "parquet", **{kind: True})
+        query = start(writer.option("path", str(tmp_path / "out")))
+        assert query.awaitTermination(WAIT_S)
+        status = checkpoint.status()
+        assert (status.state, status.run_id) == (QueryState.STOPPED, query.runId)
+        generations.append(status.generation)
+    batches = 6 if kind == "availableNow" else 2
+    assert checkpoint.epochs() == list(range(batches))
+    assert [report["batchId"] for report in checkpoint.progress.read()][-1] == batches - 1
+    assert generations == [0, 1]
+    rows = {row.value for row in spark.read.parquet(str(tmp_path / "out")).collect()}
+    assert rows == {f"{run}{number}" for run in range(2) for number in range(3)}
+
+
+def test_a_drain_commits_the_running_batch_and_begins_no_other(
+    spark: SparkSession, checkpoint: Checkpoint, start: Start
+) -> None:
+    begun: list[int] = []
+    may_end = threading.Event()
+
+    def slow(batch: DataFrame, epoch: int) -> None:
+        begun.append(epoch)
+        if epoch == 1:
+            assert may_end.wait(WAIT_S)
+
+    writer = into(rate(spark), checkpoint, processingTime="0 seconds").foreachBatch(slow)
+    query = start(writer)
+    wait_until(lambda: 1 in begun)
+    checkpoint.requests.ask("drain", by="a test")
+    wait_until(lambda: checkpoint.status().state is QueryState.DRAINING)
+    assert not query.drain(timeout=0.5), "the batch was not cancelled"
+    may_end.set()
+    assert query.awaitTermination(WAIT_S)
+    assert (checkpoint.offsets.ids(), checkpoint.epochs(), begun) == ([0, 1], [0, 1], [0, 1])
+    assert checkpoint.status().state is QueryState.STOPPED
+
+
+def test_a_drain_does_not_wait_for_the_next_trigger(
+    spark: SparkSession, checkpoint: Checkpoint, start: Start
+) -> None:
+    query = start(into(rate(spark), checkpoint, processingTime="10 hours"))
+    assert query.awaitEpoch(0, WAIT_S)
+    assert query.drain(WAIT_S)
+    assert checkpoint.epochs() == [0]
+
+
+def test_a_stop_cancels_the_running_batch(
+    spark: SparkSession, checkpoint: Checkpoint, start: Start
+) -> None:
+    def hangs(batch: DataFrame, epoch: int) -> None:
+        if epoch == 1:
+            batch.foreach(lambda _: threading.Event().wait(WAIT_S * 10))
+
+    query = start(into(rate(spark), checkpoint, processingTime="0 seconds").foreachBatch(hangs))
+    wait_until(lambda: checkpoint.offsets.latest_id() == 1)
+    checkpoint.requests.ask("drain", by="a test")
+    wait_until(lambda: checkpoint.status().state is QueryState.DRAINING)
+    assert not query.awaitTermination(0.5), "a drain waits for the batch"
+    checkpoint.requests.ask("stop", by="a test")
+    assert query.awaitTermination(WAIT_S)
+    status = checkpoint.status()
+    assert (status.state, status.epoch) == (QueryState.STOPPED, 0)
+
+
+def test_a_second_run_is_refused_before_spark_starts_it(
+    spark: SparkSession, checkpoint: Checkpoint, start: Start
+) -> None:
+    query = start(into(rate(spark), checkpoint, processingTime="100 milliseconds"))
+    assert query.awaitEpoch(0, WAIT_S)
+    for mode in ("spark", "engine"):
+        second = into(rate(spark), checkpoint, continuous="1 second").mode(mode)
+        with pytest.raises(ConcurrentRunError, match=query.runId):
+            second.start()
+    assert len(spark.streams.active) == 1
+    epoch = query.status["epoch"]
+    assert query.awaitEpoch(epoch + 2, WAIT_S), "the first one goes on"
+    query.stop()
+    assert checkpoint.status().state is QueryState.STOPPED
+    assert checkpoint.status().run_id == query.runId
+
+
+def test_a_failure_is_recorded_with_its_reason(
+    spark: SparkSession, checkpoint: Checkpoint, start: Start
+) -> None:
+    def check(row: Any) -> None:
+        if row.value == 3:
+            raise ValueError("three is too many, password=hunter2")
+
+    query = start(into(rate(spark), checkpoint, processingTime="0 seconds").foreach(check))
+    with pytest.raises(StreamingQueryException, match="three is too many"):
+        query.awaitTermination()
+    status = checkpoint.status()
+    assert status.state is QueryState.FAILED
+    assert status.error is not None
+    assert "ValueError: three is too many" in status.error
+    for unwanted in ("JVM stacktrace", "Logical Plan", "hunter2"):
+        assert unwanted not in status.error
+    with pytest.raises(StreamingQueryException):
+        query.drain(WAIT_S)
+    assert isinstance(query.exception(), StreamingQueryException)
+
+
+def test_what_spark_refuses_at_once_is_recorded(
+    spark: SparkSession, checkpoint: Checkpoint
+) -> None:
+    counts = rate(spark).groupBy("value").count()
+    with pytest.raises(ConfigError, match=r"Spark refuses the query: .*Continuous processing"):
+        into(counts, checkpoint, continuous="1 second").outputMode("update").start()
+    status = checkpoint.status()
+    assert status.state is QueryState.FAILED
+    assert "Spark refuses the query" in str(status.error)
+
+
+def test_a_lost_lease_stops_the_query(
+    spark: SparkSession, checkpoint: Checkpoint, start: Start
+) -> None:
+    query = start(into(rate(spark), checkpoint, processingTime="100 milliseconds"))
+    assert query.awaitEpoch(0, WAIT_S)
+    # As if this process had been suspended, and another one had taken the checkpoint over.
+    taker = Lease.acquire(checkpoint, run_id=query.runId)
+    with pytest.raises(StaleRunError, match="does not own the checkpoint"):
+        query.awaitTermination(WAIT_S)
+    assert spark.streams.active == []
+    assert checkpoint.status().generation == taker.generation
+    assert checkpoint.status().state is QueryState.STARTING, "the lease is the taker's"
+    taker.release(QueryState.STOPPED)
+
+
+# -- real-time mode -------------------------------------------------------------------------------
+
+
+def test_real_time_mode_refuses_a_source_that_is_too_slow_for_it(
+    spark: SparkSession, checkpoint: Checkpoint, start: Start
+) -> None:
+    writer = into(rate(spark), checkpoint, "console", realTime="5 seconds").outputMode("update")
+    query = start(writer)
+    with pytest.raises(StreamingQueryException, match="INPUT_STREAM_NOT_SUPPORTED"):
+        query.awaitTermination(WAIT_S)
+    status = checkpoint.status()
+    assert status.state is QueryState.FAILED
+    assert "RateStreamMicroBatchStream is not supported in Real-time Mode" in str(status.error)
+
+
+def test_real_time_mode_refuses_a_sink_that_it_does_not_know(
+    spark: SparkSession, checkpoint: Checkpoint
+) -> None:
+    writer = into(rate(spark), checkpoint, realTime="5 seconds").outputMode("update")
+    with pytest.raises(ConfigError, match="not in the sink allowlist for Real-Time Mode"):
+        writer.start()
+    assert checkpoint.status().state is QueryState.FAILED
+
+
+def test_real_time_mode_runs_with_the_one_source_that_spark_brings(
+    spark: SparkSession, checkpoint: Checkpoint, start: Start
+) -> None:
+    jvm: Any = spark._jvm
+    streams = "org.apache.spark.sql.execution.streaming.sources.LowLatencyMemoryStream$"
+    stream = getattr(getattr(jvm, streams), "MODULE$").apply(
+        1, jvm.org.apache.spark.sql.Encoders.STRING(), spark._jsparkSession.sqlContext()
+    )
+    df = DataFrame(stream.toDF(), spark)
+    writer = into(df, checkpoint, "console", realTime="5 seconds").outputMode("update")
+    query = start(writer)
+
+    def committed(epoch: int) -> bool:
+        stream.addData(jvm.org.apache.spark.api.python.PythonUtils.toSeq(["a row"]))
+        return checkpoint.committed_epoch() >= epoch
+
+    wait_until(lambda: committed(1))
+    assert checkpoint.status().state is QueryState.RUNNING
+    checkpoint.requests.ask("drain", by="a test")
+    assert query.awaitTermination(WAIT_S)
+    assert checkpoint.epochs() == checkpoint.offsets.ids()
+    assert checkpoint.status().state is QueryState.STOPPED
