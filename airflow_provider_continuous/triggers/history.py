@@ -21,7 +21,7 @@ REPORT_WAIT_S = 3.0
 class EpochCursor:
     """The last epoch that was told of.
 
-    :param rewound: generation of the last rewind that was known then, 0 if there was none.
+    :param rewound: generation of the last rewind that was known then, -1 if there was none.
     :param at: when that was, in seconds since 1970.
     """
 
@@ -86,7 +86,7 @@ class EpochHistory:
 
     def _where(self, cursor: EpochCursor | None, from_epoch: int | None) -> EpochCursor:
         query_id = self._hook.checkpoint.query_id()
-        rewound, lowest = self._rewound(0 if cursor is None else cursor.rewound)
+        rewound, lowest = self._rewound(-1 if cursor is None else cursor.rewound)
         if cursor is None:
             begin = self._hook.committed_epoch() if from_epoch is None else from_epoch - 1
             return EpochCursor(query_id, rewound, begin)
@@ -100,7 +100,7 @@ class EpochHistory:
         storage = self._hook.checkpoint.storage
         last = last_rewind(storage)
         if last is None:
-            return 0, None
+            return -1, None
         generation = int(json.loads(last)["generation"])
         lowest = None
         for later in range(known + 1, generation + 1):
@@ -126,7 +126,7 @@ class EpochHistory:
         first = cursor.epoch + 1
         known = all(number in rows for number in range(first, epoch + 1))
         return {
-            "id": f"{cursor.query_id}/{cursor.rewound}/{epoch}",
+            "id": f"{cursor.query_id}/{cursor.rewound + 1}/{epoch}",
             "query_id": cursor.query_id,
             "checkpoint_location": self._hook.location.url,
             "first_epoch": first,
