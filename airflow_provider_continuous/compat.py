@@ -9,9 +9,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 AIRFLOW_VERSION = version("apache-airflow-core")
-_RELEASE = tuple(map(int, AIRFLOW_VERSION.split(".")[:2]))
+RELEASE = tuple(map(int, AIRFLOW_VERSION.split(".")[:2]))
 
-if TYPE_CHECKING or _RELEASE >= (3, 2):
+if TYPE_CHECKING or RELEASE >= (3, 2):
     from airflow.sdk import conf
     from airflow.sdk.exceptions import (
         AirflowException,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AIRFLOW_VERSION",
     "NEVER_EXPIRE",
+    "RELEASE",
     "AdvanceItem",
     "AirflowException",
     "AirflowFailException",
@@ -53,7 +54,7 @@ __all__ = [
     "task_state_store",
 ]
 
-if TYPE_CHECKING or _RELEASE >= (3, 3):
+if TYPE_CHECKING or RELEASE >= (3, 3):
     from airflow.sdk.execution_time.context import NEVER_EXPIRE
     from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 else:

@@ -12,6 +12,7 @@ from airflow.triggers.base import TriggerEvent
 from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.killing import KillAction, QueryOfTask, TaskIdentity
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
+from airflow_provider_continuous.triggers.poller import OneLook
 
 
 class KillableTrigger(CheckpointTrigger):
@@ -42,12 +43,12 @@ class KillableTrigger(CheckpointTrigger):
             "on_kill_action": self.on_kill_action,
         }
 
-    def observe(self) -> Event | None:
+    def observe(self, shared: OneLook | None = None) -> Event | None:
         """Look once, and notice when this process was suspended since the last look."""
         now = time.time()
         if self._looked_at and now - self._looked_at > self._silence_max_s():
             self._back_at = now
-        event = super().observe()
+        event = super().observe(shared)
         self._looked_at = time.time()
         return event
 

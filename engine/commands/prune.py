@@ -8,10 +8,11 @@ from typing import Any
 from engine.checkpoint.find import find_checkpoints, is_pattern
 from engine.checkpoint.retention import prune as prune_checkpoint
 from engine.commands.inspect import open_checkpoint
-from engine.commands.result import DONE, FAILED, Result, describe_error, format_bytes
+from engine.commands.result import DONE, FAILED, Result, format_bytes
 from engine.config import parse_interval_ms
 from engine.errors import ConfigError, ContinuousError
 from engine.sinks.file_sink_upkeep import prune_sink
+from engine.spark.failure import describe_error
 
 
 def prune(args: Namespace) -> Result:
