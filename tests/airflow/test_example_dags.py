@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from airflow_provider_continuous.rest import AirflowClient, wait_for
@@ -27,9 +29,13 @@ def checkpoint(tmp_path: Path) -> Iterator[Checkpoint]:
 
 
 def end(checkpoint: Checkpoint) -> None:
-    status = checkpoint.status()
-    if status.state.is_active and status.pid is not None:
-        os.kill(status.pid, signal.SIGKILL)
+    """Kill its query, which may not have come as far as to take the lease."""
+    specification = f"{checkpoint.url}.logs/"
+    for process in psutil.process_iter(["cmdline"]):
+        if any(word.startswith(specification) for word in process.info["cmdline"] or []):
+            with suppress(psutil.NoSuchProcess):
+                for member in (*process.children(recursive=True), process):
+                    member.kill()
 
 
 def folders(checkpoint: Checkpoint) -> dict[str, str]:
