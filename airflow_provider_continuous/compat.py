@@ -9,9 +9,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 AIRFLOW_VERSION = version("apache-airflow-core")
-_RELEASE = tuple(map(int, AIRFLOW_VERSION.split(".")[:2]))
+RELEASE = tuple(map(int, AIRFLOW_VERSION.split(".")[:2]))
 
-if TYPE_CHECKING or _RELEASE >= (3, 2):
+if TYPE_CHECKING or RELEASE >= (3, 2):
     from airflow.sdk import conf
     from airflow.sdk.exceptions import (
         AirflowException,
@@ -40,19 +40,23 @@ if TYPE_CHECKING:
 __all__ = [
     "AIRFLOW_VERSION",
     "NEVER_EXPIRE",
+    "RELEASE",
+    "AdvanceItem",
     "AirflowException",
     "AirflowFailException",
     "AirflowNotFoundException",
     "AirflowRescheduleException",
     "AirflowSensorTimeout",
     "AirflowSkipException",
+    "SharedStreamProducer",
     "TaskDeferred",
     "conf",
     "task_state_store",
 ]
 
-if TYPE_CHECKING or _RELEASE >= (3, 3):
+if TYPE_CHECKING or RELEASE >= (3, 3):
     from airflow.sdk.execution_time.context import NEVER_EXPIRE
+    from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 else:
     NEVER_EXPIRE = None  # nothing is kept there, so nothing expires
 
@@ -60,3 +64,10 @@ else:
 def task_state_store(context: Context) -> Any:
     """Return what outlives a task's attempt, None before Airflow 3.3: there is nothing such."""
     return context.get("task_state_store")
+
+
+def __getattr__(name: str) -> Any:
+    """Say why a name is missing, to a module that cannot do without."""
+    if name in __all__:
+        raise ImportError(f"{name} came with Airflow 3.3; this is Airflow {AIRFLOW_VERSION}.")
+    raise AttributeError(name)

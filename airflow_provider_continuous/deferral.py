@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
-from airflow.sdk import BaseOperator, conf
+from airflow.sdk import BaseOperator
 
+from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
 
 LINGER_S = 5.0

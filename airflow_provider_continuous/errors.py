@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
-
+from airflow_provider_continuous.compat import AirflowException, AirflowFailException
 from engine.errors import CheckpointError, ContinuousError
 
 

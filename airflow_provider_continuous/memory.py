@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_continuous.compat import AIRFLOW_VERSION, NEVER_EXPIRE, task_state_store
+from engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,20 +24,40 @@ class TaskMemory:
     Values never expire: a query may well run longer than the store's default of 30 days.
 
     Airflow before 3.3 has no such store: there, nothing is ever recalled. Who runs a query is
-    decided by the lease in its checkpoint, so that costs convenience, and never a second query.
+    decided by the lease in its checkpoint, so that costs convenience, and never a second query;
+    what cannot do without says so before it begins.
     """
 
     def __init__(self, context: Context) -> None:
         self._store = task_state_store(context)
         self._suffix = f"_{context['ti'].max_tries}"
+        self._reschedules = getattr(context.get("task"), "mode", None) == "reschedule"
 
     def recall(self, name: str) -> Any:
         """Return what was remembered, or None."""
         return None if self._store is None else self._store.get(name + self._suffix)
 
     def remember(self, name: str, value: Any) -> None:
-        """Remember a JSON value, not None."""
+        """Remember a JSON value, not None.
+
+        :raises ConfigError: the task reschedules, and Airflow is too old to remember it till then.
+        """
         if self._store is None:
+            if self._reschedules:
+                self.must_last("mode='reschedule' with a point where the wait began")
             log.info("Airflow %s forgets %r when this attempt ends", AIRFLOW_VERSION, name)
             return
         self._store.set(name + self._suffix, value, retention=NEVER_EXPIRE)
+
+    def must_last(self, what: str) -> None:
+        """Refuse what would be wrong if it were forgotten.
+
+        :param what: needs the memory, for the error.
+        :raises ConfigError: Airflow is too old.
+        """
+        if self._store is None:
+            raise ConfigError(
+                f"{what} needs the task state store that came with Airflow 3.3; this is Airflow "
+                f"{AIRFLOW_VERSION}.",
+                hint="Upgrade Airflow; README says what works without.",
+            )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from airflow.sdk.exceptions import AirflowFailException
-
+from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.errors import QueryEndedError, WaitTimeoutError
 from airflow_provider_continuous.triggers.base import Event
 

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from airflow.sdk import conf
-
 from airflow_provider_continuous import configuration
+from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.launch import query_environment, tail
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.commands.result import WRONG_USE

@@ -25,11 +25,11 @@ for pair do
     # pyspark-client, which the Spark provider drags in, writes the same files as pyspark.
     printf 'pyspark==4.2.0\npyspark-client==4.2.0\n' >.matrix/constraints.txt
     echo "== $name"
-    # Another version of Airflow than the extra asks for is what this is about: it is named here.
     # shellcheck disable=SC2086 # several words are meant
     { [ -x "$folder/bin/python" ] || "$uv" venv --quiet --python "$python" "$folder"; } &&
         "$uv" pip install --quiet --python "$folder/bin/python" --constraint .matrix/constraints.txt \
-            --editable '.[airflow]' "apache-airflow==$airflow.*" $tools &&
+            --editable . "apache-airflow==$airflow.*" \
+            'apache-airflow-providers-apache-spark>=6.3' $tools &&
         "$folder/bin/python" -m tests.matrix &&
         # Old versions warn of themselves: those warnings are not ours.
         "$folder/bin/python" -m pytest -q -p no:cacheprovider -o filterwarnings=default \

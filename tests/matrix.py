@@ -1,4 +1,7 @@
-"""``python -m tests.matrix``: every module of the provider can be imported with this Airflow."""
+"""``python -m tests.matrix``: every module of the provider can be imported with this Airflow.
+
+Or says which version it needs: those are named, and count as right.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,10 @@ def main() -> int:
     package = airflow_provider_continuous
     found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     names = [module.name for module in found]
-    failures = [f"{name}: {error}" for name in names if (error := _import(name))]
-    print(f"Airflow {AIRFLOW_VERSION}: {len(names) - len(failures)} of {len(names)} modules")
-    print("\n".join(failures), file=sys.stderr)
+    without = [f"{name}: {error}" for name in names if (error := _import(name))]
+    failures = [line for line in without if "came with Airflow" not in line]
+    print(f"Airflow {AIRFLOW_VERSION}: {len(names) - len(without)} of {len(names)} modules")
+    print("\n".join(without))
     return 1 if failures or not names else 0
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_provider_continuous.compat import AirflowNotFoundException
 from airflow_provider_continuous.deploy import local, spark_submit
 from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.options import SubmitOptions

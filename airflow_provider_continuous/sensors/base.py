@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
-from airflow.sdk.exceptions import AirflowSensorTimeout
 
+from airflow_provider_continuous.compat import AirflowSensorTimeout
 from airflow_provider_continuous.deferral import wait_or_defer
 from airflow_provider_continuous.errors import WaitTimeoutError, final_errors
 from airflow_provider_continuous.outcomes import expect

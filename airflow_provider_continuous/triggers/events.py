@@ -18,8 +18,8 @@ from typing import Any
 
 from airflow.sdk.definitions.asset import AssetNameRef
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
-from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
+from airflow_provider_continuous.compat import AdvanceItem, SharedStreamProducer
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from airflow_provider_continuous.triggers.history import EpochCursor, EpochHistory

@@ -7,9 +7,9 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from airflow.sdk import conf
 from airflow.triggers.base import TriggerEvent
 
+from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.killing import KillAction, QueryOfTask, TaskIdentity
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
 from airflow_provider_continuous.triggers.poller import OneLook

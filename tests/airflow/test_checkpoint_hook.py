@@ -10,9 +10,9 @@ from typing import Any
 
 import fsspec
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 from fsspec.implementations.memory import MemoryFileSystem
 
+from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.operators.checkpoint import PruneCheckpointOperator
 from engine.checkpoint.checkpoint import Checkpoint

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_provider_continuous.compat import AirflowException, AirflowFailException
 from airflow_provider_continuous.operators.checkpoint import (
     CopyCheckpointOperator,
     InspectCheckpointOperator,

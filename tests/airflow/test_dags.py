@@ -20,7 +20,7 @@ from tests.airflow.live_checkpoint import LiveCheckpoint
 pytestmark = pytest.mark.airflow
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"
-RUN_S = 120.0
+RUN_S = 240.0
 
 
 class DagRun:

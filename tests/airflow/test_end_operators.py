@@ -6,8 +6,8 @@ import threading
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
+from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
 from airflow_provider_continuous.errors import QueryEndedError, WaitTimeoutError
 from airflow_provider_continuous.operators.query import (
     DrainContinuousQueryOperator,

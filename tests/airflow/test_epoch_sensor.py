@@ -10,15 +10,15 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import (
+
+from airflow_provider_continuous import deferral
+from airflow_provider_continuous.compat import (
     AirflowFailException,
     AirflowRescheduleException,
     AirflowSensorTimeout,
     AirflowSkipException,
     TaskDeferred,
 )
-
-from airflow_provider_continuous import deferral
 from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger

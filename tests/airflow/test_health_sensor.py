@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import (
+
+from airflow_provider_continuous.compat import (
     AirflowFailException,
     AirflowRescheduleException,
     AirflowSensorTimeout,
     TaskDeferred,
 )
-
 from airflow_provider_continuous.sensors.health import QueryHealthSensor
 from airflow_provider_continuous.triggers.health import QueryHealthTrigger
 from engine.states import QueryState

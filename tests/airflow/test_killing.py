@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 from airflow.jobs.triggerer_job_runner import TriggerRunner
-from airflow.sdk.exceptions import TaskDeferred
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from airflow_provider_continuous import killing
+from airflow_provider_continuous.compat import TaskDeferred
 from airflow_provider_continuous.killing import QueryOfTask, TaskIdentity, task_state
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import (
+
+from airflow_provider_continuous.compat import (
     AirflowFailException,
     AirflowRescheduleException,
     AirflowSensorTimeout,
     TaskDeferred,
 )
-
 from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.sensors.offsets import OffsetsCommittedSensor
 from airflow_provider_continuous.triggers.offsets import OffsetsCommittedTrigger

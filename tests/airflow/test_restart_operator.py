@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
+from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
 from airflow_provider_continuous.operators.query import (
     RestartContinuousQueryOperator,
     StartContinuousQueryOperator,

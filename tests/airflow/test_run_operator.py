@@ -9,8 +9,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
+from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
 from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
+from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
 from airflow_provider_continuous.errors import QueryEndedError, WaitTimeoutError
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import StartContinuousQueryOperator

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from airflow_provider_continuous.arguments import whole_number
+from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
 from engine.checkpoint.inspection import LAST_DEFAULT

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
-
 from airflow_provider_continuous.arguments import whole_number
+from airflow_provider_continuous.compat import AirflowException, AirflowFailException
 from airflow_provider_continuous.errors import final_errors, is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook, matching_checkpoints
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator

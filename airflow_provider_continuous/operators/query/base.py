@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_continuous.arguments import seconds
+from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.deferral import wait_or_defer
 from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook

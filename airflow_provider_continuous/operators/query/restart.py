@@ -62,6 +62,7 @@ class RestartContinuousQueryOperator(AwaitedStartOperator):
         """End the query, unless this task has done so already, and start it."""
         with final_errors():
             hook, memory = self._query_hook(), TaskMemory(context)
+            memory.must_last("A restart")
             location = str(self._document(hook)["checkpoint_location"])
             self._epoch()
             self._rewind_epoch()  # what is wrong fails before anything ends

@@ -104,6 +104,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         """Upgrade, or go on with it."""
         memory = TaskMemory(context)
         with final_errors():
+            memory.must_last("An upgrade")
             location = self._check()
             if memory.recall("problem") is not None:
                 return self._roll_back(context, location)

@@ -1,0 +1,119 @@
+"""The example DAGs, through real processes; flights_demo has ``make demo`` for itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_provider_continuous.rest import AirflowClient, wait_for
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.states import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.airflow.test_dags import RUN_S, DagRun
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Iterator[Checkpoint]:
+    """The checkpoint of a query that an example will start; nothing of it is left running."""
+    checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
+    yield checkpoint
+    end(checkpoint)
+
+
+def end(checkpoint: Checkpoint) -> None:
+    """Kill its query, which may not have come as far as to take the lease."""
+    specification = f"{checkpoint.url}.logs/"
+    for process in psutil.process_iter(["cmdline"]):
+        if any(word.startswith(specification) for word in process.info["cmdline"] or []):
+            with suppress(psutil.NoSuchProcess):
+                for member in (*process.children(recursive=True), process):
+                    member.kill()
+
+
+def folders(checkpoint: Checkpoint) -> dict[str, str]:
+    return {"checkpoint": checkpoint.url, "output": f"{checkpoint.url}-output"}
+
+
+def test_always_on_and_the_batches_behind_it(airflow: AirflowClient) -> None:
+    """Killed, the query is back; its epochs start batch runs; marked as done, it is drained."""
+    folder = Path(os.environ["CONTINUOUS_DEMO_DIR"]) / "always-on"
+    query = Checkpoint(str(folder / "checkpoint"))
+    try:
+        airflow.pause("asset_triggered", paused=False)
+        run = DagRun(airflow, "always_on")
+        wait_for(lambda: query.committed_epoch() >= 1, RUN_S, "the query to commit")
+        killed = query.status()
+        assert killed.pid is not None
+
+        os.kill(killed.pid, signal.SIGKILL)
+
+        wait_for(lambda: query.status().run_id != killed.run_id, RUN_S, "the query to be back")
+        wait_for(lambda: query.committed_epoch() >= killed.epoch + 5, RUN_S, "it to commit")
+        run.wait_for_task("run", "deferred")
+
+        airflow.pause("always_on")
+        airflow.set_task_state(run.dag_id, run.run_id, "run", "success")
+        wait_for(lambda: query.status().state is QueryState.STOPPED, RUN_S, "the drain")
+    finally:
+        airflow.pause("always_on")
+        end(query)
+
+
+def test_rewind_and_replay(airflow: AirflowClient, checkpoint: Checkpoint) -> None:
+    run = DagRun(airflow, "rewind_and_replay", **folders(checkpoint), epoch=1).succeeds()
+
+    halted, rewound = run.result("halt"), run.result("rewind")
+    assert (rewound["from_epoch"], rewound["to_epoch"]) == (halted["epoch"], 1)
+    assert rewound["taken_back"]
+    assert run.result("replay")["run_id"] != halted["run_id"]
+    assert run.result("end")["epoch"] >= halted["epoch"] >= 3
+
+
+def test_the_health_watch_tells_of_a_query_that_fails(
+    airflow: AirflowClient, live: LiveCheckpoint
+) -> None:
+    live.hold()
+    live.commit(0)
+    run = DagRun(airflow, "health_watch", checkpoint=live.location)
+    run.wait_for_task("healthy", "deferred")
+
+    live.end(QueryState.FAILED, "disk full")
+
+    said = f"{live.location} is FAILED at epoch 0: disk full"
+    assert said in run.fails()
+    assert run.result("alert") == said
+
+
+def test_an_upgrade(airflow: AirflowClient, checkpoint: Checkpoint) -> None:
+    run = DagRun(airflow, "upgrade_with_roll_back", **folders(checkpoint)).succeeds()
+
+    assert run.result("upgrade")["upgraded"]
+    assert run.result("upgrade")["run_id"] == checkpoint.status().run_id
+    assert checkpoint.status().state is QueryState.RUNNING
+
+
+def test_an_upgrade_that_rolls_back(airflow: AirflowClient, checkpoint: Checkpoint) -> None:
+    wrong = "SELECT value, value DIV (value - value) AS doubled FROM source"
+
+    run = DagRun(airflow, "upgrade_with_roll_back", **folders(checkpoint), sql=wrong).succeeds()
+
+    result = run.result("upgrade")
+    assert not result["upgraded"]
+    assert "zero" in result["error"].lower()
+    assert result["run_id"] == checkpoint.status().run_id
+    assert checkpoint.status().state is QueryState.RUNNING
+
+
+def test_a_native_query(airflow: AirflowClient, checkpoint: Checkpoint) -> None:
+    run = DagRun(airflow, "native_query", **folders(checkpoint)).succeeds()
+
+    assert run.result("drain")["epoch"] >= run.result("wait")["epoch"] >= 2
+    assert checkpoint.status().state is QueryState.STOPPED
