@@ -33,7 +33,13 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [_modules("operators.query", "operators.checkpoint")],
         "sensors": [_modules("sensors.epoch")],
         "hooks": [_modules("hooks.query", "hooks.checkpoint")],
-        "triggers": [_modules("triggers.epoch", "triggers.query")],
+        "triggers": [_modules("triggers.epoch", "triggers.query", "triggers.supervise")],
+        "task-decorators": [
+            {
+                "name": "continuous_query",
+                "class-name": f"{_PACKAGE}.decorators.continuous_query.continuous_query_task",
+            }
+        ],
         "connection-types": [
             {
                 "connection-type": "continuous",

@@ -2,10 +2,11 @@
 
 Takes the real lease, commits an epoch every 50 ms, answers requests and SIGTERM. The key
 ``stand_in`` of the specification's ``conf`` makes it misbehave: before the lease ``die``, ``hang``
-or find the machine ``wrong``; ``fail`` after the first epoch. With ``lease_gate``, a path, it tries
-to take the lease only once that file exists; with ``gate``, it commits more than
-:data:`BEFORE_GATE` epochs only then. Prints each epoch that it has committed, and as which
-generation.
+or find the machine ``wrong``; with the lease be ``refused`` as another query, or ``stuck`` without
+an epoch; ``fail`` after the first epoch. ``latency_ms`` is what its progress reports say. With
+``lease_gate``, a path, it tries to take the lease only once that file exists; with ``gate``, it
+commits more than :data:`BEFORE_GATE` epochs only then. Prints each epoch that it has committed, and
+as which generation.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from pathlib import Path
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.commit_log import CommitEntry
+from engine.checkpoint.fingerprint import write_fingerprint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.offset_log import OffsetEntry
+from engine.checkpoint.rewind import finish_rewind
 from engine.commands.result import WRONG_USE
 from engine.errors import ConcurrentRunError
+from engine.sinks.reopen import KeepsNothing
 from engine.states import QueryState
 
 BEFORE_GATE = 5
@@ -56,7 +60,20 @@ def main() -> int:
     except ConcurrentRunError as error:
         print(error, file=sys.stderr)
         return 1
+    if behaviour == "refused":
+        lease.release(QueryState.FAILED, "This is not the query that this checkpoint belongs to")
+        return 1
+    finish_rewind(checkpoint, lease, KeepsNothing())
+    write_fingerprint(
+        checkpoint.storage,
+        {"sql": spec.get("sql"), "sink": {"options": {}, **spec.get("sink", {})}},
+    )
     epoch = checkpoint.committed_epoch()
+    while behaviour == "stuck":
+        lease.heartbeat(state=QueryState.RUNNING)
+        if ended.wait(0.05) or checkpoint.requests.pending(lease.run_id):
+            lease.release(QueryState.STOPPED)
+            return 0
     while True:
         lease.heartbeat(state=QueryState.RUNNING)
         if gate is None or epoch + 1 < BEFORE_GATE or Path(gate).exists():
@@ -64,6 +81,16 @@ def main() -> int:
             checkpoint.offsets.add(epoch, OffsetEntry((epoch,)))
             if checkpoint.commits.add(epoch, CommitEntry()):
                 print("committed", epoch, "generation", lease.generation)
+            latency = {"p99": float(spec.get("conf", {}).get("latency_ms", 1))}
+            checkpoint.progress.write(
+                [
+                    {
+                        "runId": lease.run_id,
+                        "batchId": epoch,
+                        "latencyMs": {"readToWritten": latency, "epochEndToCommitted": 1},
+                    }
+                ]
+            )
         if behaviour == "fail":
             print("the sink is full", file=sys.stderr)
             lease.release(QueryState.FAILED, "the sink is full")

@@ -9,12 +9,16 @@ from airflow_provider_continuous.operators.query.end import (
     DrainContinuousQueryOperator,
     StopContinuousQueryOperator,
 )
+from airflow_provider_continuous.operators.query.restart import RestartContinuousQueryOperator
 from airflow_provider_continuous.operators.query.run import RunContinuousQueryOperator
 from airflow_provider_continuous.operators.query.start import StartContinuousQueryOperator
+from airflow_provider_continuous.operators.query.upgrade import UpgradeContinuousQueryOperator
 
 __all__ = [
     "DrainContinuousQueryOperator",
+    "RestartContinuousQueryOperator",
     "RunContinuousQueryOperator",
     "StartContinuousQueryOperator",
     "StopContinuousQueryOperator",
+    "UpgradeContinuousQueryOperator",
 ]

@@ -185,8 +185,7 @@ class QueryStartingOperator(BaseOperator):
         on_running: OnRunning,
     ) -> bool:
         """Tell whether the running query gives way, and wait until it has; False adopts it."""
-        process = {"host": running.host, "pid": running.pid}
-        own = process.items() <= (TaskMemory(context).recall("submission") or {}).items()
+        own = self._is_own(running, context)
         draining = running.state is QueryState.DRAINING
         if on_running == "fail" and not own:
             raise AirflowFailException(
@@ -201,6 +200,11 @@ class QueryStartingOperator(BaseOperator):
         ended = QueryEndedTrigger(location, str(running.run_id), **self._waiting(deadline))
         expect(ended.wait(), "ended")
         return True
+
+    def _is_own(self, status: CheckpointStatus, context: Context) -> bool:
+        """Tell whether this task, in whichever attempt, has started this run last."""
+        process = {"host": status.host, "pid": status.pid}
+        return process.items() <= (TaskMemory(context).recall("submission") or {}).items()
 
     def _submit(
         self,

@@ -1,0 +1,167 @@
+"""RestartContinuousQueryOperator, with real processes (``stand_in.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+
+from airflow_provider_continuous.operators.query import (
+    RestartContinuousQueryOperator,
+    StartContinuousQueryOperator,
+)
+from airflow_provider_continuous.submission import SubmittedQuery
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.fingerprint import write_fingerprint
+from engine.states import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+Restart = Callable[..., RestartContinuousQueryOperator]
+
+
+@pytest.fixture
+def restart(submitted: list[SubmittedQuery], spec: dict[str, Any]) -> Restart:
+    def make(**arguments: Any) -> RestartContinuousQueryOperator:
+        given = {"task_id": "restart", "spec": spec, "deferrable": False, "poll_interval": 0.05}
+        return RestartContinuousQueryOperator(**{**given, "timeout": 30, **arguments})
+
+    return make
+
+
+@pytest.fixture
+def running(submitted: list[SubmittedQuery], spec: dict[str, Any], context: Any) -> dict[str, Any]:
+    """A query that another DAG run has started."""
+    other = {**context, "task_state_store": type(context["task_state_store"])()}
+    started = StartContinuousQueryOperator(
+        task_id="start", spec=spec, deferrable=False, poll_interval=0.05, wait_for=5
+    )
+    return started.execute(other)
+
+
+@pytest.mark.parametrize("end", ["drain", "stop"])
+def test_it_ends_the_query_and_starts_it_again(
+    restart: Restart,
+    running: dict[str, Any],
+    submitted: list[SubmittedQuery],
+    context: Any,
+    end: Any,
+) -> None:
+    result = restart(end=end).execute(context)
+
+    assert result["run_id"] != running["run_id"]
+    assert result["query_id"] == running["query_id"]
+    assert result["epoch"] >= running["epoch"]
+    assert submitted[0].process.wait() == 0
+    assert len(submitted) == 2
+
+
+def test_it_asks_for_what_it_was_told(restart: Restart, spec: dict[str, Any], context: Any) -> None:
+    for end in ("drain", "stop"):
+        live = LiveCheckpoint(spec["checkpoint_location"])
+        live.hold(f"to-{end}")
+        store = type(context["task_state_store"])()
+        with pytest.raises(TaskDeferred) as caught:
+            restart(end=end, deferrable=True).execute({**context, "task_state_store": store})
+        assert caught.value.method_name == "ended"
+        assert live.checkpoint.requests.pending(f"to-{end}") == end
+        live.end(QueryState.STOPPED)
+
+
+def test_a_query_that_does_not_run_is_started(
+    restart: Restart, submitted: list[SubmittedQuery], context: Any
+) -> None:
+    assert restart(wait_for=2).execute(context)["epoch"] >= 2
+    assert len(submitted) == 1
+
+
+def test_a_retry_does_not_restart_twice(
+    restart: Restart, running: dict[str, Any], submitted: list[SubmittedQuery], context: Any
+) -> None:
+    first = restart().execute(context)
+    context["ti"].try_number = 2
+
+    assert restart().execute(context)["run_id"] == first["run_id"]
+    assert len(submitted) == 2
+
+
+def test_a_cleared_task_restarts_again(
+    restart: Restart, running: dict[str, Any], submitted: list[SubmittedQuery], context: Any
+) -> None:
+    first = restart().execute(context)
+    context["ti"].try_number, context["ti"].max_tries = 2, 3
+
+    assert restart().execute(context)["run_id"] != first["run_id"]
+    assert len(submitted) == 3
+
+
+def test_it_resumes_after_the_drain(
+    restart: Restart, running: dict[str, Any], submitted: list[SubmittedQuery], context: Any
+) -> None:
+    with pytest.raises(TaskDeferred) as caught:
+        restart(deferrable=True).execute(context)
+
+    result = restart().ended(context, caught.value.trigger.wait())  # type: ignore[attr-defined]
+
+    assert result["run_id"] != running["run_id"]
+    assert len(submitted) == 2
+
+
+def test_it_goes_back_to_an_epoch(
+    restart: Restart, running: dict[str, Any], spec: dict[str, Any], context: Any
+) -> None:
+    checkpoint = Checkpoint(spec["checkpoint_location"])
+
+    result = restart(from_epoch="2").execute(context)
+
+    report = context["task_state_store"]["rewound_2"]
+    assert (report["to_epoch"], report["taken_back"]) == (2, True)
+    assert report["from_epoch"] >= 5
+    assert result["run_id"] == checkpoint.status().run_id
+    assert checkpoint.storage.exists(f"rewound/{report['generation']}/commits/3")
+
+
+def test_a_retry_does_not_go_back_twice(
+    restart: Restart, running: dict[str, Any], submitted: list[SubmittedQuery], context: Any
+) -> None:
+    restart(from_epoch=2, wait_for=6).execute(context)
+    submitted[-1].process.terminate()
+    submitted[-1].process.wait()
+    context["ti"].try_number = 2
+
+    assert restart(from_epoch=2).execute(context)["epoch"] >= 6
+
+
+def test_a_sink_that_cannot_take_back(
+    restart: Restart,
+    running: dict[str, Any],
+    spec: dict[str, Any],
+    submitted: list[SubmittedQuery],
+    context: Any,
+) -> None:
+    checkpoint = Checkpoint(spec["checkpoint_location"])
+    submitted[0].process.terminate()
+    submitted[0].process.wait()
+    write_fingerprint(checkpoint.storage, {"sink": {"format": "kafka", "options": {}}})
+
+    with pytest.raises(AirflowFailException, match="cannot take back the rows"):
+        restart(from_epoch=2).execute(context)
+    assert len(submitted) == 1
+
+    assert restart(from_epoch=2, accept_repeats=True).execute(context)["epoch"] >= 2
+    assert len(submitted) == 2
+
+
+def test_an_epoch_that_is_not_there(
+    restart: Restart, submitted: list[SubmittedQuery], running: dict[str, Any], context: Any
+) -> None:
+    with pytest.raises(AirflowFailException, match="from_epoch is 'last'"):
+        restart(from_epoch="last").execute(context)
+
+    assert submitted[0].process.poll() is None, "the query runs on"
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(ValueError, match="end is 'kill'"):
+        RestartContinuousQueryOperator(task_id="restart", spec={}, end="kill")  # type: ignore[arg-type]
