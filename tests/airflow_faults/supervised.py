@@ -15,10 +15,11 @@ from tests.airflow_faults.world import Run
 def killed(case: Case) -> None:
     """The task starts the query again, and goes on."""
     run, first = _supervised(case)
+    attempts = run.attempts("run")
     psutil.Process(first.pid).kill()
     second = case.query.wait_until_running(other_than=first.run_id)
     case.promise(run, "run", "deferred")
-    case.promise_attempts(run, "run", 1)
+    case.promise_attempts(run, "run", attempts)
     case.promise_same_run(second.run_id)
     case.settle(queries=1)
 

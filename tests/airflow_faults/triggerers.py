@@ -19,11 +19,12 @@ def triggerer_killed(case: Case) -> None:
     status = case.query.wait_until_running()
     run, count = case.run("many_wait"), case.world.sensors
     run.wait("wait", "deferred", count)
+    attempts = run.attempts("wait")
     case.world.processes.kill("triggerer")
     case.query.open_gate()
     case.world.processes.launch("triggerer")
     case.promise(run, "wait", "success", count)
-    case.promise_attempts(run, "wait", 1)
+    case.promise_attempts(run, "wait", attempts)
     case.promise_same_run(status.run_id)
     case.settle(queries=1)
 
@@ -33,12 +34,13 @@ def triggerer_suspended(case: Case) -> None:
     run = case.run("start_deferred")
     status = case.query.wait_until_running()
     run.wait("start", "deferred")
+    attempts = run.attempts("start")
     with triggerer_away(case, run, "start"):
         case.promise(run, "start", "deferred")
         case.promise_same_run(status.run_id)
         case.query.open_gate()
         case.promise(run, "start", "success")
-        case.promise_attempts(run, "start", 1)
+        case.promise_attempts(run, "start", attempts)
         case.settle(queries=1)
 
 
