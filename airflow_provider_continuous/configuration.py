@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from airflow.sdk import conf
+from airflow_provider_continuous.compat import conf
 
 SECTION = "continuous"
 

@@ -9,9 +9,8 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-from airflow.sdk import conf
-
 from airflow_provider_continuous import metrics
+from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.openlineage.datasets import recorded
 from airflow_provider_continuous.overview import look_at
 from engine.checkpoint.checkpoint import Checkpoint

@@ -69,6 +69,10 @@ class AirflowClient:
         """Return a DAG run's state: queued, running, success or failed."""
         return str(self._call("GET", f"/dags/{dag_id}/dagRuns/{run_id}").json()["state"])
 
+    def fail_run(self, dag_id: str, run_id: str) -> None:
+        """Mark a DAG run as failed, and what of it runs or is deferred."""
+        self._call("PATCH", f"/dags/{dag_id}/dagRuns/{run_id}", json={"state": "failed"})
+
     def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """Return the run's task instances as the API tells them, in order of their start."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances"

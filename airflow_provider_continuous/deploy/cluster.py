@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_provider_continuous.compat import AirflowNotFoundException
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.submission import Submission
 from engine.errors import ConfigError

@@ -10,9 +10,9 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow.sdk import conf
 from airflow.sdk.plugins_manager import AirflowPlugin
 
+from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.links.query import PAGES
 from airflow_provider_continuous.listeners import query as query_listener
 

@@ -3,9 +3,10 @@
 Takes the real lease, commits an epoch every 50 ms, answers requests and SIGTERM. The key
 ``stand_in`` of the specification's ``conf`` makes it misbehave: before the lease ``die``, ``hang``
 or find the machine ``wrong``; with the lease be ``refused`` as another query, or ``stuck`` without
-an epoch; ``fail`` after the first epoch. ``latency_ms`` is what its progress reports say. With the
-key ``gate``, a path, it commits more than :data:`BEFORE_GATE` epochs only once that file exists.
-Prints each epoch that it has committed, and as which generation.
+an epoch; ``fail`` after the first epoch. ``latency_ms`` is what its progress reports say. With
+``lease_gate``, a path, it tries to take the lease only once that file exists; with ``gate``, it
+commits more than :data:`BEFORE_GATE` epochs only then. Prints each epoch that it has committed, and
+as which generation.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def main() -> int:
     spec = json.loads(spec_path.read_text())
     behaviour = spec.get("conf", {}).get("stand_in")
     gate = spec.get("conf", {}).get("gate")
+    lease_gate = spec.get("conf", {}).get("lease_gate")
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     if behaviour == "hang":
@@ -56,6 +58,8 @@ def main() -> int:
         return 1 if behaviour == "die" else WRONG_USE
     print("environment", sorted(os.environ))
     print("session", os.getsid(0) == os.getpid(), "standard input", sys.stdin.read() == "")
+    while lease_gate is not None and not Path(lease_gate).exists() and not ended.is_set():
+        ended.wait(0.01)
     checkpoint = Checkpoint(spec["checkpoint_location"])
     checkpoint.create_or_read_query_id(str(uuid.uuid4()))
     try:

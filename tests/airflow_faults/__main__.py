@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -26,6 +27,8 @@ def main() -> int:
     chosen = [s for s in SCENARIOS if given.only in s.name and (s.short or not given.short)]
     if not chosen:
         parser.error(f"no scenario has {given.only!r} in its name")
+    # As after Ctrl-C: nothing stays behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = given.folder or Path(tempfile.mkdtemp(prefix="airflow-faults-"))
     print(f"{len(chosen)} scenarios; Airflow's files are in {folder}", flush=True)
     outcomes = play(chosen, folder, "short" if given.short else "long", _tell)

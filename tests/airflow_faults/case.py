@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import psutil
 
@@ -25,10 +26,21 @@ class Case:
         self.world = world
         self.query = query
         self.outcome = Outcome(name)
+        self.runs: list[Run] = []
 
     def run(self, dag_id: str, epoch: int | str = AFTER_GATE) -> Run:
         """Start a DAG run on the query; its task waits for an epoch behind the gate."""
-        return self.world.run(dag_id, self.query.params(epoch))
+        run = self.world.run(dag_id, self.query.params(epoch))
+        self.runs.append(run)
+        return run
+
+    def end(self) -> None:
+        """Leave nothing to the next scenario."""
+        try:
+            for run in self.runs:
+                run.end()
+        finally:
+            self.query.end()
 
     def promise(self, run: Run, task_id: str, state: str, count: int = 1) -> None:
         """The task will be in this state, as often as it has mapped instances."""
@@ -102,7 +114,7 @@ class Case:
 
 def _describe(process: psutil.Process) -> str:
     try:
-        return f"process {process.pid}, {' '.join(process.cmdline())}"
+        return f"process {process.pid}, {' '.join(process.cmdline())[:200]}"
     except psutil.NoSuchProcess:
         return f"process {process.pid}, which has ended since"
 
@@ -129,11 +141,11 @@ def judge(scenario: Scenario, world: World, folder_name: str) -> Outcome:
     if scenario.two_triggerers and world.database != "PostgreSQL":
         outcome.skipped = f"two triggerers need PostgreSQL, not {world.database}"
         return outcome
-    try:
-        scenario.play(case)
-    except (AirflowApiError, ContinuousError, psutil.Error) as error:
-        outcome.broken.append(f"{type(error).__name__}: {error}")
-    finally:
-        case.query.end()
+    steps: tuple[Callable[[], None], ...] = (partial(scenario.play, case), case.end)
+    for step in steps:
+        try:
+            step()
+        except (AirflowApiError, ContinuousError, psutil.Error) as error:
+            outcome.broken.append(f"{type(error).__name__}: {error}")
     outcome.seconds = time.monotonic() - began
     return outcome

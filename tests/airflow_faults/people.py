@@ -6,7 +6,7 @@ import psutil
 
 from airflow_provider_continuous.rest import wait_for
 from tests.airflow_faults.case import Case, Scenario
-from tests.airflow_faults.query import WAIT_S
+from tests.airflow_faults.query import WAIT_S, started_by
 
 
 def cleared_while_deferred(case: Case) -> None:
@@ -44,7 +44,7 @@ def _marked_failed(case: Case, dag_id: str, state: str) -> None:
     run = case.run(dag_id)
     status = case.query.wait_until_running()
     run.wait("start", state)
-    worker = psutil.Process(status.pid).parent() if state == "running" else None
+    worker = started_by(psutil.Process(status.pid)) if state == "running" else None
     run.mark("start", "failed")
     if worker is not None:
         wait_for(lambda: not worker.is_running(), WAIT_S, "the task's process to end")
@@ -58,13 +58,14 @@ def paused_while_deferred(case: Case) -> None:
     run = case.run("start_deferred")
     status = case.query.wait_until_running()
     run.wait("start", "deferred")
+    attempts = run.attempts("start")
     case.world.airflow.pause(run.dag_id)
     case.query.open_gate()
     run.wait("start", "scheduled")
     case.query.goes_on()
     case.world.airflow.pause(run.dag_id, paused=False)
     case.promise(run, "start", "success")
-    case.promise_attempts(run, "start", 1)
+    case.promise_attempts(run, "start", attempts)
     case.promise_same_run(status.run_id)
     case.settle(queries=1)
 

@@ -55,6 +55,7 @@ def postgres_server() -> Iterator[dict[str, str]]:
             cwd="/",
         )
         settings = ["listen_addresses=", f"unix_socket_directories={data}", "fsync=off"]
+        settings.append("max_connections=400")
         options = [part for setting in settings for part in ("-c", setting)]
         with log.open("wb") as output:
             server = subprocess.Popen(
@@ -71,6 +72,9 @@ def postgres_server() -> Iterator[dict[str, str]]:
             yield {
                 "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": address,
                 "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": address,
+                # Many tasks that start at once wait for the api-server's connections.
+                "AIRFLOW__DATABASE__SQL_ALCHEMY_POOL_SIZE": "20",
+                "AIRFLOW__DATABASE__SQL_ALCHEMY_MAX_OVERFLOW": "40",
             }
         finally:
             server.terminate()

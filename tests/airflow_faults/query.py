@@ -13,7 +13,7 @@ from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.states import QueryState
 from tests.airflow.stand_in import BEFORE_GATE
 
-WAIT_S = 180.0
+WAIT_S = 300.0
 AFTER_GATE = BEFORE_GATE + 5
 """An epoch that commits only when the gate is open."""
 _COMMITTED = re.compile(r"^committed (\d+) generation (\d+)\n", re.MULTILINE)
@@ -28,11 +28,14 @@ class Query:
         # Where the provider keeps the specifications and logs of a local checkpoint's queries.
         self.logs = folder / "checkpoint.logs"
         self.gate = folder / "gate"
+        self.lease_gate = folder / "lease-gate"
+        self.lease_gate.touch()
 
     def params(self, epoch: int | str) -> dict[str, str]:
         """What a DAG run must know: the query, and the epoch its task waits for."""
         return {
             "checkpoint": self.checkpoint.url,
+            "lease_gate": str(self.lease_gate),
             "gate": str(self.gate),
             "epoch": str(epoch),
         }
@@ -51,9 +54,24 @@ class Query:
                 found.append(process)
         return [p for p in found if p.info["status"] != psutil.STATUS_ZOMBIE]
 
-    def wait_for_process(self) -> psutil.Process:
-        """Wait, with sharp eyes, until a process has been started for the query."""
-        return wait_for(self.processes, WAIT_S, "the query's process", every_s=0.01)[0]
+    def wait_for_process(self, other_than: int | None = None) -> psutil.Process:
+        """Wait, with sharp eyes, until a process has been started for the query.
+
+        :param other_than: the id of the one before.
+        """
+
+        def started() -> psutil.Process | None:
+            return next((p for p in self.processes() if p.pid != other_than), None)
+
+        return wait_for(started, WAIT_S, "the query's process", every_s=0.01)
+
+    def hold_start(self) -> None:
+        """Let no process take the lease before :meth:`let_start`: all must race for it."""
+        self.lease_gate.unlink()
+
+    def let_start(self) -> None:
+        """Let them race."""
+        self.lease_gate.touch()
 
     def wait_until_running(self, other_than: str | None = None) -> CheckpointStatus:
         """Wait until the query runs, and has committed what it may.
@@ -101,3 +119,14 @@ class Query:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         wait_for(lambda: not self.processes(), 30, "the query's processes to end")
+
+
+def started_by(process: psutil.Process) -> psutil.Process:
+    """Return the task that has started a query's process.
+
+    :raises psutil.NoSuchProcess: it has ended.
+    """
+    parent = process.parent()
+    if parent is None or parent.pid == 1:
+        raise psutil.NoSuchProcess(process.pid, msg="the task that has started it has ended")
+    return parent

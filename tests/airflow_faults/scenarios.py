@@ -6,12 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.airflow_faults import people, postgres, triggerers, workers
+from tests.airflow_faults import people, postgres, supervised, triggerers, workers
 from tests.airflow_faults.case import Scenario, judge
 from tests.airflow_faults.result import Outcome
 from tests.airflow_faults.world import World
 
-SCENARIOS: tuple[Scenario, ...] = (*workers.SCENARIOS, *triggerers.SCENARIOS, *people.SCENARIOS)
+SCENARIOS: tuple[Scenario, ...] = (
+    *workers.SCENARIOS,
+    *triggerers.SCENARIOS,
+    *people.SCENARIOS,
+    *supervised.SCENARIOS,
+)
 SENSORS = {"short": 6, "long": 50}
 
 

@@ -6,18 +6,17 @@ import psutil
 
 from airflow_provider_continuous.rest import wait_for
 from tests.airflow_faults.case import Case, Scenario
-from tests.airflow_faults.query import WAIT_S
+from tests.airflow_faults.query import WAIT_S, started_by
 
 
 def worker_killed_after_submit(case: Case) -> None:
-    """Between the start of the query's process and its lease: nobody but the process table knows
-    of it, and the retry may start a second one."""
+    """Before the query has its lease: the retry cannot know of it, and starts a second one."""
+    case.query.hold_start()
     run = case.run("start_attended")
-    submitted = case.query.wait_for_process()
-    worker = _parent(submitted)
-    worker.kill()
-    attempted = run.attempts("start")
-    wait_for(lambda: run.attempts("start") > attempted, WAIT_S, "the second attempt")
+    first = case.query.wait_for_process()
+    started_by(first).kill()
+    case.query.wait_for_process(other_than=first.pid)
+    case.query.let_start()
     case.query.open_gate()
     case.promise(run, "start", "success")
     case.promise_result(run, "start", case.query.status().run_id)
@@ -28,7 +27,7 @@ def worker_killed_before_xcom(case: Case) -> None:
     """The query runs, its task waits for an epoch, and has returned nothing yet."""
     run = case.run("start_attended")
     status = case.query.wait_until_running()
-    worker = _parent(psutil.Process(status.pid))
+    worker = started_by(psutil.Process(status.pid))
     worker.kill()
     wait_for(lambda: run.attempts("start") == 2, WAIT_S, "the second attempt")
     case.query.open_gate()
@@ -40,7 +39,10 @@ def worker_killed_before_xcom(case: Case) -> None:
 
 def two_runs_at_once(case: Case) -> None:
     """Two DAG runs start the same query: both end with the one that was faster."""
+    case.query.hold_start()
     runs = [case.run("start_deferred") for _ in range(2)]
+    wait_for(lambda: len(case.query.processes()) == 2, WAIT_S, "the second process")
+    case.query.let_start()
     case.query.wait_until_running()
     case.query.open_gate()
     for run in runs:
@@ -54,9 +56,10 @@ def query_killed_while_awaited(case: Case) -> None:
     run = case.run("start_deferred")
     status = case.query.wait_until_running()
     run.wait("start", "deferred")
+    attempts = run.attempts("start")
     psutil.Process(status.pid).kill()
     case.promise(run, "start", "failed")
-    case.promise_attempts(run, "start", 1)
+    case.promise_attempts(run, "start", attempts)
     case.settle(queries=0)
 
 
@@ -65,11 +68,12 @@ def scheduler_restarted(case: Case) -> None:
     run = case.run("start_deferred")
     status = case.query.wait_until_running()
     run.wait("start", "deferred")
+    attempts = run.attempts("start")
     case.world.processes.end("scheduler")
     case.query.open_gate()
     case.world.processes.launch("scheduler")
     case.promise(run, "start", "success")
-    case.promise_attempts(run, "start", 1)
+    case.promise_attempts(run, "start", attempts)
     case.promise_same_run(status.run_id)
     case.settle(queries=1)
 
@@ -87,18 +91,11 @@ def scheduler_killed(case: Case) -> None:
     case.settle(queries=1)
 
 
-def _parent(process: psutil.Process) -> psutil.Process:
-    parent = process.parent()
-    if parent is None or parent.pid == 1:
-        raise psutil.NoSuchProcess(process.pid, msg="the task that has started it is gone")
-    return parent
-
-
 SCENARIOS = (
     Scenario("worker killed between submit and lease", worker_killed_after_submit),
     Scenario("worker killed between submit and XCom", worker_killed_before_xcom, short=True),
     Scenario("two DAG runs start the same query at once", two_runs_at_once, short=True),
-    Scenario("query killed while its start waits", query_killed_while_awaited, short=True),
+    Scenario("query killed while its start waits", query_killed_while_awaited),
     Scenario("scheduler restarted while a task is deferred", scheduler_restarted),
     Scenario("scheduler and its workers killed", scheduler_killed),
 )

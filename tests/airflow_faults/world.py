@@ -25,9 +25,10 @@ _SETTINGS = {
     # How soon the tasks of a lost scheduler, and of a lost worker, are seen to be lost.
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "15",
-    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "90",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
 }
+_UNFINISHED = ("scheduled", "queued", "running", "restarting", "deferred")
 
 
 class World:
@@ -127,6 +128,12 @@ class Run:
         job = task["triggerer_job"]
         return str(job["id"]) if job else None
 
+    def end(self) -> None:
+        """End it, if it has not ended: nobody restarts the query any more."""
+        if self.airflow.run_state(self.dag_id, self.run_id) not in ("success", "failed"):
+            self.airflow.fail_run(self.dag_id, self.run_id)
+            wait_for(self._has_ended, WAIT_S, f"the tasks of {self.dag_id} to end")
+
     def mark(self, task_id: str, state: str) -> None:
         """Mark it as success or failed."""
         self.airflow.set_task_state(self.dag_id, self.run_id, task_id, state)
@@ -134,6 +141,10 @@ class Run:
     def clear(self, task_id: str) -> None:
         """Clear it."""
         self.airflow.clear(self.dag_id, self.run_id, task_id)
+
+    def _has_ended(self) -> bool:
+        tasks = self.airflow.tasks(self.dag_id, self.run_id)
+        return not any(task["state"] in _UNFINISHED for task in tasks)
 
     def _instances(self, task_id: str) -> list[dict[str, Any]]:
         tasks = self.airflow.tasks(self.dag_id, self.run_id)

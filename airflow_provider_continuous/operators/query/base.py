@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -28,7 +27,7 @@ from airflow_provider_continuous.links.query import QUERY_LINKS
 from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.openlineage.operators import QueryLineage
 from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.submission import QueryStartError
+from airflow_provider_continuous.submission import QueryStartError, is_run_of
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from engine.checkpoint.checkpoint import CheckpointStatus
@@ -206,8 +205,8 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
 
     def _is_own(self, status: CheckpointStatus, context: Context) -> bool:
         """Tell whether this task, in whichever attempt, has started this run last."""
-        process = {"host": status.host, "pid": status.pid}
-        return process.items() <= (TaskMemory(context).recall("submission") or {}).items()
+        record = TaskMemory(context).recall("submission")
+        return record is not None and is_run_of(record, status)
 
     def _submit(
         self,
@@ -218,14 +217,12 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         on_running: OnRunning,
     ) -> CheckpointStatus:
         submitted = hook.submit(document)
-        submission = {
-            "host": socket.gethostname(),
-            "pid": submitted.process.pid,
-            "log": str(submitted.log_path),
-        }
-        TaskMemory(context).remember("submission", submission)
+        memory, record = TaskMemory(context), submitted.record()
+        memory.remember("submission", record)
         try:
-            return hook.wait_until_started(submitted, max(1.0, deadline - time.time()))
+            status = hook.wait_until_started(submitted, max(1.0, deadline - time.time()))
+            memory.remember("submission", {**record, "run_id": status.run_id})
+            return status
         except QueryStartError:
             # Two tasks may start the same query at once: one of them gets the lease.
             winner = hook.find(str(document["checkpoint_location"]))

@@ -13,10 +13,13 @@ from typing import Any
 from airflow.sdk import DAG, Param, task
 
 from airflow_provider_continuous import deferral, submission
-from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
+from airflow_provider_continuous.operators.query import (
+    RunContinuousQueryOperator,
+    StartContinuousQueryOperator,
+)
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
 
-submission.ENGINE = (sys.executable, os.environ["AIRFLOW_FAULTS_ENGINE"])
+submission.ENGINE = (sys.executable, os.environ["AIRFLOW_FAULTS_ENGINE"])  # type: ignore[assignment]
 # What is tested is what happens to deferred tasks: they defer as soon as they can.
 deferral.LINGER_S = 0.0
 
@@ -28,8 +31,9 @@ SPEC = {
     "sink": {"format": "noop"},
     "trigger": {"continuous": "500 milliseconds"},
     "checkpoint_location": CHECKPOINT,
-    "conf": {"gate": "{{ params.gate }}"},
+    "conf": {"gate": "{{ params.gate }}", "lease_gate": "{{ params.lease_gate }}"},
 }
+PARAMS = ("checkpoint", "lease_gate", "gate", "epoch")
 WAITING: dict[str, Any] = {"wait_for": "{{ params.epoch }}", "timeout": 300}
 
 
@@ -39,7 +43,7 @@ def scenario(name: str) -> DAG:
         schedule=None,
         catchup=False,
         default_args={"retries": 2, "retry_delay": 1},
-        params={name: Param("", type="string") for name in ("checkpoint", "gate", "epoch")},
+        params={name: Param("", type="string") for name in PARAMS},
     )
 
 
@@ -48,6 +52,12 @@ with scenario("start_deferred"):
 
 with scenario("start_attended"):
     StartContinuousQueryOperator(task_id="start", spec=SPEC, deferrable=False, **WAITING)
+
+with scenario("supervise"):
+    RunContinuousQueryOperator(task_id="run", spec=SPEC, restart_delay=1)
+
+with scenario("supervise_attended"):
+    RunContinuousQueryOperator(task_id="run", spec=SPEC, restart_delay=1, deferrable=False)
 
 with scenario("many_wait"):
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Param
 
-from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
+from airflow_provider_continuous.operators.query import RunContinuousQueryOperator
 
 SPEC = {
     "name": "numbers",
@@ -17,12 +17,10 @@ SPEC = {
 }
 
 with DAG(
-    "start_spark",
+    "supervise_spark",
     schedule=None,
     catchup=False,
     default_args={"retries": 2, "retry_delay": 1},
-    params={name: Param("", type="string") for name in ("checkpoint", "gate", "epoch")},
+    params={"checkpoint": Param("", type="string")},
 ):
-    StartContinuousQueryOperator(
-        task_id="start", spec=SPEC, wait_for="{{ params.epoch }}", timeout=300
-    )
+    RunContinuousQueryOperator(task_id="run", spec=SPEC, restart_delay=1)
