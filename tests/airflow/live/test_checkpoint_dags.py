@@ -11,13 +11,13 @@ from airflow_provider_continuous.rest import AirflowClient
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint import write_fingerprint
 from engine.states import QueryState
+from tests.airflow.live.dag_run import DagRun
 from tests.airflow.live_checkpoint import LiveCheckpoint
-from tests.airflow.test_dags import DagRun
 
 pytestmark = pytest.mark.airflow
 
-DAGS = Path(__file__).with_name("dags") / "checkpoints.py"
-PAGE = Path(__file__).parents[2] / "docs" / "airflow" / "checkpoints.md"
+DAGS = Path(__file__).parents[1] / "dags" / "checkpoints.py"
+PAGE = Path(__file__).parents[3] / "docs" / "airflow" / "checkpoints.md"
 
 
 def noop_query(location: Path) -> LiveCheckpoint:

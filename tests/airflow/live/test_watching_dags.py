@@ -9,8 +9,8 @@ import pytest
 from airflow_provider_continuous.rest import AirflowClient
 from engine.checkpoint.commit_log import CommitEntry
 from engine.checkpoint.offset_log import OffsetEntry
+from tests.airflow.live.dag_run import DagRun
 from tests.airflow.live_checkpoint import LiveCheckpoint
-from tests.airflow.test_dags import DagRun
 
 pytestmark = pytest.mark.airflow
 

@@ -14,8 +14,8 @@ import pytest
 from airflow_provider_continuous.rest import AirflowClient, wait_for
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.states import QueryState
+from tests.airflow.live.dag_run import RUN_S, DagRun
 from tests.airflow.live_checkpoint import LiveCheckpoint
-from tests.airflow.test_dags import RUN_S, DagRun
 
 pytestmark = pytest.mark.airflow
 

@@ -7,7 +7,6 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -15,42 +14,13 @@ import pytest
 from airflow_provider_continuous.rest import AirflowClient, wait_for
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.states import QueryState
+from tests.airflow.live.dag_run import RUN_S, DagRun
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 pytestmark = pytest.mark.airflow
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"
+GOLDEN = Path(__file__).parents[2] / "golden" / "checkpoints"
 RUN_S = 240.0
-
-
-class DagRun:
-    """One run of a DAG, followed through the REST API."""
-
-    def __init__(self, airflow: AirflowClient, dag_id: str, **params: Any) -> None:
-        wait_for(lambda: airflow.dag_known(dag_id), 60, f"the DAG {dag_id}")
-        self.airflow = airflow
-        self.dag_id = dag_id
-        self.run_id = airflow.trigger(dag_id, params)
-
-    def wait_for_task(self, task_id: str, state: str) -> None:
-        wait_for(lambda: self.task(task_id)["state"] == state, RUN_S, f"{task_id} to be {state}")
-
-    def task(self, task_id: str) -> dict[str, Any]:
-        tasks = self.airflow.tasks(self.dag_id, self.run_id)
-        return next((task for task in tasks if task["task_id"] == task_id), {"state": None})
-
-    def succeeds(self) -> DagRun:
-        state = self.airflow.wait_for_run(self.dag_id, self.run_id, RUN_S)
-        assert state == "success", self.airflow.failures(self.dag_id, self.run_id)
-        return self
-
-    def fails(self) -> str:
-        """The logs of what failed."""
-        assert self.airflow.wait_for_run(self.dag_id, self.run_id, RUN_S) == "failed"
-        return self.airflow.failures(self.dag_id, self.run_id)
-
-    def result(self, task_id: str) -> Any:
-        return self.airflow.xcom(self.dag_id, self.run_id, task_id)
 
 
 def test_a_deferred_sensor_goes_on_when_the_epoch_commits(

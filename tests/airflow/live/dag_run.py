@@ -1,0 +1,39 @@
+"""A run of a DAG in a real Airflow, followed by a test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_continuous.rest import AirflowClient, wait_for
+
+RUN_S = 120.0
+
+
+class DagRun:
+    """One run of a DAG, followed through the REST API."""
+
+    def __init__(self, airflow: AirflowClient, dag_id: str, **params: Any) -> None:
+        wait_for(lambda: airflow.dag_known(dag_id), 60, f"the DAG {dag_id}")
+        self.airflow = airflow
+        self.dag_id = dag_id
+        self.run_id = airflow.trigger(dag_id, params)
+
+    def wait_for_task(self, task_id: str, state: str) -> None:
+        wait_for(lambda: self.task(task_id)["state"] == state, RUN_S, f"{task_id} to be {state}")
+
+    def task(self, task_id: str) -> dict[str, Any]:
+        tasks = self.airflow.tasks(self.dag_id, self.run_id)
+        return next((task for task in tasks if task["task_id"] == task_id), {"state": None})
+
+    def succeeds(self) -> DagRun:
+        state = self.airflow.wait_for_run(self.dag_id, self.run_id, RUN_S)
+        assert state == "success", self.airflow.failures(self.dag_id, self.run_id)
+        return self
+
+    def fails(self) -> str:
+        """The logs of what failed."""
+        assert self.airflow.wait_for_run(self.dag_id, self.run_id, RUN_S) == "failed"
+        return self.airflow.failures(self.dag_id, self.run_id)
+
+    def result(self, task_id: str) -> Any:
+        return self.airflow.xcom(self.dag_id, self.run_id, task_id)
