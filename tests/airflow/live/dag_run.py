@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow_provider_continuous.rest import AirflowClient, wait_for
 
-RUN_S = 120.0
+RUN_S = 240.0
 
 
 class DagRun:

@@ -20,7 +20,6 @@ from tests.airflow.live_checkpoint import LiveCheckpoint
 pytestmark = pytest.mark.airflow
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "checkpoints"
-RUN_S = 240.0
 
 
 def test_a_deferred_sensor_goes_on_when_the_epoch_commits(
