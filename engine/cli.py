@@ -84,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
 
     run = add("run", "run:run", "run a query until it ends; SIGTERM or Ctrl-C drains it")
     run.add_argument("spec", metavar="SPEC", help="its YAML or JSON file; - is standard input")
+    forget = "delete SPEC once it is read: it may hold secrets"
+    run.add_argument("--forget", action="store_true", help=forget)
 
     on_checkpoint("status", "inspect:status", "who runs a query, and how far it has come")
     epochs = on_checkpoint("epochs", "inspect:epochs", "the committed epochs")

@@ -43,7 +43,7 @@ from engine.task.spec import TaskSpec
 
 logger = logging.getLogger(__name__)
 _WATCH_S = 0.5
-SLOT_WAIT_S = 5.0
+SLOT_WAIT_S = 15.0
 """A launched task that has found no slot for so long finds none."""
 COMMIT_WARNING_S = 10.0
 """An end that waits so long for a commit under way says so."""

@@ -11,7 +11,7 @@ def start(submission: Submission) -> SubmittedQuery:
     """Start the process, detached from the task."""
     spec_path = submission.write_specification()
     log_path = submission.path(".log")
-    command = [*submissions.ENGINE, "run", str(spec_path)]
+    command = [*submissions.ENGINE, "run", str(spec_path), "--forget"]
     return SubmittedQuery(
         submission.document["checkpoint_location"],
         launch_detached(command, log_path, submission.environment()),

@@ -36,7 +36,12 @@ _NOT_STARTED = Result({"state": None, "error": None}, "Ended before the query wa
 
 def run(args: Namespace) -> Result:
     """Run a query until it ends, by itself or because somebody asked for it."""
-    spec = load_spec(Path(args.spec))
+    path = Path(args.spec)
+    try:
+        spec = load_spec(path)
+    finally:
+        if args.forget:
+            path.unlink(missing_ok=True)
     with _prints_go_to_stderr() if args.json else nullcontext():
         return _run(spec)
 

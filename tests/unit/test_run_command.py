@@ -7,12 +7,15 @@ import logging
 import os
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.cli import main
 from engine.clock import ManualClock
 from engine.commands.live import ERASE_LINE, LOG_EVERY_S, ProgressDisplay, describe_progress
+from engine.commands.result import WRONG_USE
 from engine.commands.run import EndSignals, _result, _stay_with
 from engine.errors import ContinuousError, SinkError
 from engine.spec import QuerySpec
@@ -56,6 +59,14 @@ class Query:
 
 def stay(query: Any, signals: EndSignals) -> Exception | None:
     return _stay_with(query, signals)
+
+
+@pytest.mark.parametrize("forget", [True, False])
+def test_a_specification_is_deleted_when_it_was_read(tmp_path: Path, forget: bool) -> None:
+    path = tmp_path / "spec.json"
+    path.write_text('{"sink": {"options": {"password": "x"}}}')
+    assert main(["run", str(path), *["--forget"][:forget]]) == WRONG_USE
+    assert path.exists() is not forget
 
 
 def test_a_signal_drains() -> None:
