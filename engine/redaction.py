@@ -6,7 +6,8 @@ import re
 
 HIDDEN = "***"
 SECRET_NAME = re.compile(
-    r"pass(word|wd|phrase)?|secret|token|credential|api[._-]?key|access[._-]?key|private[._-]?key|authorization",
+    r"pass(word|wd|phrase)?|secret|token|credential|authorization"
+    r"|(?:api|access|account|private|encryption|shared)[._-]?key",
     re.IGNORECASE,
 )
 """Names of fields and options whose values nobody may read."""

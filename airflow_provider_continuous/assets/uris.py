@@ -54,14 +54,14 @@ def query_asset(
     :raises ConfigError: ``query`` is neither a location nor a name.
     :raises ValueError: a name is to be watched.
     """
-    # Imported here: who only names an asset needs no triggers.
-    from airflow_provider_continuous.triggers.events import EpochEventTrigger
-
     uri = asset_uri(query)
     watchers = []
     if every is not None or at_most_every_s is not None:
         if _NAME.fullmatch(query):
             raise ValueError(f"To watch the query {query!r}, give the location of its checkpoint.")
+        # Imported here: who only names an asset needs no triggers.
+        from airflow_provider_continuous.triggers.events import EpochEventTrigger
+
         trigger = EpochEventTrigger(
             query,
             every=1 if every is None else every,

@@ -12,9 +12,14 @@ def start(submission: Submission) -> SubmittedQuery:
     spec_path = submission.write_specification()
     log_path = submission.path(".log")
     command = [*submissions.ENGINE, "run", str(spec_path), "--forget"]
+    try:
+        process = launch_detached(command, log_path, submission.environment())
+    except BaseException:
+        spec_path.unlink(missing_ok=True)
+        raise
     return SubmittedQuery(
         submission.document["checkpoint_location"],
-        launch_detached(command, log_path, submission.environment()),
+        process,
         log_path,
         spec_path,
         submission.previous_run_id,

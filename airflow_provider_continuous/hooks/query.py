@@ -17,12 +17,13 @@ from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings, read_settings
 from airflow_provider_continuous.driver_log import DriverLog
+from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.launch import query_environment
 from airflow_provider_continuous.location import CheckpointLocation
 from airflow_provider_continuous.submission import Submission, SubmittedQuery, default_log_dir
 from engine.checkpoint.checkpoint import CheckpointStatus
-from engine.errors import ConfigError
+from engine.errors import CheckpointError, ConfigError
 from engine.spec import load_spec, read_document
 
 _POLL_S = 0.2
@@ -176,8 +177,13 @@ class ContinuousQueryHook(BaseHook):
                 exit_code = submitted.process.poll()
                 for line in log.new_lines(ended=exit_code is not None):
                     self.log.info("%s", line)
-                status = self.status(submitted.checkpoint_location)
-                if submitted.runs(status):
+                try:
+                    status = self.status(submitted.checkpoint_location)
+                except CheckpointError as error:  # the storage may answer at the next look
+                    if is_final(error) or time.monotonic() >= deadline:
+                        raise
+                    status = None
+                if status is not None and submitted.runs(status):
                     return status
                 if exit_code is not None and (exit_code or submitted.driver != "elsewhere"):
                     raise submitted.start_error(f"ended with exit code {exit_code}", exit_code)

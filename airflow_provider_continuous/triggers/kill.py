@@ -68,7 +68,7 @@ class KillableTrigger(CheckpointTrigger):
             return
         query = QueryOfTask(
             self.on_kill_action,
-            self.hook,
+            self.own_hook,
             self.run_id,
             TaskIdentity.of(self.task_instance),
             self.log,

@@ -49,6 +49,8 @@ class QuerySupervisionTrigger(KillableTrigger):
     def look(self) -> Event | None:
         """Look once."""
         status = self.hook.status()
+        if status.state is QueryState.UNKNOWN:
+            return {"outcome": "error", "error": "Its checkpoint is gone, or another one."}
         if self.until_epoch is not None and status.epoch >= self.until_epoch:
             return status_event("reached", status)
         if not status.state.is_over:
@@ -107,10 +109,12 @@ class HealthyEpochsTrigger(KillableTrigger):
         status = self.hook.status()
         if status.run_id != self.run_id:
             return status_event("replaced", status)
-        if status.state.is_over:
-            return status_event("ended", status)
         enough = status.epoch >= self.after_epoch + self.epochs
-        return status_event("healthy", status) if enough and self._is_fast(status) else None
+        # One that has stopped without an error may have had a bounded trigger.
+        good = status.state in (QueryState.RUNNING, QueryState.STOPPED)
+        if enough and good and self._is_fast(status):
+            return status_event("healthy", status)
+        return status_event("ended", status) if status.state.is_over else None
 
     def _is_fast(self, status: CheckpointStatus) -> bool:
         if self.latency_max_ms is None and self.commit_max_ms is None:

@@ -34,10 +34,12 @@ from engine.checkpoint.requests import Requests
 from engine.checkpoint.rewind import RewindReport, rewind
 from engine.checkpoint.storage import Storage, open_storage
 from engine.clock import Clock, SystemClock
-from engine.errors import CheckpointCorruptError
+from engine.errors import CheckpointCorruptError, CheckpointError
 from engine.states import QueryState
 
 _METADATA = "metadata"
+COPY_RECORD = "control/copy"
+"""Of what this is a copy, see :mod:`engine.checkpoint.copy`."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,11 @@ class Checkpoint:
                 "[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] The checkpoint location "
                 f"{self.url} has logs, but its metadata file is missing.",
                 hint="Restore the file, or start the query with a new checkpoint.",
+            )
+        if self.storage.exists(COPY_RECORD):
+            raise CheckpointError(
+                f"{self.url} is a copy that is not finished.",
+                hint="Make the copy again, with the same target, or remove it.",
             )
         if self.storage.create(_METADATA, dump({"id": new_id}).encode()):
             return new_id

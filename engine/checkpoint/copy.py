@@ -20,12 +20,14 @@ A copy that was interrupted is no checkpoint yet; the same call goes on with it.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from engine.checkpoint.checkpoint import COPY_RECORD
 from engine.checkpoint.json_text import dump, load_object
 from engine.checkpoint.retention import KEEP_EPOCHS_DEFAULT
 from engine.checkpoint.rewind import INTENT, last_rewind
@@ -34,8 +36,8 @@ from engine.errors import CheckpointCorruptError, CheckpointError, ConfigError
 if TYPE_CHECKING:
     from engine.checkpoint.checkpoint import Checkpoint
 
-RECORD = "control/copy"
 _METADATA = "metadata"
+_STATE_VERSION: Final = re.compile(r"(\d+)\.(?:delta|snapshot|zip|changelog)")
 _TREES = ("sources", "state")
 _TRIES_MAX = 5
 
@@ -103,8 +105,9 @@ def copy_checkpoint(
     if known is not None:
         if known.source != source.url or to_epoch not in (None, known.to_epoch):
             raise _target_exists(target)
-        if target.query_id() is not None:
-            if asked_by is None or asked_by != known.asked_by:
+        there = target.query_id()
+        if there is not None:
+            if there != known.query_id or asked_by is None or asked_by != known.asked_by:
                 raise _target_exists(target)
             return _report(known, target, min(target.epochs(), default=known.to_epoch))
         to_epoch = known.to_epoch
@@ -113,14 +116,14 @@ def copy_checkpoint(
     record = known or CopyRecord(
         source.url, source.query_id(), to_epoch, str(uuid.uuid4()), asked_by
     )
-    if known is None and not target.storage.create(RECORD, dump(asdict(record)).encode()):
+    if known is None and not target.storage.create(COPY_RECORD, dump(asdict(record)).encode()):
         raise _target_exists(target)  # another copy has just begun
     writer = _Writer(target)
     for epoch, offsets, commit in entries:
         writer.write(f"{target.offsets.name}/{epoch}", offsets)
         writer.write(f"{target.commits.name}/{epoch}", commit)
     for tree in _TREES:
-        _copy_tree(source, writer, tree)
+        _copy_tree(source, writer, tree, to_epoch)
     _check_still_there(source, to_epoch)
     writer.write(_METADATA, dump({"id": record.query_id}).encode())
     oldest = min(epoch for epoch, _, _ in entries)
@@ -148,14 +151,14 @@ def read_copy(checkpoint: Checkpoint) -> CopyRecord | None:
     :raises CheckpointCorruptError: the record is unreadable.
     """
     try:
-        data = checkpoint.storage.read(RECORD)
+        data = checkpoint.storage.read(COPY_RECORD)
     except FileNotFoundError:
         return None
     try:
         return CopyRecord(**load_object(data))
     except (ValueError, TypeError) as exc:
         raise CheckpointCorruptError(
-            f"{checkpoint.storage.path(RECORD)} cannot be read: {exc}.",
+            f"{checkpoint.storage.path(COPY_RECORD)} cannot be read: {exc}.",
             hint="Delete it: it only tells where the checkpoint was copied from.",
         ) from exc
 
@@ -232,9 +235,13 @@ class _Writer:
         self.bytes += len(data)
 
 
-def _copy_tree(source: Checkpoint, writer: _Writer, tree: str) -> None:
+def _copy_tree(source: Checkpoint, writer: _Writer, tree: str, to_epoch: int) -> None:
     for name in sorted(source.storage.files_below(tree)):
         base = name.rpartition("/")[2]
+        version = _STATE_VERSION.fullmatch(base)
+        # Epoch n leaves version n + 1. A later snapshot would be taken for the copy's own.
+        if tree == "state" and version is not None and int(version[1]) > to_epoch + 1:
+            continue
         if base.startswith(".") and base.endswith((".tmp", ".crc")):
             continue  # half-written files, and checksums of files, which Hadoop can do without
         with suppress(FileNotFoundError):  # no longer needed since the listing

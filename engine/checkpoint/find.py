@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.rewind import ASIDE
 from engine.errors import CheckpointError, ConfigError
 
 
@@ -43,7 +44,12 @@ def find_checkpoints(pattern: str, storage_options: Mapping[str, Any] | None = N
             hint="Check the storage, its credentials and the network.",
         ) from exc
     local = "file" in ([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol)
-    folders = sorted(name for name, entry in found.items() if entry["type"] == "directory")
+    folders = sorted(
+        name
+        for name, entry in found.items()
+        # What a rewind has moved aside looks like a checkpoint, and stays.
+        if entry["type"] == "directory" and name.rstrip("/").split("/")[-2:-1] != [ASIDE]
+    )
     locations = [name if local else fs.unstrip_protocol(name) for name in folders]
     return [each for each in locations if _is_used(each, storage_options)]
 

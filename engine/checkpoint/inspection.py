@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.checkpoint.copy import read_copy
+from engine.checkpoint.fingerprint import read_fingerprint
 from engine.checkpoint.metadata_log import entry_id
 from engine.checkpoint.pins import Pin
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
@@ -116,7 +117,7 @@ def inspect_checkpoint(checkpoint: Checkpoint, last: int = LAST_DEFAULT) -> Insp
     return Inspection(
         location=checkpoint.url,
         status=status,
-        written_by="spark" if checkpoint.holder() is None else "engine",
+        written_by="spark" if read_fingerprint(checkpoint.storage) is None else "engine",
         logs=logs,
         open_epochs=tuple(id for id in checkpoint.offsets.ids() if id > newest),
         epochs=tuple(epochs),

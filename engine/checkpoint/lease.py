@@ -260,6 +260,12 @@ class Lease:
         with self._lock:
             self._renew(changes)
 
+    @property
+    def is_expired(self) -> bool:
+        """Whether it was not renewed in time: another run may take over at any moment."""
+        age_ms = (self._clock.monotonic_s() - self._renewed_s) * 1000
+        return age_ms >= self._record.expires_after_ms
+
     def check(self) -> None:
         """Assert that this run still owns the checkpoint; call it before each write.
 
@@ -270,8 +276,7 @@ class Lease:
         :raises CheckpointError: the storage cannot be read.
         """
         with self._lock:
-            age_ms = (self._clock.monotonic_s() - self._renewed_s) * 1000
-            if age_ms >= self._record.expires_after_ms:
+            if self.is_expired:
                 self._renew({})
             self._assert_claimed()
 

@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from engine.checkpoint import json_text
@@ -302,16 +303,19 @@ class FileSinkLog:
 
     def expired(self, oldest: int, interval: int) -> list[FileInfo]:
         """The entries that nobody needs who reads the folder as it was at the epoch ``oldest`` or
-        later. Those that are too young are not among them."""
+        later. Those that are too young are not among them.
+
+        The oldest first: removed in this order, what is left is a log at every moment.
+        """
         needed = compaction_before(oldest, interval)
         before_s = self._now_s() - self._cleanup_delay_s
-        return [
-            info
+        found = [
+            (number, info)
             for info in self.storage.list("")
-            if (number := epoch_of(info.name)) is not None
-            and number < needed
-            and info.modified_s <= before_s
+            if (number := epoch_of(info.name)) is not None and number < needed
         ]
+        ordered = (info for _, info in sorted(found, key=lambda each: each[0]))
+        return list(takewhile(lambda info: info.modified_s <= before_s, ordered))
 
     def listing(self) -> dict[int, str]:
         """Epoch → file name; the compact one if an epoch has both."""

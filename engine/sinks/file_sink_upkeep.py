@@ -179,10 +179,10 @@ def _orphans(
     alive_from = _oldest_live_generation(checkpoint)
     candidates = {
         entry.name: (Path(entry.path), found.st_size)
-        for entry in _files(folder)
+        for entry, found in _files(folder)
         if (ours := DATA_FILE.fullmatch(entry.name)) is not None
         and (alive_from is None or int(ours.group(1)) < alive_from)
-        and (found := entry.stat()).st_mtime < before_s
+        and found.st_mtime < before_s
     }
     # In this order: what a restart commits is prepared until it is in the log, and what a rewind
     # moves is in the log until it is aside.
@@ -219,7 +219,7 @@ def _named_in(storage: Storage, folder: str) -> Iterator[str]:
                     yield found.group().decode()
 
 
-def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
+def _files(folder: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
     """All data files below, in the folders of partitions too."""
     try:
         with disk.system.scandir(folder) as entries:
@@ -229,7 +229,8 @@ def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
                 if entry.is_dir(follow_symlinks=False):
                     yield from _files(Path(entry.path))
                 elif entry.is_file(follow_symlinks=False):
-                    yield entry
+                    with suppress(FileNotFoundError):  # a running task has dropped it
+                        yield entry, entry.stat()
     except FileNotFoundError:
         return
     except OSError as exc:

@@ -6,10 +6,12 @@ Records that Spark has not taken into a batch, or an epoch, are read at the next
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.errors import CheckpointError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -61,7 +63,12 @@ def finish_epoch(query: StreamingQuery, checkpoint: Checkpoint, ended: threading
     :param ended: set once the query has ended.
     """
     # The epoch behind the last logged one is being closed, and the one behind that is open.
-    open_epoch = max(checkpoint.offsets.latest_id() or 0, checkpoint.committed_epoch()) + 1
-    while checkpoint.committed_epoch() < open_epoch and not ended.wait(_POLL_S):
-        pass
+    open_epoch = None
+    while not ended.wait(_POLL_S):
+        with suppress(CheckpointError):  # storage may recover
+            committed = checkpoint.committed_epoch()
+            if open_epoch is None:
+                open_epoch = max(checkpoint.offsets.latest_id() or 0, committed) + 1
+            if committed >= open_epoch:
+                break
     query.stop()

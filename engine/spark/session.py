@@ -40,12 +40,15 @@ def build_session(
     prepare_environment(conf.get("spark.pyspark.python"))
     _add_to_python_path([str(folder) for folder in python_path])
 
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     defaults = {key: value for key, value in DEFAULTS.items() if key not in _submitted_conf()}
-    is_local = conf.get("spark.master", "").startswith("local")
-    settings = {**defaults, **(WARM_DAEMON if is_local else {}), **conf}
+    settings = {**defaults, **conf}
     _start_jvm(settings)
+    # The master may come from spark-defaults.conf, which the JVM has read by now.
+    if conf.get("spark.master", SparkConf().get("spark.master", "local[*]")).startswith("local"):
+        settings = {**WARM_DAEMON, **settings}
     builder = SparkSession.builder.appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)

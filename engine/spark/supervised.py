@@ -23,7 +23,7 @@ from engine.checkpoint.lease import Lease
 from engine.checkpoint.rewind import finish_rewind
 from engine.clock import Clock, SystemClock
 from engine.coordinator.events import DrainAsked, RunFailed, StopAsked
-from engine.errors import ContinuousError
+from engine.errors import ContinuousError, StaleRunError
 from engine.keeper import LeaseKeeper
 from engine.sinks.reopen import recorded_sink
 from engine.spark.failure import describe_error
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 Drain = Callable[["StreamingQuery", Checkpoint, threading.Event], None]
 EndEvent = DrainAsked | StopAsked | RunFailed
+_STOP_AGAIN_S = 1.0
 _INITIALIZING = ("Initializing", "Starting")
 """How Spark's messages begin before a query reads."""
 
@@ -122,6 +123,8 @@ class SparkExecution:
 
     def _watch(self, query: StreamingQuery) -> None:
         while not self._terminated.wait(self._heartbeat_interval_ms / 1000):
+            if self._lease.is_expired:  # Spark asks nobody before it commits
+                self.tell(RunFailed(StaleRunError("The lease could not be renewed in time.")))
             try:
                 self._observe(query)
             except Exception as exc:  # its end, if this is it, is seen by who awaits it
@@ -176,10 +179,18 @@ class SparkExecution:
             try:
                 if isinstance(event, DrainAsked):
                     self._drain(query, self.checkpoint, self._terminated)
-                else:
-                    query.stop()
             except Exception as exc:  # why the query failed is told by who awaits its end
-                logger.warning("the query did not end as asked: %s", describe_error(exc))
+                logger.warning("the query did not drain: %s", describe_error(exc))
+            else:
+                if isinstance(event, DrainAsked):
+                    return
+            while not self._terminated.is_set():
+                try:
+                    query.stop()
+                    return
+                except Exception as exc:  # a batch that is busy for longer than Spark waits
+                    logger.warning("the query did not stop: %s", describe_error(exc))
+                self._terminated.wait(_STOP_AGAIN_S)
 
         # Spark takes its time for both, and neither heartbeats nor a second request may wait.
         threading.Thread(target=end, name=f"ending run {self.run_id}", daemon=True).start()

@@ -61,6 +61,22 @@ def test_it_waits_here(live: LiveCheckpoint, context: Any, operator: Any, asks: 
     timer.join()
 
 
+def test_a_query_that_goes_on_as_another_run_was_not_drained(
+    live: LiveCheckpoint, context: Any
+) -> None:
+    live.hold("run-1")
+    task = DrainContinuousQueryOperator(task_id="end", checkpoint_location=live.location)
+    with pytest.raises(TaskDeferred) as caught:
+        task.execute(context)
+    live.end(QueryState.FAILED, "disk full")
+    live.hold("run-2")
+
+    trigger = caught.value.trigger
+    assert isinstance(trigger, QueryEndedTrigger)
+    with pytest.raises(QueryEndedError, match="was not drained: it is RUNNING"):
+        task.execute_complete(context, trigger.wait())
+
+
 @pytest.mark.parametrize(("operator", "asks"), OPERATORS)
 def test_a_query_that_has_stopped_is_asked_nothing(
     live: LiveCheckpoint, context: Any, operator: Any, asks: str

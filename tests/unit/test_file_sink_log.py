@@ -212,6 +212,19 @@ def test_young_entries_are_kept(tmp_path: Path) -> None:
     assert names(tmp_path) == {"5.compact", "6", "7"}
 
 
+def test_entries_expire_from_the_oldest_on(tmp_path: Path) -> None:
+    """Removed one by one in this order, what is left is a log with its interval."""
+    log = log_in(tmp_path, interval=3, retained=1_000)
+    for epoch in range(30):
+        log.add(epoch, [file(epoch)])
+    expired = [info.name for info in log.expired(28, 3)]
+    assert len(expired) > 20
+    for name in expired:
+        log.storage.delete(name)
+        assert log_in(tmp_path).files() == [file(each) for each in range(30)]
+        assert log.interval(log.listing()) == 3
+
+
 def test_other_names_are_no_entries(tmp_path: Path) -> None:
     for name in (".7.crc", "8a", ".9.uuid.tmp", "-1"):
         (tmp_path / name).write_text("x")

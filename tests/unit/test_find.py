@@ -34,6 +34,17 @@ def test_those_that_were_used(tmp_path: Path, scheme: str) -> None:
     assert find_checkpoints(f"{root}/nothing*") == []
 
 
+def test_what_a_rewind_has_moved_aside_is_no_checkpoint(tmp_path: Path) -> None:
+    query = Checkpoint(f"{tmp_path}/query")
+    query.create_or_read_query_id("query")
+    query.storage.create("rewound/3/offsets/7", b"moved")
+    query.storage.create("rewound/3/commits/7", b"moved")
+
+    found = find_checkpoints(f"{tmp_path}/**")
+
+    assert [each.rpartition("/")[2] for each in found] == ["query"]
+
+
 def test_what_is_a_pattern() -> None:
     assert is_pattern("s3://bucket/*/orders")
     assert not is_pattern("s3://bucket/orders")

@@ -15,6 +15,8 @@ from engine.redaction import redact, shown
         ('{"apiKey":12,"n":1}', '{"apiKey":***,"n":1}'),
         ("token=abc&n=1", "token=***&n=1"),
         ("db.access_key = abc, n", "db.access_key = ***, n"),
+        ("fs.azure.account.key.me.net=abc", "fs.azure.account.key.me.net=***"),
+        ("fs.s3a.encryption.key: abc", "fs.s3a.encryption.key: ***"),
         ("{'Client-Secret': 'x'}", "{'Client-Secret': ***}"),
         ('{"password": "cut off here', '{"password": ***'),
         ('{"monkey": 5, "secretly" 6}', '{"monkey": 5, "secretly" 6}'),

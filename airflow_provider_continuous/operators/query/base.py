@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 OnRunning = Literal["adopt", "fail", "replace"]
+_SUBMISSIONS_MAX = 8
 ON_KILL_S = 4.0
 """Airflow kills the process of a killed task after five seconds."""
 
@@ -168,8 +169,8 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
 
     def _with_log(self, error: QueryEndedError, context: Context) -> QueryEndedError:
         """Add the end of the log of what this task has started, if it is on this machine."""
-        submission = TaskMemory(context).recall("submission")
-        output = tail(Path(submission["log"])) if submission else ""
+        submissions = TaskMemory(context).recall("submissions")
+        output = tail(Path(submissions[-1]["log"])) if submissions else ""
         return QueryEndedError(f"{error}\nThe end of its log:\n{output}") if output else error
 
     def _deadline(self) -> float:
@@ -204,9 +205,9 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         return True
 
     def _is_own(self, status: CheckpointStatus, context: Context) -> bool:
-        """Tell whether this task, in whichever attempt, has started this run last."""
-        record = TaskMemory(context).recall("submission")
-        return record is not None and is_run_of(record, status)
+        """Tell whether this task, in whichever attempt, has started this run."""
+        records = TaskMemory(context).recall("submissions") or []
+        return any(is_run_of(record, status) for record in records)
 
     def _submit(
         self,
@@ -218,15 +219,19 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
     ) -> CheckpointStatus:
         submitted = hook.submit(document)
         memory, record = TaskMemory(context), submitted.record()
-        memory.remember("submission", record)
+        # All of them: one that was killed early may have started a run that appears only now.
+        earlier = (memory.recall("submissions") or [])[-_SUBMISSIONS_MAX:]
+        memory.remember("submissions", [*earlier, record])
         try:
             status = hook.wait_until_started(submitted, max(1.0, deadline - time.time()))
-            memory.remember("submission", {**record, "run_id": status.run_id})
+            memory.remember("submissions", [*earlier, {**record, "run_id": status.run_id}])
             return status
         except QueryStartError:
             # Two tasks may start the same query at once: one of them gets the lease.
             winner = hook.find(str(document["checkpoint_location"]))
-            if winner is None or on_running != "adopt":
+            if winner is None or winner.state is QueryState.DRAINING:
+                raise
+            if on_running != "adopt" and not self._is_own(winner, context):
                 raise
             self.log.info("Adopted run %s, which was faster", winner.run_id)
             return winner

@@ -102,7 +102,7 @@ class DrainContinuousQueryOperator(EndContinuousQueryOperator):
     def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
         """Return where the query has ended, or fail if it has not drained."""
         ended = super().execute_complete(context, event)
-        if event["state"] in (QueryState.FAILED.value, QueryState.LOST.value):
+        if event["state"] != QueryState.STOPPED.value:
             raise QueryEndedError(
                 f"The query of {event['checkpoint_location']} was not drained: it is "
                 f"{event['state']} at epoch {event['epoch']}: {event['error']}"

@@ -105,6 +105,10 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         with final_errors():
             self._end_at(context)
             self._until_epoch()  # what is wrong fails before anything starts
+            reason = TaskMemory(context).recall("reason")
+            if reason is not None:  # an earlier attempt has come to the end already
+                location = str(self._document(self._query_hook())["checkpoint_location"])
+                return self._finish(context, location, reason)
             run_id, location = self._start(context)
         return self.supervised(context, self._stay_with(context, location, run_id))
 

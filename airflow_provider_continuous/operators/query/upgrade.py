@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from airflow_provider_continuous.arguments import seconds, whole_number
-from airflow_provider_continuous.errors import QueryEndedError, final_errors
+from airflow_provider_continuous.errors import QueryEndedError, final_errors, is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.operators.query.base import (
@@ -23,6 +23,7 @@ from airflow_provider_continuous.operators.query.going_back import (
     remember,
 )
 from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.submission import QueryStartError
 from airflow_provider_continuous.triggers.base import Event, status_event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger, QueryRunningTrigger
 from airflow_provider_continuous.triggers.supervise import HealthyEpochsTrigger
@@ -204,6 +205,8 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
             # Who runs it besides us would have to be watched as the new version: refuse.
             run = self._bring_up(self._document(hook), hook, context, self._deadline(), "fail")
         except ContinuousError as error:
+            if not is_final(error) and not isinstance(error, QueryStartError):
+                raise  # the storage, for example: a retry goes on from here
             return self._fall_back(context, location, str(error))
         trigger = HealthyEpochsTrigger(
             location,

@@ -1,0 +1,52 @@
+"""What the triggers that stay with a run make of its states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider_continuous.triggers.supervise import (
+    HealthyEpochsTrigger,
+    QuerySupervisionTrigger,
+)
+from engine.states import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+
+def healthy(live: LiveCheckpoint) -> Any:
+    trigger = HealthyEpochsTrigger(live.location, after_epoch=0, epochs=2, run_id="run-1")
+    return trigger.observe()
+
+
+@pytest.mark.parametrize("state", [QueryState.RESTARTING, QueryState.STALLED])
+def test_epochs_of_a_query_that_does_not_run_well_are_not_healthy(
+    live: LiveCheckpoint, state: QueryState
+) -> None:
+    live.hold(state=state)
+    live.commit(0, 1, 2)
+    assert healthy(live) is None
+
+
+def test_a_query_that_has_come_to_its_own_end_was_healthy(live: LiveCheckpoint) -> None:
+    live.hold()
+    live.commit(0, 1, 2)
+    live.end(QueryState.STOPPED)
+    assert healthy(live)["outcome"] == "healthy"
+
+
+def test_a_query_that_ended_too_early_was_not(live: LiveCheckpoint) -> None:
+    live.hold()
+    live.commit(0, 1)
+    live.end(QueryState.STOPPED)
+    assert healthy(live)["outcome"] == "ended"
+
+
+def test_a_checkpoint_that_is_gone_is_an_error(live: LiveCheckpoint) -> None:
+    live.hold()
+    trigger = QuerySupervisionTrigger(live.location, run_id="run-1")
+    assert trigger.observe() is None
+    live.checkpoint.delete()
+    event = trigger.observe()
+    assert event is not None
+    assert event["outcome"] == "error"
