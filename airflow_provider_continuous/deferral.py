@@ -13,6 +13,10 @@ LINGER_S = 5.0
 """For so long a task waits in its worker: deferring and resuming takes longer than that."""
 
 
+MARGIN_S = 4.0
+"""For so long a busy scheduler may leave a worker's exit lying, besides."""
+
+
 def wait_or_defer(
     task: BaseOperator, trigger: CheckpointTrigger, method: str = "execute_complete"
 ) -> Event:
@@ -25,6 +29,6 @@ def wait_or_defer(
     event = trigger.wait_for(LINGER_S)
     if event is None:
         notices_exit_s = conf.getint("workers", "min_heartbeat_interval")
-        trigger.not_before = time.time() + notices_exit_s + 1
+        trigger.not_before = time.time() + notices_exit_s + MARGIN_S
         task.defer(trigger=trigger, method_name=method)
     return event

@@ -65,6 +65,12 @@ class AirflowClient:
         """Pause a DAG, or let it go on."""
         self._call("PATCH", f"/dags/{dag_id}", json={"is_paused": paused})
 
+    def runs(self, dag_id: str, state: str) -> list[str]:
+        """Return the ids of the DAG's runs that are in this state, the oldest first."""
+        path = f"/dags/{dag_id}/dagRuns"
+        answer = self._call("GET", path, params={"state": state, "order_by": "id"})
+        return [str(run["dag_run_id"]) for run in answer.json()["dag_runs"]]
+
     def run_state(self, dag_id: str, run_id: str) -> str:
         """Return a DAG run's state: queued, running, success or failed."""
         return str(self._call("GET", f"/dags/{dag_id}/dagRuns/{run_id}").json()["state"])

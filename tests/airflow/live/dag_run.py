@@ -10,13 +10,33 @@ RUN_S = 240.0
 
 
 class DagRun:
-    """One run of a DAG, followed through the REST API."""
+    """One run of a DAG, followed through the REST API.
 
-    def __init__(self, airflow: AirflowClient, dag_id: str, **params: Any) -> None:
+    :param scheduled: the run that the DAG's schedule begins once it is unpaused; otherwise one is
+        triggered.
+    """
+
+    def __init__(
+        self, airflow: AirflowClient, dag_id: str, scheduled: bool = False, **params: Any
+    ) -> None:
         wait_for(lambda: airflow.dag_known(dag_id), 60, f"the DAG {dag_id}")
         self.airflow = airflow
         self.dag_id = dag_id
-        self.run_id = airflow.trigger(dag_id, params)
+        if scheduled:
+            airflow.pause(dag_id, paused=False)
+            wait_for(lambda: airflow.runs(dag_id, "running"), RUN_S, f"a run of {dag_id}")
+            (self.run_id,) = airflow.runs(dag_id, "running")
+        else:
+            self.run_id = airflow.trigger(dag_id, params)
+
+    def wait_for_trigger(self, task_id: str) -> None:
+        """Wait until the triggerer runs the trigger of the task's newest attempt."""
+
+        def is_running() -> bool:
+            attempt = self.task(task_id)["try_number"]
+            return "starting" in self.airflow.log(self.dag_id, self.run_id, task_id, attempt)
+
+        wait_for(is_running, RUN_S, f"the trigger of {task_id}")
 
     def wait_for_task(self, task_id: str, state: str) -> None:
         wait_for(lambda: self.task(task_id)["state"] == state, RUN_S, f"{task_id} to be {state}")

@@ -48,7 +48,7 @@ def test_always_on_and_the_batches_behind_it(airflow: AirflowClient) -> None:
     query = Checkpoint(str(folder / "checkpoint"))
     try:
         airflow.pause("asset_triggered", paused=False)
-        run = DagRun(airflow, "always_on")
+        run = DagRun(airflow, "always_on", scheduled=True)
         wait_for(lambda: query.committed_epoch() >= 1, RUN_S, "the query to commit")
         killed = query.status()
         assert killed.pid is not None
@@ -58,6 +58,7 @@ def test_always_on_and_the_batches_behind_it(airflow: AirflowClient) -> None:
         wait_for(lambda: query.status().run_id != killed.run_id, RUN_S, "the query to be back")
         wait_for(lambda: query.committed_epoch() >= killed.epoch + 5, RUN_S, "it to commit")
         run.wait_for_task("run", "deferred")
+        run.wait_for_trigger("run")
 
         airflow.pause("always_on")
         airflow.set_task_state(run.dag_id, run.run_id, "run", "success")

@@ -70,6 +70,7 @@ def test_a_supervised_query_that_is_killed_cleared_and_ended(
     assert len(processes_of(numbers)) == 1
     assert numbers.status().run_id == second
     assert numbers.requests.pending(str(second)) is None, "a cleared task adopts its query"
+    run.wait_for_trigger("run")  # before, nobody is told of the task's end
 
     airflow.set_task_state(run.dag_id, run.run_id, "run", "failed")
 
