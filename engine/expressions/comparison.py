@@ -122,6 +122,13 @@ def comparable(expr: Expr) -> str | None:
     return None
 
 
+def _supported(expr: Expr) -> str | None:
+    # Months have no ranks, which nested values are compared by; by themselves they are numbers.
+    if all(child.dtype == YEAR_MONTH_INTERVAL for child in expr.children):
+        return None
+    return comparable(expr)
+
+
 def alike(one: pa.DataType, other: pa.DataType) -> bool:
     """Whether two types differ only in the names of fields and in what may be null."""
     if pa.types.is_struct(one) and pa.types.is_struct(other):
@@ -135,7 +142,7 @@ def alike(one: pa.DataType, other: pa.DataType) -> bool:
     return bool(one == other)
 
 
-@strict(*_PLAIN, supports=comparable)
+@strict(*_PLAIN, supports=_supported)
 def comparison(expr: Expr, context: Context) -> ValueFunction:
     """Null if either side is."""
     left, right = expr.children
