@@ -30,3 +30,10 @@ def test_negating_rounds_to_34_digits(spark: SparkSession) -> None:
     ]
     table = pa.table({"a": pa.array(list(map(Decimal, numbers)), pa.decimal128(38, 10))})
     assert_parity(spark, table, ["-a", "abs(a)"])
+
+
+def test_intervals_of_months_are_compared(spark: SparkSession) -> None:
+    table = pa.table({"n": pa.array([None, 0, 1, 2], pa.int32())})
+    months = "(INTERVAL '1' MONTH * n)"
+    comparisons = ("<", "<=", "=", ">=", ">")
+    assert_parity(spark, table, [f"{months} {each} INTERVAL 1 MONTH" for each in comparisons])
