@@ -114,10 +114,12 @@ def inspect_checkpoint(checkpoint: Checkpoint, last: int = LAST_DEFAULT) -> Insp
     nothing: list[Pin] = []
     pins = read(checkpoint.pins, nothing)
     copied = read(lambda: read_copy(checkpoint), None)
+    # Spark's own queries may run under a lease: only the engine prepares, and writes this.
+    fingerprint = read(lambda: read_fingerprint(checkpoint.storage), None)
     return Inspection(
         location=checkpoint.url,
         status=status,
-        written_by="spark" if read_fingerprint(checkpoint.storage) is None else "engine",
+        written_by="engine" if logs["prepared"].entries or fingerprint else "spark",
         logs=logs,
         open_epochs=tuple(id for id in checkpoint.offsets.ids() if id > newest),
         epochs=tuple(epochs),

@@ -18,7 +18,8 @@ from engine.spark.session import build_session
 
 conf = {{"spark.master": "local[1]", "spark.driver.memory": "500m", {KEY!r}: {SECRET!r}}}
 spark = build_session(conf, "test")
-lines = [each.cmdline() for each in psutil.Process().children(recursive=True)]
+children = psutil.Process().children(recursive=True)
+lines = [each.info["cmdline"] for each in psutil.process_iter(["cmdline"]) if each in children]
 secret = spark.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.secret.key")
 print(json.dumps({{"lines": lines, "secret": secret}}))
 spark.stop()

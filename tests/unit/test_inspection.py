@@ -10,6 +10,7 @@ import pytest
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.commit_log import CommitEntry
 from engine.checkpoint.copy import copy_checkpoint
+from engine.checkpoint.fingerprint import write_fingerprint
 from engine.checkpoint.inspection import inspect_checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.offset_log import OffsetEntry
@@ -33,6 +34,7 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 
 def test_a_query_of_the_engine(checkpoint: Checkpoint) -> None:
     Lease.acquire(checkpoint, run_id="run").heartbeat(state=QueryState.RUNNING)
+    write_fingerprint(checkpoint.storage, {})
     checkpoint.progress.write([{"batchId": 4, "numInputRows": 17, "timestamp": "now"}])
     checkpoint.pin("gold", 2)
     found = inspect_checkpoint(checkpoint, last=2)

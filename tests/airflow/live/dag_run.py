@@ -52,8 +52,18 @@ class DagRun:
 
     def fails(self) -> str:
         """The logs of what failed."""
-        assert self.airflow.wait_for_run(self.dag_id, self.run_id, RUN_S) == "failed"
+        state = self.airflow.wait_for_run(self.dag_id, self.run_id, RUN_S)
+        assert state == "failed", (state, self.logs())
         return self.airflow.failures(self.dag_id, self.run_id)
+
+    def logs(self) -> dict[str, str]:
+        """Every task's state and the log of its newest attempt."""
+        return {
+            f"{task['task_id']} is {task['state']}": self.airflow.log(
+                self.dag_id, self.run_id, task["task_id"], max(1, task["try_number"])
+            )
+            for task in self.airflow.tasks(self.dag_id, self.run_id)
+        }
 
     def result(self, task_id: str) -> Any:
         return self.airflow.xcom(self.dag_id, self.run_id, task_id)
