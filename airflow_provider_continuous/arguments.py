@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from engine.errors import ConfigError
 
@@ -31,3 +33,10 @@ def whole_number(name: str, value: object, minimum: int = 0) -> int:
 def seconds(value: timedelta | float) -> float:
     """Return a duration in seconds."""
     return value.total_seconds() if isinstance(value, timedelta) else float(value)
+
+
+def per_source(
+    source: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None,
+) -> list[Mapping[str, Any] | None]:
+    """Return the description of a query's one source, or of all of them, as a list."""
+    return [source] if isinstance(source, Mapping) else list(source or ())

@@ -16,12 +16,14 @@ _ASSIGNED = re.compile(
     r"""("(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|[^\s,;}}&]+)""",
     re.IGNORECASE,
 )
+_IN_URL = re.compile(r"""(://[^/\s:@'"]*:)[^/\s@'"]+@""")
 _SHOWN_CHARACTERS = 200
 
 
 def redact(text: str) -> str:
     """The text with what is assigned to a secret's name hidden: ``"password": "x"``,
-    ``token=x``."""
+    ``token=x``; and the password of a URL: ``//user:x@host``."""
+    text = _IN_URL.sub(lambda match: f"{match.group(1)}{HIDDEN}@", text)
     return _ASSIGNED.sub(lambda match: f"{match.group(1)}{HIDDEN}", text)
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from airflow.sdk import Asset
 
-from airflow_provider_continuous.assets.uris import SCHEME
 from airflow_provider_continuous.memory import TaskMemory
 
 if TYPE_CHECKING:
@@ -29,7 +27,8 @@ def committed_epochs(context: Context, asset: Asset) -> list[dict[str, Any]]:
     memory = TaskMemory(context)
     fresh: list[dict[str, Any]] | None = memory.recall("committed_epochs")
     store: Any = context["asset_state_store"][asset]
-    key = f"followed_{hashlib.sha256(context['ti'].dag_id.encode()).hexdigest()[:16]}"
+    task = f"{context['ti'].dag_id} {context['ti'].task_id} {context['ti'].map_index}"
+    key = f"followed_{hashlib.sha256(task.encode()).hexdigest()[:16]}"
     if fresh is None:
         seen = set(store.get(key) or [])
         events = context["triggering_asset_events"][asset]
@@ -55,13 +54,13 @@ def _payload(extra: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def emit(context: Context, **extra: Any) -> None:
-    """Give the asset events of a task's ``continuous://`` outlets an extra.
+    """Give the events of a task's asset outlets an extra.
 
     Airflow emits an event for each outlet when the task succeeds; this adds what it tells, such as
-    ``epoch``, ``offsets`` and ``run_id``.
+    ``epoch``, ``offsets`` and ``run_id``. The operators and sensors of this provider do so.
 
     :param extra: JSON values.
     """
     for outlet in context["ti"].task.outlets:
-        if isinstance(outlet, Asset) and urlsplit(outlet.uri).scheme == SCHEME:
+        if isinstance(outlet, Asset):
             context["outlet_events"][outlet].extra.update(extra)

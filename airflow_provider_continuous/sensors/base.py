@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
+from airflow_provider_continuous.assets.events import emit
 from airflow_provider_continuous.compat import AirflowSensorTimeout
 from airflow_provider_continuous.deferral import wait_or_defer
 from airflow_provider_continuous.errors import WaitTimeoutError, final_errors
@@ -79,7 +80,9 @@ class CheckpointSensor(BaseSensorOperator):
             expect(event, self.hoped_for)
         except WaitTimeoutError as error:
             raise AirflowSensorTimeout(str(error)) from None
-        return self.result(event)
+        found = self.result(event)
+        emit(context, **found)
+        return found
 
     @abstractmethod
     def make_trigger(self, context: Context) -> CheckpointTrigger:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import PokeReturnValue
 
-from airflow_provider_continuous.arguments import seconds
+from airflow_provider_continuous.arguments import per_source, seconds
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.sensors.base import CheckpointSensor
@@ -98,14 +98,13 @@ class QueryHealthSensor(CheckpointSensor):
             hook = CheckpointHook(self.checkpoint_location, self.storage_conn_id)
             first = {"epoch": hook.committed_epoch(), "at": time.time()}
             memory.remember("health_at_first_look", first)
-        sources = [self.source] if isinstance(self.source, Mapping) else self.source
         return QueryHealthTrigger(
             str(self.checkpoint_location),
             from_epoch=first["epoch"],
             stalled_after_s=seconds(self.stalled_after),
             latency_max_s=None if self.latency_max is None else seconds(self.latency_max),
             lag_max=self.lag_max,
-            sources=sources,
+            sources=per_source(self.source),
             fail_on=self.fail_on,
             unhealthy_for_s=None if self.unhealthy_for is None else seconds(self.unhealthy_for),
             watch_until=None if self.watch_for is None else first["at"] + seconds(self.watch_for),

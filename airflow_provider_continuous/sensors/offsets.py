@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_continuous.arguments import per_source
 from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.sensors.base import CheckpointSensor
 from airflow_provider_continuous.triggers.base import Event
@@ -100,20 +101,22 @@ class OffsetsCommittedSensor(CheckpointSensor):
 
     def _wanted(self, context: Context) -> list[Any]:
         if self.offsets != LATEST:
-            return _per_source(self.offsets)
+            return _offsets_per_source(self.offsets)
         memory = TaskMemory(context)
         noted = memory.recall("offsets_at_first_look")
         if noted is None:
-            noted = _per_source(self._latest() if self.ask_latest is None else self.ask_latest())
+            noted = _offsets_per_source(
+                self._latest() if self.ask_latest is None else self.ask_latest()
+            )
             memory.remember("offsets_at_first_look", noted)
         return list(noted)
 
     def _latest(self) -> list[Any]:
-        sources = [self.source] if isinstance(self.source, Mapping) else list(self.source or ())
+        sources = per_source(self.source)
         return [None if source is None else latest_offset(source) for source in sources]
 
 
-def _per_source(offsets: Any) -> list[Any]:
+def _offsets_per_source(offsets: Any) -> list[Any]:
     if isinstance(offsets, str):
         try:
             offsets = json.loads(offsets)

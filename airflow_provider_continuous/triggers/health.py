@@ -9,9 +9,7 @@ from typing import Any
 
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
 from engine.checkpoint.checkpoint import CheckpointStatus
-from engine.errors import ConfigError
-from engine.offsets import distance
-from engine.sources.latest import latest_offset
+from engine.sources.latest import lag
 from engine.states import QueryState
 
 
@@ -40,7 +38,7 @@ class QueryHealthTrigger(CheckpointTrigger):
         stalled_after_s: float = 60.0,
         latency_max_s: float | None = None,
         lag_max: int | None = None,
-        sources: Sequence[Mapping[str, Any] | None] | None = None,
+        sources: Sequence[Mapping[str, Any] | None] = (),
         fail_on: Sequence[str] = (),
         unhealthy_for_s: float | None = None,
         watch_until: float | None = None,
@@ -52,7 +50,7 @@ class QueryHealthTrigger(CheckpointTrigger):
         self.stalled_after_s = stalled_after_s
         self.latency_max_s = latency_max_s
         self.lag_max = lag_max
-        self.sources = None if sources is None else list(sources)
+        self.sources = list(sources)
         self.fail_on = [QueryState(state).value for state in fail_on]
         self.unhealthy_for_s = unhealthy_for_s
         self.watch_until = watch_until
@@ -146,17 +144,4 @@ class QueryHealthTrigger(CheckpointTrigger):
         return None if measured is None else float(measured["p99"]) / 1000
 
     def _lag(self, status: CheckpointStatus) -> int | None:
-        if self.lag_max is None:
-            return None
-        sources = self.sources or []
-        committed = list(status.offsets) or [None] * len(sources)
-        if len(committed) != len(sources):
-            raise ConfigError(
-                f"The query has {len(committed)} sources, and source names {len(sources)}.",
-                hint="Give a list with one entry per source, null for one that does not matter.",
-            )
-        return sum(
-            distance(got, latest_offset(source))
-            for got, source in zip(committed, sources, strict=True)
-            if source is not None
-        )
+        return None if self.lag_max is None else lag(status.offsets, self.sources)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_provider_continuous.triggers.base import Event, status_event
 from airflow_provider_continuous.triggers.kill import KillableTrigger
 from engine.checkpoint.checkpoint import CheckpointStatus
+from engine.sources.latest import lag
 from engine.states import QueryState
 
 
@@ -72,6 +74,9 @@ class HealthyEpochsTrigger(KillableTrigger):
     :param latency_max_ms: what ``latencyMs.readToWritten.p99`` of the newest progress report must
         not exceed by then; None: anything.
     :param commit_max_ms: the same for ``latencyMs.epochEndToCommitted``.
+    :param lag_max: how far the committed offsets may be behind the ends of ``sources`` by then;
+        None: any distance.
+    :param sources: ``format`` and ``options`` of each source, None for one that does not matter.
     """
 
     def __init__(
@@ -81,6 +86,8 @@ class HealthyEpochsTrigger(KillableTrigger):
         epochs: int,
         latency_max_ms: float | None = None,
         commit_max_ms: float | None = None,
+        lag_max: int | None = None,
+        sources: Sequence[Mapping[str, Any] | None] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -88,6 +95,8 @@ class HealthyEpochsTrigger(KillableTrigger):
         self.epochs = epochs
         self.latency_max_ms = latency_max_ms
         self.commit_max_ms = commit_max_ms
+        self.lag_max = lag_max
+        self.sources = list(sources)
 
     @property
     def wanted(self) -> str:
@@ -102,6 +111,8 @@ class HealthyEpochsTrigger(KillableTrigger):
             "epochs": self.epochs,
             "latency_max_ms": self.latency_max_ms,
             "commit_max_ms": self.commit_max_ms,
+            "lag_max": self.lag_max,
+            "sources": self.sources,
         }
 
     def look(self) -> Event | None:
@@ -112,9 +123,12 @@ class HealthyEpochsTrigger(KillableTrigger):
         enough = status.epoch >= self.after_epoch + self.epochs
         # One that has stopped without an error may have had a bounded trigger.
         good = status.state in (QueryState.RUNNING, QueryState.STOPPED)
-        if enough and good and self._is_fast(status):
+        if enough and good and self._is_fast(status) and self._is_near(status):
             return status_event("healthy", status)
         return status_event("ended", status) if status.state.is_over else None
+
+    def _is_near(self, status: CheckpointStatus) -> bool:
+        return self.lag_max is None or lag(status.offsets, self.sources) <= self.lag_max
 
     def _is_fast(self, status: CheckpointStatus) -> bool:
         if self.latency_max_ms is None and self.commit_max_ms is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from engine import redaction
 from engine.expressions.types import sql_name
 from engine.plan.pipeline import Pipeline
-from engine.redaction import SECRET_NAME
 
 REDACTED: Final = "*********(redacted)"
 """What Spark prints in place of a secret."""
@@ -16,7 +16,9 @@ REDACTED: Final = "*********(redacted)"
 def redact(options: Mapping[str, str]) -> dict[str, str]:
     """The options with the values of those that look like secrets replaced."""
     return {
-        key: REDACTED if SECRET_NAME.search(key) or SECRET_NAME.search(value) else value
+        key: REDACTED
+        if redaction.SECRET_NAME.search(key) or redaction.SECRET_NAME.search(value)
+        else redaction.redact(value)
         for key, value in options.items()
     }
 

@@ -57,12 +57,20 @@ class Folder:
         :param start: an earlier offset: nothing before it is looked at.
         """
         offsets = checked(start)
-        self.check(offsets)
-        found = {
-            name: self.end_of_lines(name, offsets.get(name, 0), size)
-            for name, size in self.sizes().items()
-        }
-        return dict(sorted((name, end) for name, end in found.items() if end))
+        sizes = self.sizes()
+        self.check(offsets, sizes)
+        found = {}
+        for name, size in sorted(sizes.items()):
+            position = offsets.get(name, 0)
+            try:
+                end = self.end_of_lines(name, position, size)
+            except FileNotFoundError:  # it went between the listing and the look at it
+                if position:
+                    self.refuse(name, position, None)
+                continue
+            if end:
+                found[name] = end
+        return found
 
     def sizes(self, wanted: Callable[[str], bool] | None = None) -> dict[str, int]:
         """Name and size of the stream's files, in no order.
@@ -101,9 +109,13 @@ class Folder:
         )
 
     def read(self, name: str, position: int, count: int) -> bytes:
-        """So many bytes of a file, fewer at its end."""
+        """So many bytes of a file, fewer at its end.
+
+        :raises FileNotFoundError: it is gone.
+        :raises SourceUnavailableError: it cannot be read.
+        """
         path = self.path / name
-        with _mapped_errors(path), path.open("rb", buffering=0) as file:
+        with _mapped_errors(path, but=FileNotFoundError), path.open("rb", buffering=0) as file:
             file.seek(position)
             block = file.read(count)
             # A raw read may return less than there is.
@@ -123,10 +135,10 @@ class Folder:
 
 
 @contextmanager
-def _mapped_errors(path: Path) -> Iterator[None]:
+def _mapped_errors(path: Path, but: type[OSError] | tuple[()] = ()) -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError:
+    except but:
         raise
     except OSError as exc:
         raise SourceUnavailableError(f"Cannot read {path}: {exc.strerror or exc}.") from exc

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from engine.errors import ConfigError
 from engine.locations import local_path
+from engine.offsets import distance
 from engine.options import Options
 from engine.sources.folder import Folder, NameFilter
 
@@ -42,3 +43,25 @@ def latest_offset(source: Mapping[str, Any]) -> Any:
         )
     options = {key: str(value) for key, value in (source.get("options") or {}).items()}
     return ask(Options(f"source {name}", options))
+
+
+def lag(committed: Sequence[Any], sources: Sequence[Mapping[str, Any] | None]) -> int:
+    """How far a query is behind the ends of its sources, altogether; bytes of a ``tail`` source.
+
+    :param committed: one offset per source, as a checkpoint has them; empty before the first epoch.
+    :param sources: as for :func:`latest_offset`; None for one that does not matter.
+    :raises ConfigError: there are more or fewer sources than offsets; else as
+        :func:`latest_offset`.
+    :raises SourceError: a source cannot be reached.
+    """
+    offsets = list(committed) or [None] * len(sources)
+    if len(offsets) != len(sources):
+        raise ConfigError(
+            f"The query has {len(offsets)} sources, and source names {len(sources)}.",
+            hint="Give a list with one entry per source, null for one that does not matter.",
+        )
+    return sum(
+        distance(got, latest_offset(source))
+        for got, source in zip(offsets, sources, strict=True)
+        if source is not None
+    )

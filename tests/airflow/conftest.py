@@ -49,6 +49,7 @@ def context() -> Any:
         map_index=-1,
         try_number=1,
         max_tries=2,
+        task=SimpleNamespace(outlets=[]),
         get_first_reschedule_date=lambda _: None,
     )
     return {"ti": task_instance, "run_id": "a_run", "task_state_store": FakeStore()}

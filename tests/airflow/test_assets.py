@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.openlineage.facet import Dataset
-from airflow.sdk import Asset
+from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
 from airflow_provider_continuous.assets import uris
@@ -120,11 +120,12 @@ def test_what_followers_are_told(context: Any) -> None:
 
 
 def test_operators_tell_more(context: Any) -> None:
-    ours, other = query_asset("orders"), Asset("s3://lake/orders")
-    context["ti"].task = SimpleNamespace(outlets=[ours, other])
-    context["outlet_events"] = {a: SimpleNamespace(extra={"a": 1}) for a in (ours, other)}
+    query, sink, alias = query_asset("orders"), Asset("s3://lake/orders"), AssetAlias("any")
+    context["ti"].task = SimpleNamespace(outlets=[query, sink, alias])
+    events = {outlet: SimpleNamespace(extra={"a": 1}) for outlet in (query, sink, alias)}
+    context["outlet_events"] = events
 
     emit(context, epoch=3, run_id="r")
 
-    assert context["outlet_events"][ours].extra == {"a": 1, "epoch": 3, "run_id": "r"}
-    assert context["outlet_events"][other].extra == {"a": 1}
+    assert events[query].extra == events[sink].extra == {"a": 1, "epoch": 3, "run_id": "r"}
+    assert events[alias].extra == {"a": 1}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from airflow_provider_continuous.assets.uris import query_asset
 from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
 from airflow_provider_continuous.errors import QueryEndedError, WaitTimeoutError
 from airflow_provider_continuous.operators.query import (
@@ -26,7 +28,10 @@ def test_it_asks_and_waits_in_the_triggerer(
 ) -> None:
     live.hold("run-1")
     live.commit(0, 1)
-    task = operator(task_id="end", checkpoint_location=live.location)
+    asset = query_asset(live.location)
+    task = operator(task_id="end", checkpoint_location=live.location, outlets=[asset])
+    context["ti"].task = task
+    context["outlet_events"] = {asset: SimpleNamespace(extra={})}
 
     with pytest.raises(TaskDeferred) as caught:
         task.execute(context)
@@ -46,6 +51,8 @@ def test_it_asks_and_waits_in_the_triggerer(
         "epoch": 1,
         "state": "STOPPED",
     }
+    told = context["outlet_events"][asset].extra
+    assert (told["run_id"], told["epoch"]) == ("run-1", 1), "the asset's event tells it too"
 
 
 @pytest.mark.parametrize(("operator", "asks"), OPERATORS)

@@ -189,7 +189,14 @@ def test_a_trigger_is_the_same_elsewhere(live: LiveCheckpoint) -> None:
         StartedEpochTrigger(live.location, 3, **kept),
         supervision(live, until_epoch=3, restart_delay_s=5.0, takeover_grace_s=60.0, **kept),
         HealthyEpochsTrigger(
-            live.location, after_epoch=3, epochs=2, latency_max_ms=5, commit_max_ms=9, **kept
+            live.location,
+            after_epoch=3,
+            epochs=2,
+            latency_max_ms=5,
+            commit_max_ms=9,
+            lag_max=1,
+            sources=[{"format": "tail", "options": {"path": "/in"}}],
+            **kept,
         ),
     ):
         path, arguments = trigger.serialize()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +15,8 @@ from engine.states import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 
-def healthy(live: LiveCheckpoint) -> Any:
-    trigger = HealthyEpochsTrigger(live.location, after_epoch=0, epochs=2, run_id="run-1")
+def healthy(live: LiveCheckpoint, **limits: Any) -> Any:
+    trigger = HealthyEpochsTrigger(live.location, after_epoch=0, epochs=2, run_id="run-1", **limits)
     return trigger.observe()
 
 
@@ -40,6 +41,20 @@ def test_a_query_that_ended_too_early_was_not(live: LiveCheckpoint) -> None:
     live.commit(0, 1)
     live.end(QueryState.STOPPED)
     assert healthy(live)["outcome"] == "ended"
+
+
+def test_what_has_piled_up_must_be_read(live: LiveCheckpoint, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "0").write_text("x" * 35 + "\n")
+    source = {"format": "tail", "options": {"path": str(folder)}}
+    live.hold()
+    live.commit(0, 1, 2)  # up to byte 30
+    assert healthy(live, lag_max=5, sources=[source]) is None
+    assert healthy(live, lag_max=6, sources=[source])["outcome"] == "healthy"
+    assert healthy(live, lag_max=5, sources=[None])["outcome"] == "healthy"
+    two = healthy(live, lag_max=5, sources=[source, None])
+    assert "The query has 1 sources, and source names 2." in two["error"]
 
 
 def test_a_checkpoint_that_is_gone_is_an_error(live: LiveCheckpoint) -> None:

@@ -10,8 +10,15 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from engine.errors import BadRecordError, ConfigError, OffsetOutOfRangeError, SourceError
+from engine.errors import (
+    BadRecordError,
+    ConfigError,
+    OffsetOutOfRangeError,
+    SourceError,
+    SourceUnavailableError,
+)
 from engine.sources import tail_files
+from engine.sources.folder import Folder, NameFilter
 from engine.sources.reader import Offset, PartitionReader
 from engine.sources.tail import TailDataSource, TailReader
 
@@ -198,6 +205,23 @@ def test_a_file_that_lost_what_was_read(tmp_path: Path, change: str) -> None:
         read_rows(partition, 1)
     with pytest.raises(OffsetOutOfRangeError, match=r"a\.json"):
         driver.partitions({"a.json": 18})
+
+
+def test_a_file_that_goes_while_the_end_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path, NameFilter("*"))
+    write_ids(tmp_path / "a.json", 1)
+    stays = folder.latest({})
+    monkeypatch.setattr(Folder, "sizes", lambda self: {"a.json": 9, "b.json": 18})
+    assert folder.latest({}) == stays
+    with pytest.raises(OffsetOutOfRangeError, match=r"b\.json was read up to byte 9.* is gone"):
+        folder.latest({"b.json": 9})
+
+
+def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(SourceUnavailableError, match=r"Cannot read .*/none: No such file"):
+        Folder(tmp_path / "none", NameFilter("*")).latest({})
 
 
 def test_a_bad_line_is_named_with_its_place_and_shown(tmp_path: Path) -> None:

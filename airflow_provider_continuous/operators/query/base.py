@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.sdk import BaseOperator
 
 from airflow_provider_continuous.arguments import seconds
+from airflow_provider_continuous.assets.events import emit
 from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.deferral import wait_or_defer
 from airflow_provider_continuous.errors import QueryEndedError
@@ -237,14 +238,16 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
             return winner
 
 
-def result(location: str, event: Event) -> dict[str, Any]:
-    """Return where a query is, as the operators return it."""
-    return {
+def result(context: Context, location: str, event: Event) -> dict[str, Any]:
+    """Return where a query is, as the operators return it; their asset events tell the same."""
+    found = {
         "query_id": event["query_id"],
         "run_id": event["run_id"],
         "checkpoint_location": location,
         "epoch": event["epoch"],
     }
+    emit(context, **found)
+    return found
 
 
 def asker(context: Context) -> str:

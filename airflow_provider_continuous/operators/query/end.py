@@ -78,7 +78,7 @@ class EndContinuousQueryOperator(QueryLineage, BaseOperator):
     def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
         """Return where the query has ended, or fail as the wait tells."""
         expect(event, "ended")
-        return {**result(event["checkpoint_location"], event), "state": event["state"]}
+        return {**result(context, event["checkpoint_location"], event), "state": event["state"]}
 
 
 class DrainContinuousQueryOperator(EndContinuousQueryOperator):

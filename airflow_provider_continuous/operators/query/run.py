@@ -192,7 +192,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
 
     def _result(self, context: Context, location: str, event: Event, reason: str) -> dict[str, Any]:
         return {
-            **result(location, event),
+            **result(context, location, event),
             "state": event["state"],
             "reason": reason,
             "restarts": self._restarts(context).total(),

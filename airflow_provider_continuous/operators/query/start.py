@@ -43,7 +43,7 @@ class AwaitedStartOperator(QueryStartingOperator):
         location = event["checkpoint_location"]
         with final_errors():
             status = CheckpointHook(location, self.storage_conn_id).status()
-        return result(location, status_event("running", status))
+        return result(context, location, status_event("running", status))
 
     def _started(
         self, location: str, run: CheckpointStatus, deadline: float, epoch: int | None

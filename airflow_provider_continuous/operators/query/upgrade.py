@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from airflow_provider_continuous.arguments import seconds, whole_number
+from airflow_provider_continuous.arguments import per_source, seconds, whole_number
 from airflow_provider_continuous.errors import QueryEndedError, final_errors, is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.memory import TaskMemory
@@ -44,7 +44,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
     3. The new version starts. The engine refuses one that must not go on from this checkpoint: with
        another source or sink, for example.
     4. ``watch_epochs`` epochs have to commit within ``watch_timeout``, with latencies below their
-       limits. Then the upgrade is done.
+       limits and what has piled up meanwhile read. Then the upgrade is done.
     5. Otherwise the new version is stopped, the query rewound to the pinned epoch, and the old
        version, ``rollback_spec``, started. If the sink cannot take rows back, the old version goes
        on behind what the new one has committed, and the result says so.
@@ -65,6 +65,10 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         it, of the newest epoch; None: any.
     :param commit_max_ms: the time from an epoch's end to its commit, of the newest epoch; None:
         any.
+    :param lag_max: how far the committed offsets may be behind the end of ``source`` by then, in
+        bytes of a ``tail`` source: the new version has to catch up.
+    :param source: for ``lag_max``: the source's ``format`` and ``options``, or a list of those
+        (templated). The triggerer, or the worker, must see what the query reads.
     :param watch_timeout: how long that may take, a timedelta or seconds.
     :param on_rollback: ``fail``: a task that has rolled back fails, for good, with what was wrong
         with the new version. ``succeed``: it returns ``upgraded: False``.
@@ -74,9 +78,14 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
     template_fields: Sequence[str] = (
         *QueryStartingOperator.template_fields,
         "rollback_spec",
+        "source",
         "watch_epochs",
     )
-    template_fields_renderers = {"spec": "json", "rollback_spec": "json"}  # noqa: RUF012  # Airflow's
+    template_fields_renderers = {  # noqa: RUF012  # Airflow's declaration
+        "spec": "json",
+        "rollback_spec": "json",
+        "source": "json",
+    }
 
     def __init__(
         self,
@@ -85,6 +94,8 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         watch_epochs: int | str = 3,
         latency_max_ms: float | None = None,
         commit_max_ms: float | None = None,
+        lag_max: int | None = None,
+        source: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
         watch_timeout: timedelta | float = 300.0,
         on_rollback: OnRollback = "fail",
         **kwargs: Any,
@@ -98,6 +109,10 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         self.watch_epochs = watch_epochs
         self.latency_max_ms = latency_max_ms
         self.commit_max_ms = commit_max_ms
+        if (lag_max is None) != (source is None):
+            raise ValueError(f"{self.task_id}: lag_max and source belong together.")
+        self.lag_max = lag_max
+        self.source = source
         self.watch_timeout = watch_timeout
         self.on_rollback = on_rollback
 
@@ -142,7 +157,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
             with final_errors():
                 forget(self._checkpoint(location))
             self.log.info("Upgraded: run %s is at epoch %s", event["run_id"], event["epoch"])
-            return {"upgraded": True, **result(location, event)}
+            return {"upgraded": True, **result(context, location, event)}
         if event["outcome"] == "replaced":
             raise QueryEndedError(
                 f"Run {event['run_id']} has taken {location} over from the new version while it "
@@ -214,6 +229,8 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
             epochs=whole_number("watch_epochs", self.watch_epochs, minimum=1),
             latency_max_ms=self.latency_max_ms,
             commit_max_ms=self.commit_max_ms,
+            lag_max=self.lag_max,
+            sources=per_source(self.source),
             run_id=run.run_id,
             on_kill_action=self.on_kill_action,
             **self._waiting(time.time() + seconds(self.watch_timeout)),
@@ -281,7 +298,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         self.log.warning("%s", message)
         return {
             "upgraded": False,
-            **result(location, event),
+            **result(context, location, event),
             "rewound": went_back["rewound"],
             "error": problem,
         }
