@@ -19,7 +19,8 @@ class TaskMemory:
 
     Airflow's task state store outlives clearing too, while somebody who clears a task wants it
     done anew; so the keys carry ``max_tries``, which stays through the retries and grows when
-    the task is cleared.
+    the task is cleared. A task that is cleared while a worker runs it is an exception: Airflow lets
+    it go on as a retry, and so it remembers.
 
     Values never expire: a query may well run longer than the store's default of 30 days.
 

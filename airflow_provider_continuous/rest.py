@@ -66,9 +66,10 @@ class AirflowClient:
         self._call("PATCH", f"/dags/{dag_id}", json={"is_paused": paused})
 
     def runs(self, dag_id: str, state: str) -> list[str]:
-        """Return the ids of the DAG's runs that are in this state, the oldest first."""
+        """Return the ids of the DAG's runs in this state, the oldest first, 100 at most."""
         path = f"/dags/{dag_id}/dagRuns"
-        answer = self._call("GET", path, params={"state": state, "order_by": "id"})
+        params: dict[str, Any] = {"state": state, "order_by": "id", "limit": 100}
+        answer = self._call("GET", path, params=params)
         return [str(run["dag_run_id"]) for run in answer.json()["dag_runs"]]
 
     def run_state(self, dag_id: str, run_id: str) -> str:
@@ -114,6 +115,11 @@ class AirflowClient:
         """Return what a task has returned, or pushed under another key."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
         return self._call("GET", path, params={"deserialize": "false"}).json()["value"]
+
+    def asset_event_count(self) -> int:
+        """Return how many events of assets are stored."""
+        answer = self._call("GET", "/assets/events", params={"limit": 1})
+        return int(answer.json()["total_entries"])
 
     def log(self, dag_id: str, run_id: str, task_id: str, attempt: int = 1) -> str:
         """Return the log of a task's attempt."""

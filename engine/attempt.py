@@ -100,7 +100,7 @@ class Attempt:
         lease = self._take(checkpoint)
         with _blaming(SinkUnavailableError, "The sink could not recover"):
             admit(self._definition, lease)
-            plan = plan_restart(checkpoint, self._definition.sink)
+            plan = plan_restart(checkpoint, self._definition.sink, lease.check)
             for epoch in plan.recommit:
                 logger.info("committing epoch %d again", epoch)
                 self._runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)

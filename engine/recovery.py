@@ -17,9 +17,12 @@ from engine.failpoints import reach
 logger = logging.getLogger(__name__)
 
 
-def plan_restart(checkpoint: Checkpoint, sink: SinkBinding) -> RestartPlan:
+def plan_restart(
+    checkpoint: Checkpoint, sink: SinkBinding, check: Callable[[], None] = lambda: None
+) -> RestartPlan:
     """What a start has to do. Entries that the plan sets aside are deleted when this returns.
 
+    :param check: asserts, before anything is changed, that this run still owns the checkpoint.
     :raises CheckpointError: the checkpoint cannot be continued.
     :raises SinkAheadError: the sink belongs to another checkpoint.
     """
@@ -35,7 +38,7 @@ def plan_restart(checkpoint: Checkpoint, sink: SinkBinding) -> RestartPlan:
     _check_identity(checkpoint, prepared_log, [e for e in prepared if e not in torn_prepared])
     for epoch in prepared:
         if epoch in offsets and epoch >= committed and epoch not in torn_prepared:
-            _compare(checkpoint, prepared_log, epoch, committed)
+            _compare(checkpoint, prepared_log, epoch, committed, check)
     latest_epoch: Callable[[], int | None] | None = getattr(sink.writer, "latestEpoch", None)
     plan = decide(
         offsets_ids=offsets,
@@ -59,6 +62,7 @@ def plan_restart(checkpoint: Checkpoint, sink: SinkBinding) -> RestartPlan:
     reach("setAside.before")
     for name, epoch in plan.set_aside:
         logger.warning("setting aside %s/%d of %s", name, epoch, checkpoint.url)
+        check()
         logs[name].delete(epoch)
     reach("setAside.after")
     return plan
@@ -79,7 +83,11 @@ def _check_identity(
 
 
 def _compare(
-    checkpoint: Checkpoint, prepared_log: MetadataLog[PreparedEntry], epoch: int, committed: int
+    checkpoint: Checkpoint,
+    prepared_log: MetadataLog[PreparedEntry],
+    epoch: int,
+    committed: int,
+    check: Callable[[], None],
 ) -> None:
     """See that an epoch's entry in the offset log is the one that belongs to its messages.
 
@@ -102,6 +110,7 @@ def _compare(
             epoch=epoch,
         )
     logger.warning("restoring offsets/%d of %s, which held %r", epoch, checkpoint.url, found)
+    check()
     checkpoint.offsets.restore(epoch, entry.offsets)
 
 

@@ -109,7 +109,8 @@ class RestartPolicy:
         if culprit is None or self._used[culprit] >= self._budgets[culprit]:
             return None
         used = sum(self._used.values())
-        delay_s = min(self._delay_s * 2.0**used, self._delay_max_s)
+        # With all its jitter, a pause is not longer than the longest one.
+        delay_s = min(self._delay_s * 2.0 ** min(used, 64), self._delay_max_s / (1 + JITTER))
         if culprit is Blame.INFRASTRUCTURE and not used:
             delay_s = 0.0  # a lost task need not be given time, as a source that is down must
         self._used[culprit] += 1

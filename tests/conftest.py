@@ -6,9 +6,13 @@ shared Airflow to one. Every other test file stays whole, for the fixtures of it
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
+
+# The JVMs of tests live for seconds: compiling less costs half as much time in all.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 _SHARED = {"tests/spark/": "spark", "tests/parity/": "spark", "tests/airflow/live/": "airflow"}
 _ALONE = "tests/faults/test_faults_short.py"

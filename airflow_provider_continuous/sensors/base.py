@@ -9,13 +9,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
+from airflow.triggers.base import StartTriggerArgs
 
 from airflow_provider_continuous.assets.events import emit
 from airflow_provider_continuous.compat import AirflowSensorTimeout
 from airflow_provider_continuous.deferral import wait_or_defer
 from airflow_provider_continuous.errors import WaitTimeoutError, final_errors
+from airflow_provider_continuous.links.query import QUERY_LINKS
 from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
+from airflow_provider_continuous.triggers.base import START_MARGIN_S, CheckpointTrigger, Event
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -36,6 +38,7 @@ class CheckpointSensor(BaseSensorOperator):
     """
 
     template_fields: Sequence[str] = ("checkpoint_location", "storage_conn_id")
+    operator_extra_links = QUERY_LINKS
     ui_color = "#d8eef7"
     hoped_for: str
     """The outcome that ends the wait well."""
@@ -48,6 +51,7 @@ class CheckpointSensor(BaseSensorOperator):
         poke_interval: timedelta | float | None = None,
         mode: str | None = None,
         deferrable: bool | None = None,
+        start_from_trigger: bool = False,
         **kwargs: Any,
     ) -> None:
         if poke_interval is None:
@@ -56,6 +60,7 @@ class CheckpointSensor(BaseSensorOperator):
         self.checkpoint_location = checkpoint_location
         self.storage_conn_id = storage_conn_id
         self.deferrable = mode is None if deferrable is None else deferrable
+        self._starts_from_trigger = start_from_trigger
 
     def execute(self, context: Context) -> Any:
         """Wait, here or in the triggerer."""
@@ -83,6 +88,38 @@ class CheckpointSensor(BaseSensorOperator):
         found = self.result(event)
         emit(context, **found)
         return found
+
+    def begin(self) -> None:
+        """Have Airflow start the trigger without a worker, if that is wanted; called at the end of
+        a sensor's ``__init__``.
+
+        :raises ValueError: it cannot be.
+        """
+        if not self._starts_from_trigger:
+            return
+        if not self.deferrable:
+            raise ValueError(f"{self.task_id}: start_from_trigger is for deferrable sensors.")
+        if self.execution_timeout is not None:
+            raise ValueError(
+                f"{self.task_id}: with start_from_trigger, Airflow's execution_timeout fails the "
+                "task without asking it. Use timeout."
+            )
+        class_path, arguments = self.own_trigger().serialize()
+        self.start_trigger_args = StartTriggerArgs(
+            trigger_cls=class_path,
+            trigger_kwargs=arguments,
+            next_method="execute_complete",
+            # The trigger gives up before: Airflow's own timeout only tells it when.
+            timeout=timedelta(seconds=self.timeout + START_MARGIN_S),
+        )
+        self.start_from_trigger = True
+
+    @abstractmethod
+    def own_trigger(self) -> CheckpointTrigger:
+        """Return what decides when no worker has looked before; templates are not yet rendered.
+
+        :raises ValueError: it needs what only a worker can note.
+        """
 
     @abstractmethod
     def make_trigger(self, context: Context) -> CheckpointTrigger:

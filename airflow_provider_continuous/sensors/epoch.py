@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-
-from airflow.triggers.base import StartTriggerArgs
 
 from airflow_provider_continuous.arguments import whole_number
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.sensors.base import CheckpointSensor
-from airflow_provider_continuous.triggers.base import START_MARGIN_S, Event
+from airflow_provider_continuous.triggers.base import Event
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 
 if TYPE_CHECKING:
@@ -65,7 +62,6 @@ class EpochCommittedSensor(CheckpointSensor):
         epoch: int | str | None = None,
         epochs_from_now: int | str | None = None,
         wait_for_restart: bool = False,
-        start_from_trigger: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(checkpoint_location=checkpoint_location, **kwargs)
@@ -76,8 +72,7 @@ class EpochCommittedSensor(CheckpointSensor):
         self.epoch = epoch
         self.epochs_from_now = epochs_from_now
         self.wait_for_restart = wait_for_restart
-        if start_from_trigger:
-            self._start_from_trigger()
+        self.begin()
 
     def make_trigger(self, context: Context) -> EpochCommittedTrigger:
         """Return what waits for the epoch."""
@@ -107,28 +102,13 @@ class EpochCommittedSensor(CheckpointSensor):
             memory.remember("epoch_at_first_look", now)
         return int(now) + count
 
-    def _start_from_trigger(self) -> None:
+    def own_trigger(self) -> EpochCommittedTrigger:
+        """Return what waits for the epoch, without a worker's help."""
         if self.epoch is None:
             raise ValueError(
                 f"{self.task_id}: start_from_trigger needs epoch; where epochs_from_now begins is "
                 "noted by a worker, and none runs."
             )
-        if not self.deferrable:
-            raise ValueError(f"{self.task_id}: start_from_trigger is for deferrable sensors.")
-        if self.execution_timeout is not None:
-            raise ValueError(
-                f"{self.task_id}: with start_from_trigger, Airflow's execution_timeout fails the "
-                "task without asking it. Use timeout."
-            )
-        trigger = EpochCommittedTrigger(
+        return EpochCommittedTrigger(
             self.checkpoint_location, self.epoch, self.wait_for_restart, **self.waiting
         )
-        class_path, arguments = trigger.serialize()
-        self.start_trigger_args = StartTriggerArgs(
-            trigger_cls=class_path,
-            trigger_kwargs=arguments,
-            next_method="execute_complete",
-            # The trigger gives up before: Airflow's own timeout only tells it when.
-            timeout=timedelta(seconds=self.timeout + START_MARGIN_S),
-        )
-        self.start_from_trigger = True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import PokeReturnValue
 
-from airflow_provider_continuous.arguments import per_source, seconds
+from airflow_provider_continuous.arguments import seconds
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.sensors.base import CheckpointSensor
@@ -48,6 +48,9 @@ class QueryHealthSensor(CheckpointSensor):
     :param watch_for: a timedelta or seconds: succeed after so long, if the query is healthy then.
         Counted from the task's first look; ``timeout`` must be longer.
     :param storage_conn_id: the Airflow connection that opens the storage (templated).
+    :param start_from_trigger: begin in the triggerer: no worker runs until the wait is over. A
+        restart of the triggerer then takes a new first look. ``watch_for``, ``mode``,
+        ``execution_timeout`` and ``expand`` are refused.
     :param poke_interval: seconds between two looks: 1, and 60 with ``mode="reschedule"``, unless
         told otherwise.
     :param timeout: seconds until the sensor gives up, counted as in every Airflow sensor.
@@ -89,6 +92,16 @@ class QueryHealthSensor(CheckpointSensor):
         self.fail_on = tuple(str(state) for state in fail_on)
         self.unhealthy_for = unhealthy_for
         self.watch_for = watch_for
+        self.begin()
+
+    def own_trigger(self) -> QueryHealthTrigger:
+        """Return what watches the query, without a worker's help."""
+        if self.watch_for is not None:
+            raise ValueError(
+                f"{self.task_id}: start_from_trigger does not go with watch_for; when that begins "
+                "is noted by a worker, and none runs."
+            )
+        return self._trigger_from(None)
 
     def make_trigger(self, context: Context) -> QueryHealthTrigger:
         """Return what watches the query."""
@@ -98,18 +111,10 @@ class QueryHealthSensor(CheckpointSensor):
             hook = CheckpointHook(self.checkpoint_location, self.storage_conn_id)
             first = {"epoch": hook.committed_epoch(), "at": time.time()}
             memory.remember("health_at_first_look", first)
-        return QueryHealthTrigger(
-            str(self.checkpoint_location),
-            from_epoch=first["epoch"],
-            stalled_after_s=seconds(self.stalled_after),
-            latency_max_s=None if self.latency_max is None else seconds(self.latency_max),
-            lag_max=self.lag_max,
-            sources=per_source(self.source),
-            fail_on=self.fail_on,
-            unhealthy_for_s=None if self.unhealthy_for is None else seconds(self.unhealthy_for),
+        return self._trigger_from(
+            first["epoch"],
             watch_until=None if self.watch_for is None else first["at"] + seconds(self.watch_for),
             unhealthy_since=memory.recall("unhealthy_since") or None,
-            **self.waiting,
         )
 
     def poke(self, context: Context) -> PokeReturnValue:
@@ -126,3 +131,17 @@ class QueryHealthSensor(CheckpointSensor):
         """Return the figures of the last look."""
         names = ("state", "epoch", "commit_age_s", "latency_s", "lag")
         return {name: event[name] for name in names}
+
+    def _trigger_from(self, epoch: int | None, **noted: Any) -> QueryHealthTrigger:
+        return QueryHealthTrigger(
+            str(self.checkpoint_location),
+            from_epoch=epoch,
+            stalled_after_s=seconds(self.stalled_after),
+            latency_max_s=None if self.latency_max is None else seconds(self.latency_max),
+            lag_max=self.lag_max,
+            source=self.source,
+            fail_on=self.fail_on,
+            unhealthy_for_s=None if self.unhealthy_for is None else seconds(self.unhealthy_for),
+            **noted,
+            **self.waiting,
+        )

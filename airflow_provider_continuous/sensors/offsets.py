@@ -10,9 +10,10 @@ from airflow_provider_continuous.arguments import per_source
 from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.sensors.base import CheckpointSensor
 from airflow_provider_continuous.triggers.base import Event
-from airflow_provider_continuous.triggers.offsets import OffsetsCommittedTrigger
-from engine.errors import ConfigError
-from engine.offsets import check_order
+from airflow_provider_continuous.triggers.offsets import (
+    OffsetsCommittedTrigger,
+    offsets_per_source,
+)
 from engine.sources.latest import latest_offset
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ class OffsetsCommittedSensor(CheckpointSensor):
         offset, or a list of one per source. Runs in the worker.
     :param storage_conn_id: the Airflow connection that opens the checkpoint's storage (templated).
     :param wait_for_restart: wait on when the query has ended; somebody will start it again.
+    :param start_from_trigger: begin in the triggerer: no worker runs until the wait is over.
+        ``"latest"``, which a worker has to note, ``mode``, ``execution_timeout`` and
+        ``expand`` are refused.
     :param poke_interval: seconds between two looks: 1, and 60 with ``mode="reschedule"``, unless
         told otherwise.
     :param timeout: seconds until the sensor gives up, counted as in every Airflow sensor.
@@ -82,17 +86,22 @@ class OffsetsCommittedSensor(CheckpointSensor):
         self.source = source
         self.ask_latest = ask_latest
         self.wait_for_restart = wait_for_restart
+        self.begin()
+
+    def own_trigger(self) -> OffsetsCommittedTrigger:
+        """Return what waits for the offsets, without a worker's help."""
+        if self.offsets == LATEST:
+            raise ValueError(
+                f"{self.task_id}: start_from_trigger needs the offsets; where a source ends by now "
+                "is noted by a worker, and none runs."
+            )
+        return self._trigger_of(self.offsets)
 
     def make_trigger(self, context: Context) -> OffsetsCommittedTrigger:
         """Return what waits for the offsets."""
         offsets = self._wanted(context)
         self.log.info("Waiting for %s of %s", json.dumps(offsets), self.checkpoint_location)
-        return OffsetsCommittedTrigger(
-            str(self.checkpoint_location),
-            offsets,
-            wait_for_restart=self.wait_for_restart,
-            **self.waiting,
-        )
+        return self._trigger_of(offsets)
 
     def result(self, event: Event) -> dict[str, Any]:
         """Return where the epoch ends that showed it."""
@@ -101,34 +110,24 @@ class OffsetsCommittedSensor(CheckpointSensor):
 
     def _wanted(self, context: Context) -> list[Any]:
         if self.offsets != LATEST:
-            return _offsets_per_source(self.offsets)
+            return offsets_per_source(self.offsets)
         memory = TaskMemory(context)
         noted = memory.recall("offsets_at_first_look")
         if noted is None:
-            noted = _offsets_per_source(
+            noted = offsets_per_source(
                 self._latest() if self.ask_latest is None else self.ask_latest()
             )
             memory.remember("offsets_at_first_look", noted)
         return list(noted)
 
+    def _trigger_of(self, offsets: Any) -> OffsetsCommittedTrigger:
+        return OffsetsCommittedTrigger(
+            str(self.checkpoint_location),
+            offsets,
+            wait_for_restart=self.wait_for_restart,
+            **self.waiting,
+        )
+
     def _latest(self) -> list[Any]:
         sources = per_source(self.source)
         return [None if source is None else latest_offset(source) for source in sources]
-
-
-def _offsets_per_source(offsets: Any) -> list[Any]:
-    if isinstance(offsets, str):
-        try:
-            offsets = json.loads(offsets)
-        except ValueError:
-            raise ConfigError(
-                f"offsets is {offsets!r}, and no JSON.",
-                hint="If it is a template, see in the task's rendered template what it became.",
-            ) from None
-    found = list(offsets) if isinstance(offsets, (list, tuple)) else [offsets]
-    if not any(offset is not None for offset in found):
-        raise ConfigError("offsets is empty: there is nothing to wait for.")
-    for offset in found:
-        if offset is not None:
-            check_order(offset)
-    return found

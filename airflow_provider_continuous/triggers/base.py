@@ -27,6 +27,7 @@ from airflow_provider_continuous.publishing import publish
 from airflow_provider_continuous.triggers.poller import OneLook, wait_for_event
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.errors import ContinuousError
+from engine.states import QueryState
 
 UNREACHABLE_MAX_S = 60.0
 """How long storage may be out of reach before the wait fails, and Airflow retries the task."""
@@ -34,6 +35,10 @@ UNREACHABLE_MAX_S = 60.0
 START_MARGIN_S = 60.0
 """A trigger that Airflow has started without the task gives up so long before Airflow would: its
 own timeout fails the task without asking it."""
+
+LOST_AFTER_S = 60.0
+"""A query that says nothing for so long is over for those who wait for what it does. One whose
+machine was suspended, or whose storage was away, comes back and goes on if nobody replaced it."""
 
 Event = dict[str, Any]
 """``outcome`` and what belongs to it: ``committed``, ``running``, ``ended``, ``timeout``,
@@ -173,6 +178,13 @@ class CheckpointTrigger(BaseTrigger):
 
     def _pause_s(self) -> float:
         return max(0.0, min(self.poll_interval_s, self.deadline_in_s))
+
+
+def is_over(status: CheckpointStatus) -> bool:
+    """Tell whether a query has ended, or is LOST for longer than a pause would take."""
+    if status.state is QueryState.LOST and status.heartbeat_at_ms is not None:
+        return time.time() - status.heartbeat_at_ms / 1000 >= LOST_AFTER_S
+    return status.state.is_over
 
 
 def status_event(outcome: str, status: CheckpointStatus) -> Event:

@@ -8,6 +8,7 @@ from airflow_provider_continuous.arguments import whole_number
 from airflow_provider_continuous.triggers.base import (
     CheckpointTrigger,
     Event,
+    is_over,
     status_event,
 )
 
@@ -53,6 +54,6 @@ class EpochCommittedTrigger(CheckpointTrigger):
         committed = self.hook.committed_epoch() if status is None else status.epoch
         if committed >= epoch:
             return {"outcome": "committed", **self.hook.describe_epoch(epoch)}
-        if status is not None and status.state.is_over:
+        if status is not None and is_over(status):
             return status_event("ended", status)
         return None

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
+from airflow_provider_continuous.arguments import per_source
+from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event, is_over
+from airflow_provider_continuous.triggers.latency import last_latencies
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.sources.latest import lag
 from engine.states import QueryState
@@ -16,12 +18,13 @@ from engine.states import QueryState
 class QueryHealthTrigger(CheckpointTrigger):
     """Ends with ``healthy``, or with ``unhealthy`` and why.
 
-    :param from_epoch: the last committed epoch when the wait began: advancing means a later one.
+    :param from_epoch: the last committed epoch when the wait began: advancing means a later one;
+        None: the one at this trigger's first look.
     :param stalled_after_s: a query whose last commit is older than this does not advance.
     :param latency_max_s: of a record from the reader to the writer, p99 of the last epoch.
-    :param lag_max: how far the committed offsets may be behind the ends of ``sources``: bytes of a
+    :param lag_max: how far the committed offsets may be behind the end of ``source``: bytes of a
         ``tail`` source.
-    :param sources: ``format`` and ``options`` of each source.
+    :param source: for ``lag_max``: ``format`` and ``options`` of the query's one source, or a list.
     :param fail_on: names of states that are ``unhealthy`` at once.
     :param unhealthy_for_s: end with ``unhealthy`` once the query has been so for this long; None
         waits for it to recover.
@@ -34,11 +37,11 @@ class QueryHealthTrigger(CheckpointTrigger):
     def __init__(
         self,
         checkpoint_location: str,
-        from_epoch: int = -1,
+        from_epoch: int | None = -1,
         stalled_after_s: float = 60.0,
         latency_max_s: float | None = None,
         lag_max: int | None = None,
-        sources: Sequence[Mapping[str, Any] | None] = (),
+        source: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
         fail_on: Sequence[str] = (),
         unhealthy_for_s: float | None = None,
         watch_until: float | None = None,
@@ -50,7 +53,7 @@ class QueryHealthTrigger(CheckpointTrigger):
         self.stalled_after_s = stalled_after_s
         self.latency_max_s = latency_max_s
         self.lag_max = lag_max
-        self.sources = list(sources)
+        self.source = source
         self.fail_on = [QueryState(state).value for state in fail_on]
         self.unhealthy_for_s = unhealthy_for_s
         self.watch_until = watch_until
@@ -63,7 +66,7 @@ class QueryHealthTrigger(CheckpointTrigger):
             "stalled_after_s",
             "latency_max_s",
             "lag_max",
-            "sources",
+            "source",
             "fail_on",
             "unhealthy_for_s",
             "watch_until",
@@ -74,8 +77,11 @@ class QueryHealthTrigger(CheckpointTrigger):
     def look(self) -> Event | None:
         """Look once."""
         status = self.hook.status()
+        if self.from_epoch is None:
+            self.from_epoch = status.epoch
         figures = self._figures(status)
-        if status.state.value in self.fail_on:
+        paused = status.state is QueryState.LOST and not is_over(status)
+        if status.state.value in self.fail_on and not paused:
             why = f"The query is {status.state}" + (f": {status.error}" if status.error else ".")
             return {"outcome": "unhealthy", "error": why, **figures}
         problems = self._problems(status, figures)
@@ -137,11 +143,10 @@ class QueryHealthTrigger(CheckpointTrigger):
     def _latency_s(self, status: CheckpointStatus) -> float | None:
         if self.latency_max_s is None:
             return None
-        reports = self.hook.checkpoint.progress.read()
-        if not reports or reports[-1].get("runId") != status.run_id:
-            return None  # this run has not reported yet
-        measured = reports[-1]["latencyMs"]["readToWritten"]  # None: an epoch without records
+        latencies = last_latencies(self.hook, status)
+        measured = None if latencies is None else latencies["readToWritten"]
+        # None: this run has not reported yet, or its last epoch had no records.
         return None if measured is None else float(measured["p99"]) / 1000
 
     def _lag(self, status: CheckpointStatus) -> int | None:
-        return None if self.lag_max is None else lag(status.offsets, self.sources)
+        return None if self.lag_max is None else lag(status.offsets, per_source(self.source))

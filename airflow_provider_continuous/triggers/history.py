@@ -135,10 +135,11 @@ class EpochHistory:
         }
 
     def _rows(self) -> dict[int, int]:
-        """Epoch → rows written, of those with a progress report."""
+        """Epoch → rows written, of those whose progress report tells: Spark's may say -1."""
         return {
             report["batchId"]: report["sink"]["numOutputRows"]
             for report in self._hook.checkpoint.progress.read()
+            if report["sink"]["numOutputRows"] >= 0
         }
 
     def _is_reported_soon(self, epoch: int, rows: dict[int, int]) -> bool:

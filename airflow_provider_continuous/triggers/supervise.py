@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_provider_continuous.triggers.base import Event, status_event
 from airflow_provider_continuous.triggers.kill import KillableTrigger
+from airflow_provider_continuous.triggers.latency import last_latencies
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.sources.latest import lag
 from engine.states import QueryState
@@ -133,11 +134,9 @@ class HealthyEpochsTrigger(KillableTrigger):
     def _is_fast(self, status: CheckpointStatus) -> bool:
         if self.latency_max_ms is None and self.commit_max_ms is None:
             return True
-        reports = self.hook.checkpoint.progress.read()
-        newest = next((each for each in reversed(reports) if each["runId"] == status.run_id), None)
-        if newest is None:
+        latency = last_latencies(self.hook, status)
+        if latency is None:
             return False
-        latency = newest["latencyMs"]
         # An epoch without rows has no latency: nothing waits.
         measured = (latency["readToWritten"] or {}).get("p99", 0.0), latency["epochEndToCommitted"]
         return all(

@@ -127,8 +127,10 @@ class EpochRunner:
         steps.done("walCommit")
         reach("walCommit.after")
         self._finish(epoch, messages, steps)
-        # Step 5 and 6: what is no longer needed. The epoch is committed: a failure is only logged.
+        # Step 5 and 6: what is no longer needed. The epoch is committed: a failure is only logged,
+        # that of a run too which was fenced: what it would remove may be needed again.
         try:
+            self._lease.check()
             for source, end in zip(self._sources, ends, strict=True):
                 source.commit(end)
             reach("sourceCommit.after")

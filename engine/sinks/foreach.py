@@ -3,9 +3,9 @@
 The code is a function of a Row, or an object with ``process(row)`` and perhaps
 ``open(partition_id, epoch_id) -> bool`` and ``close(error)``. For each partition and epoch ``open``
 is called first; if it returns False the epoch's rows are skipped; ``close`` is called in any case,
-with the error or None. Rows whose epoch did not commit come again after a restart, with the same
-epoch but not always the same rows in it: an object that must not process twice keeps
-``(partition_id, epoch_id)``.
+with the error or None. Rows whose epoch did not commit come again after a restart: with the same
+epoch, but perhaps with more rows in it. So ``(partition_id, epoch_id)`` does not tell whether a row
+was processed; code that must not process twice needs a key in the row.
 
 Source: PySpark's ``DataStreamWriter.foreach``.
 """

@@ -113,6 +113,7 @@ class MemoryWriter(DataSourceStreamArrowWriter):
         self._schema = to_arrow(schema, "sink memory")
         self._table = MemoryTable(self._schema)
         self._view = None if spark is None else SparkView(spark, query_name, schema)
+        self._view_is_torn = False
         _TABLES[query_name] = self._table
 
     def __getstate__(self) -> dict[str, Any]:
@@ -123,8 +124,18 @@ class MemoryWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         tables = unpack(messages, self._schema)
+        if self._view is not None and self._view_is_torn:
+            self._view.clear()
+            self._view.append([self._table.read()])
+            self._view_is_torn = False
         if self._table.add(batchId, tables) and self._view is not None:
-            self._view.append(tables)
+            try:
+                self._view.append(tables)
+            except BaseException:
+                # Part of it may be in the view. The epoch is not committed: it comes again.
+                self._table.drop_after(batchId - 1)
+                self._view_is_torn = True
+                raise
 
     def latestEpoch(self) -> int | None:
         """The newest committed epoch; None in a new process, where the table is empty."""

@@ -146,7 +146,10 @@ class SparkExecution:
             reports = [json.loads(report.json) for report in query.recentProgress]
             # A trigger without data reports the batch that it would have begun.
             committed = self.checkpoint.committed_epoch()
-            self.checkpoint.progress.write([r for r in reports if r["batchId"] <= committed])
+            # Under the run that holds the lease: Spark's own id of it is known to nobody else.
+            self.checkpoint.progress.write(
+                [{**r, "runId": self.run_id} for r in reports if r["batchId"] <= committed]
+            )
             self._saved = last["timestamp"]
         except (OSError, ValueError, ContinuousError) as exc:
             logger.warning("progress was not saved: %s", exc)

@@ -15,7 +15,6 @@ from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,
     StartContinuousQueryOperator,
-    run,
 )
 from airflow_provider_continuous.submission import SubmittedQuery
 from airflow_provider_continuous.triggers.supervise import QuerySupervisionTrigger
@@ -27,11 +26,7 @@ Run = Callable[..., RunContinuousQueryOperator]
 
 
 @pytest.fixture
-def supervise(
-    submitted: list[SubmittedQuery], spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> Run:
-    monkeypatch.setattr(run, "TAKEOVER_GRACE_S", 0.0)
-
+def supervise(submitted: list[SubmittedQuery], spec: dict[str, Any]) -> Run:
     def make(**arguments: Any) -> RunContinuousQueryOperator:
         given = {
             "task_id": "run",
@@ -40,6 +35,7 @@ def supervise(
             "poll_interval": 0.05,
             "timeout": 30,
             "restart_delay": 0.0,
+            "takeover_grace": 0.0,
         }
         return RunContinuousQueryOperator(**{**given, **arguments})
 
@@ -213,14 +209,9 @@ def test_a_query_that_somebody_drains_is_a_success(
 
 
 def test_a_restart_by_another_task_is_adopted(
-    supervise: Run,
-    submitted: list[SubmittedQuery],
-    spec: dict[str, Any],
-    context: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    supervise: Run, submitted: list[SubmittedQuery], spec: dict[str, Any], context: Any
 ) -> None:
-    monkeypatch.setattr(run, "TAKEOVER_GRACE_S", 60.0)
-    trigger = deferred(supervise(deferrable=True), context)
+    trigger = deferred(supervise(deferrable=True, takeover_grace=60), context)
     checkpoint_of(spec).requests.ask("drain", by="a test", run_id=trigger.run_id)
     submitted[0].process.wait()
     assert trigger.observe() is None, "somebody may start it again"

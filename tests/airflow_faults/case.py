@@ -72,6 +72,11 @@ class Case:
             self.outcome.duplicates += 1
             self.outcome.broken.append(f"run {query_run_id} was replaced by {now}")
 
+    def promise_each_once(self, epochs: list[int]) -> None:
+        """These are all epochs from the first one on, each once."""
+        if epochs != list(range(len(epochs))):
+            self._wrong(f"the epochs told are {epochs}")
+
     def settle(self, queries: int) -> None:
         """Judge who is left: so many queries, 1 or 0, that go on, and nobody else."""
 

@@ -124,7 +124,7 @@ class Driver(Process):
             message_modules=self.binding.message_modules,
             min_epochs_to_retain=world.retain,
         )
-        plan = plan_restart(checkpoint, self.binding)
+        plan = plan_restart(checkpoint, self.binding, self.lease.check)
         for epoch in plan.recommit:
             self.runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
         if plan.start_from is None:

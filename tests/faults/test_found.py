@@ -13,7 +13,7 @@ from engine.checkpoint.offset_log import OffsetEntry
 from engine.checkpoint.prepared_log import PreparedEntry
 from engine.definition import SinkBinding
 from engine.durable import make_folder
-from engine.errors import CheckpointCorruptError
+from engine.errors import CheckpointCorruptError, StaleRunError
 from engine.recovery import plan_restart
 from tests.faults.processes import KILL, Fuse, Machine, Process
 from tests.faults.query import CHECKPOINT
@@ -52,6 +52,23 @@ def test_offsets_of_another_run_do_not_go_with_the_messages(checkpoint: Checkpoi
     plan = plan_restart(checkpoint, SINK)
     assert (plan.recommit, plan.start_from, plan.replay) == ((1,), 1, None)
     assert checkpoint.offsets.get(1) == offsets(9)
+
+
+def fenced() -> None:
+    raise StaleRunError("another run has taken the checkpoint")
+
+
+def test_a_recovery_that_was_fenced_changes_nothing(checkpoint: Checkpoint) -> None:
+    """It was suspended between its look and what it found to do; another run went on."""
+    committed(checkpoint, 0, 3)
+    checkpoint.prepared.add(1, prepared(9))
+    with pytest.raises(StaleRunError):
+        plan_restart(checkpoint, SINK, fenced)
+    assert checkpoint.prepared.ids() == [0, 1]
+    checkpoint.offsets.add(1, offsets(7))
+    with pytest.raises(StaleRunError):
+        plan_restart(checkpoint, SINK, fenced)
+    assert checkpoint.offsets.get(1) == offsets(7)
 
 
 def test_the_late_write_of_a_purged_epoch_does_not_stop_a_restart(checkpoint: Checkpoint) -> None:

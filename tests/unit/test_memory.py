@@ -50,6 +50,33 @@ def test_a_new_query_of_the_same_name_begins_anew() -> None:
     assert memory.rows("m2") == []
 
 
+def test_an_epoch_that_the_view_refuses_comes_again() -> None:
+    """Spark may have taken a part of it, so the view is written anew."""
+    sink = MemoryWriter("m6", IDS)
+    seen: list[int] = []
+    failing = True
+
+    class View:
+        def append(self, tables: list[pa.Table]) -> None:
+            for table in tables:
+                seen.extend(table["id"].to_pylist())
+                if failing and 2 in seen:
+                    raise RuntimeError("the JVM is out of memory")
+
+        def clear(self) -> None:
+            seen.clear()
+
+    sink._view = View()  # type: ignore[assignment]
+    sink.commit([message(sink, ids(1))], 0)
+    with pytest.raises(RuntimeError):
+        sink.commit([message(sink, ids(2)), message(sink, ids(3))], 1)
+    assert sink.latestEpoch() == 0
+    failing = False
+    sink.commit([message(sink, ids(2)), message(sink, ids(3))], 1)
+    assert seen == [1, 2, 3]
+    assert sink.latestEpoch() == 1
+
+
 def test_the_sink_needs_a_name() -> None:
     with pytest.raises(ConfigError, match="queryName"):
         MemoryDataSource(CaseInsensitiveDict({})).streamWriter(IDS, overwrite=False)

@@ -28,7 +28,7 @@ from engine.errors import (
     TaskLostError,
     TransformError,
 )
-from engine.restarts import Blame, RestartPolicy, blame
+from engine.restarts import JITTER, Blame, RestartPolicy, blame
 
 NO_JITTER = 0.5
 
@@ -70,8 +70,17 @@ def test_every_failure_is_somebodys_or_final(error: ContinuousError, culprit: Bl
 def test_pauses_double_up_to_the_longest() -> None:
     granted = policy(restart_delay_ms=100, restart_delay_max_ms=500)
     delays = [granted.next_delay_s(SourceError("x"), 0.0) for _ in range(5)]
-    assert delays == pytest.approx([0.1, 0.2, 0.4, 0.5, 0.5])
+    longest = 0.5 / (1 + JITTER)
+    assert delays == pytest.approx([0.1, 0.2, 0.4, longest, longest])
     assert granted.restarts == 5
+
+
+def test_a_pause_is_never_longer_than_the_longest() -> None:
+    options = EngineOptions(restart_delay_ms=100, restart_delay_max_ms=500, restarts_source=5_000)
+    granted = RestartPolicy(options, chance=lambda: 0.999)
+    delays = [granted.next_delay_s(SourceError("x"), 0.0) or 0.0 for _ in range(5_000)]
+    assert max(delays) <= 0.5
+    assert min(delays[10:]) > 0.49
 
 
 def test_a_task_that_is_lost_for_the_first_time_is_replaced_at_once() -> None:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 AtEnd = Literal["drain", "stop", "detach"]
-TAKEOVER_GRACE_S = 60.0
-"""For so long a query that somebody has drained may be restarted or upgraded by another task."""
 
 
 class RunContinuousQueryOperator(QueryStartingOperator):
@@ -38,8 +36,8 @@ class RunContinuousQueryOperator(QueryStartingOperator):
 
     It stays in the triggerer, without a worker slot. Made for ``schedule="@continuous"``. The end
     is a success: when ``run_for``, ``until`` or ``until_epoch`` is reached, or when somebody has
-    drained or stopped the query and nobody has started it again within a minute. Without any of
-    them it stays for ever. A run that another task has started meanwhile, of an upgrade for
+    drained or stopped the query and nobody has started it again within ``takeover_grace``. Without
+    any of them it stays for ever. A run that another task has started meanwhile, of an upgrade for
     example, is adopted.
 
     The engine restarts a query in place by itself. When its process is gone, or has given up, the
@@ -62,6 +60,9 @@ class RunContinuousQueryOperator(QueryStartingOperator):
     :param restart_delay_max: the longest pause, seconds.
     :param restart_reset_after: a query that has run for so many seconds since its last restart
         starts counting anew.
+    :param takeover_grace: for how many seconds a query that somebody has drained or stopped may
+        be without a run before that is the end: longer than another task needs to upgrade or
+        restart it.
     :param timeout: how long a start, and the drain or stop at the end, may take.
     :param on_kill_action: what to ask of the query when somebody marks this task failed or
         successful, or deletes it: ``drain``, ``stop`` or ``detach`` (nothing). A cleared task and
@@ -85,6 +86,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         restart_delay: float = 5.0,
         restart_delay_max: float = 300.0,
         restart_reset_after: float = 3600.0,
+        takeover_grace: timedelta | float = 60.0,
         on_kill_action: KillAction = "drain",
         **kwargs: Any,
     ) -> None:
@@ -99,6 +101,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         self.restart_delay = restart_delay
         self.restart_delay_max = restart_delay_max
         self.restart_reset_after = restart_reset_after
+        self.takeover_grace = takeover_grace
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Start or adopt the query, and stay with it."""
@@ -151,7 +154,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
                 run_id=run_id,
                 until_epoch=self._until_epoch(),
                 restart_delay_s=self._restarts(context).next_delay_s(),
-                takeover_grace_s=TAKEOVER_GRACE_S,
+                takeover_grace_s=seconds(self.takeover_grace),
                 on_kill_action=self.on_kill_action,
                 **self._waiting(self._end_at(context)),
             )
@@ -162,14 +165,16 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         if event["outcome"] == "replaced":
             self.log.info("Adopted run %s, which has taken over", event["run_id"])
             return str(event["run_id"])
+        why = event["error"] or "its process is gone"
         died = f"The query of {location} is {event['state']} at epoch {event['epoch']}"
         restarts = self._restarts(context)
         if not restarts.grant():
             error = QueryEndedError(
-                f"{died}, after {restarts.total()} restarts by this task: {event['error']}"
+                f"{died}, after {restarts.total()} restarts by this task: {why}"
             )
             raise self._with_log(error, context)
-        self.log.warning("%s: %s. Starting it again", died, event["error"])
+        last = self._with_log(QueryEndedError(f"{died}: {why}"), context)
+        self.log.warning("%s\nStarting it again", last)
         with final_errors():
             return self._start(context)[0]
 

@@ -57,6 +57,13 @@ def test_always_on_and_the_batches_behind_it(airflow: AirflowClient) -> None:
 
         wait_for(lambda: query.status().run_id != killed.run_id, RUN_S, "the query to be back")
         wait_for(lambda: query.committed_epoch() >= killed.epoch + 5, RUN_S, "it to commit")
+        wait_for(lambda: airflow.runs("asset_triggered", "success"), RUN_S, "a batch run")
+        first = airflow.xcom(
+            "asset_triggered", airflow.runs("asset_triggered", "success")[0], "batch"
+        )
+        assert first["first_epoch"] == 0
+        assert first["epoch"] >= 4
+        assert first["rows"] > 0
         run.wait_for_task("run", "deferred")
         run.wait_for_trigger("run")
 
@@ -65,6 +72,7 @@ def test_always_on_and_the_batches_behind_it(airflow: AirflowClient) -> None:
         wait_for(lambda: query.status().state is QueryState.STOPPED, RUN_S, "the drain")
     finally:
         airflow.pause("always_on")
+        airflow.pause("asset_triggered")
         end(query)
 
 

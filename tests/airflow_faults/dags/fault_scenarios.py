@@ -13,6 +13,8 @@ from typing import Any
 from airflow.sdk import DAG, Param, task
 
 from airflow_provider_continuous import deferral, submission
+from airflow_provider_continuous.assets.events import committed_epochs
+from airflow_provider_continuous.assets.uris import query_asset
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,
     StartContinuousQueryOperator,
@@ -68,3 +70,19 @@ with scenario("many_wait"):
     EpochCommittedSensor.partial(
         task_id="wait", checkpoint_location=CHECKPOINT, timeout=300
     ).expand(epoch=epochs("{{ params.epoch }}"))
+
+followed = query_asset(
+    f"{os.environ['AIRFLOW_FAULTS_FOLDER']}/followed",
+    name="followed",
+    every=1,
+    from_epoch=0,
+    poll_interval_s=0.2,
+)
+
+with DAG("follow", schedule=[followed], catchup=False, max_active_runs=1):
+
+    @task(inlets=[followed], retries=5, retry_delay=1)
+    def told(**context: Any) -> list[int]:
+        return [each["epoch"] for each in committed_epochs(context, followed)]  # type: ignore[arg-type]
+
+    told()
