@@ -11,11 +11,16 @@ A cleared task is not over: its next attempt finds the query, and adopts or repl
 
 from __future__ import annotations
 
+import signal
 import threading
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+
+if TYPE_CHECKING:
+    from airflow_provider_continuous.submission import SubmittedQuery
 
 KillAction = Literal["drain", "stop", "detach"]
 """What to ask of the query when its task is killed; ``detach``: nothing."""
@@ -66,37 +71,32 @@ def task_state(task: TaskIdentity) -> str:
     return str(states.get(key, DELETED) or "none")
 
 
-class QueryOfTask:
-    """The run that a task watches, to be asked to end with it.
+class EndsWithTask(ABC):
+    """What ends when its task does.
 
     :param action: checked here: drain, stop or detach.
     """
 
-    def __init__(
-        self, action: KillAction, hook: CheckpointHook, run_id: str, task: TaskIdentity, log: Any
-    ) -> None:
+    name: str
+    """What it is, for the log."""
+
+    def __init__(self, action: KillAction, task: TaskIdentity, log: Any) -> None:
         self._action = check_action(action)
-        self._hook = hook
-        self._run_id = run_id
         self._task = task
         self._log = log
 
     def end(self) -> bool:
-        """Ask the run to end if the task is over and the run goes on; tell whether it was asked."""
-        if self._action == "detach":
+        """Ask it to end if the task is over; tell whether it was asked."""
+        action = self._action
+        if action == "detach":
             return False
         state = task_state(self._task)
         if state not in _OVER:
             self._leave(f"the task is {state}, and not over")
             return False
-        status = self._hook.status()
-        if status.run_id != self._run_id or not status.state.is_active:
-            self._leave(f"the checkpoint is with run {status.run_id}, {status.state}")
+        if not self._ask(action):
             return False
-        self._hook.checkpoint.requests.ask(
-            self._action, by=f"Airflow, which has ended the task {self._task}", run_id=self._run_id
-        )
-        self._log.info("Asked run %s to %s: the task is %s", self._run_id, self._action, state)
+        self._log.info("Asked %s to %s: the task is %s", self.name, action, state)
         return True
 
     def end_within(self, seconds: float) -> None:
@@ -111,6 +111,10 @@ class QueryOfTask:
         if thread.is_alive():
             self._leave(f"Airflow has not told within {seconds:g} s what became of the task")
 
+    @abstractmethod
+    def _ask(self, action: Literal["drain", "stop"]) -> bool:
+        """Ask it, and tell whether that made sense."""
+
     def _end_or_log(self) -> None:
         try:
             self.end()
@@ -118,7 +122,47 @@ class QueryOfTask:
             self._leave(f"it cannot be told what became of the task: {error}")
 
     def _leave(self, reason: str) -> None:
-        self._log.info("Killed, and run %s goes on: %s", self._run_id, reason)
+        self._log.info("Killed, and %s goes on: %s", self.name, reason)
+
+
+class StartOfTask(EndsWithTask):
+    """The process of a query that a task has started, and which does not hold its checkpoint yet.
+
+    A driver that is just being submitted to a cluster cannot be reached: it may start all the same.
+    """
+
+    def __init__(
+        self, action: KillAction, started: SubmittedQuery, task: TaskIdentity, log: Any
+    ) -> None:
+        super().__init__(action, task, log)
+        self._started = started
+        self.name = f"process {started.process.pid}, which starts the query,"
+
+    def _ask(self, action: Literal["drain", "stop"]) -> bool:
+        self._started.signal(signal.SIGTERM)  # it drains, should it run by now
+        return True
+
+
+class QueryOfTask(EndsWithTask):
+    """The run that a task watches, to be asked to end with it."""
+
+    def __init__(
+        self, action: KillAction, hook: CheckpointHook, run_id: str, task: TaskIdentity, log: Any
+    ) -> None:
+        super().__init__(action, task, log)
+        self._hook = hook
+        self._run_id = run_id
+        self.name = f"run {run_id}"
+
+    def _ask(self, action: Literal["drain", "stop"]) -> bool:
+        status = self._hook.status()
+        if status.run_id != self._run_id or not status.state.is_active:
+            self._leave(f"the checkpoint is with run {status.run_id}, {status.state}")
+            return False
+        self._hook.checkpoint.requests.ask(
+            action, by=f"Airflow, which has ended the task {self._task}", run_id=self._run_id
+        )
+        return True
 
 
 def check_action(action: str) -> KillAction:

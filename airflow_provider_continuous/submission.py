@@ -13,12 +13,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.compat import conf
+from airflow_provider_continuous.driver_log import DriverLog
 from airflow_provider_continuous.launch import query_environment, tail
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.commands.result import WRONG_USE
@@ -115,17 +117,27 @@ class SubmittedQuery:
             "pid": self.process.pid,
             "log": str(self.log_path),
             "driver": self.driver,
+            "log_position": self.driver_log.position,
             "previous_run_id": self.previous_run_id,
         }
+
+    @cached_property
+    def driver_log(self) -> DriverLog:
+        """What its process writes, followed from the beginning."""
+        return DriverLog(self.log_path)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the driver, and to spark-submit before it if there is one."""
+        if self.driver == "process":
+            self.process.send_signal(number)
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
 
     def end(self) -> None:
         """End a process that hangs, and what it has started in its session."""
         for number in (signal.SIGTERM, signal.SIGKILL):
-            if self.driver == "process":
-                self.process.send_signal(number)
-            else:
-                with suppress(ProcessLookupError):
-                    os.killpg(self.process.pid, number)
+            self.signal(number)
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(_TERMINATE_S)
 

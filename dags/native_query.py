@@ -20,6 +20,7 @@ from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
 from airflow_provider_continuous.sensors.health import QueryHealthSensor
 
 FOLDER = os.environ.get("CONTINUOUS_DEMO_DIR", "/tmp/continuous-demo")
+MASTER = os.environ.get("CONTINUOUS_DEMO_MASTER", "local[1]")
 CHECKPOINT = "{{ params.checkpoint }}"
 
 SPEC = {
@@ -29,7 +30,7 @@ SPEC = {
     "sink": {"format": "parquet", "options": {"path": "{{ params.output }}"}},
     "trigger": {"processingTime": "1 second"},
     "checkpoint_location": CHECKPOINT,
-    "conf": {"spark.master": os.environ.get("CONTINUOUS_DEMO_MASTER", "local[1]")},
+    "conf": {"spark.master": "{{ params.master }}"},
 }
 
 
@@ -40,6 +41,7 @@ SPEC = {
     params={
         "output": Param(f"{FOLDER}/native/output", type="string"),
         "checkpoint": Param(f"{FOLDER}/native/checkpoint", type="string"),
+        "master": Param(MASTER, type="string", description="Where the query runs"),
     },
 )
 def native_query() -> None:

@@ -23,6 +23,7 @@ from airflow_provider_continuous.operators.query import (
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
 
 FOLDER = os.environ.get("CONTINUOUS_DEMO_DIR", "/tmp/continuous-demo")
+MASTER = os.environ.get("CONTINUOUS_DEMO_MASTER", "local[1]")
 CHECKPOINT = "{{ params.checkpoint }}"
 
 SPEC = {
@@ -32,7 +33,7 @@ SPEC = {
     "sink": {"format": "parquet", "options": {"path": "{{ params.output }}"}},
     "trigger": {"continuous": "1 second"},
     "checkpoint_location": CHECKPOINT,
-    "conf": {"spark.master": os.environ.get("CONTINUOUS_DEMO_MASTER", "local[1]")},
+    "conf": {"spark.master": "{{ params.master }}"},
 }
 
 
@@ -43,6 +44,7 @@ SPEC = {
     params={
         "output": Param(f"{FOLDER}/replayed/output", type="string"),
         "checkpoint": Param(f"{FOLDER}/replayed/checkpoint", type="string"),
+        "master": Param(MASTER, type="string", description="Where the query runs"),
         "epoch": Param(1, type="integer", minimum=0, description="The last epoch that stays"),
     },
 )

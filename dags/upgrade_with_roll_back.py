@@ -21,6 +21,7 @@ from airflow_provider_continuous.operators.query import (
 )
 
 FOLDER = os.environ.get("CONTINUOUS_DEMO_DIR", "/tmp/continuous-demo")
+MASTER = os.environ.get("CONTINUOUS_DEMO_MASTER", "local[1]")
 
 OLD = {
     "name": "upgraded",
@@ -29,7 +30,7 @@ OLD = {
     "sink": {"format": "parquet", "options": {"path": "{{ params.output }}"}},
     "trigger": {"continuous": "1 second"},
     "checkpoint_location": "{{ params.checkpoint }}",
-    "conf": {"spark.master": os.environ.get("CONTINUOUS_DEMO_MASTER", "local[1]")},
+    "conf": {"spark.master": "{{ params.master }}"},
 }
 
 
@@ -43,6 +44,7 @@ OLD = {
         ),
         "output": Param(f"{FOLDER}/upgraded/output", type="string"),
         "checkpoint": Param(f"{FOLDER}/upgraded/checkpoint", type="string"),
+        "master": Param(MASTER, type="string", description="Where the query runs"),
     },
 )
 def upgrade_with_roll_back() -> None:

@@ -16,7 +16,6 @@ from airflow_provider_continuous.deploy import local, spark_submit
 from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings, read_settings
-from airflow_provider_continuous.driver_log import DriverLog
 from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.launch import query_environment
@@ -171,7 +170,7 @@ class ContinuousQueryHook(BaseHook):
         :raises ConfigError: it ended because the specification or the machine is wrong.
         """
         deadline = time.monotonic() + timeout_s
-        never, log = threading.Event(), DriverLog(submitted.log_path)
+        never, log = threading.Event(), submitted.driver_log
         try:
             while True:
                 exit_code = submitted.process.poll()

@@ -1,18 +1,24 @@
-"""KillableTrigger: a trigger that can end its task's query when the task is killed."""
+"""KillableTrigger: stays with the query that its task has started: shows the driver's log, and can
+end the query when the task is killed."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from airflow.triggers.base import TriggerEvent
 
 from airflow_provider_continuous.compat import conf
+from airflow_provider_continuous.driver_log import DriverLog
 from airflow_provider_continuous.killing import KillAction, QueryOfTask, TaskIdentity
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
 from airflow_provider_continuous.triggers.poller import OneLook
+
+LOG_EVERY_S = 10.0
+"""The driver's log is looked at so often: each look shows a limited piece of it."""
 
 
 class KillableTrigger(CheckpointTrigger):
@@ -20,6 +26,9 @@ class KillableTrigger(CheckpointTrigger):
 
     :param run_id: the run that the task watches; None: nothing is ever ended.
     :param on_kill_action: what to ask of it when somebody ends the deferred task.
+    :param log_path: the log of the run's driver, whose new lines go to the task's log as long as
+        the file is on this machine; None: nobody knows it.
+    :param log_position: the byte to begin at.
     """
 
     def __init__(
@@ -27,11 +36,16 @@ class KillableTrigger(CheckpointTrigger):
         *args: Any,
         run_id: str | None = None,
         on_kill_action: KillAction = "detach",
+        log_path: str | None = None,
+        log_position: int = 0,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.run_id = run_id
         self.on_kill_action = on_kill_action
+        self._driver_log = None if log_path is None else DriverLog(Path(log_path), log_position)
+        self.log_path = log_path
+        self._log_read_at = 0.0
         self._fired = False
         self._looked_at = self._back_at = 0.0
 
@@ -41,7 +55,14 @@ class KillableTrigger(CheckpointTrigger):
             **super().arguments(),
             "run_id": self.run_id,
             "on_kill_action": self.on_kill_action,
+            "log_path": self.log_path,
+            "log_position": self.log_position,
         }
+
+    @property
+    def log_position(self) -> int:
+        """Where the driver's log was read to."""
+        return 0 if self._driver_log is None else self._driver_log.position
 
     def observe(self, shared: OneLook | None = None) -> Event | None:
         """Look once, and notice when this process was suspended since the last look."""
@@ -50,7 +71,15 @@ class KillableTrigger(CheckpointTrigger):
             self._back_at = now
         event = super().observe(shared)
         self._looked_at = time.time()
+        if event is not None or now - self._log_read_at >= LOG_EVERY_S:
+            self._log_read_at = now
+            self._show_log(ended=event is not None)
         return event
+
+    def _show_log(self, ended: bool) -> None:
+        lines = [] if self._driver_log is None else self._driver_log.new_lines(ended=ended)
+        for line in lines:
+            self.log.info("%s", line)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield the one event that ends the wait."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 from engine.checkpoint.checkpoint import Checkpoint
@@ -37,8 +38,9 @@ class LiveCheckpoint:
         assert self.lease is not None
         self.lease.release(state, error)
 
-    def lose(self) -> None:
-        """Leave the lease of a run whose process is gone."""
+    def lose(self, silent_s: float = 86_400.0) -> None:
+        """Leave the lease of a run whose process has said nothing for so long."""
         lease = Path(self.location) / "control" / "lease"
-        record = json.loads(lease.read_text())
-        lease.write_text(json.dumps({**record, "heartbeat_at_ms": 0}))
+        silent_since_ms = int((time.time() - silent_s) * 1000)
+        silent = {"heartbeat_at_ms": silent_since_ms, "heartbeat_interval_ms": 1_000}
+        lease.write_text(json.dumps({**json.loads(lease.read_text()), **silent}))

@@ -64,6 +64,10 @@ class SparkCluster:
         worker = psutil.Process(self._processes[1].pid)
         return worker.children(recursive=True)
 
+    def applications(self) -> int:
+        """Return how many applications have had an executor so far."""
+        return len(list(self.work.glob("app-*")))
+
     def driver_logs(self) -> str:
         """Return what the drivers on the cluster have written."""
         return "\n".join(path.read_text() for path in self.work.glob("driver-*/std*"))

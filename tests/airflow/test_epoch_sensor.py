@@ -192,6 +192,23 @@ def test_nobody_will_commit_the_epoch(
         sensor(epoch=1, mode=mode).execute(context)
 
 
+@pytest.mark.parametrize("mode", [None, "poke", "reschedule"])
+def test_a_query_that_is_silent_for_a_while_may_come_back(
+    live: LiveCheckpoint, sensor: Sensor, context: Any, mode: str | None
+) -> None:
+    live.hold()
+    live.lose(silent_s=20)
+    assert live.checkpoint.status().state is QueryState.LOST
+    task = sensor(epoch=1, mode=mode)
+    if mode is None:
+        assert deferred(task, context).observe() is None
+    else:
+        with pytest.raises(AirflowSensorTimeout):
+            sensor(epoch=1, mode="poke", timeout=0).execute(context)
+    live.commit(0, 1)
+    assert task.execute(context)["epoch"] == 1
+
+
 def test_an_ended_query_that_has_committed_the_epoch(
     live: LiveCheckpoint, sensor: Sensor, context: Any
 ) -> None:

@@ -203,3 +203,43 @@ def test_how_long_it_was_unhealthy_outlives_a_reschedule(
 def test_arguments_that_make_no_sense(sensor: Sensor, arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"fail_on is|belong together"):
         sensor(**arguments)
+
+
+def test_it_begins_in_the_triggerer(live: LiveCheckpoint, sensor: Sensor, context: Any) -> None:
+    task = sensor(start_from_trigger=True)
+    start = task.start_trigger_args
+    assert task.start_from_trigger
+    assert start is not None
+    trigger = QueryHealthTrigger(**json.loads(json.dumps(start.trigger_kwargs)))
+    assert {"checkpoint_location", "source", "storage_conn_id"} <= set(trigger.arguments())
+    live.hold()
+    live.commit(0)
+    assert trigger.observe() is None, "what is committed at the first look is no advance"
+    live.commit(1)
+    event = trigger.observe()
+    assert event is not None
+    assert task.execute_complete(context, event)["epoch"] == 1
+
+    with pytest.raises(ValueError, match="watch_for"):
+        sensor(watch_for=60, start_from_trigger=True)
+
+
+def test_a_query_that_is_silent_for_a_while_may_come_back(
+    live: LiveCheckpoint, sensor: Sensor, context: Any
+) -> None:
+    live.hold()
+    trigger = deferred(sensor(), context)
+    live.lose(silent_s=20)
+    assert trigger.observe() is None
+    live.lose(silent_s=120)
+    event = trigger.observe()
+    assert event is not None
+    assert event["outcome"] == "unhealthy"
+
+
+def test_latencies_that_nobody_reports(live: LiveCheckpoint, sensor: Sensor, context: Any) -> None:
+    live.hold()
+    live.commit(0)
+    live.checkpoint.progress.write([{"runId": "run-1", "numInputRows": 3}])  # as Spark's own
+    with pytest.raises(AirflowFailException, match="reports no latencies"):
+        sensor(latency_max=0.5, mode="poke").execute(context)

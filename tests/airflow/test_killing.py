@@ -19,12 +19,14 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from airflow_provider_continuous import killing
 from airflow_provider_continuous.compat import TaskDeferred
+from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.killing import QueryOfTask, TaskIdentity, task_state
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,
     StartContinuousQueryOperator,
     base,
 )
+from airflow_provider_continuous.submission import SubmittedQuery
 from airflow_provider_continuous.triggers.kill import KillableTrigger
 from airflow_provider_continuous.triggers.query import QueryRunningTrigger, StartedEpochTrigger
 from airflow_provider_continuous.triggers.supervise import (
@@ -287,6 +289,40 @@ def test_killed_before_there_is_a_run(spec: dict[str, Any], airflow_says: Says) 
     RunContinuousQueryOperator(task_id="run", spec=spec).on_kill()
 
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("state", "action", "ends"),
+    [("failed", "drain", True), ("running", "drain", False), ("failed", "detach", False)],
+)
+def test_killed_while_the_query_starts(
+    spec: dict[str, Any],
+    submitted: list[SubmittedQuery],
+    airflow_says: Says,
+    context: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    action: Any,
+    ends: bool,
+) -> None:
+    """It does not hold its checkpoint yet, so it cannot be asked there."""
+    airflow_says(state)
+    spec["conf"] = {"stand_in": "hang"}
+    task = RunContinuousQueryOperator(task_id="run", spec=spec, on_kill_action=action)
+
+    def killed(*_: Any) -> Any:
+        task.on_kill()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ContinuousQueryHook, "wait_until_started", killed)
+    with pytest.raises(KeyboardInterrupt):
+        task.execute(context)
+
+    process = submitted[0].process
+    if ends:
+        process.wait(30)
+    else:
+        assert process.poll() is None
 
 
 # -- Airflow's answer ------------------------------------------------------------------------------

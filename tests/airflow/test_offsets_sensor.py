@@ -174,3 +174,28 @@ def test_latest_needs_somebody_to_ask(sensor: Sensor, arguments: dict[str, Any])
 def test_a_source_that_cannot_be_asked(sensor: Sensor, context: Any) -> None:
     with pytest.raises(AirflowFailException, match="cannot be asked"):
         sensor(offsets="latest", source={"format": "kafka"}).execute(context)
+
+
+def test_it_begins_in_the_triggerer(live: LiveCheckpoint, sensor: Sensor, context: Any) -> None:
+    task = sensor(offsets="{{ params.offsets }}", start_from_trigger=True)
+    start = task.start_trigger_args
+    assert task.start_from_trigger
+    assert start is not None
+    trigger = OffsetsCommittedTrigger(**json.loads(json.dumps(start.trigger_kwargs)))
+    for field in ("checkpoint_location", "offsets", "storage_conn_id"):
+        assert field in task.template_fields
+        assert hasattr(trigger, field), "Airflow would not render it"
+    live.hold()
+    live.commit(0)
+    event = trigger.observe()
+    assert event is not None
+    assert "no JSON" in event["error"], "what was not rendered is told"
+    trigger.offsets = '{"0": 20}'  # as Airflow renders it
+    assert trigger.observe() is None
+    live.commit(1)
+    event = trigger.observe()
+    assert event is not None
+    assert task.execute_complete(context, event)["epoch"] == 1
+
+    with pytest.raises(ValueError, match="noted by a worker"):
+        sensor(offsets="latest", ask_latest=dict, start_from_trigger=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_continuous.triggers import kill
 from airflow_provider_continuous.triggers.supervise import (
     HealthyEpochsTrigger,
     QuerySupervisionTrigger,
@@ -65,3 +66,25 @@ def test_a_checkpoint_that_is_gone_is_an_error(live: LiveCheckpoint) -> None:
     event = trigger.observe()
     assert event is not None
     assert event["outcome"] == "error"
+
+
+def test_the_drivers_log_goes_to_the_tasks_log(
+    live: LiveCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(kill, "LOG_EVERY_S", 0.0)
+    log = tmp_path / "driver.log"
+    log.write_text("before\nstarted, password=hush\nhalf a li")
+    live.hold()
+    trigger = QuerySupervisionTrigger(
+        live.location, run_id="run-1", log_path=str(log), log_position=len("before\n")
+    )
+    monkeypatch.setattr(trigger.log, "info", lambda *words: said.append(words[-1]))
+    assert trigger.observe() is None
+    assert said == ["started, password=***"]
+    log.write_text(log.read_text() + "ne\nlast words")
+    moved = QuerySupervisionTrigger(**trigger.arguments())
+    monkeypatch.setattr(moved.log, "info", lambda *words: said.append(words[-1]))
+    live.end(QueryState.FAILED, "disk full")
+    assert moved.observe() is not None
+    assert said[1:] == ["half a line", "last words"]

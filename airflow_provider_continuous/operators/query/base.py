@@ -18,8 +18,10 @@ from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.killing import (
+    EndsWithTask,
     KillAction,
     QueryOfTask,
+    StartOfTask,
     TaskIdentity,
     check_action,
 )
@@ -90,14 +92,14 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         self.poll_interval = poll_interval
         self.deferrable = deferrable
         self.on_kill_action = check_action(on_kill_action)
-        self._watched: QueryOfTask | None = None
+        self._watched: EndsWithTask | None = None
 
     def on_kill(self) -> None:
         """End the query as ``on_kill_action`` says, if somebody has ended this task indeed."""
         if self._watched is not None:
             self._watched.end_within(ON_KILL_S)
         elif self.on_kill_action != "detach":
-            self.log.info("Killed before this task knew of a run: no query is asked to end")
+            self.log.info("Killed before this task has started anything: no query is asked to end")
 
     # -- for the operators ------------------------------------------------------------------------
 
@@ -164,6 +166,18 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
             "deadline": deadline,
         }
 
+    def _watching(self, context: Context, run_id: str, deadline: float | None) -> dict[str, Any]:
+        """Return the arguments of a trigger that stays with a run."""
+        submissions = TaskMemory(context).recall("submissions") or [{}]
+        own = submissions[-1] if submissions[-1].get("run_id") == run_id else {}
+        return {
+            **self._waiting(deadline),
+            "run_id": run_id,
+            "on_kill_action": self.on_kill_action,
+            "log_path": own.get("log"),
+            "log_position": own.get("log_position", 0),
+        }
+
     def _wait(self, trigger: CheckpointTrigger, method: str = "execute_complete") -> Event:
         """Wait here, or defer to a method of this operator."""
         return wait_or_defer(self, trigger, method) if self.deferrable else trigger.wait()
@@ -219,13 +233,17 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         on_running: OnRunning,
     ) -> CheckpointStatus:
         submitted = hook.submit(document)
-        memory, record = TaskMemory(context), submitted.record()
+        self._watched = StartOfTask(
+            self.on_kill_action, submitted, TaskIdentity.of(context["ti"]), self.log
+        )
+        memory = TaskMemory(context)
         # All of them: one that was killed early may have started a run that appears only now.
         earlier = (memory.recall("submissions") or [])[-_SUBMISSIONS_MAX:]
-        memory.remember("submissions", [*earlier, record])
+        memory.remember("submissions", [*earlier, submitted.record()])
         try:
             status = hook.wait_until_started(submitted, max(1.0, deadline - time.time()))
-            memory.remember("submissions", [*earlier, {**record, "run_id": status.run_id}])
+            started = {**submitted.record(), "run_id": status.run_id}
+            memory.remember("submissions", [*earlier, started])
             return status
         except QueryStartError:
             # Two tasks may start the same query at once: one of them gets the lease.

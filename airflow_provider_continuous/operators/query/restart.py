@@ -101,7 +101,7 @@ class RestartContinuousQueryOperator(AwaitedStartOperator):
             memory.remember("rewound", report.to_dict())
             self.log.info("Rewound from epoch %d to %d", report.from_epoch, report.to_epoch)
         run = self._bring_up(document, hook, context, deadline)
-        trigger = self._started(location, run, deadline, self._epoch())
+        trigger = self._started(context, location, run, deadline, self._epoch())
         return self.execute_complete(context, self._wait(trigger))
 
     def _rewind_epoch(self) -> int | None:

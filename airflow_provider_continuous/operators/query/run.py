@@ -151,12 +151,10 @@ class RunContinuousQueryOperator(QueryStartingOperator):
             self._watch(location, run_id, context)
             trigger = QuerySupervisionTrigger(
                 location,
-                run_id=run_id,
                 until_epoch=self._until_epoch(),
                 restart_delay_s=self._restarts(context).next_delay_s(),
                 takeover_grace_s=seconds(self.takeover_grace),
-                on_kill_action=self.on_kill_action,
-                **self._waiting(self._end_at(context)),
+                **self._watching(context, run_id, self._end_at(context)),
             )
         return self._wait(trigger, "supervised")
 

@@ -46,13 +46,14 @@ class AwaitedStartOperator(QueryStartingOperator):
         return result(context, location, status_event("running", status))
 
     def _started(
-        self, location: str, run: CheckpointStatus, deadline: float, epoch: int | None
+        self,
+        context: Context,
+        location: str,
+        run: CheckpointStatus,
+        deadline: float,
+        epoch: int | None,
     ) -> CheckpointTrigger:
-        waiting = {
-            **self._waiting(deadline),
-            "run_id": run.run_id,
-            "on_kill_action": self.on_kill_action,
-        }
+        waiting = self._watching(context, str(run.run_id), deadline)
         if epoch is None:
             return QueryRunningTrigger(location, **waiting)
         return StartedEpochTrigger(location, epoch, **waiting)
@@ -109,5 +110,5 @@ class StartContinuousQueryOperator(AwaitedStartOperator):
             deadline, epoch, hook = self._deadline(), self._epoch(), self._query_hook()
             document = self._document(hook)
             run = self._bring_up(document, hook, context, deadline, self.on_running)
-            trigger = self._started(document["checkpoint_location"], run, deadline, epoch)
+            trigger = self._started(context, document["checkpoint_location"], run, deadline, epoch)
         return self.execute_complete(context, self._wait(trigger))

@@ -231,9 +231,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
             commit_max_ms=self.commit_max_ms,
             lag_max=self.lag_max,
             sources=per_source(self.source),
-            run_id=run.run_id,
-            on_kill_action=self.on_kill_action,
-            **self._waiting(time.time() + seconds(self.watch_timeout)),
+            **self._watching(context, str(run.run_id), time.time() + seconds(self.watch_timeout)),
         )
         return self.watched(context, self._wait(trigger, "watched"))
 
@@ -271,9 +269,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         run = self._bring_up(document, hook, context, self._deadline())
         trigger_back = QueryRunningTrigger(
             location,
-            run_id=run.run_id,
-            on_kill_action=self.on_kill_action,
-            **self._waiting(self._deadline()),
+            **self._watching(context, str(run.run_id), self._deadline()),
         )
         return self.execute_complete(context, self._wait(trigger_back))
 

@@ -16,6 +16,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.states import QueryState
 from tests.airflow.live.dag_run import RUN_S, DagRun
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.airflow.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.airflow
 
@@ -36,6 +37,12 @@ def end(checkpoint: Checkpoint) -> None:
             with suppress(psutil.NoSuchProcess):
                 for member in (*process.children(recursive=True), process):
                     member.kill()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with SparkCluster(tmp_path_factory.mktemp("spark") / "cluster") as cluster:
+        yield cluster
 
 
 def folders(checkpoint: Checkpoint) -> dict[str, str]:
@@ -76,9 +83,15 @@ def test_always_on_and_the_batches_behind_it(airflow: AirflowClient) -> None:
         end(query)
 
 
-def test_rewind_and_replay(airflow: AirflowClient, checkpoint: Checkpoint) -> None:
-    run = DagRun(airflow, "rewind_and_replay", **folders(checkpoint), epoch=1).succeeds()
+def test_rewind_and_replay_on_a_cluster(
+    airflow: AirflowClient, checkpoint: Checkpoint, cluster: SparkCluster
+) -> None:
+    before = cluster.applications()
+    run = DagRun(
+        airflow, "rewind_and_replay", **folders(checkpoint), epoch=1, master=cluster.master
+    ).succeeds()
 
+    assert cluster.applications() == before + 2
     halted, rewound = run.result("halt"), run.result("rewind")
     assert (rewound["from_epoch"], rewound["to_epoch"]) == (halted["epoch"], 1)
     assert rewound["taken_back"]
@@ -121,8 +134,12 @@ def test_an_upgrade_that_rolls_back(airflow: AirflowClient, checkpoint: Checkpoi
     assert checkpoint.status().state is QueryState.RUNNING
 
 
-def test_a_native_query(airflow: AirflowClient, checkpoint: Checkpoint) -> None:
-    run = DagRun(airflow, "native_query", **folders(checkpoint)).succeeds()
+def test_a_native_query_on_a_cluster(
+    airflow: AirflowClient, checkpoint: Checkpoint, cluster: SparkCluster
+) -> None:
+    before = cluster.applications()
+    run = DagRun(airflow, "native_query", **folders(checkpoint), master=cluster.master).succeeds()
 
+    assert cluster.applications() == before + 1
     assert run.result("drain")["epoch"] >= run.result("wait")["epoch"] >= 2
     assert checkpoint.status().state is QueryState.STOPPED
