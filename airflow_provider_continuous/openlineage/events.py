@@ -32,6 +32,7 @@ from airflow_provider_continuous.openlineage.datasets import DataSet, Lineage
 from airflow_provider_continuous.overview import QueryOverview
 from engine.states import QueryState
 
+_told_ends: set[tuple[str, RunState]] = set()
 _PRODUCER = "urn:airflow-provider-continuous"
 _ENDS = {
     QueryState.STOPPED: RunState.COMPLETE,
@@ -55,10 +56,16 @@ def is_on() -> bool:
 
 
 def emit(overview: QueryOverview, lineage: Lineage) -> None:
-    """Tell how a query goes; nothing if it never ran. Never raises: the adapter logs a failure."""
+    """Tell how a query goes; nothing if it never ran, and its end only once. Never raises: the
+    adapter logs a failure."""
     event = run_event(overview, lineage)
-    if event is not None:
-        _adapter().emit(event)
+    if event is None:
+        return
+    told = (event.run.runId, event.eventType)
+    if event.eventType in _ENDS.values() and told in _told_ends:
+        return
+    _adapter().emit(event)
+    _told_ends.add(told)
 
 
 def run_event(overview: QueryOverview, lineage: Lineage) -> Any:
@@ -75,6 +82,8 @@ def run_event(overview: QueryOverview, lineage: Lineage) -> Any:
             message=overview.error, programmingLanguage="python"
         )
     rows = (overview.progress.get("sink") or {}).get("numOutputRows")
+    if rows is not None and rows < 0:  # a sink of Spark that does not count
+        rows = None
     return RunEvent(
         eventType=_ENDS.get(status.state, RunState.RUNNING),
         eventTime=datetime.now(timezone.utc).isoformat(),
