@@ -5,7 +5,8 @@ fails when the query has failed or was lost, when no epoch has committed for hal
 records take longer than five seconds, and stays so for a minute. Then, and only then, ``alert``
 runs: it collects what a person wants to know. The run itself fails too, for the lists of Airflow.
 
-Put in place of ``alert`` whatever calls the person.
+Put in place of ``alert`` whatever calls the person; the notifier of ``healthy`` may do it, too, if
+it is given a webhook.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pendulum
 from airflow.sdk import Param, dag, task
 
 from airflow_provider_continuous.errors import QueryEndedError
+from airflow_provider_continuous.notifications.query import ContinuousQueryNotifier
 from airflow_provider_continuous.sensors.health import QueryHealthSensor
 
 FOLDER = os.environ.get("CONTINUOUS_DEMO_DIR", "/tmp/continuous-demo")
@@ -42,6 +44,7 @@ def health_watch() -> None:
         watch_for=timedelta(minutes=9, seconds=50),
         timeout=timedelta(minutes=15),
         retries=0,
+        on_failure_callback=ContinuousQueryNotifier(message="Somebody should look."),
     )
 
     @task(trigger_rule="one_failed")

@@ -21,7 +21,7 @@ def run(server: str, folder: Path, result: LevelResult) -> None:
     """Fill file systems of several sizes; skipped in sight where none may be mounted."""
     mount = shutil.which("mount")
     if mount is None or os.geteuid() != 0:
-        print(f"{KIND}: not run here, only root may mount one")
+        result.outcomes[f"{KIND}: not run here, only root may mount one"] += 1
         return
     source = SourceFiles(folder / "much", 2)
     source.append(RECORDS)
@@ -30,7 +30,7 @@ def run(server: str, folder: Path, result: LevelResult) -> None:
         disk.mkdir()
         options = ["-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(disk)]
         if subprocess.run([mount, *options], check=False).returncode != 0:
-            print(f"{KIND}: not run here, mount refuses")
+            result.outcomes[f"{KIND}: not run here, mount refuses"] += 1
             return
         try:
             _fill(server, disk, source, result, mount)

@@ -7,7 +7,7 @@ started again. The outcome must be one of these, and nothing else:
 - mended: nothing is lost or repeated, and the file was put right or set aside;
 - harmless: nothing is lost or repeated, and the file is as it was.
 
-The long form tries all; the short one as many, in random order, as its time allows.
+In random order, as many as the time allows.
 """
 
 from __future__ import annotations

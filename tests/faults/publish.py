@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.faults.result import LevelResult, percentile, summary
+from tests.faults.result import LevelResult, summary
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 _HEAD = """\
@@ -28,12 +28,13 @@ _LEVELS = """\
   suspensions and I/O errors at every file-system step, messages delayed and repeated, clocks that
   jump. Every seed is one world.
 - **L1**: a process with the whole engine is killed with SIGKILL before and after each named step,
-  in the first, a middle and the last epoch, for every sink; then pairs: killed again while it
-  recovers.
+  when it comes there for the first, the fourth and the ninth time, for every sink; then pairs:
+  killed again while it recovers.
 - **L2**: without hooks: `strace` kills the process at the K-th system call that touches the
   checkpoint or the sink, or lets the call fail with ENOSPC or EIO; and a disk that is really
   full.
-- **L3**: each file of a checkpoint and of the files sink's log is cut, and flipped, at each byte.
+- **L3**: each file of a checkpoint and of the files sink's log is cut, and flipped, at each byte;
+  in random order, as many as the time allows.
 - **L4**: a real Spark: Python workers, the daemon, the driver, the JVM and executors are killed,
   or stopped for a while.
 - **Mutants**: wrong versions of the protocol, one at a time. A harness that does not catch them
@@ -43,6 +44,12 @@ _LEVELS = """\
 
 - `kill -9` is no power failure: what the process has written survives it. Only L0 loses
   unsynchronised data, and it does so by a model of a disk. No real machine was switched off.
+- A run that is suspended in the very middle of a write finishes that one write when it wakes, after
+  another run has taken over; it is not counted as a zombie write, a second one is. Logs are
+  created and never overwritten, and the next start compares them, so that such a write is found.
+- L2 is a sample of all system calls, with one sink. L1 to L3 run on a local disk; S3 has tests
+  against a server of its own, and no faults.
+- The mutants run on L0 and L3: they prove those two.
 - At least once stays at least once: foreach and foreachBatch may see records again, and are only
   checked for loss.
 - The kinds of faults that an inherited message or a duplicate is counted as are in the table:
@@ -80,6 +87,14 @@ def page(results: Sequence[LevelResult]) -> str:
         "L1 measures from the kill of a process to its first new commit, start included; L4 from",
         "the kill of a Python worker to the first record of its partition in the next writer.",
         "",
+        "| level | what came of the faults | |",
+        "|---|---|---|",
+        *(
+            f"| {result.level} | {outcome} | {count:,} |"
+            for result in results
+            for outcome, count in sorted(result.outcomes.items())
+        ),
+        "",
         "## Faults by kind",
         "",
         "| level | kind | faults |",
@@ -107,7 +122,7 @@ def page(results: Sequence[LevelResult]) -> str:
 def _row(result: LevelResult) -> str:
     if result.skipped is not None:
         return f"| {result.level} | not run: {result.skipped} | | | | | | | |"
-    p50, p99 = (percentile(result.recovery_ms, percent) for percent in (50, 99))
+    p50, p99 = result.percentiles()
     recovery = "" if p50 is None or p99 is None else f"{p50:,.0f}, {p99:,.0f}"
     counts = result.lost, result.repeated, result.torn, result.zombie_writes
     cells = [f"{result.faults.total():,}", f"{result.records:,}", *map(str, counts), recovery]

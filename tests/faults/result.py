@@ -17,7 +17,8 @@ class LevelResult:
     :param repeated: records that arrived more than once in an exactly-once sink.
     :param torn: looks of a concurrent reader that saw a part of an epoch.
     :param zombie_writes: visible writes of a run that another one had fenced.
-    :param recovery_ms: from a fault to the first new record, or to the first new commit.
+    :param recovery_ms: from the kill of a Python worker of Spark to the first new record.
+    :param restart_ms: from the kill of a whole process to the first new commit, start included.
     :param outcomes: what came of the faults, where a level tells them apart.
     :param seeds: with which it can be run again.
     :param broken: what went wrong, for people; empty if every promise was kept.
@@ -32,6 +33,7 @@ class LevelResult:
     torn: int = 0
     zombie_writes: int = 0
     recovery_ms: list[float] = field(default_factory=list)
+    restart_ms: list[float] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
     seeds: list[int] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
@@ -45,6 +47,11 @@ class LevelResult:
         caught = all(by is not None for by in self.mutants.values())
         counts = self.lost, self.repeated, self.torn, self.zombie_writes
         return caught and not self.broken and not any(counts)
+
+    def percentiles(self) -> tuple[float | None, float | None]:
+        """The median and the 99th percentile of what the level measures."""
+        measured = self.recovery_ms or self.restart_ms
+        return percentile(measured, 50), percentile(measured, 99)
 
     def blame(self, found: str) -> None:
         """Note a broken promise, and count it by its first word."""
@@ -95,7 +102,7 @@ def table(results: Sequence[LevelResult]) -> str:
         if result.skipped is not None:
             lines.append(f"{result.level:<32}  not run here: {result.skipped}")
             continue
-        p50, p99 = percentile(result.recovery_ms, 50), percentile(result.recovery_ms, 99)
+        p50, p99 = result.percentiles()
         values: list[Any] = [result.faults.total(), result.records, result.lost, result.repeated]
         values += [result.torn, result.zombie_writes]
         values += ["-" if value is None else f"{value:.1f}" for value in (p50, p99)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, Param, task
 
 from airflow_provider_continuous.operators.query import (
     DrainContinuousQueryOperator,
@@ -58,6 +58,22 @@ with scenario("start_attended"):
     StartContinuousQueryOperator(
         task_id="start", spec=SPEC, wait_for="{{ params.epoch }}", timeout=120, deferrable=False
     )
+
+with scenario("start_decorated"):
+
+    @task.continuous_query(
+        checkpoint_location=CHECKPOINT,
+        settings={"conf": SPEC["conf"]},
+        wait_for="{{ params.epoch }}",
+        timeout=120,
+    )
+    def decorated(spark, rows_per_second):  # type: ignore[no-untyped-def]
+        from engine import write_stream
+
+        stream = spark.readStream.format("rate").option("rowsPerSecond", rows_per_second).load()
+        return write_stream(stream).format("noop").trigger(continuous="500 milliseconds")
+
+    decorated(rows_per_second="{{ 5 * 10 }}")
 
 with scenario("start_query_that_fails"):
     StartContinuousQueryOperator(

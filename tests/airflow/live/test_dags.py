@@ -193,6 +193,13 @@ def test_a_killed_worker_leaves_the_query_and_the_retry_adopts_it(
     assert (stopped["run_id"], stopped["state"]) == (status.run_id, "STOPPED")
 
 
+def test_a_decorated_function_is_a_query(airflow: AirflowClient, numbers: Checkpoint) -> None:
+    run = DagRun(airflow, "start_decorated", checkpoint=numbers.url, epoch="1").succeeds()
+
+    assert run.result("decorated")["run_id"] == numbers.status().run_id
+    assert numbers.status().state is QueryState.RUNNING
+
+
 def test_a_query_that_cannot_start_says_why(airflow: AirflowClient, numbers: Checkpoint) -> None:
     run = DagRun(airflow, "start_query_that_fails", checkpoint=numbers.url)
 

@@ -110,7 +110,9 @@ def test_the_health_watch_tells_of_a_query_that_fails(
     live.end(QueryState.FAILED, "disk full")
 
     said = f"{live.location} is FAILED at epoch 0: disk full"
-    assert said in run.fails()
+    logs = run.fails()
+    assert said in logs
+    assert "Somebody should look." in logs, "the notifier"
     assert run.result("alert") == said
 
 
