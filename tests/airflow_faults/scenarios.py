@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.airflow_faults import followers, people, postgres, supervised, triggerers, workers
+from tests import postgresql
+from tests.airflow_faults import followers, people, supervised, triggerers, workers
 from tests.airflow_faults.case import Scenario, judge
 from tests.airflow_faults.result import Outcome
 from tests.airflow_faults.world import World
@@ -37,7 +38,7 @@ def play(
     with database(form) as settings, World(folder, SENSORS[form], settings).up() as world:
         for number, scenario in enumerate(scenarios):
             outcome = judge(scenario, world, f"query-{number}")
-            if outcome.skipped is not None and (reason := postgres.missing()):
+            if outcome.skipped is not None and (reason := postgresql.missing()):
                 outcome.skipped += f" ({reason})"
             report(outcome)
             outcomes.append(outcome)
@@ -47,8 +48,8 @@ def play(
 @contextmanager
 def database(form: str) -> Iterator[dict[str, str] | None]:
     """A PostgreSQL server of our own for the long form; None is SQLite."""
-    if form == "short" or postgres.missing():
+    if form == "short" or postgresql.missing():
         yield None
         return
-    with postgres.postgres_server() as settings:
+    with postgresql.airflow_database() as settings:
         yield settings

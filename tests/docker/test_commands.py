@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_continuous.rest import AirflowClient, wait_for
-from tests.docker import postgresql
-from tests.docker.postgresql import PostgreSQL
+from tests import postgresql
 from tests.docker.without_docker import DOCKER, Stack, read_env, services
+from tests.postgresql import PostgreSQL
 
 
 @pytest.fixture(scope="module")
