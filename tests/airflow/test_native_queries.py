@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,6 @@ from airflow_provider_continuous.operators.query import (
 )
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
 from airflow_provider_continuous.submission import SubmittedQuery
-from engine.checkpoint.checkpoint import Checkpoint
-from engine.states import QueryState
 
 pytestmark = pytest.mark.spark
 WAIT_S = 180
@@ -81,27 +78,3 @@ def test_a_query_of_micro_batches_from_start_to_drain(
     assert drained["epoch"] >= seen["epoch"]
     assert submitted[0].process.wait(WAIT_S) == 0
     assert ContinuousQueryHook().find(location) is None
-    checkpoint = Checkpoint(location)
-    assert checkpoint.offsets.ids() == checkpoint.epochs(), "no batch was cancelled"
-
-
-def test_a_query_that_ends_by_itself(
-    spec: dict[str, Any], submitted: list[SubmittedQuery], tmp_path: Path, context: Any
-) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("one\n")
-    spec |= {
-        "source": {"format": "text", "options": {"path": str(tmp_path / "in")}},
-        "trigger": {"availableNow": True},
-        "conf": {"spark.master": "local[2]"},
-    }
-
-    start(spec, context)
-    assert submitted[0].process.wait(WAIT_S) == 0
-    again = start(spec, another_dag_run(context))
-    assert submitted[1].process.wait(WAIT_S) == 0
-
-    status = ContinuousQueryHook().status(spec["checkpoint_location"])
-    assert (status.state, status.epoch) == (QueryState.STOPPED, 0)
-    assert again["run_id"] == status.run_id
-    assert len(submitted) == 2

@@ -114,7 +114,10 @@ def test_a_process_that_nobody_answers_for_is_an_orphan(
     assert str(left.pid) in case.outcome.broken[0]
 
 
-def test_a_query_that_is_gone_is_missed(case: Case, start: Start) -> None:
+def test_a_query_that_is_gone_is_missed(
+    case: Case, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.airflow_faults.case._SETTLE_S", 0.0)
     start("first")
     case.query.wait_until_running()
     case.query.end()

@@ -16,12 +16,13 @@ from tests.faults.result import LevelResult
 
 class Level(NamedTuple):
     """:param module: has ``run``.
-    :param short: what it is given in the short form, besides the seed: a time, a part of all cases.
+    :param short: what it is given in the short form, besides the seed: a time, a part of all cases;
+        None: it is not part of it.
     :param long: what it is given in the long form.
     """
 
     module: str
-    short: Mapping[str, Any]
+    short: Mapping[str, Any] | None
     long: Mapping[str, Any]
     needs_spark: bool = False
 
@@ -50,7 +51,7 @@ LEVELS = {
     ),
     "L4 cluster": Level(
         "tests.faults.l4_spark",
-        {"faults": (l4_spark.EXECUTOR,), "master": l4_spark.CLUSTER},
+        None,
         {"faults": _CLUSTER, "master": l4_spark.CLUSTER},
         needs_spark=True,
     ),
@@ -73,6 +74,7 @@ def _run(name: str, seed: int, long: bool) -> LevelResult:
     level = LEVELS[name]
     began = time.monotonic()
     given = level.long if long else level.short
+    assert given is not None, f"{name} has no short form"
     result: LevelResult = importlib.import_module(level.module).run(seed=seed, **given)
     result.seconds = time.monotonic() - began
     return result

@@ -180,7 +180,11 @@ def test_retention_keeps_what_was_asked_for(story: Story) -> None:
     story.start().stop()
 
 
-def test_no_slot_is_an_error_that_names_both_numbers(story: Story) -> None:
+def test_no_slot_is_an_error_that_names_both_numbers(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.attempt.SLOT_WAIT_S", 0.5)
+
     class OneSlot(ThreadLauncher):
         def slots(self) -> Slots:
             return Slots(total=4, free=1)

@@ -194,7 +194,16 @@ def test_more_partitions_than_slots_is_refused_within_seconds(
     assert Checkpoint(str(tmp_path / "checkpoint")).status().state is QueryState.FAILED
 
 
-def test_busy_slots_are_not_free(spark: SparkSession, tmp_path: Path, start: Start) -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query does not wait long for slots."""
+    for module in ("engine.attempt", "engine.run"):
+        monkeypatch.setattr(f"{module}.SLOT_WAIT_S", 2.0)
+
+
+def test_busy_slots_are_not_free(
+    spark: SparkSession, tmp_path: Path, start: Start, impatient: None
+) -> None:
     query = start(files(rate(spark, partitions=1), tmp_path / "one"))
     query.awaitEpoch(0, WAIT_S)
     with pytest.raises(NotEnoughSlotsError, match="1 of the 2 slots are free"):
@@ -202,7 +211,11 @@ def test_busy_slots_are_not_free(spark: SparkSession, tmp_path: Path, start: Sta
 
 
 def test_a_job_of_somebody_else_that_takes_the_slots(
-    spark: SparkSession, tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    tmp_path: Path,
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    impatient: None,
 ) -> None:
     """The count before the launch can be wrong; the tasks that wait for a slot are noticed."""
     query = start(files(rate(spark, partitions=1), tmp_path / "one"))

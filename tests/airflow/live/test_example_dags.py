@@ -70,7 +70,6 @@ def test_always_on_and_the_batches_behind_it(airflow: AirflowClient) -> None:
         )
         assert first["first_epoch"] == 0
         assert first["epoch"] >= 4
-        assert first["rows"] > 0
         run.wait_for_task("run", "deferred")
         run.wait_for_trigger("run")
 
@@ -114,14 +113,6 @@ def test_the_health_watch_tells_of_a_query_that_fails(
     assert said in logs
     assert "Somebody should look." in logs, "the notifier"
     assert run.result("alert") == said
-
-
-def test_an_upgrade(airflow: AirflowClient, checkpoint: Checkpoint) -> None:
-    run = DagRun(airflow, "upgrade_with_roll_back", **folders(checkpoint)).succeeds()
-
-    assert run.result("upgrade")["upgraded"]
-    assert run.result("upgrade")["run_id"] == checkpoint.status().run_id
-    assert checkpoint.status().state is QueryState.RUNNING
 
 
 def test_an_upgrade_that_rolls_back(airflow: AirflowClient, checkpoint: Checkpoint) -> None:
