@@ -139,7 +139,11 @@ class StartOfTask(EndsWithTask):
         self.name = f"process {started.process.pid}, which starts the query,"
 
     def _ask(self, action: Literal["drain", "stop"]) -> bool:
-        self._started.signal(signal.SIGTERM)  # it drains, should it run by now
+        started = self._started
+        if started.driver != "child" and started.process.poll() is not None:
+            self._leave("it has ended; a driver on a cluster cannot be reached")
+            return False
+        started.signal(signal.SIGTERM)  # it drains, should it run by now
         return True
 
 

@@ -201,8 +201,6 @@ class AirflowProcesses:
             "AIRFLOW__API__WORKERS": "1",
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
             "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
-            # A file that has changed is parsed at the next refresh all the same.
-            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "300",
             # How late a worker's exit is noticed, and so how soon a deferred task may resume.
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",

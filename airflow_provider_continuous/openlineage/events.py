@@ -32,7 +32,7 @@ from airflow_provider_continuous.openlineage.datasets import DataSet, Lineage
 from airflow_provider_continuous.overview import QueryOverview
 from engine.states import QueryState
 
-_told_ends: set[tuple[str, RunState]] = set()
+_told_ends: dict[str, RunState] = {}
 _PRODUCER = "urn:airflow-provider-continuous"
 _ENDS = {
     QueryState.STOPPED: RunState.COMPLETE,
@@ -61,11 +61,14 @@ def emit(overview: QueryOverview, lineage: Lineage) -> None:
     event = run_event(overview, lineage)
     if event is None:
         return
-    told = (event.run.runId, event.eventType)
-    if event.eventType in _ENDS.values() and told in _told_ends:
+    is_over = event.eventType in _ENDS.values()
+    if is_over and _told_ends.get(event.run.runId) is event.eventType:
         return
     _adapter().emit(event)
-    _told_ends.add(told)
+    if is_over:
+        _told_ends[event.run.runId] = event.eventType
+    else:  # one that was LOST may be back
+        _told_ends.pop(event.run.runId, None)
 
 
 def run_event(overview: QueryOverview, lineage: Lineage) -> Any:

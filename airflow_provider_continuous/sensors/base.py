@@ -15,7 +15,7 @@ from airflow_provider_continuous.assets.events import emit
 from airflow_provider_continuous.compat import AirflowSensorTimeout
 from airflow_provider_continuous.deferral import wait_or_defer
 from airflow_provider_continuous.errors import WaitTimeoutError, final_errors
-from airflow_provider_continuous.links.query import QUERY_LINKS
+from airflow_provider_continuous.links.query import PAGE_LINKS
 from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.triggers.base import START_MARGIN_S, CheckpointTrigger, Event
 
@@ -38,7 +38,7 @@ class CheckpointSensor(BaseSensorOperator):
     """
 
     template_fields: Sequence[str] = ("checkpoint_location", "storage_conn_id")
-    operator_extra_links = QUERY_LINKS
+    operator_extra_links = PAGE_LINKS
     ui_color = "#d8eef7"
     hoped_for: str
     """The outcome that ends the wait well."""

@@ -111,6 +111,9 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowClient]
     shutil.copytree(Path(__file__).parents[2] / "dags", root / "dags")
     shutil.copytree(Path(__file__).with_name("dags"), root / "dags", dirs_exist_ok=True)
     shutil.copy(Path(__file__).with_name("stand_in.py"), root)
-    found = {"PYTHONPATH": python_path(root / "installed")}
-    with AirflowProcesses(root / "home", root / "dags", environment=found) as client:
+    changes = {
+        "PYTHONPATH": python_path(root / "installed"),
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",  # nobody changes them
+    }
+    with AirflowProcesses(root / "home", root / "dags", environment=changes) as client:
         yield client

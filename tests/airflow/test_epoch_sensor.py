@@ -202,9 +202,12 @@ def test_a_query_that_is_silent_for_a_while_may_come_back(
     task = sensor(epoch=1, mode=mode)
     if mode is None:
         assert deferred(task, context).observe() is None
-    else:
+    elif mode == "poke":
         with pytest.raises(AirflowSensorTimeout):
             sensor(epoch=1, mode="poke", timeout=0).execute(context)
+    else:
+        with pytest.raises(AirflowRescheduleException):
+            task.execute(context)
     live.commit(0, 1)
     assert task.execute(context)["epoch"] == 1
 

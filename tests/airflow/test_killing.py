@@ -7,6 +7,7 @@ real one.
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -307,6 +308,8 @@ def test_killed_while_the_query_starts(
 ) -> None:
     """It does not hold its checkpoint yet, so it cannot be asked there."""
     airflow_says(state)
+    signals: list[int] = []
+    monkeypatch.setattr(SubmittedQuery, "signal", lambda _, number: signals.append(number))
     spec["conf"] = {"stand_in": "hang"}
     task = RunContinuousQueryOperator(task_id="run", spec=spec, on_kill_action=action)
 
@@ -318,11 +321,11 @@ def test_killed_while_the_query_starts(
     with pytest.raises(KeyboardInterrupt):
         task.execute(context)
 
-    process = submitted[0].process
-    if ends:
-        process.wait(30)
-    else:
-        assert process.poll() is None
+    assert signals == ([signal.SIGTERM] if ends else [])
+    submitted[0].process.kill()
+    submitted[0].process.wait()
+    task.on_kill()
+    assert len(signals) == ends, "a process that has ended is left alone"
 
 
 # -- Airflow's answer ------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -79,6 +80,16 @@ def test_the_new_version_is_good(
     assert submitted[0].process.wait() == 0
     assert len(submitted) == 2
     assert checkpoint.pins() == []
+
+
+def test_a_lag_that_cannot_be_told_is_refused_before_anything_happens(
+    upgrade: Upgrade, running: dict[str, Any], checkpoint: Checkpoint, context: Any
+) -> None:
+    with pytest.raises(AirflowFailException, match="'kafka' cannot be asked where it ends"):
+        upgrade(lag_max=0, source={"format": "kafka"}).execute(context)
+
+    status = checkpoint.status()
+    assert (status.run_id, status.state) == (running["run_id"], QueryState.RUNNING)
 
 
 def test_a_retry_does_not_upgrade_twice(
@@ -195,17 +206,21 @@ def test_a_retry_goes_on_with_the_roll_back(
     checkpoint: Checkpoint,
     context: Any,
 ) -> None:
+    submitted[0].process.send_signal(signal.SIGSTOP)  # it takes its time to drain
     with pytest.raises(TaskDeferred) as caught:
         upgrade({"stand_in": "stuck"}, watch_timeout=0.3, deferrable=True).execute(context)
     assert caught.value.method_name == "drained"
+    submitted[0].process.send_signal(signal.SIGCONT)
     event = caught.value.trigger.wait()  # type: ignore[attr-defined]
     with pytest.raises(TaskDeferred) as caught:
         upgrade({"stand_in": "stuck"}, watch_timeout=0.3, deferrable=True).drained(context, event)
     assert caught.value.method_name == "watched"
     event = caught.value.trigger.wait()  # type: ignore[attr-defined]
+    submitted[1].process.send_signal(signal.SIGSTOP)  # it takes its time to stop
     with pytest.raises(TaskDeferred) as caught:
         upgrade({"stand_in": "stuck"}, deferrable=True).watched(context, event)
     assert caught.value.method_name == "stopped"
+    submitted[1].process.send_signal(signal.SIGCONT)
     context["ti"].try_number = 2
 
     with pytest.raises(QueryEndedError, match="Rolled back"):

@@ -20,6 +20,7 @@ from engine.redaction import redact, shown
         ("{'Client-Secret': 'x'}", "{'Client-Secret': ***}"),
         ('{"password": "cut off here', '{"password": ***'),
         ("jdbc:pg://ann:x%2Fy@db:5432/t?u=1", "jdbc:pg://ann:***@db:5432/t?u=1"),
+        ("amqp://u:p@ss@host/x", "amqp://u:***@host/x"),
         ("http://host:8080/?mail=a@b", "http://host:8080/?mail=a@b"),
         ("s3://my_conn@bucket/a:b@c", "s3://my_conn@bucket/a:b@c"),
         ('{"monkey": 5, "secretly" 6}', '{"monkey": 5, "secretly" 6}'),

@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.links.query import QUERY_LINKS
+from airflow_provider_continuous.links.query import PAGE_LINKS
 from engine.errors import ConfigError
 
 
@@ -21,7 +21,7 @@ class CheckpointOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("checkpoint_location", "storage_conn_id")
-    operator_extra_links = QUERY_LINKS
+    operator_extra_links = PAGE_LINKS
     ui_color = "#efe6f7"
 
     def __init__(

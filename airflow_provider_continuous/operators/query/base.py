@@ -182,10 +182,16 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         """Wait here, or defer to a method of this operator."""
         return wait_or_defer(self, trigger, method) if self.deferrable else trigger.wait()
 
-    def _with_log(self, error: QueryEndedError, context: Context) -> QueryEndedError:
-        """Add the end of the log of what this task has started, if it is on this machine."""
-        submissions = TaskMemory(context).recall("submissions")
-        output = tail(Path(submissions[-1]["log"])) if submissions else ""
+    def _with_log(
+        self, error: QueryEndedError, context: Context, run_id: str | None = None
+    ) -> QueryEndedError:
+        """Add the end of the log of what this task has started, if it is on this machine.
+
+        :param run_id: the run that the error is about; another one's log would mislead.
+        """
+        started = (TaskMemory(context).recall("submissions") or [{}])[-1]
+        other = run_id is not None and started.get("run_id") not in (None, run_id)
+        output = "" if other or "log" not in started else tail(Path(started["log"]))
         return QueryEndedError(f"{error}\nThe end of its log:\n{output}") if output else error
 
     def _deadline(self) -> float:

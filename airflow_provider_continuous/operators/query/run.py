@@ -170,8 +170,8 @@ class RunContinuousQueryOperator(QueryStartingOperator):
             error = QueryEndedError(
                 f"{died}, after {restarts.total()} restarts by this task: {why}"
             )
-            raise self._with_log(error, context)
-        last = self._with_log(QueryEndedError(f"{died}: {why}"), context)
+            raise self._with_log(error, context, event["run_id"])
+        last = self._with_log(QueryEndedError(f"{died}: {why}"), context, event["run_id"])
         self.log.warning("%s\nStarting it again", last)
         with final_errors():
             return self._start(context)[0]

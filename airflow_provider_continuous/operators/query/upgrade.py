@@ -28,6 +28,7 @@ from airflow_provider_continuous.triggers.base import Event, status_event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger, QueryRunningTrigger
 from airflow_provider_continuous.triggers.supervise import HealthyEpochsTrigger
 from engine.errors import ConfigError, ContinuousError
+from engine.sources.latest import lag
 from engine.states import QueryState
 
 if TYPE_CHECKING:
@@ -163,7 +164,9 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
                 f"Run {event['run_id']} has taken {location} over from the new version while it "
                 "was watched. Nothing was rolled back."
             )
-        if event["outcome"] == "timeout":
+        if event["outcome"] == "error":
+            problem = str(event["error"])
+        elif event["outcome"] == "timeout":
             problem = f"{event['wanted']} did not come within {seconds(self.watch_timeout):g} s"
         else:
             expect(event, "ended")
@@ -173,6 +176,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
                         f"it is {event['state']} at epoch {event['epoch']}: {event['error']}"
                     ),
                     context,
+                    event["run_id"],
                 )
             )
         with final_errors():
@@ -195,6 +199,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
                     f"{event.get('state', event['outcome'])}: {event.get('error')}"
                 ),
                 context,
+                event.get("run_id"),
             )
         return self._rolled_back(context, location, event)
 
@@ -205,6 +210,8 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         whole_number("watch_epochs", self.watch_epochs, minimum=1)
         hook = self._query_hook()
         location = str(self._document(hook)["checkpoint_location"])
+        if self.lag_max is not None:
+            lag(hook.status(location).offsets, per_source(self.source))
         if self.rollback_spec is not None:
             old = str(self._document(hook, self.rollback_spec)["checkpoint_location"])
             if old != location:

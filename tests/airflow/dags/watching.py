@@ -25,6 +25,14 @@ with DAG("wait_without_a_worker", schedule=None, params=PARAMS):
         timeout=90,
     )
 
+    OffsetsCommittedSensor(
+        task_id="offsets",
+        checkpoint_location=CHECKPOINT,
+        offsets={"0": 30},
+        start_from_trigger=True,
+        timeout=90,
+    )
+
 with DAG("wait_for_what_is_there", schedule=None, params=PARAMS):
     OffsetsCommittedSensor(
         task_id="all_in",

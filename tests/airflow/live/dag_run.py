@@ -19,7 +19,7 @@ class DagRun:
     def __init__(
         self, airflow: AirflowClient, dag_id: str, scheduled: bool = False, **params: Any
     ) -> None:
-        wait_for(lambda: airflow.dag_known(dag_id), 60, f"the DAG {dag_id}")
+        wait_for(lambda: airflow.dag_known(dag_id), RUN_S, f"the DAG {dag_id}")
         self.airflow = airflow
         self.dag_id = dag_id
         if scheduled:

@@ -115,9 +115,14 @@ def test_the_health_watch_tells_of_a_query_that_fails(
     assert run.result("alert") == said
 
 
-def test_an_upgrade_that_rolls_back(airflow: AirflowClient, checkpoint: Checkpoint) -> None:
-    wrong = "SELECT value, value DIV (value - value) AS doubled FROM source"
+def test_an_upgrade_and_one_that_rolls_back(airflow: AirflowClient, checkpoint: Checkpoint) -> None:
+    run = DagRun(airflow, "upgrade_with_roll_back", **folders(checkpoint)).succeeds()
 
+    assert run.result("upgrade")["upgraded"]
+    assert run.result("upgrade")["run_id"] == checkpoint.status().run_id
+    assert checkpoint.status().state is QueryState.RUNNING
+
+    wrong = "SELECT value, value DIV (value - value) AS doubled FROM source"
     run = DagRun(airflow, "upgrade_with_roll_back", **folders(checkpoint), sql=wrong).succeeds()
 
     result = run.result("upgrade")

@@ -18,11 +18,13 @@ pytestmark = pytest.mark.airflow
 def test_a_sensor_that_no_worker_begins(airflow: AirflowClient, live: LiveCheckpoint) -> None:
     live.hold()
     run = DagRun(airflow, "wait_without_a_worker", checkpoint=live.location)
-    run.wait_for_task("wait", "deferred")
+    for task in ("wait", "offsets"):
+        run.wait_for_task(task, "deferred")
 
     live.commit(0, 1, 2)
 
-    result = run.succeeds().result("wait")
+    assert run.succeeds().result("offsets")["epoch"] == 2
+    result = run.result("wait")
     assert (result["epoch"], result["offsets"]) == (2, [{"0": 30}])
     assert run.task("wait")["try_number"] == 1
 
