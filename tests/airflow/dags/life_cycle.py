@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from scenarios import SPEC, scenario
+from scenario_parts import SPEC, scenario
 
 from airflow_provider_continuous import submission
 from airflow_provider_continuous.operators.query import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk import DAG, Param, task
+from airflow.sdk import task
+from scenario_parts import CHECKPOINT, SPEC, scenario
 
 from airflow_provider_continuous.operators.query import (
     DrainContinuousQueryOperator,
@@ -12,21 +13,6 @@ from airflow_provider_continuous.operators.query import (
     StopContinuousQueryOperator,
 )
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
-
-CHECKPOINT = "{{ params.checkpoint }}"
-
-
-def scenario(name: str) -> DAG:
-    return DAG(
-        name,
-        schedule=None,
-        catchup=False,
-        default_args={"retries": 2, "retry_delay": 1},
-        params={
-            "checkpoint": Param("", type="string"),
-            "epoch": Param("0", type=["string", "integer"]),
-        },
-    )
 
 
 def sensor(name: str, **arguments: Any) -> None:
@@ -37,17 +23,7 @@ def sensor(name: str, **arguments: Any) -> None:
 
 
 sensor("wait_deferred", epoch="{{ params.epoch }}")
-sensor("wait_rescheduled", epochs_from_now=2, mode="reschedule", poke_interval=2)
-
-SPEC = {
-    "name": "numbers",
-    "source": {"format": "rate", "options": {"rowsPerSecond": "50", "numPartitions": "1"}},
-    "sql": "SELECT value FROM source WHERE value % 2 = 0",
-    "sink": {"format": "noop"},
-    "trigger": {"continuous": "500 milliseconds"},
-    "checkpoint_location": CHECKPOINT,
-    "conf": {"spark.master": "local[1]", "spark.ui.enabled": "false"},
-}
+sensor("wait_rescheduled", epochs_from_now=2, mode="reschedule", poke_interval=6)
 
 with scenario("start"):
     StartContinuousQueryOperator(
