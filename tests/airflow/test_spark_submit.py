@@ -127,6 +127,7 @@ def test_cluster_mode(
     wait: str,
     more: str,
 ) -> None:
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)  # a session of another test sets it
     made = plan(monkeypatch, submission, manager, "cluster", extra=extra)
 
     queue, namespace = (more, "") if manager == "yarn" else ("", more)
