@@ -53,6 +53,7 @@ def submission(spec: dict[str, Any], tmp_path: Path) -> Submission:
 def plan(
     monkeypatch: pytest.MonkeyPatch, submission: Submission, manager: str, mode: str, **given: Any
 ) -> Plan:
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)  # a session of another test sets it
     extra = {"deploy-mode": mode, **given.pop("extra", {})}
     connection(monkeypatch, "a_cluster", conn_type="spark", **HOSTS[manager], extra=extra)
     options = SubmitOptions.read(given)
@@ -127,7 +128,6 @@ def test_cluster_mode(
     wait: str,
     more: str,
 ) -> None:
-    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)  # a session of another test sets it
     made = plan(monkeypatch, submission, manager, "cluster", extra=extra)
 
     queue, namespace = (more, "") if manager == "yarn" else ("", more)
