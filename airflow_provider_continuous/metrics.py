@@ -16,9 +16,18 @@ is a tag as well.
 
 from __future__ import annotations
 
-from airflow.sdk.observability import stats
+import re
+from typing import TYPE_CHECKING
 
+from airflow_provider_continuous.compat import RELEASE
 from airflow_provider_continuous.overview import QueryOverview
+
+if TYPE_CHECKING or RELEASE >= (3, 3):
+    from airflow.sdk.observability import stats
+else:
+    from airflow.stats import Stats as stats
+
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.-]")
 
 
 def emit(overview: QueryOverview) -> None:
@@ -33,7 +42,7 @@ def emit(overview: QueryOverview) -> None:
         "restarts": status.restarts,
         "active": int(status.state.is_active),
     }
-    query = stats.normalize_name_for_stats(overview.name, log_warning=False)
+    query = _NOT_IN_NAMES.sub("_", overview.name)
     for name, value in values.items():
         if value is not None:
             stats.gauge(f"continuous.{query}.{name}", value, tags={"query": query})

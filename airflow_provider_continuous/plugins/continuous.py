@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from airflow.sdk.plugins_manager import AirflowPlugin
-
-from airflow_provider_continuous.compat import conf
+from airflow_provider_continuous.compat import RELEASE, conf
 from airflow_provider_continuous.links.query import PAGES
 from airflow_provider_continuous.listeners import query as query_listener
+
+if TYPE_CHECKING or RELEASE >= (3, 3):
+    from airflow.sdk.plugins_manager import AirflowPlugin
+else:
+    from airflow.plugins_manager import AirflowPlugin
 
 Message = MutableMapping[str, Any]
 
