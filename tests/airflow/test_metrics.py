@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from airflow.sdk.observability import stats
 
 from airflow_provider_continuous import publishing
+from airflow_provider_continuous.metrics import stats
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from engine.states import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG, conf, task
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk import DAG, task
 
+from airflow_provider_continuous.compat import AirflowFailException, conf
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,
     StartContinuousQueryOperator,
