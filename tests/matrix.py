@@ -13,7 +13,6 @@ import sys
 import airflow_provider_continuous
 from airflow_provider_continuous.compat import AIRFLOW_VERSION
 
-
 _RIGHT = ("came with Airflow", "No module named 'airflow.providers.openlineage'")
 
 
