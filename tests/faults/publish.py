@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -87,23 +87,11 @@ def page(results: Sequence[LevelResult]) -> str:
         "L1 measures from the kill of a process to its first new commit, start included; L4 from",
         "the kill of a Python worker to the first record of its partition in the next writer.",
         "",
-        "| level | what came of the faults | |",
-        "|---|---|---|",
-        *(
-            f"| {result.level} | {outcome} | {count:,} |"
-            for result in results
-            for outcome, count in sorted(result.outcomes.items())
-        ),
+        *_counted("what came of the faults", {each.level: each.outcomes for each in results}),
         "",
         "## Faults by kind",
         "",
-        "| level | kind | faults |",
-        "|---|---|---|",
-        *(
-            f"| {result.level} | {kind} | {count:,} |"
-            for result in results
-            for kind, count in sorted(result.faults.items())
-        ),
+        *_counted("kind", {each.level: each.faults for each in results}),
         "",
         _LEVELS,
         "## Mutants",
@@ -117,6 +105,19 @@ def page(results: Sequence[LevelResult]) -> str:
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _counted(what: str, levels: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """A table of what was counted, by level."""
+    return [
+        f"| level | {what} | |",
+        "|---|---|---|",
+        *(
+            f"| {level} | {kind} | {count:,} |"
+            for level, counts in levels.items()
+            for kind, count in sorted(counts.items())
+        ),
+    ]
 
 
 def _row(result: LevelResult) -> str:
