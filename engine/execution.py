@@ -47,6 +47,7 @@ class ContinuousExecution:
     """One start of a query. Not reusable.
 
     :param launcher: runs the tasks.
+    :ivar has_run: whether all its tasks have ever run at once.
     """
 
     def __init__(
@@ -65,8 +66,7 @@ class ContinuousExecution:
         self._launcher = launcher
         self._clock = clock or SystemClock()
         self._policy = RestartPolicy(definition.options)
-        self._has_run = False
-        """Whether all tasks have ever run at once."""
+        self.has_run = False
         self._unstalled = self.state, self.message
         self._committing_s: tuple[float, float] | None = None
         """When this attempt committed its first epoch and its last one; monotonic."""
@@ -181,7 +181,7 @@ class ContinuousExecution:
 
     def _restart_delay_s(self, attempt: Attempt, error: ContinuousError) -> float | None:
         """The pause before the next attempt; None if there will be none."""
-        never_ran = blame(error) is Blame.INFRASTRUCTURE and not self._has_run
+        never_ran = blame(error) is Blame.INFRASTRUCTURE and not self.has_run
         if attempt.end_is_asked or never_ran:  # what has never worked is told at once
             return None
         first_s, last_s = self._committing_s or (0.0, 0.0)
@@ -211,7 +211,7 @@ class ContinuousExecution:
         if phase is Phase.DRAINING and reconfiguring:
             self._enter(QueryState.RECONFIGURING, "Taking up new partitions, or tables")
         elif phase is not Phase.ENDED:
-            self._has_run = self._has_run or phase is Phase.RUNNING
+            self.has_run = self.has_run or phase is Phase.RUNNING
             self._enter(*_PHASES[phase])
 
     def on_stall(self, stall: Stall | None) -> None:
