@@ -30,7 +30,7 @@ from engine.errors import (
     StaleRunError,
 )
 from engine.keeper import LeaseKeeper
-from engine.launcher import Launcher
+from engine.launcher import Launcher, LeavingTasks
 from engine.recovery import plan_restart
 from engine.run import SLOT_WAIT_S, ContinuousRun, RunListener
 from engine.sources.reader import Offset
@@ -38,7 +38,7 @@ from engine.states import QueryState
 from engine.task.spec import TaskSpec
 
 logger = logging.getLogger(__name__)
-SLOT_POLL_S = 0.1
+SLOT_POLL_S = 0.02
 EndEvent = DrainAsked | StopAsked | RunFailed
 
 
@@ -65,6 +65,7 @@ class Attempt:
         launcher: Launcher,
         clock: Clock,
         *,
+        leaving: LeavingTasks,
         query_id: str,
         run_id: str,
         listener: AttemptListener,
@@ -75,6 +76,7 @@ class Attempt:
         self.is_reconfiguring = False
         self._definition = definition
         self._launcher = launcher
+        self._leaving = leaving
         self._clock = clock
         self._query_id = query_id
         self._run_id = run_id
@@ -239,6 +241,7 @@ class Attempt:
         ]
         run = ContinuousRun(
             launcher=self._launcher,
+            leaving=self._leaving,
             runner=self._runner,
             specs=specs,
             interval_ms=definition.epoch_interval_ms,

@@ -25,7 +25,7 @@ from engine.coordinator.runner import CommittedEpoch
 from engine.definition import QueryDefinition
 from engine.errors import ContinuousError, SourceError
 from engine.health import Stall
-from engine.launcher import Launcher
+from engine.launcher import Launcher, LeavingTasks
 from engine.messages import EpochCommitMessage
 from engine.progress.report import QueryIdentity, StreamProgress, epoch_progress
 from engine.restarts import Blame, RestartPolicy, blame
@@ -64,6 +64,7 @@ class ContinuousExecution:
         self.committed_epoch = -1
         self.recent_progress: deque[dict[str, Any]] = deque(maxlen=RECENT_PROGRESS_MAX)
         self._launcher = launcher
+        self._leaving = LeavingTasks()
         self._clock = clock or SystemClock()
         self._policy = RestartPolicy(definition.options)
         self.has_run = False
@@ -115,6 +116,7 @@ class ContinuousExecution:
             self.definition,
             self._launcher,
             self._clock,
+            leaving=self._leaving,
             query_id=self.query_id,
             run_id=self.run_id,
             listener=self,
@@ -288,6 +290,7 @@ class ContinuousExecution:
     def _terminate(self, attempt: Attempt, error: ContinuousError | None) -> None:
         state = QueryState.STOPPED if error is None else QueryState.FAILED
         steps: list[Callable[[], object]] = [
+            self._leaving.await_gone,
             self._stop_sources,
             lambda: self._save_progress() if attempt.owns_checkpoint() else None,
             lambda: attempt.release(state, error),

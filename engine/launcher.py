@@ -26,8 +26,19 @@ class Slots:
     free: int
 
 
+class LaunchedTasks(Protocol):
+    """The tasks of one run."""
+
+    def unplaced(self) -> int:
+        """How many of them wait for a slot."""
+
+    def cancel(self) -> None:
+        """Give them a moment to leave, kill those that are still there, and return when they are
+        gone; a warning if they do not go."""
+
+
 class Launcher(Protocol):
-    """Runs the tasks of one run at a time.
+    """Runs tasks: those of a run may be about to leave when those of the next one are launched.
 
     :ivar host: an address of this process that the tasks can reach.
     :ivar bind_host: the address to listen on, if it is another one.
@@ -47,19 +58,39 @@ class Launcher(Protocol):
     def slots(self) -> Slots | None:
         """How many tasks can run at once; None where nothing limits them."""
 
-    def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> None:
+    def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> LaunchedTasks:
         """Start one task per spec, all at once, and return.
 
         :param on_end: called once, when the last task has ended, with an error if they were not
             able to run.
         """
 
-    def unplaced(self, run_id: str) -> int:
-        """How many tasks of a launched run wait for a slot."""
 
-    def cancel(self, run_id: str, reason: str) -> None:
-        """Kill the tasks that are still there and return when they are gone; a warning if they do
-        not go."""
+class LeavingTasks:
+    """The tasks of runs that have ended, until the last one is gone."""
+
+    def __init__(self) -> None:
+        self._threads: list[threading.Thread] = []
+
+    def add(self, tasks: LaunchedTasks) -> threading.Thread:
+        """Cancel them; the thread ends when they are gone."""
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        thread = threading.Thread(target=_cancel, args=(tasks,), name="task-cancel", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        return thread
+
+    def await_gone(self) -> None:
+        """Wait until none is left, or those that are hang."""
+        for thread in self._threads:
+            thread.join()
+
+
+def _cancel(tasks: LaunchedTasks) -> None:
+    try:
+        tasks.cancel()
+    except Exception:
+        logger.exception("the tasks were not cancelled cleanly")
 
 
 class ThreadLauncher:
@@ -70,42 +101,47 @@ class ThreadLauncher:
     application: str | None = None
     application_url: str | None = None
 
-    def __init__(self) -> None:
-        self._threads: list[threading.Thread] = []
-
     def slots(self) -> Slots | None:
         return None
 
-    def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> None:
-        errors: list[Exception] = []
+    def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> LaunchedTasks:
+        return _Threads(run_id, specs, on_end)
 
-        def body(spec: TaskSpec) -> None:
-            try:
-                run_task(spec)
-            except Exception as exc:
-                errors.append(exc)
 
-        def watch() -> None:
-            for thread in self._threads:
-                thread.join()
-            on_end(TaskLostError(f"A task could not run: {errors[0]}") if errors else None)
-
+class _Threads:
+    def __init__(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> None:
+        self._run_id, self._on_end = run_id, on_end
+        self._errors: list[Exception] = []
         self._threads = [
-            threading.Thread(target=body, args=(spec,), name=f"task-{spec.index}", daemon=True)
+            threading.Thread(
+                target=self._body, args=(spec,), name=f"task-{spec.index}", daemon=True
+            )
             for spec in specs
         ]
         for thread in self._threads:
             thread.start()
-        threading.Thread(target=watch, name="task-watch", daemon=True).start()
+        threading.Thread(target=self._watch, name="task-watch", daemon=True).start()
 
-    def unplaced(self, run_id: str) -> int:
+    def _body(self, spec: TaskSpec) -> None:
+        try:
+            run_task(spec)
+        except Exception as exc:
+            self._errors.append(exc)
+
+    def _watch(self) -> None:
+        for thread in self._threads:
+            thread.join()
+        errors = self._errors
+        self._on_end(TaskLostError(f"A task could not run: {errors[0]}") if errors else None)
+
+    def unplaced(self) -> int:
         return 0
 
-    def cancel(self, run_id: str, reason: str) -> None:
+    def cancel(self) -> None:
         # A thread cannot be killed; all tasks have been dismissed and leave between two batches.
         deadline_s = time.monotonic() + CANCEL_TIMEOUT_S
         for thread in self._threads:
             thread.join(max(0.0, deadline_s - time.monotonic()))
         left = [thread.name for thread in self._threads if thread.is_alive()]
         if left:
-            logger.warning("%s of run %s have not left: they hang", ", ".join(left), run_id)
+            logger.warning("%s of run %s have not left: they hang", ", ".join(left), self._run_id)

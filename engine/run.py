@@ -37,7 +37,7 @@ from engine.errors import (
     TaskLostError,
 )
 from engine.health import Stall, StallWatch
-from engine.launcher import Launcher
+from engine.launcher import LaunchedTasks, Launcher, LeavingTasks
 from engine.messages import EpochCommitMessage, EpochMarker, TaskFailed
 from engine.task.spec import TaskSpec
 
@@ -45,6 +45,7 @@ logger = logging.getLogger(__name__)
 _WATCH_S = 0.5
 SLOT_WAIT_S = 15.0
 """A launched task that has found no slot for so long finds none."""
+_LEFT_LOOK_S = 0.1
 COMMIT_WARNING_S = 10.0
 """An end that waits so long for a commit under way says so."""
 
@@ -88,6 +89,7 @@ class ContinuousRun:
     :param specs: one per task; this object fills in the address and the secret.
     :param interval_ms: length of an epoch; epochs end at multiples of it, as Spark's do, the first
         one at the first multiple after all tasks have started. 0: as fast as they commit.
+    :param leaving: takes up the tasks that are still there when this run has ended.
     :param reconfigured: asked twice a second, by the coordinating thread: whether the source's
         partitions have changed. The run then finishes its open epoch and ends.
     :ivar is_reconfiguring: the run ended, or is ending, because ``reconfigured`` said so.
@@ -98,6 +100,7 @@ class ContinuousRun:
         self,
         *,
         launcher: Launcher,
+        leaving: LeavingTasks,
         runner: EpochRunner,
         specs: Sequence[TaskSpec],
         interval_ms: int,
@@ -108,6 +111,8 @@ class ContinuousRun:
     ) -> None:
         first = specs[0]
         self._launcher = launcher
+        self._leaving = leaving
+        self._tasks: LaunchedTasks | None = None
         self._runner = runner
         self._streams = [spec.stream for spec in specs]
         self._interval_ms = interval_ms
@@ -143,6 +148,8 @@ class ContinuousRun:
         self._next_look_s = 0.0
         self._ended = False
         self._error: ContinuousError | None = None
+        self._explaining = threading.Lock()
+        self._tasks_error: ContinuousError | None = None
 
     def tell(self, event: Event) -> None:
         """Hand in an event from outside: drain, stop, a lost lease. From any thread."""
@@ -162,9 +169,7 @@ class ContinuousRun:
         """Run until the end and return why it failed, or None if it ended as asked."""
         launched_s = self._clock.monotonic_s()
         try:
-            self._launcher.launch(
-                self._run_id, self._specs, lambda error: self._inbox.put(TasksEnded(error))
-            )
+            self._tasks = self._launcher.launch(self._run_id, self._specs, self._on_tasks_end)
             while not self._ended:
                 event = self._wait()
                 if event is not None:
@@ -278,7 +283,8 @@ class ContinuousRun:
             self._handle(DrainAsked())
 
     def _watch_slots(self) -> None:
-        slots, waiting = self._launcher.slots(), self._launcher.unplaced(self._run_id)
+        assert self._tasks is not None
+        slots, waiting = self._launcher.slots(), self._tasks.unplaced()
         if slots is not None and waiting and not self._ended:
             self._handle(
                 RunFailed(
@@ -335,18 +341,21 @@ class ContinuousRun:
     def _end(self, error: ContinuousError | None) -> None:
         if not self._ended or self._error is None:
             self._ended, self._error = True, error
+            self._explain_loss()
 
     def _leave(self) -> None:
-        """Dismiss the tasks, wait for a commit under way, drop what is not committed."""
-        reason = "the query has failed" if self._error else "the query has ended"
-        self._endpoint.dismiss(reason)
+        """Dismiss the tasks, wait for a commit under way, drop what is not committed.
+
+        Tasks that have hung up read and write no more. How their job ends is not waited for: a
+        cluster takes its time to notice that a process died, and the next run need not know.
+        """
+        self._endpoint.dismiss("the query has failed" if self._error else "the query has ended")
         self._await_commit()
-        try:
-            self._launcher.cancel(self._run_id, reason)
-        except Exception:
-            logger.exception("the tasks were not cancelled cleanly")
-        finally:
-            self._endpoint.close()
+        if self._tasks is not None:
+            gone = self._leaving.add(self._tasks)
+            while gone.is_alive() and not self._endpoint.await_left(_LEFT_LOOK_S):
+                pass
+        self._endpoint.close()
         try:
             self._hear_the_last()
         except Exception:
@@ -366,15 +375,22 @@ class ContinuousRun:
                 event = self._inbox.get_nowait()
             except queue.Empty:
                 return
-            if isinstance(event, TasksEnded) and isinstance(self._error, TaskLostError):
-                self._explain_loss(self._error, event.error)
             for action in self.coordinator.handle(event):
                 self._act(action)
 
-    def _explain_loss(self, loss: TaskLostError, reason: ContinuousError | None) -> None:
+    def _on_tasks_end(self, error: ContinuousError | None) -> None:
+        self._tasks_error = error
+        self._inbox.put(TasksEnded(error))
+        self._explain_loss()
+
+    def _explain_loss(self) -> None:
         """The connection of a task that dies breaks before the cluster tells why it died."""
-        if reason is not None:
-            loss.message = f"{loss.message} {reason.message}"
+        with self._explaining:
+            loss, reason = self._error, self._tasks_error
+            if isinstance(loss, TaskLostError) and reason is not None and reason is not loss:
+                self._tasks_error = None
+                loss.message = f"{loss.message} {reason.message}"
+                logger.warning("why the task is lost: %s", reason.message)
 
     def _uncommitted(self) -> list[tuple[int, list[Any]]]:
         # What is (or may be) prepared belongs to the next start, which finishes it.

@@ -40,6 +40,7 @@ class Endpoint:
         self._secret = secret
         self._deliver = deliver
         self._lock = threading.Lock()
+        self._left = threading.Condition(self._lock)
         self._connections: dict[int, Connection] = {}
         self._unnamed: set[Connection] = set()
         self._last_heard: dict[int, float] = {}
@@ -82,6 +83,14 @@ class Endpoint:
         with self._lock:
             self._closing = reason
         self.broadcast(Dismissed(reason))
+
+    def await_left(self, timeout_s: float) -> bool:
+        """Wait until no task is connected; whether that is so. All that they have said was
+        delivered then."""
+        with self._left:
+            return self._left.wait_for(
+                lambda: not self._connections and not self._unnamed, timeout_s
+            )
 
     def close(self) -> None:
         """Stop listening and drop all connections."""
@@ -141,11 +150,9 @@ class Endpoint:
             reason = f"its message cannot be read: {type(exc).__name__}: {exc}"
         finally:
             connection.close()
-            with self._lock:
-                self._unnamed.discard(connection)
             if partition is not None:
-                self._forget(partition, connection)
                 self._deliver(TaskLost(partition, reason))
+            self._forget(partition, connection)
 
     def _hear(self, partition: int, connection: Connection) -> None:
         with self._lock:
@@ -156,8 +163,10 @@ class Endpoint:
         if closing is not None:
             connection.send(Dismissed(closing))
 
-    def _forget(self, partition: int, connection: Connection) -> None:
-        with self._lock:
-            if self._connections.get(partition) is connection:
+    def _forget(self, partition: int | None, connection: Connection) -> None:
+        with self._left:
+            self._unnamed.discard(connection)
+            if partition is not None and self._connections.get(partition) is connection:
                 del self._connections[partition]
                 self._last_heard.pop(partition, None)
+            self._left.notify_all()

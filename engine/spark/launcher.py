@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
+import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import ClusterEndedError, ConfigError, ContinuousError, TaskLostError
-from engine.launcher import CANCEL_TIMEOUT_S, OnEnd, Slots
+from engine.launcher import CANCEL_TIMEOUT_S, LaunchedTasks, OnEnd, Slots
 from engine.task.loop import run_task
 from engine.task.spec import TaskSpec
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
@@ -24,12 +25,12 @@ class SparkLauncher:
     """One job per run, in a job group named by the run id.
 
     Spark itself would leave tasks that find no slot waiting, silently and for ever (SPARK-33274).
-    So slots are counted before the launch, and :meth:`unplaced` tells afterwards which tasks wait.
+    So slots are counted before the launch, and :meth:`LaunchedTasks.unplaced` tells afterwards
+    which tasks wait.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
-        self._thread: threading.Thread | None = None
         conf = self._context.getConf()
         self.host = conf.get("spark.driver.host") or "127.0.0.1"
         self.bind_host = conf.get("spark.driver.bindAddress")
@@ -38,6 +39,7 @@ class SparkLauncher:
                 "Spark would run a second copy of a task that never ends: spark.speculation is on.",
                 hint="Set spark.speculation to false.",
             )
+        self._may_grow = conf.get("spark.dynamicAllocation.enabled", "false") == "true"
         self.application = self._context.applicationId
         self.application_url = self._context.uiWebUrl
 
@@ -58,60 +60,74 @@ class SparkLauncher:
             ) from exc
 
     def _slots(self) -> Slots | None:
-        if self._context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
+        if self._may_grow:
             return None
         context = self._context._jsc.sc()
         profile = context.resourceProfileManager().defaultResourceProfile()
         total = context.maxNumConcurrentTasks(profile)
-        return Slots(total, max(total - self._root_pool().runningTasks(), 0))
+        return Slots(total, max(total - _root_pool(self._context).runningTasks(), 0))
 
-    def unplaced(self, run_id: str) -> int:
-        waiting = self._root_pool().getSortedTaskSetQueue()  # only those with pending tasks
+    def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> LaunchedTasks:
+        return _Job(self._context, run_id, specs, on_end)
+
+
+class _Job:
+    """The Spark job of a run, from a thread of its own.
+
+    It is told from the other jobs of its group, an earlier one that is about to end for example,
+    by a tag.
+    """
+
+    def __init__(
+        self, context: SparkContext, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd
+    ) -> None:
+        from pyspark import InheritableThread
+
+        self._context, self._run_id, self._on_end = context, run_id, on_end
+        self._tasks = list(specs)
+        self._tag = f"continuous-{uuid.uuid4()}"
+        self._thread = InheritableThread(target=self._run, name=f"spark-job-{run_id}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        error: ContinuousError | None = None
+        context, tasks, run_id = self._context, self._tasks, self._run_id
+        try:
+            context.setJobGroup(run_id, f"continuous query {run_id}", interruptOnCancel=True)
+            context.addJobTag(self._tag)
+            indexes = context.parallelize(range(len(tasks)), len(tasks))
+            indexes.foreach(lambda index: run_task(tasks[index]))
+        except Exception as exc:
+            logger.debug("the Spark job of run %s ended", run_id, exc_info=True)
+            error = TaskLostError(
+                f"The Spark job of the query failed: {_gist(exc)}",
+                hint="The executor's log tells more.",
+            )
+        self._on_end(error)
+
+    def unplaced(self) -> int:
+        waiting = _root_pool(self._context).getSortedTaskSetQueue()  # only with pending tasks
         jobs = [waiting.apply(index) for index in range(waiting.size())]
         return sum(
             job.numTasks() - job.tasksSuccessful() - job.runningTasks()
             for job in jobs
-            if job.taskSet().properties().getProperty("spark.jobGroup.id") == run_id
+            if self._tag in (job.taskSet().properties().getProperty("spark.job.tags") or "")
         )
 
-    def _root_pool(self) -> Any:
-        """Spark's own books of what runs now. The public status tracker lags behind by seconds."""
-        return self._context._jsc.sc().taskScheduler().rootPool()
-
-    def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> None:
-        from pyspark import InheritableThread
-
-        tasks = list(specs)
-
-        def submit() -> None:
-            error: ContinuousError | None = None
-            context = self._context
-            context.setJobGroup(run_id, f"continuous query {run_id}", interruptOnCancel=True)
-            try:
-                indexes = context.parallelize(range(len(tasks)), len(tasks))
-                indexes.foreach(lambda index: run_task(tasks[index]))
-            except Exception as exc:
-                logger.debug("the Spark job of run %s ended", run_id, exc_info=True)
-                error = TaskLostError(
-                    f"The Spark job of the query failed: {_gist(exc)}",
-                    hint="The executor's log tells more.",
-                )
-            on_end(error)
-
-        self._thread = InheritableThread(target=submit, name=f"spark-job-{run_id}", daemon=True)
-        self._thread.start()
-
-    def cancel(self, run_id: str, reason: str) -> None:
-        if self._thread is None:
-            return
+    def cancel(self) -> None:
         # Dismissed tasks leave by themselves; cancelling at once would have Spark wait 2 s and
         # then kill the Python workers, which the next run would have to start again.
         self._thread.join(timeout=LEAVE_TIMEOUT_S)
         if self._thread.is_alive():
-            self._context.cancelJobGroup(run_id)
+            self._context.cancelJobsWithTag(self._tag)
             self._thread.join(timeout=CANCEL_TIMEOUT_S)
             if self._thread.is_alive():
-                logger.warning("Spark has not ended the tasks of run %s: they hang", run_id)
+                logger.warning("Spark has not ended the tasks of run %s: they hang", self._run_id)
+
+
+def _root_pool(context: SparkContext) -> Any:
+    """Spark's own books of what runs now. The public status tracker lags behind by seconds."""
+    return context._jsc.sc().taskScheduler().rootPool()
 
 
 def _gist(error: Exception) -> str:

@@ -16,8 +16,11 @@ DAGS = Path(__file__).parents[2] / "dags"
 _PARSE = """
 import json, sys
 from pathlib import Path
-from airflow.dag_processing.dagbag import BundleDagBag
-bag = BundleDagBag(sys.argv[1], bundle_path=Path(sys.argv[1]), bundle_name="examples")
+try:
+    from airflow.dag_processing.dagbag import BundleDagBag
+except ImportError:  # Airflow 3.1
+    from airflow.models.dagbag import BundleDagBag
+bag = BundleDagBag(sys.argv[1], bundle_path=Path(sys.argv[1]))
 heavy = {"pyspark", "pandas", "numpy", "pyarrow"} & set(sys.modules)
 dags = {name: [dag.doc_md or "", sorted(dag.task_ids)] for name, dag in bag.dags.items()}
 Path(sys.argv[2]).write_text(json.dumps([bag.import_errors, sorted(heavy), dags]))

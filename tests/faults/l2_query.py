@@ -21,7 +21,7 @@ from engine.connectors import bind_writer
 from engine.definition import QueryDefinition, StreamBinding
 from engine.errors import ContinuousError, TaskLostError
 from engine.execution import ContinuousExecution
-from engine.launcher import OnEnd, Slots
+from engine.launcher import LaunchedTasks, OnEnd, Slots
 from engine.plan.pipeline import Pipeline, SourceRelation
 from engine.query import ContinuousQuery
 from engine.schemas import to_arrow
@@ -149,22 +149,25 @@ class ForkLauncher:
 
     def __init__(self, server: str, trace: Trace | None) -> None:
         self._server, self._trace = server, trace
-        self._children: list[Child] = []
-        self._watch: threading.Thread | None = None
 
     def slots(self) -> Slots | None:
         return None
 
-    def unplaced(self, run_id: str) -> int:
-        return 0
-
-    def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> None:
+    def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> LaunchedTasks:
         traces = [self._trace, *[None] * len(specs)]
         self._trace = None
-        self._children = [
-            l2_server.start(self._server, task, self._server, spec, trace)
-            for spec, trace in zip(specs, traces, strict=False)
-        ]
+        return _Children(
+            [
+                l2_server.start(self._server, task, self._server, spec, trace)
+                for spec, trace in zip(specs, traces, strict=False)
+            ],
+            on_end,
+        )
+
+
+class _Children:
+    def __init__(self, children: Sequence[Child], on_end: OnEnd) -> None:
+        self._children = children
         self._watch = threading.Thread(target=self._wait, args=(on_end,), daemon=True)
         self._watch.start()
 
@@ -182,8 +185,10 @@ class ForkLauncher:
         if not lost:
             on_end(None)
 
-    def cancel(self, run_id: str, reason: str) -> None:
-        assert self._watch is not None
+    def unplaced(self) -> int:
+        return 0
+
+    def cancel(self) -> None:
         self._watch.join(LEAVE_TIMEOUT_S)
         if self._watch.is_alive():
             for child in self._children:

@@ -62,6 +62,14 @@ def rate(spark: SparkSession, rows_per_second: int = 100, partitions: int = 2) -
     )
 
 
+def assert_complete(values: list[int]) -> None:
+    """Of each of the two partitions from its first row on; at the end one may be a row ahead."""
+    for partition in (0, 1):
+        found = sorted(value for value in values if value % 2 == partition)
+        assert found == list(range(partition, partition + 2 * len(found), 2))
+        assert found
+
+
 def files(df: DataFrame, folder: Path, **options: Any) -> ContinuousStreamWriter:
     return (
         write_stream(df)
@@ -126,7 +134,7 @@ def test_foreach_sees_rows_and_epochs(spark: SparkSession, tmp_path: Path, start
     query.awaitEpoch(5, WAIT_S)
     query.drain(WAIT_S)
     seen = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
-    assert sorted(value for _, _, value in seen) == list(range(len(seen)))
+    assert_complete([value for _, _, value in seen])
     assert {partition for partition, _, _ in seen} == {0, 1}
     assert len({epoch for _, epoch, _ in seen}) > 1
 
@@ -177,9 +185,7 @@ def test_to_table(spark: SparkSession, tmp_path: Path) -> None:
         query = builder.toTable("counted")
         query.awaitEpoch(4, WAIT_S)
         query.drain(WAIT_S)
-        values = [r.value for r in spark.table("counted").orderBy("value").collect()]
-        assert values
-        assert values == list(range(len(values)))
+        assert_complete([r.value for r in spark.table("counted").collect()])
     finally:
         spark.sql("DROP TABLE IF EXISTS counted")
 
@@ -252,8 +258,7 @@ def test_a_query_survives_a_killed_worker(
     assert query.awaitEpoch(query.status["epoch"] + 5, WAIT_S)
     query.drain(WAIT_S)
     assert query.status["restarts"] == budget
-    values = sorted(r.value for r in spark.read.parquet(str(tmp_path / "out")).collect())
-    assert values == list(range(len(values)))
+    assert_complete([r.value for r in spark.read.parquet(str(tmp_path / "out")).collect()])
 
 
 def worker_pids() -> list[int]:
