@@ -17,6 +17,7 @@ import zipimport
 import pyspark.worker  # noqa: F401
 from pyspark import daemon
 
+import engine.api  # the modules that a query's functions live in import it
 import engine.sinks.registry
 import engine.sources.registry
 import engine.task.loop  # noqa: F401

@@ -19,7 +19,7 @@ from airflow.jobs.triggerer_job_runner import TriggerRunner
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from airflow_provider_continuous import killing
-from airflow_provider_continuous.compat import TaskDeferred
+from airflow_provider_continuous.compat import RELEASE, TaskDeferred
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.killing import QueryOfTask, TaskIdentity, task_state
 from airflow_provider_continuous.operators.query import (
@@ -41,6 +41,10 @@ from tests.airflow.live_checkpoint import LiveCheckpoint
 Says = Callable[[str | None], list[TaskIdentity]]
 OVER = ["failed", "success", "skipped", "removed", "upstream_failed", "deleted"]
 NOT_OVER = ["deferred", "running", "scheduled", "queued", "none", "restarting", "up_for_retry"]
+
+with_killed_triggers = pytest.mark.skipif(
+    RELEASE < (3, 3), reason="on_kill of triggers came with Airflow 3.3"
+)
 
 
 @pytest.fixture
@@ -89,6 +93,7 @@ def kill(trigger: KillableTrigger, then: Callable[[], Any] = lambda: None) -> No
     asyncio.run(scenario())
 
 
+@with_killed_triggers
 @pytest.mark.parametrize("action", ["drain", "stop"])
 @pytest.mark.parametrize("state", OVER)
 def test_a_deferred_task_that_is_over_ends_its_query(
@@ -105,6 +110,7 @@ def test_a_deferred_task_that_is_over_ends_its_query(
     assert asked == [TaskIdentity("a_dag", "a_run", "a_task", 2)]
 
 
+@with_killed_triggers
 @pytest.mark.parametrize("state", [*NOT_OVER, None])
 def test_a_task_that_goes_on_keeps_its_query(
     live: LiveCheckpoint, airflow_says: Says, state: str | None
