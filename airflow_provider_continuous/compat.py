@@ -51,6 +51,7 @@ __all__ = [
     "SharedStreamProducer",
     "TaskDeferred",
     "conf",
+    "load_provider_defaults",
     "task_state_store",
 ]
 
@@ -59,6 +60,14 @@ if TYPE_CHECKING or RELEASE >= (3, 3):
     from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 else:
     NEVER_EXPIRE = None  # nothing is kept there, so nothing expires
+
+
+def load_provider_defaults() -> None:
+    """Make the defaults of the providers' sections known; from Airflow 3.2 on they always are."""
+    if RELEASE < (3, 2):
+        from airflow.providers_manager import ProvidersManager
+
+        ProvidersManager().initialize_providers_configuration()  # type: ignore[no-untyped-call]
 
 
 def task_state_store(context: Context) -> Any:

@@ -5,22 +5,27 @@ from __future__ import annotations
 
 import re
 
-from airflow_provider_continuous.compat import conf
+from airflow_provider_continuous.compat import conf, load_provider_defaults
 
 SECTION = "continuous"
 
 
 def checkpoint_roots() -> list[str]:
     """The folders whose checkpoints are shown; the connections' roots are not among them."""
-    text = conf.get(SECTION, "checkpoint_roots") or ""
+    text = _option("checkpoint_roots")
     return [root for root in re.split(r"[\s,]+", text) if root]
 
 
 def log_dir() -> str | None:
     """Where the queries' output goes, unless the connection says it."""
-    return conf.get(SECTION, "log_dir") or None
+    return _option("log_dir") or None
 
 
 def page_refresh_s() -> int:
     """Seconds after which the pages that show the queries look again; 0: never."""
-    return int(conf.getint(SECTION, "page_refresh"))
+    return int(_option("page_refresh"))
+
+
+def _option(name: str) -> str:
+    load_provider_defaults()
+    return conf.get(SECTION, name) or ""

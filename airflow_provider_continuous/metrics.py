@@ -24,6 +24,8 @@ from airflow_provider_continuous.overview import QueryOverview
 
 if TYPE_CHECKING or RELEASE >= (3, 3):
     from airflow.sdk.observability import stats
+elif RELEASE >= (3, 2):
+    from airflow.sdk.observability.stats import Stats as stats
 else:
     from airflow.stats import Stats as stats
 

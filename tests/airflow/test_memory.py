@@ -68,7 +68,7 @@ def test_what_must_not_be_forgotten_half_way_is_refused_before_it_begins(
 
 
 def test_a_name_that_older_versions_lack_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(compat, "AdvanceItem")
+    monkeypatch.delitem(vars(compat), "AdvanceItem", raising=False)
 
     with pytest.raises(ImportError, match=r"AdvanceItem came with Airflow 3\.3"):
         from airflow_provider_continuous.compat import AdvanceItem  # noqa: F401

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_continuous import publishing
+from airflow_provider_continuous import metrics, publishing
+from airflow_provider_continuous.compat import RELEASE
 from airflow_provider_continuous.metrics import stats
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from engine.states import QueryState
@@ -27,6 +28,10 @@ def gauges(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gauges]:
     monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
     monkeypatch.setattr(publishing, "_last_s", {})
     kept = Gauges()
+    if RELEASE < (3, 3):
+        monkeypatch.setattr(metrics, "stats", kept)
+        yield kept
+        return
     stats.initialize(factory=lambda: kept, export_legacy_names=False)  # type: ignore[arg-type,return-value]
     yield kept
     stats.initialize(factory=stats_off, export_legacy_names=False)
