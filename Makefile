@@ -1,6 +1,9 @@
 # Every target sets up what it needs; `make` alone lists them.
 PYTHON_IN_VENV := .venv/bin/python
 SHELL := /bin/sh
+# Where the environment forbids to keep bytecode, as in many images, each of the hundreds of
+# processes that tests and demo start would compile all that it imports: seconds of it for Airflow.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install test test-unit test-spark test-matrix parity faults airflow-faults check demo up docker-up bench clean
