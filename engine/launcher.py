@@ -72,25 +72,27 @@ class LeavingTasks:
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
 
-    def add(self, tasks: LaunchedTasks) -> threading.Thread:
+    def add(self, tasks: LaunchedTasks, when_gone: Callable[[], None]) -> threading.Thread:
         """Cancel them; the thread ends when they are gone."""
+
+        def cancel() -> None:
+            try:
+                tasks.cancel()
+            except Exception:
+                logger.exception("the tasks were not cancelled cleanly")
+            finally:
+                when_gone()
+
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        thread = threading.Thread(target=_cancel, args=(tasks,), name="task-cancel", daemon=True)
-        self._threads.append(thread)
+        thread = threading.Thread(target=cancel, name="task-cancel", daemon=True)
         thread.start()
+        self._threads.append(thread)
         return thread
 
     def await_gone(self) -> None:
         """Wait until none is left, or those that are hang."""
         for thread in self._threads:
             thread.join()
-
-
-def _cancel(tasks: LaunchedTasks) -> None:
-    try:
-        tasks.cancel()
-    except Exception:
-        logger.exception("the tasks were not cancelled cleanly")
 
 
 class ThreadLauncher:

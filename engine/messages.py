@@ -101,9 +101,15 @@ class EpochMarker:
 
 
 @dataclass(frozen=True)
+class Welcome:
+    """The first message to a task, unless the run has ended: then it is dismissed before it has
+    opened its source."""
+
+
+@dataclass(frozen=True)
 class Dismissed:
     reason: str
 
 
 TaskMessage = TaskStarted | EpochCommitMessage | TaskFailed | TaskAlive
-DriverMessage = EpochMarker | Dismissed
+DriverMessage = Welcome | EpochMarker | Dismissed

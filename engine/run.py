@@ -46,6 +46,8 @@ _WATCH_S = 0.5
 SLOT_WAIT_S = 15.0
 """A launched task that has found no slot for so long finds none."""
 _LEFT_LOOK_S = 0.1
+KILL_WAIT_S = 5.0
+"""Spark kills the worker of a cancelled task after 2 s."""
 COMMIT_WARNING_S = 10.0
 """An end that waits so long for a commit under way says so."""
 
@@ -344,24 +346,32 @@ class ContinuousRun:
             self._explain_loss()
 
     def _leave(self) -> None:
-        """Dismiss the tasks, wait for a commit under way, drop what is not committed.
-
-        Tasks that have hung up read and write no more. How their job ends is not waited for: a
-        cluster takes its time to notice that a process died, and the next run need not know.
-        """
+        """Dismiss the tasks, wait for a commit under way, drop what is not committed."""
         self._endpoint.dismiss("the query has failed" if self._error else "the query has ended")
         self._await_commit()
-        if self._tasks is not None:
-            gone = self._leaving.add(self._tasks)
-            while gone.is_alive() and not self._endpoint.await_left(_LEFT_LOOK_S):
-                pass
-        self._endpoint.close()
+        if self._tasks is None:
+            self._endpoint.close()
+        else:
+            # Until then it dismisses the tasks that Spark starts in place of lost ones.
+            self._await_left(self._leaving.add(self._tasks, self._endpoint.close))
         try:
             self._hear_the_last()
         except Exception:
             logger.exception("what was under way at the end was not heard")
         for epoch, messages in self._uncommitted():
             self._runner.abort(epoch, messages)
+
+    def _await_left(self, cancelling: threading.Thread) -> None:
+        """Wait until the tasks have hung up: then they read and write no more.
+
+        How their job ends is not waited for: a cluster takes its time to notice that a process
+        died, and the next run need not know. A job that has ended says nothing, either: Spark may
+        still be killing its tasks.
+        """
+        while not self._endpoint.await_left(_LEFT_LOOK_S) and cancelling.is_alive():
+            pass
+        if not self._endpoint.await_left(KILL_WAIT_S):
+            logger.warning("tasks of run %s are still connected: they hang", self._run_id)
 
     def _await_commit(self) -> None:
         while self._committing is not None and wait([self._committing], COMMIT_WARNING_S).not_done:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from engine.coordinator.events import Event, TaskLost
 from engine.errors import AuthenticationError, ConfigError
-from engine.messages import Dismissed, DriverMessage, TaskAlive, TaskMessage
+from engine.messages import Dismissed, DriverMessage, TaskAlive, TaskMessage, Welcome
 from engine.wire import Connection, accept
 
 logger = logging.getLogger(__name__)
@@ -131,10 +131,11 @@ class Endpoint:
         reason = "its connection was closed"
         with self._lock:
             self._unnamed.add(connection)
-            late = self._pause.is_set()
+            late, closing = self._pause.is_set(), self._closing
         if late:
             connection.close()
         try:
+            connection.send(Welcome() if closing is None else Dismissed(closing))
             while True:
                 message: TaskMessage = connection.receive()
                 partition = message.partition

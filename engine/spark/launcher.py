@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 LEAVE_TIMEOUT_S = 1.0
+_OUR_DOING = re.compile("[Cc]ancelled")
 
 
 class SparkLauncher:
@@ -60,9 +62,9 @@ class SparkLauncher:
             ) from exc
 
     def _slots(self) -> Slots | None:
+        context = self._context._jsc.sc()
         if self._may_grow:
             return None
-        context = self._context._jsc.sc()
         profile = context.resourceProfileManager().defaultResourceProfile()
         total = context.maxNumConcurrentTasks(profile)
         return Slots(total, max(total - _root_pool(self._context).runningTasks(), 0))
@@ -86,6 +88,8 @@ class _Job:
         self._context, self._run_id, self._on_end = context, run_id, on_end
         self._tasks = list(specs)
         self._tag = f"continuous-{uuid.uuid4()}"
+        self._is_left = False
+        """The run has ended: that its job is cancelled explains nothing."""
         self._thread = InheritableThread(target=self._run, name=f"spark-job-{run_id}", daemon=True)
         self._thread.start()
 
@@ -99,10 +103,12 @@ class _Job:
             indexes.foreach(lambda index: run_task(tasks[index]))
         except Exception as exc:
             logger.debug("the Spark job of run %s ended", run_id, exc_info=True)
-            error = TaskLostError(
-                f"The Spark job of the query failed: {_gist(exc)}",
-                hint="The executor's log tells more.",
-            )
+            gist = _gist(exc)
+            if not (self._is_left and _OUR_DOING.search(gist)):
+                error = TaskLostError(
+                    f"The Spark job of the query failed: {gist}",
+                    hint="The executor's log tells more.",
+                )
         self._on_end(error)
 
     def unplaced(self) -> int:
@@ -117,12 +123,14 @@ class _Job:
     def cancel(self) -> None:
         # Dismissed tasks leave by themselves; cancelling at once would have Spark wait 2 s and
         # then kill the Python workers, which the next run would have to start again.
+        self._is_left = True
         self._thread.join(timeout=LEAVE_TIMEOUT_S)
+        deadline_s = time.monotonic() + CANCEL_TIMEOUT_S
+        while self._thread.is_alive() and time.monotonic() < deadline_s:
+            self._context.cancelJobsWithTag(self._tag)  # it may not have been submitted before
+            self._thread.join(timeout=LEAVE_TIMEOUT_S)
         if self._thread.is_alive():
-            self._context.cancelJobsWithTag(self._tag)
-            self._thread.join(timeout=CANCEL_TIMEOUT_S)
-            if self._thread.is_alive():
-                logger.warning("Spark has not ended the tasks of run %s: they hang", self._run_id)
+            logger.warning("Spark has not ended the tasks of run %s: they hang", self._run_id)
 
 
 def _root_pool(context: SparkContext) -> Any:

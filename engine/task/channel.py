@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from engine.messages import DriverMessage, EpochMarker, TaskMessage
+from engine.messages import Dismissed, DriverMessage, EpochMarker, TaskMessage
 from engine.wire import Connection
 
 NEVER = -1
@@ -57,7 +57,7 @@ class Channel:
             if message.final:
                 self.final_epoch = message.epoch
             self.closed_epoch = max(self.closed_epoch, message.epoch)
-        else:
+        elif isinstance(message, Dismissed):
             self.dismissed = message.reason
 
     def _say_alive(self) -> None:

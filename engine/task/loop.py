@@ -24,6 +24,7 @@ from engine.messages import (
     TaskAlive,
     TaskFailed,
     TaskStarted,
+    Welcome,
 )
 from engine.sources.reader import PartitionReader
 from engine.task.bad_records import BadRecords
@@ -31,7 +32,7 @@ from engine.task.channel import Channel
 from engine.task.context import EpochContext
 from engine.task.spec import TaskSpec
 from engine.task.transform import Transform, compile_steps
-from engine.wire import connect
+from engine.wire import Connection, connect
 
 _ERRORS = ContinuousError.__module__
 MARKER_POLL_S = 0.005
@@ -50,8 +51,12 @@ def run_task(spec: TaskSpec) -> None:
     :raises AuthenticationError: the driver refused the task.
     :raises OSError: the driver cannot be reached.
     """
+    connection = connect(spec.address, spec.secret)
+    if not _is_welcome(connection):
+        connection.close()
+        return
     channel = Channel(
-        connect(spec.address, spec.secret),
+        connection,
         alive=lambda: TaskAlive(spec.run_id, spec.index),
         heartbeat_s=spec.heartbeat_s,
     )
@@ -65,6 +70,14 @@ def run_task(spec: TaskSpec) -> None:
     finally:
         EpochContext.set(None)
         channel.close()
+
+
+def _is_welcome(connection: Connection) -> bool:
+    """Not if the run has ended, or the driver is gone by now."""
+    try:
+        return isinstance(connection.receive(), Welcome)
+    except (EOFError, OSError):
+        return False
 
 
 class _Task:
