@@ -352,8 +352,12 @@ class ContinuousRun:
         if self._tasks is None:
             self._endpoint.close()
         else:
-            # Until then it dismisses the tasks that Spark starts in place of lost ones.
-            self._await_left(self._leaving.add(self._tasks, self._endpoint.close))
+            leaving = self._leaving.add(self._tasks, self._hang_up)
+            # Tasks that have hung up read and write no more. How their job ends is not waited for:
+            # a cluster takes its time to notice that a process died, and the next run need not
+            # know.
+            while not self._endpoint.await_left(_LEFT_LOOK_S) and leaving.is_alive():
+                pass
         try:
             self._hear_the_last()
         except Exception:
@@ -361,17 +365,12 @@ class ContinuousRun:
         for epoch, messages in self._uncommitted():
             self._runner.abort(epoch, messages)
 
-    def _await_left(self, cancelling: threading.Thread) -> None:
-        """Wait until the tasks have hung up: then they read and write no more.
-
-        How their job ends is not waited for: a cluster takes its time to notice that a process
-        died, and the next run need not know. A job that has ended says nothing, either: Spark may
-        still be killing its tasks.
-        """
-        while not self._endpoint.await_left(_LEFT_LOOK_S) and cancelling.is_alive():
-            pass
+    def _hang_up(self) -> None:
+        """The job has ended: no more tasks come, in place of lost ones, to be dismissed. Those that
+        are there may still write: a job that has ended says nothing of its tasks."""
         if not self._endpoint.await_left(KILL_WAIT_S):
             logger.warning("tasks of run %s are still connected: they hang", self._run_id)
+        self._endpoint.close()
 
     def _await_commit(self) -> None:
         while self._committing is not None and wait([self._committing], COMMIT_WARNING_S).not_done:
