@@ -83,7 +83,7 @@ class _Story:
             WORKER: self._kill_worker,
             OTHER_WORKER: self._kill_other_worker,
             DAEMON: self._kill_daemon,
-            EXECUTOR: lambda: self._kill_one(self.driver.executors()),
+            EXECUTOR: self._kill_executor,
             STOPPED_WORKER: self._stop_worker,
             DRIVER: self._kill_driver,
             JVM: self._kill_jvm,
@@ -193,6 +193,17 @@ class _Story:
         worker = self._chance.choice(sorted(self.driver.workers()))
         self._kill_one(self.driver.daemons())
         os.kill(worker, signal.SIGKILL)
+
+    def _kill_executor(self) -> None:
+        """And wait for another one, which takes a cluster as long as it takes to start a JVM."""
+        before = {each.pid for each in self.driver.executors()}
+        self._kill_one(self.driver.executors())
+
+        def is_replaced() -> bool:
+            now = {each.pid for each in self.driver.executors()}
+            return now != before and len(now) == len(before)
+
+        await_true("another executor starts", is_replaced)
 
     def _kill_one(self, found: list[psutil.Process]) -> None:
         self._chance.choice(found).send_signal(signal.SIGKILL)
