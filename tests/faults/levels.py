@@ -39,10 +39,10 @@ _MANY = (
 )
 _CLUSTER = (*[l4_spark.EXECUTOR] * 10, *[l4_spark.WORKER] * 10, l4_spark.JVM)
 LEVELS = {
-    "L0": Level("tests.faults.l0_model", {"seconds": 12}, {"seconds": 240}),
-    "L1": Level("tests.faults.l1_failpoints", {"seconds": 20}, {"seconds": 400}),
-    "L2": Level("tests.faults.l2_syscalls", {"sample": 20}, {"sample": 400}),
-    "L3": Level("tests.faults.l3_torn_files", {"seconds": 12}, {"seconds": 120}),
+    "L0": Level("tests.faults.l0_model", {"seconds": 10}, {"seconds": 240}),
+    "L1": Level("tests.faults.l1_failpoints", {"seconds": 15}, {"seconds": 400}),
+    "L2": Level("tests.faults.l2_syscalls", {"sample": 16}, {"sample": 400}),
+    "L3": Level("tests.faults.l3_torn_files", {"seconds": 8}, {"seconds": 120}),
     "L4": Level(
         "tests.faults.l4_spark",
         {"faults": _FEW},
