@@ -15,6 +15,7 @@ from engine.config import EngineOptions
 from engine.definition import QueryDefinition, SinkBinding, StreamBinding
 from engine.plan.pipeline import Pipeline, SourceRelation
 from engine.sources.reader import DataSourceContinuousReader, Offset, PartitionReader
+from engine.task.spec import TaskSpec
 
 ONE_ATTEMPT = EngineOptions(
     lease_heartbeat_ms=50,
@@ -161,4 +162,21 @@ def definition(
         checkpoint=Checkpoint(str(folder)),
         epoch_interval_ms=interval_ms,
         options=replace(ONE_ATTEMPT, **options),
+    )
+
+
+def task_spec(made: QueryDefinition, address: tuple[str, int], secret: bytes) -> TaskSpec:
+    """The task of its first partition, from the beginning, of a run without a driver."""
+    return TaskSpec(
+        query_id="q",
+        run_id="r",
+        generation=0,
+        index=0,
+        first_epoch=0,
+        pipeline=made.streams[0].pipeline,
+        reader=made.streams[0].reader,
+        source_partition=(0, 0),
+        write=made.sink.write,
+        address=address,
+        secret=secret,
     )

@@ -29,8 +29,7 @@ from engine.launcher import Slots, ThreadLauncher
 from engine.messages import TaskStarted
 from engine.states import QueryState
 from engine.task.loop import TaskDismissed, run_task
-from engine.task.spec import TaskSpec
-from tests.model import ModelMessage, ModelReader, definition
+from tests.model import ModelMessage, ModelReader, definition, task_spec
 from tests.simulation.story import WAIT_S, Story
 
 
@@ -267,19 +266,7 @@ def test_tasks_leave_when_the_driver_is_gone(story: Story) -> None:
     made = definition(story.feed, story.sink, story.folder)
     heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
     endpoint = Endpoint("127.0.0.1", b"s", heard.put)
-    spec = TaskSpec(
-        query_id="q",
-        run_id="r",
-        generation=0,
-        index=0,
-        first_epoch=0,
-        pipeline=made.streams[0].pipeline,
-        reader=made.streams[0].reader,
-        source_partition=(0, 0),
-        write=made.sink.write,
-        address=endpoint.address,
-        secret=b"s",
-    )
+    spec = task_spec(made, endpoint.address, b"s")
     task = threading.Thread(target=run_task, args=(spec,))
     task.start()
     assert isinstance(heard.get(timeout=WAIT_S), TaskStarted)

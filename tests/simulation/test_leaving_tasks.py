@@ -16,7 +16,7 @@ from engine.errors import TaskLostError
 from engine.launcher import LaunchedTasks, OnEnd, ThreadLauncher
 from engine.task.loop import TaskDismissed, run_task
 from engine.task.spec import TaskSpec
-from tests.model import ModelMessage, ModelReader, definition
+from tests.model import ModelMessage, ModelReader, definition, task_spec
 from tests.simulation.story import WAIT_S, Story
 
 ROWS = 30
@@ -156,21 +156,7 @@ def test_a_task_that_comes_late_does_not_open_its_source(
     heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
     endpoint = Endpoint("127.0.0.1", b"s", heard.put)
     endpoint.dismiss("the query has failed")
-    run_task(
-        TaskSpec(
-            query_id="q",
-            run_id="r",
-            generation=0,
-            index=0,
-            first_epoch=0,
-            pipeline=made.streams[0].pipeline,
-            reader=made.streams[0].reader,
-            source_partition=(0, 0),
-            write=made.sink.write,
-            address=endpoint.address,
-            secret=b"s",
-        )
-    )
+    run_task(task_spec(made, endpoint.address, b"s"))
     assert opened == []
     assert endpoint.await_left(WAIT_S)
     assert heard.empty()
