@@ -61,8 +61,8 @@ class Launcher(Protocol):
     def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> LaunchedTasks:
         """Start one task per spec, all at once, and return.
 
-        :param on_end: called once, when the last task has ended, with an error if they were not
-            able to run.
+        :param on_end: called once: when the last task has ended, or with an error when one was not
+            able to run, whatever the others still do.
         """
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-DEADLINE_S = 150.0
+DEADLINE_S = 60.0
 _REAP_S = 0.02
 STRACE = shutil.which("strace")
 
