@@ -7,7 +7,8 @@ import time
 from airflow.sdk import BaseOperator
 
 from airflow_provider_continuous.compat import conf
-from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
+from airflow_provider_continuous.triggers.base import CheckpointTrigger
+from airflow_provider_continuous.triggers.poller import Event
 
 LINGER_S = 5.0
 """For so long a task waits in its worker: deferring and resuming takes longer than that."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.errors import QueryEndedError, WaitTimeoutError
-from airflow_provider_continuous.triggers.base import Event
+from airflow_provider_continuous.triggers.poller import Event
 
 
 def expect(event: Event, outcome: str) -> Event:

@@ -19,7 +19,7 @@ import fsspec
 
 from airflow_provider_continuous.location import CheckpointLocation
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.storage import open_storage
+from engine.checkpoint.storage.opening import open_storage
 from engine.errors import CheckpointError, ConfigError, ContinuousError
 
 DEPTH_MAX = 4

@@ -112,10 +112,10 @@ async def _until(file: Path) -> None:
 def commit_for_ever(folders: list[str]) -> None:
     """Be the query of each checkpoint: an epoch per second."""
     from engine.checkpoint.checkpoint import Checkpoint
-    from engine.checkpoint.commit_log import CommitEntry
     from engine.checkpoint.lease import Lease
-    from engine.checkpoint.offset_log import OffsetEntry
-    from engine.states import QueryState
+    from engine.checkpoint.logs.commit_log import CommitEntry
+    from engine.checkpoint.logs.offset_log import OffsetEntry
+    from engine.checkpoint.query_state import QueryState
 
     checkpoints = [Checkpoint(folder) for folder in folders]
     for checkpoint in checkpoints:

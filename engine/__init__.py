@@ -16,11 +16,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from engine.api import ContinuousStreamWriter, write_stream
     from engine.checkpoint.checkpoint import Checkpoint
     from engine.errors import ContinuousError
-    from engine.query import ContinuousQuery
-    from engine.registration import register
+    from engine.query.handle import ContinuousQuery
+    from engine.query.registration import register
+    from engine.query.writer import ContinuousStreamWriter, write_stream
 
 __all__ = [
     "Checkpoint",
@@ -35,10 +35,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "Checkpoint": "engine.checkpoint.checkpoint",
     "ContinuousError": "engine.errors",
-    "ContinuousQuery": "engine.query",
-    "ContinuousStreamWriter": "engine.api",
-    "register": "engine.registration",
-    "write_stream": "engine.api",
+    "ContinuousQuery": "engine.query.handle",
+    "ContinuousStreamWriter": "engine.query.writer",
+    "register": "engine.query.registration",
+    "write_stream": "engine.query.writer",
 }
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.config import EngineOptions
-from engine.definition import QueryDefinition, SinkBinding, StreamBinding
-from engine.plan.pipeline import Pipeline, SourceRelation
-from engine.sources.reader import DataSourceContinuousReader, Offset, PartitionReader
+from engine.execution.definition import QueryDefinition, SinkBinding, StreamBinding
+from engine.pipeline.pipeline import Pipeline, SourceRelation
+from engine.sources.contract import DataSourceContinuousReader, Offset, PartitionReader
 from engine.task.spec import TaskSpec
 
 ONE_ATTEMPT = EngineOptions(

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.plugins.formats import duration
 from airflow_provider_continuous.plugins.queries import all_queries, shown_roots
-from engine.commands import control, inspect
+from engine.commands import control
+from engine.commands import status as status_command
 from engine.commands.result import (
     DONE,
     FAILED,
@@ -29,12 +30,12 @@ def list_queries(args: Namespace) -> None:
 
 def status(args: Namespace) -> None:
     """Show who runs a query, and how far it has come."""
-    _on_checkpoint(args, inspect.status)
+    _on_checkpoint(args, status_command.status)
 
 
 def epochs(args: Namespace) -> None:
     """Show the committed epochs of a query."""
-    _on_checkpoint(args, inspect.epochs)
+    _on_checkpoint(args, status_command.epochs)
 
 
 def drain(args: Namespace) -> None:

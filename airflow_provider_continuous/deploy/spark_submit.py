@@ -39,7 +39,7 @@ from engine.errors import ConfigError
 SPECIFICATION = "CONTINUOUS_SPECIFICATION"
 """The variable that holds the specification where a driver can be given no file."""
 _ENGINE = Path(engine.__file__).parent
-APPLICATION = _ENGINE / "spark" / "application.py"
+APPLICATION = _ENGINE / "commands" / "application.py"
 _NESTED = "org.apache.spark.deploy.SparkSubmit"
 _DO_NOT_WAIT = {
     "standalone": "spark.standalone.submit.waitAppCompletion",

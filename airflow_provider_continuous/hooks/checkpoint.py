@@ -11,14 +11,14 @@ from airflow.sdk import BaseHook
 from airflow_provider_continuous.arguments import seconds
 from airflow_provider_continuous.location import CheckpointLocation
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
-from engine.checkpoint.copy import CopyReport, copy_checkpoint
+from engine.checkpoint.copies import CopyReport, copy_checkpoint
 from engine.checkpoint.find import find_checkpoints
 from engine.checkpoint.inspection import LAST_DEFAULT, Inspection, inspect_checkpoint
 from engine.checkpoint.pins import Pin
 from engine.checkpoint.retention import PruneReport, prune
 from engine.checkpoint.rewind import RewindReport
-from engine.sinks.file_sink_upkeep import SinkPruneReport, prune_sink
-from engine.sinks.reopen import recorded_sink
+from engine.sinks.files.file_sink_upkeep import SinkPruneReport, prune_sink
+from engine.sinks.files.reopen import recorded_sink
 
 
 class CheckpointHook(BaseHook):
@@ -148,8 +148,8 @@ class CheckpointHook(BaseHook):
         """Take a query that does not run back to the end of a committed epoch.
 
         :param to_epoch: the last epoch that stays; or ``to_pin``, the name of a pin.
-        :param sink: see :func:`engine.sinks.reopen.reopen_sink`; None: the one that the query had
-            at its last start.
+        :param sink: see :func:`engine.sinks.files.reopen.reopen_sink`; None: the one that the
+            query had at its last start.
         :param accept_repeats: go on with a sink that cannot take rows back.
         :raises ConfigError: the epoch is not there, or the sink cannot take rows back; nothing has
             changed.

@@ -23,7 +23,7 @@ from airflow_provider_continuous.location import CheckpointLocation
 from airflow_provider_continuous.submission import Submission, SubmittedQuery, default_log_dir
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.errors import CheckpointError, ConfigError
-from engine.spec import load_spec, read_document
+from engine.query.spec import load_spec, read_document
 
 _POLL_S = 0.2
 __all__ = ["ConnectionSettings", "ContinuousQueryHook"]

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.fingerprint import read_fingerprint
+from engine.checkpoint.fingerprint_file import read_fingerprint
 
 
 @dataclass(frozen=True)

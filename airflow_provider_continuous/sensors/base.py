@@ -17,7 +17,8 @@ from airflow_provider_continuous.deferral import wait_or_defer
 from airflow_provider_continuous.errors import WaitTimeoutError, final_errors
 from airflow_provider_continuous.links.query import PAGE_LINKS
 from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.triggers.base import START_MARGIN_S, CheckpointTrigger, Event
+from airflow_provider_continuous.triggers.base import START_MARGIN_S, CheckpointTrigger
+from airflow_provider_continuous.triggers.poller import Event
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

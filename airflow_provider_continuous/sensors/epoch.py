@@ -9,8 +9,8 @@ from airflow_provider_continuous.arguments import whole_number
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.sensors.base import CheckpointSensor
-from airflow_provider_continuous.triggers.base import Event
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
+from airflow_provider_continuous.triggers.poller import Event
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -13,9 +13,9 @@ from airflow_provider_continuous.arguments import seconds
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.sensors.base import CheckpointSensor
-from airflow_provider_continuous.triggers.base import Event
 from airflow_provider_continuous.triggers.health import QueryHealthTrigger
-from engine.states import QueryState
+from airflow_provider_continuous.triggers.poller import Event
+from engine.checkpoint.query_state import QueryState
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_continuous.arguments import per_source
 from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.sensors.base import CheckpointSensor
-from airflow_provider_continuous.triggers.base import Event
 from airflow_provider_continuous.triggers.offsets import (
     OffsetsCommittedTrigger,
     offsets_per_source,
 )
+from airflow_provider_continuous.triggers.poller import Event
 from engine.sources.latest import latest_offset
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class OffsetsCommittedSensor(CheckpointSensor):
         ``s3://my_conn@bucket/path`` opens it with an Airflow connection.
     :param offsets: what is waited for (templated). The offset of the query's one source, exclusive,
         as the checkpoint has it: ``{"file.json": 4096}``, ``{"topic": {"0": 5}}``, see
-        :mod:`engine.offsets`; a list of one offset per source, None for one that does not matter;
+        :mod:`engine.sources.offset_order`; a list of one offset per source, None for one that does
+            not matter;
         the JSON text of either; or ``"latest"``: where the source ended when the task first looked.
         Reschedules and retries keep that point, a cleared task asks anew.
     :param source: for ``"latest"``: the source's ``format`` and ``options`` as in the query's

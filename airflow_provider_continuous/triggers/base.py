@@ -24,10 +24,10 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.publishing import publish
-from airflow_provider_continuous.triggers.poller import OneLook, wait_for_event
+from airflow_provider_continuous.triggers.poller import Event, OneLook, wait_for_event
 from engine.checkpoint.checkpoint import CheckpointStatus
+from engine.checkpoint.query_state import QueryState
 from engine.errors import ContinuousError
-from engine.states import QueryState
 
 UNREACHABLE_MAX_S = 60.0
 """How long storage may be out of reach before the wait fails, and Airflow retries the task."""
@@ -39,10 +39,6 @@ own timeout fails the task without asking it."""
 LOST_AFTER_S = 60.0
 """A query that says nothing for so long is over for those who wait for what it does. One whose
 machine was suspended, or whose storage was away, comes back and goes on if nobody replaced it."""
-
-Event = dict[str, Any]
-"""``outcome`` and what belongs to it: ``committed``, ``running``, ``ended``, ``timeout``,
-``error``. JSON values only."""
 
 
 class CheckpointTrigger(BaseTrigger):

@@ -5,12 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider_continuous.arguments import whole_number
-from airflow_provider_continuous.triggers.base import (
-    CheckpointTrigger,
-    Event,
-    is_over,
-    status_event,
-)
+from airflow_provider_continuous.triggers.base import CheckpointTrigger, is_over, status_event
+from airflow_provider_continuous.triggers.poller import Event
 
 
 class EpochCommittedTrigger(CheckpointTrigger):

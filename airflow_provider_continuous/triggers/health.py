@@ -8,11 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from airflow_provider_continuous.arguments import per_source
-from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event, is_over
+from airflow_provider_continuous.triggers.base import CheckpointTrigger, is_over
 from airflow_provider_continuous.triggers.latency import last_latencies
+from airflow_provider_continuous.triggers.poller import Event
 from engine.checkpoint.checkpoint import CheckpointStatus
+from engine.checkpoint.query_state import QueryState
 from engine.sources.latest import lag
-from engine.states import QueryState
 
 
 class QueryHealthTrigger(CheckpointTrigger):

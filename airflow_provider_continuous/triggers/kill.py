@@ -14,8 +14,8 @@ from airflow.triggers.base import TriggerEvent
 from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.driver_log import DriverLog
 from airflow_provider_continuous.killing import KillAction, QueryOfTask, TaskIdentity
-from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
-from airflow_provider_continuous.triggers.poller import OneLook
+from airflow_provider_continuous.triggers.base import CheckpointTrigger
+from airflow_provider_continuous.triggers.poller import Event, OneLook
 
 LOG_EVERY_S = 10.0
 """The driver's log is looked at so often: each look shows a limited piece of it."""

@@ -6,14 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider_continuous.triggers.base import (
-    CheckpointTrigger,
-    Event,
-    is_over,
-    status_event,
-)
+from airflow_provider_continuous.triggers.base import CheckpointTrigger, is_over, status_event
+from airflow_provider_continuous.triggers.poller import Event
 from engine.errors import ConfigError
-from engine.offsets import check_order, reached
+from engine.sources.offset_order import check_order, reached
 
 
 class OffsetsCommittedTrigger(CheckpointTrigger):

@@ -2,8 +2,7 @@
 
 A poller reads in a thread, once per interval, and lets every waiting trigger look at what it has
 read. It begins with the first waiter and ends with the last one. What a trigger makes of a look, a
-failing one too, stays its own business: the same :meth:`CheckpointTrigger.observe` decides here and
-in a worker.
+failing one too, stays its own business: its own ``observe`` decides here and in a worker.
 """
 
 from __future__ import annotations
@@ -14,14 +13,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from engine.errors import ContinuousError
 
 if TYPE_CHECKING:
     from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-    from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
+
+Event = dict[str, Any]
+"""``outcome`` and what belongs to it: ``committed``, ``running``, ``ended``, ``timeout``,
+``error``. JSON values only."""
 
 LOOK_GAP_S = 0.05
 """Looks are at least so far apart: a thousand tasks that defer at once ask for a few looks."""
@@ -67,9 +69,28 @@ class OneLook:
             return None, error
 
 
+class Watcher(Protocol):
+    """Who waits for what a checkpoint will show."""
+
+    checkpoint_location: str
+    storage_conn_id: str | None
+    poll_interval_s: float
+
+    @property
+    def own_hook(self) -> CheckpointHook:
+        """How this one would read the checkpoint by itself."""
+
+    @property
+    def deadline_in_s(self) -> float:
+        """Seconds until it gives up, infinite if it never does."""
+
+    def observe(self, shared: OneLook | None = None) -> Event | None:
+        """Look once; the event that ends the wait, or None to look again."""
+
+
 @dataclass(eq=False)
 class _Waiter:
-    trigger: CheckpointTrigger
+    trigger: Watcher
     future: asyncio.Future[Event]
     context: Context = field(default_factory=copy_context)  # its log lines name its task
 
@@ -102,7 +123,7 @@ class CheckpointPoller:
         self._asked = asyncio.Event()  # somebody came, or left
         self._task: asyncio.Task[None] | None = None
 
-    async def wait(self, trigger: CheckpointTrigger) -> Event:
+    async def wait(self, trigger: Watcher) -> Event:
         """Return the event that ends the trigger's wait, or raise what it raises."""
         future = asyncio.get_running_loop().create_future()
         waiter = _Waiter(trigger, future)
@@ -159,7 +180,7 @@ def _look(waiters: list[_Waiter]) -> list[tuple[_Waiter, tuple[Event | None, Exc
     return [(waiter, waiter.observe(look)) for waiter in waiters]
 
 
-async def wait_for_event(trigger: CheckpointTrigger) -> Event:
+async def wait_for_event(trigger: Watcher) -> Event:
     """Wait with all others of this event loop that watch the same checkpoint as often."""
     pollers = _POLLERS.setdefault(asyncio.get_running_loop(), {})
     key = (trigger.checkpoint_location, trigger.storage_conn_id, trigger.poll_interval_s)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_continuous.triggers.base import (
-    CheckpointTrigger,
-    Event,
-    status_event,
-)
+from airflow_provider_continuous.triggers.base import CheckpointTrigger, status_event
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from airflow_provider_continuous.triggers.kill import KillableTrigger
-from engine.states import QueryState
+from airflow_provider_continuous.triggers.poller import Event
+from engine.checkpoint.query_state import QueryState
 
 
 class QueryRunningTrigger(KillableTrigger):

@@ -6,12 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_provider_continuous.triggers.base import Event, status_event
+from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.kill import KillableTrigger
 from airflow_provider_continuous.triggers.latency import last_latencies
+from airflow_provider_continuous.triggers.poller import Event
 from engine.checkpoint.checkpoint import CheckpointStatus
+from engine.checkpoint.query_state import QueryState
 from engine.sources.latest import lag
-from engine.states import QueryState
 
 
 class QuerySupervisionTrigger(KillableTrigger):

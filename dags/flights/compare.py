@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.storage import open_storage
-from engine.sinks.file_sink_log import FOLDER, FileSinkLog
+from engine.checkpoint.storage.opening import open_storage
+from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from engine.spark.session import build_session
 from flights.query import DELAYED, SCHEMA
 

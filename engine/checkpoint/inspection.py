@@ -8,9 +8,9 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine.checkpoint.copy import read_copy
-from engine.checkpoint.fingerprint import read_fingerprint
-from engine.checkpoint.metadata_log import entry_id
+from engine.checkpoint.copies import read_copy
+from engine.checkpoint.fingerprint_file import read_fingerprint
+from engine.checkpoint.logs.metadata_log import entry_id
 from engine.checkpoint.pins import Pin
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
 

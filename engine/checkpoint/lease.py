@@ -29,19 +29,17 @@ from __future__ import annotations
 
 import threading
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from engine.checkpoint.json_text import dump, load_object
-from engine.checkpoint.metadata_log import entry_id
+from engine.base.clock import Clock, SystemClock
+from engine.base.failpoints import reach
+from engine.base.json_text import dump, load_object
+from engine.checkpoint.folder import CheckpointFolder
+from engine.checkpoint.logs.metadata_log import entry_id
 from engine.checkpoint.process import Process
-from engine.checkpoint.storage import Storage
-from engine.clock import Clock, SystemClock
+from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.storage.contract import Storage
 from engine.errors import ConcurrentRunError, StaleRunError
-from engine.failpoints import reach
-from engine.states import QueryState
-
-if TYPE_CHECKING:
-    from engine.checkpoint.checkpoint import Checkpoint
 
 EXPIRES_AFTER_INTERVALS = 10
 _CLAIMS = "control/generations"
@@ -172,7 +170,7 @@ class Lease:
     @classmethod
     def acquire(
         cls,
-        checkpoint: Checkpoint,
+        checkpoint: CheckpointFolder,
         *,
         run_id: str,
         application: str | None = None,

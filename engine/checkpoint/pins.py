@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from engine.checkpoint.json_text import JSON, dump, load_object
-from engine.checkpoint.storage import Storage
+from engine.base.json_text import JSON, dump, load_object
+from engine.checkpoint.folder import CheckpointFolder
+from engine.checkpoint.storage.contract import Storage
 from engine.errors import CheckpointCorruptError, ConfigError
-
-if TYPE_CHECKING:
-    from engine.checkpoint.checkpoint import Checkpoint
 
 FOLDER = "pins"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -57,7 +55,7 @@ _FIELDS = [field.name for field in fields(Pin)]
 
 
 def add_pin(
-    checkpoint: Checkpoint, name: str, epoch: int, now_ms: int, sink_position: JSON = None
+    checkpoint: CheckpointFolder, name: str, epoch: int, now_ms: int, sink_position: JSON = None
 ) -> Pin:
     """Pin a committed epoch. Needs no lease: a query may run.
 
@@ -147,7 +145,7 @@ def move_later_pins(storage: Storage, epoch: int, to: str) -> None:
             storage.move(f"{FOLDER}/{name}", f"{to}/{FOLDER}/{name}")
 
 
-def committed_entries(checkpoint: Checkpoint, epoch: int) -> tuple[str, str]:
+def committed_entries(checkpoint: CheckpointFolder, epoch: int) -> tuple[str, str]:
     """What the offset log and the commit log hold of a committed epoch, as it is.
 
     :raises ConfigError: the epoch is not committed, or retention has removed it.
@@ -165,7 +163,7 @@ def committed_entries(checkpoint: Checkpoint, epoch: int) -> tuple[str, str]:
     return offsets, commit
 
 
-def _not_available(checkpoint: Checkpoint, epoch: int) -> ConfigError:
+def _not_available(checkpoint: CheckpointFolder, epoch: int) -> ConfigError:
     """The error for an epoch that cannot be had; lists those that can."""
     kept = checkpoint.epochs()
     listed = f"{kept[0]} to {kept[-1]}" if kept else "none"

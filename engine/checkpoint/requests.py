@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from engine.checkpoint.json_text import dump, load_object
-from engine.checkpoint.storage import Storage
-from engine.clock import Clock, SystemClock
+from engine.base.clock import Clock, SystemClock
+from engine.base.json_text import dump, load_object
+from engine.checkpoint.storage.contract import Storage
 
 RequestKind = Literal["drain", "stop"]
 _KINDS: tuple[RequestKind, ...] = ("stop", "drain")

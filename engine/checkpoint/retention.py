@@ -16,10 +16,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from engine.checkpoint.metadata_log import entry_id
+from engine.base.clock import Clock, SystemClock
+from engine.checkpoint.logs.metadata_log import entry_id
 from engine.checkpoint.rewind import INTENT, last_rewind
-from engine.checkpoint.storage import FileInfo, checksum_twin
-from engine.clock import Clock, SystemClock
+from engine.checkpoint.storage.contract import FileInfo, checksum_twin
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:

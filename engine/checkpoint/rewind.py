@@ -41,19 +41,17 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from engine.checkpoint.json_text import JSON, dump, load_object
+from engine.base.clock import Clock
+from engine.base.json_text import JSON, dump, load_object
+from engine.checkpoint.folder import CheckpointFolder
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.metadata_log import MetadataLog
+from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.pins import Pin, committed_entries, move_later_pins
-from engine.checkpoint.storage import Storage
-from engine.clock import Clock
+from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.storage.contract import Storage
 from engine.errors import CheckpointCorruptError, ConfigError
-from engine.states import QueryState
-
-if TYPE_CHECKING:
-    from engine.checkpoint.checkpoint import Checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +101,7 @@ class _Intent:
 
 
 def rewind(
-    checkpoint: Checkpoint,
+    checkpoint: CheckpointFolder,
     target: int | Pin,
     *,
     sink: Any = None,
@@ -155,7 +153,7 @@ def rewind(
     )
 
 
-def finish_rewind(checkpoint: Checkpoint, lease: Lease, sink: Any) -> None:
+def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> None:
     """Do the steps from 2 on of a rewind that has begun, if one has.
 
     :param sink: the stream writer.
@@ -197,7 +195,7 @@ def finish_rewind(checkpoint: Checkpoint, lease: Lease, sink: Any) -> None:
     storage.delete(INTENT)
 
 
-def was_rewound(checkpoint: Checkpoint) -> bool:
+def was_rewound(checkpoint: CheckpointFolder) -> bool:
     """Whether a rewind of this checkpoint was ever finished."""
     return checkpoint.storage.exists(_DONE)
 
@@ -210,7 +208,7 @@ def last_rewind(storage: Storage) -> bytes | None:
         return None
 
 
-def _check(checkpoint: Checkpoint, target: int | Pin, sink: Any, accept_repeats: bool) -> Pin:
+def _check(checkpoint: CheckpointFolder, target: int | Pin, sink: Any, accept_repeats: bool) -> Pin:
     """The epoch with its entries.
 
     :raises ContinuousError: the rewind is not possible.
@@ -241,7 +239,7 @@ def _check(checkpoint: Checkpoint, target: int | Pin, sink: Any, accept_repeats:
     return pin
 
 
-def _check_pin(checkpoint: Checkpoint, pin: Pin) -> None:
+def _check_pin(checkpoint: CheckpointFolder, pin: Pin) -> None:
     """:raises ConfigError: the query does not come from the pinned epoch: it was rewound to an
     earlier one since."""
     committed = checkpoint.committed_epoch()
@@ -264,7 +262,7 @@ def _check_pin(checkpoint: Checkpoint, pin: Pin) -> None:
     )
 
 
-def _read_intent(checkpoint: Checkpoint) -> _Intent | None:
+def _read_intent(checkpoint: CheckpointFolder) -> _Intent | None:
     try:
         data = checkpoint.storage.read(INTENT)
     except FileNotFoundError:

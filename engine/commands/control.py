@@ -6,12 +6,12 @@ import os
 import socket
 from argparse import Namespace
 
+from engine.base.clock import Clock, SystemClock
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
+from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.requests import RequestKind
-from engine.clock import Clock, SystemClock
-from engine.commands.inspect import open_checkpoint
 from engine.commands.result import DONE, FAILED, Result
-from engine.states import QueryState
+from engine.commands.status import open_checkpoint
 
 _POLL_S = 0.2
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.storage import prove_create_if_absent
+from engine.checkpoint.storage.opening import prove_create_if_absent
 from engine.commands.result import DONE, FAILED, Result
 from engine.errors import ContinuousError
 from engine.spark.failure import describe_error

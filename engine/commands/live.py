@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from engine.clock import Clock, SystemClock
+from engine.base.clock import Clock, SystemClock
 
 logger = logging.getLogger(__name__)
 LOG_EVERY_S = 10.0

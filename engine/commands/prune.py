@@ -5,13 +5,13 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
+from engine.base.options import parse_interval_ms
 from engine.checkpoint.find import find_checkpoints, is_pattern
 from engine.checkpoint.retention import prune as prune_checkpoint
-from engine.commands.inspect import open_checkpoint
 from engine.commands.result import DONE, FAILED, Result, format_bytes
-from engine.config import parse_interval_ms
+from engine.commands.status import open_checkpoint
 from engine.errors import ConfigError, ContinuousError
-from engine.sinks.file_sink_upkeep import prune_sink
+from engine.sinks.files.file_sink_upkeep import prune_sink
 from engine.spark.failure import describe_error
 
 

@@ -50,7 +50,7 @@ from engine.coordinator.events import (
     TasksEnded,
 )
 from engine.errors import ContinuousError, EpochBacklogError, ProtocolError, TaskLostError
-from engine.messages import EpochCommitMessage, TaskFailed, TaskMessage, TaskStarted
+from engine.wire.messages import EpochCommitMessage, TaskFailed, TaskMessage, TaskStarted
 
 
 class Phase(Enum):

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from engine.coordinator.events import Event, TaskLost
 from engine.errors import AuthenticationError, ConfigError
-from engine.messages import Dismissed, DriverMessage, TaskAlive, TaskMessage, Welcome
-from engine.wire import Connection, accept
+from engine.wire.connection import Connection, accept
+from engine.wire.messages import Dismissed, DriverMessage, TaskAlive, TaskMessage, Welcome
 
 logger = logging.getLogger(__name__)
 _ACCEPT_PAUSE_S = 0.1

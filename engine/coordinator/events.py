@@ -1,6 +1,6 @@
 """What happens to the coordinator (events, past tense) and what it decides (actions, imperative).
 
-Messages of tasks (:mod:`engine.messages`) are events as they are.
+Messages of tasks (:mod:`engine.wire.messages`) are events as they are.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.errors import ContinuousError
-from engine.messages import EpochCommitMessage, TaskFailed, TaskStarted
+from engine.wire.messages import EpochCommitMessage, TaskFailed, TaskStarted
 
 
 @dataclass(frozen=True)

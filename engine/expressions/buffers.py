@@ -36,3 +36,11 @@ def with_nulls_of(array: pa.Array, values: Values, dtype: pa.DataType) -> pa.Arr
         shifted[array.offset :] = values
     buffers = [array.buffers()[0], pa.py_buffer(shifted)]
     return pa.Array.from_buffers(dtype, len(values), buffers, array.null_count, array.offset)
+
+
+def saturated(x: Any) -> Any:
+    """DOUBLE to BIGINT as Java casts: NaN is 0, too large is the largest."""
+    inside = (x >= -(2.0**63)) & (x < 2.0**63)
+    whole = np.where(inside, x, 0).astype(np.int64)
+    limits = np.where(x > 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min)
+    return np.where(inside | np.isnan(x), whole, limits)

@@ -19,15 +19,20 @@ from engine.errors import TransformError
 from engine.expressions.datum import evaluate_where, may_raise, to_array, to_scalar
 from engine.expressions.refused import REFUSED
 from engine.expressions.registry import KERNELS, Context, Datum, Evaluator
-from engine.expressions.rows import Rows
+from engine.expressions.row_context import Rows
 from engine.expressions.tree import NONDETERMINISTIC, Expr
 
 __all__ = ["compile_expression", "evaluation_order", "fold", "may_raise", "to_array", "unsupported"]
 
-# Every module of this package that registers kernels fills the table when it is imported.
-for _module in pkgutil.iter_modules(engine.expressions.__path__):
-    if _module.name != "compile":
-        importlib.import_module(f"engine.expressions.{_module.name}")
+# A module that registers kernels fills the table when it is imported. Beside the families, whose
+# folders are found by themselves, these three of the heart do.
+for _name in ("leaves", "lambdas", "raising"):
+    importlib.import_module(f"engine.expressions.{_name}")
+for _family in pkgutil.iter_modules(engine.expressions.__path__):
+    if _family.ispkg:
+        _folder = importlib.import_module(f"engine.expressions.{_family.name}")
+        for _module in pkgutil.iter_modules(_folder.__path__):
+            importlib.import_module(f"{_folder.__name__}.{_module.name}")
 
 _DIVISOR_FIRST = {"Divide", "IntegralDivide", "Remainder", "Pmod"}
 _ONE_ROW = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))

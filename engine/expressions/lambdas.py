@@ -13,7 +13,7 @@ import pyarrow as pa
 from engine.expressions.datum import may_raise, to_array
 from engine.expressions.lists import Ints
 from engine.expressions.registry import Context, Evaluator, lazy
-from engine.expressions.rows import Rows
+from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
 
 

@@ -21,9 +21,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from engine.casts import caster
 from engine.errors import TransformError
 from engine.expressions.types import sql_name
+from engine.expressions.whole_columns import caster
 
 Taken = Callable[[Any], Any]
 _READABLE: Final = (

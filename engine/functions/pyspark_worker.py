@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.plan.pipeline import PythonFunction
+from engine.pipeline.pipeline import PythonFunction
 
 _KNOWN_PARAMETERS = ("pickleSer", "infile", "eval_type", "runner_conf", "eval_conf")
 _START_ARROW_STREAM = 4

@@ -30,17 +30,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from engine.config import EngineOptions
+from engine.base.options import EngineOptions
 from engine.errors import UnsupportedQueryError
 from engine.expressions.registry import Context
 from engine.expressions.tree import Expr
 from engine.expressions.types import YEAR_MONTH_INTERVAL, UnsupportedTypeError
-from engine.plan.catalyst import arrow_type, scala_seq, simple_name
-from engine.plan.expressions import ExpressionReader
-from engine.plan.functions import FunctionCalls, map_step
-from engine.plan.join import join_kind, static_join, static_table
-from engine.plan.optimizer import columns_at, optimize
-from engine.plan.pipeline import (
+from engine.pipeline.optimizer import columns_at, optimize
+from engine.pipeline.pipeline import (
     Expand,
     Filter,
     Generate,
@@ -51,8 +47,12 @@ from engine.plan.pipeline import (
     Watermark,
     schema_behind,
 )
+from engine.plan.catalyst import arrow_type, scala_seq, simple_name
+from engine.plan.catalyst_expressions import ExpressionReader
+from engine.plan.python_functions import FunctionCalls, map_step
 from engine.plan.refusals import HINT, generator_refusal, node_refusal
-from engine.plan.source import source_relation
+from engine.plan.static_join import join_kind, static_join, static_table
+from engine.plan.stream_relation import source_relation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

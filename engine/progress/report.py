@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from engine.messages import EpochCounters
+from engine.progress.counters import EpochCounters
 from engine.progress.histogram import LatencyHistogram
 
 

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamWriter
 
-from engine.definition import AT_LEAST_ONCE
 from engine.errors import ConfigError, SinkCommitRejectedError, SinkError
-from engine.sinks.rows import rows_of
+from engine.execution.definition import AT_LEAST_ONCE
+from engine.sinks.pyspark_rows import rows_of
 
 M = TypeVar("M")
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from engine.options import SESSION_TIMEZONE, Options
-from engine.schemas import to_arrow
+from engine.base.connector_options import SESSION_TIMEZONE, Options
+from engine.expressions.schemas import to_arrow
 from engine.sinks.shipped import ShippedRows, ship, unpack
 from engine.sinks.show import show_text
 

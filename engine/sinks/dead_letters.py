@@ -13,14 +13,14 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from engine.checkpoint.local_storage import LocalStorage
-from engine.definition import SinkBinding
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError, SinkAheadError
+from engine.execution.definition import SinkBinding
 from engine.expressions.types import schema_to_spark
-from engine.messages import SunkEpoch
-from engine.sinks.file_sink_log import FOLDER, FileSinkLog
-from engine.sinks.files import FilesWriter, JsonDataSource
+from engine.sinks.files.data_source import FilesWriter, JsonDataSource
+from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from engine.task.bad_records import SCHEMA
+from engine.wire.messages import SunkEpoch
 
 
 def with_dead_letters(sink: SinkBinding, path: str) -> SinkBinding:

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
 from engine.errors import ConfigError
 from engine.sinks.noop import NoMessage
-from engine.sinks.rows import rows_of
+from engine.sinks.pyspark_rows import rows_of
 from engine.task.context import EpochContext
 
 if TYPE_CHECKING:

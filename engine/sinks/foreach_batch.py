@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from engine.errors import ConfigError
-from engine.schemas import to_arrow
+from engine.expressions.schemas import to_arrow
 from engine.sinks.shipped import ShippedRows, ship, unpack
 
 if TYPE_CHECKING:

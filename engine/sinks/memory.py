@@ -16,11 +16,11 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from engine.definition import EXACTLY_ONCE
+from engine.base.connector_options import Options
 from engine.errors import ConfigError
-from engine.options import Options
-from engine.schemas import to_arrow
-from engine.sinks.rows import rows_of
+from engine.execution.definition import EXACTLY_ONCE
+from engine.expressions.schemas import to_arrow
+from engine.sinks.pyspark_rows import rows_of
 from engine.sinks.shipped import ShippedRows, ship, unpack
 
 if TYPE_CHECKING:

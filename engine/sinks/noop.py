@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from engine.options import Options
+from engine.base.connector_options import Options
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from engine.casts import caster
+from engine.expressions.whole_columns import caster
 
 
 def shown_texts(column: pa.Array, session_timezone: str) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from engine.base.connector_options import Options
+from engine.base.locations import local_path
 from engine.errors import ConfigError
-from engine.locations import local_path
-from engine.offsets import distance
-from engine.options import Options
-from engine.sources.folder import Folder, NameFilter
+from engine.sources.offset_order import distance
+from engine.sources.tail.watched_folder import Folder, NameFilter
 
 
 def _tail(options: Options) -> Any:

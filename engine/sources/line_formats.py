@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from engine.base.sift import sift
 from engine.errors import ConfigError, TransformError
 from engine.expressions.types import sql_name
-from engine.sift import sift
 from engine.sources.written_types import from_written, written_type
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from engine.errors import ConfigError
-from engine.sources.reader import Offset, PartitionReader
+from engine.sources.contract import Offset, PartitionReader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -34,11 +34,11 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource
 
+from engine.base.connector_options import DEFAULT_PARALLELISM, Options
 from engine.errors import SourceError
 from engine.expressions.types import TIMESTAMP
-from engine.options import DEFAULT_PARALLELISM, Options
+from engine.sources.contract import DataSourceContinuousReader, Offset, PartitionReader
 from engine.sources.micro_batch import MicroBatchReader
-from engine.sources.reader import DataSourceContinuousReader, Offset, PartitionReader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.casts import caster
+from engine.expressions.whole_columns import caster
 
 
 def written_type(dtype: pa.DataType) -> pa.DataType:

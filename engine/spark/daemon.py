@@ -17,10 +17,12 @@ import zipimport
 import pyspark.worker  # noqa: F401
 from pyspark import daemon
 
-import engine.api  # the modules that a query's functions live in import it
-import engine.sinks.registry
-import engine.sources.registry
-import engine.task.loop  # noqa: F401
+import engine
+import engine.sinks.builtin_sinks
+import engine.sources.builtin_sources
+import engine.task.loop
+
+_ = engine.write_stream  # the modules that a query's functions live in import it
 
 
 def _forget_zip_importers() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from engine.base.redaction import redact
 from engine.errors import ContinuousError
-from engine.redaction import redact
 
 _BEHIND_THE_REASON = ("\n\nJVM stacktrace:", "\n=== Streaming Query ===", "\n\tat ")
 _SHOWN_CHARACTERS = 2_000

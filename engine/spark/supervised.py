@@ -18,16 +18,16 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from engine.base.clock import Clock, SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
+from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import finish_rewind
-from engine.clock import Clock, SystemClock
 from engine.coordinator.events import DrainAsked, RunFailed, StopAsked
 from engine.errors import ContinuousError, StaleRunError
-from engine.keeper import LeaseKeeper
-from engine.sinks.reopen import recorded_sink
+from engine.execution.lease_keeper import LeaseKeeper
+from engine.sinks.files.reopen import recorded_sink
 from engine.spark.failure import describe_error
-from engine.states import QueryState
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from engine.expressions import current_time
-from engine.expressions.rows import Rows
-from engine.plan.pipeline import BatchStream
+from engine.expressions.row_context import Rows
+from engine.expressions.times import current_time
+from engine.pipeline.pipeline import BatchStream
 from engine.task.steps import Arguments
 
 

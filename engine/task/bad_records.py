@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.config import DEAD_LETTER, FAIL
+from engine.base.options import DEAD_LETTER, FAIL
+from engine.base.redaction import redact, shown
+from engine.base.sift import sift
 from engine.errors import BadRecordError, ContinuousError, TransformError
-from engine.messages import EpochCounters
-from engine.redaction import redact, shown
-from engine.sift import sift
-from engine.sources.reader import Offset
+from engine.progress.counters import EpochCounters
+from engine.sources.contract import Offset
 from engine.task.steps import Steps
 
 logger = logging.getLogger(__name__)

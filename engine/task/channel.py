@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from engine.messages import Dismissed, DriverMessage, EpochMarker, TaskMessage
-from engine.wire import Connection
+from engine.wire.connection import Connection
+from engine.wire.messages import Dismissed, DriverMessage, EpochMarker, TaskMessage
 
 NEVER = -1
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from engine.expressions.rows import Rows
-from engine.plan.pipeline import Generate
+from engine.expressions.row_context import Rows
+from engine.pipeline.pipeline import Generate
 
 Columns = Callable[[Rows], list[pa.Array]]
 

@@ -15,24 +15,24 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from engine.base.failpoints import reach
 from engine.errors import ContinuousError, SinkError, SourceError, TransformError
-from engine.failpoints import reach
-from engine.messages import (
+from engine.progress.counters import EpochCounters
+from engine.sources.contract import PartitionReader
+from engine.task.bad_records import BadRecords
+from engine.task.channel import Channel
+from engine.task.context import EpochContext
+from engine.task.spec import TaskSpec
+from engine.task.transform import Transform, compile_steps
+from engine.wire.connection import Connection, connect
+from engine.wire.messages import (
     EpochCommitMessage,
-    EpochCounters,
     SunkEpoch,
     TaskAlive,
     TaskFailed,
     TaskStarted,
     Welcome,
 )
-from engine.sources.reader import PartitionReader
-from engine.task.bad_records import BadRecords
-from engine.task.channel import Channel
-from engine.task.context import EpochContext
-from engine.task.spec import TaskSpec
-from engine.task.transform import Transform, compile_steps
-from engine.wire import Connection, connect
 
 _ERRORS = ContinuousError.__module__
 MARKER_POLL_S = 0.005

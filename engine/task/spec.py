@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.config import FAIL
-from engine.plan.pipeline import Pipeline
-from engine.sources.reader import DataSourceContinuousReader, Offset
+from engine.base.options import FAIL
+from engine.pipeline.pipeline import Pipeline
+from engine.sources.contract import DataSourceContinuousReader, Offset
 
 EpochWriter = Callable[[Iterator[pa.RecordBatch]], Any]
 
@@ -25,7 +25,7 @@ class TaskSpec:
     :param until: end the first epoch exactly at this offset of the whole stream and leave (the
         replay of an epoch whose end is known); None to read for as long as the query lives.
     :param write: called once per epoch with the epoch's batches, returns the writer's message.
-    :param on_bad_record: see :class:`engine.config.EngineOptions`.
+    :param on_bad_record: see :class:`engine.base.options.EngineOptions`.
     :param write_letters: writes the bad records of an epoch, if they are kept.
     :param source: names the source in errors.
     :param heartbeat_s: a task that has said nothing for so many seconds says that it is alive.

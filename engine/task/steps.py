@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
-from engine.expressions import current_time
 from engine.expressions.compile import compile_expression, to_array
 from engine.expressions.registry import Context
-from engine.expressions.rows import Rows
+from engine.expressions.row_context import Rows
+from engine.expressions.times import current_time
 from engine.expressions.tree import Expr
-from engine.plan.pipeline import (
+from engine.pipeline.pipeline import (
     BatchStream,
     EvalPython,
     Expand,
@@ -21,9 +21,9 @@ from engine.plan.pipeline import (
     StaticJoin,
     Step,
 )
+from engine.task.column_batches import as_batch
 from engine.task.generate import expand, generate
-from engine.task.join import join
-from engine.task.rows import as_batch
+from engine.task.hash_join import join
 
 Steps = Callable[[pa.RecordBatch], pa.RecordBatch | None]
 OnFailure = Callable[[Steps, pa.RecordBatch], Sequence[pa.RecordBatch | None]]

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from engine.expressions.registry import Context
-from engine.plan.pipeline import (
+from engine.pipeline.pipeline import (
     BatchStream,
     EvalPython,
     MapBatches,
@@ -26,7 +26,7 @@ from engine.plan.pipeline import (
     schema_behind,
 )
 from engine.task.aligned import aligned
-from engine.task.rows import as_batch
+from engine.task.column_batches import as_batch
 from engine.task.steps import OnFailure, batch_by_batch, evaluate_arguments
 
 

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.commit_log import CommitEntry
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.offset_log import OffsetEntry
-from engine.states import QueryState
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.query_state import QueryState
 
 
 class LiveCheckpoint:

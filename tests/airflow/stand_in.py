@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.commit_log import CommitEntry
-from engine.checkpoint.fingerprint import write_fingerprint
+from engine.checkpoint.fingerprint_file import write_fingerprint
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.offset_log import OffsetEntry
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import finish_rewind
 from engine.commands.result import WRONG_USE
 from engine.errors import ConcurrentRunError
-from engine.sinks.reopen import KeepsNothing
-from engine.states import QueryState
+from engine.sinks.files.reopen import KeepsNothing
 
 BEFORE_GATE = 5
 

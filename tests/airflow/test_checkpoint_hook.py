@@ -16,8 +16,8 @@ from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.operators.checkpoint import PruneCheckpointOperator
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.commit_log import CommitEntry
-from engine.states import QueryState
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"

@@ -19,11 +19,11 @@ from airflow_provider_continuous.operators.checkpoint import (
     UnpinEpochOperator,
 )
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.fingerprint import write_fingerprint
-from engine.checkpoint.local_storage import LocalStorage
+from engine.checkpoint.fingerprint_file import write_fingerprint
+from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConcurrentRunError
-from engine.sinks.file_sink_log import FOLDER, FileSinkLog, SinkFile
-from engine.states import QueryState
+from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog, SinkFile
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_continuous.compat import RELEASE
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.installed import python_path
 from tests.airflow.live_checkpoint import LiveCheckpoint
 

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_continuous.compat import TaskDeferred
 from airflow_provider_continuous.errors import QueryEndedError
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 ROOT = Path(__file__).parents[2]

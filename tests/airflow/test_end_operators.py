@@ -16,7 +16,7 @@ from airflow_provider_continuous.operators.query import (
     StopContinuousQueryOperator,
 )
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 

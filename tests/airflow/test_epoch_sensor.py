@@ -22,7 +22,7 @@ from airflow_provider_continuous.compat import (
 from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 Sensor = Callable[..., EpochCommittedSensor]

@@ -19,7 +19,7 @@ from airflow_provider_continuous.compat import (
 )
 from airflow_provider_continuous.sensors.health import QueryHealthSensor
 from airflow_provider_continuous.triggers.health import QueryHealthTrigger
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 Sensor = Callable[..., QueryHealthSensor]

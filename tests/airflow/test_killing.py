@@ -34,8 +34,8 @@ from airflow_provider_continuous.triggers.supervise import (
     HealthyEpochsTrigger,
     QuerySupervisionTrigger,
 )
+from engine.checkpoint.query_state import QueryState
 from engine.errors import CheckpointError
-from engine.states import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 Says = Callable[[str | None], list[TaskIdentity]]

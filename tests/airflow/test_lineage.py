@@ -22,8 +22,8 @@ from airflow_provider_continuous.operators.query import (
 )
 from airflow_provider_continuous.overview import look_at
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
-from engine.checkpoint.fingerprint import write_fingerprint
-from engine.states import QueryState
+from engine.checkpoint.fingerprint_file import write_fingerprint
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 PARTS = {

@@ -20,7 +20,7 @@ from airflow_provider_continuous.operators.query import (
     StartContinuousQueryOperator,
     StopContinuousQueryOperator,
 )
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 KEY: Any = SimpleNamespace(

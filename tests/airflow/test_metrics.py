@@ -11,7 +11,7 @@ from airflow_provider_continuous import metrics, publishing
 from airflow_provider_continuous.compat import RELEASE
 from airflow_provider_continuous.metrics import stats
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 

@@ -20,8 +20,8 @@ from airflow_provider_continuous.notifications.query import (
     WebhookError,
 )
 from airflow_provider_continuous.operators.query import DrainContinuousQueryOperator
+from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
-from engine.states import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 

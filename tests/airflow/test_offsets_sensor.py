@@ -18,9 +18,9 @@ from airflow_provider_continuous.compat import (
 from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.sensors.offsets import OffsetsCommittedSensor
 from airflow_provider_continuous.triggers.offsets import OffsetsCommittedTrigger
-from engine.checkpoint.commit_log import CommitEntry
-from engine.checkpoint.offset_log import OffsetEntry
-from engine.states import QueryState
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 Sensor = Callable[..., OffsetsCommittedSensor]

@@ -11,11 +11,12 @@ import pytest
 
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.triggers import base, poller
-from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
+from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
+from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
+from engine.checkpoint.query_state import QueryState
 from engine.errors import CheckpointError
-from engine.states import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 

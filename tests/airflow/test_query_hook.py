@@ -17,8 +17,8 @@ import pytest
 from airflow_provider_continuous import submission
 from airflow_provider_continuous.hooks.query import ConnectionSettings, ContinuousQueryHook
 from airflow_provider_continuous.submission import QueryStartError, SubmittedQuery
+from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
-from engine.states import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 

@@ -14,8 +14,8 @@ from airflow_provider_continuous.operators.query import (
 )
 from airflow_provider_continuous.submission import SubmittedQuery
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.fingerprint import write_fingerprint
-from engine.states import QueryState
+from engine.checkpoint.fingerprint_file import write_fingerprint
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 Restart = Callable[..., RestartContinuousQueryOperator]

@@ -19,7 +19,7 @@ from airflow_provider_continuous.operators.query import (
 from airflow_provider_continuous.submission import SubmittedQuery
 from airflow_provider_continuous.triggers.supervise import QuerySupervisionTrigger
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 Run = Callable[..., RunContinuousQueryOperator]

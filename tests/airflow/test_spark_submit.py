@@ -281,7 +281,7 @@ def test_folders_of_code_are_sent_along(
 
     engine, lib = made.command[made.command.index("--py-files") + 1].split(",")
     assert zipfile.ZipFile(lib).namelist() == ["orders/__init__.py"]
-    assert "engine/cli.py" in zipfile.ZipFile(engine).namelist()
+    assert "engine/commands/command_line.py" in zipfile.ZipFile(engine).namelist()
     assert "python_path" not in json.loads(submission.path(".spec.json").read_text())
     before = Path(lib).stat().st_mtime_ns
     assert zip_modules(tmp_path / "lib", Path(lib).parent) == Path(lib)

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.rest import wait_for
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.spark

@@ -18,7 +18,7 @@ from airflow_provider_continuous.submission import QueryStartError, SubmittedQue
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 Start = Callable[..., StartContinuousQueryOperator]

@@ -17,8 +17,8 @@ import pytest
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.rest import wait_for
 from airflow_provider_continuous.submission import QueryStartError, SubmittedQuery, is_run_of
+from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
-from engine.states import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 STAND_IN = Path(__file__).with_name("stand_in.py")

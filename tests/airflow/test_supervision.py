@@ -12,7 +12,7 @@ from airflow_provider_continuous.triggers.supervise import (
     HealthyEpochsTrigger,
     QuerySupervisionTrigger,
 )
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 

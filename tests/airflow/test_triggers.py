@@ -14,11 +14,12 @@ from airflow.jobs.triggerer_job_runner import TriggerRunner
 from airflow.sdk.module_loading import import_string
 
 from airflow_provider_continuous.triggers import base
-from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
+from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
+from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger, QueryRunningTrigger
+from engine.checkpoint.query_state import QueryState
 from engine.errors import CheckpointError
-from engine.states import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 

@@ -10,7 +10,7 @@ import psutil
 
 from airflow_provider_continuous.rest import wait_for
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.stand_in import BEFORE_GATE
 
 WAIT_S = 300.0

@@ -11,7 +11,16 @@ from pkgutil import walk_packages
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NEEDS_NO_SPARK = ("checkpoint", "coordinator", "expressions", "progress", "task")
+NEEDS_NO_SPARK = (
+    "base",
+    "checkpoint",
+    "coordinator",
+    "expressions",
+    "pipeline",
+    "progress",
+    "task",
+    "wire",
+)
 LIGHT_DOORS = (
     "airflow_provider_continuous.get_provider_info",
     "airflow_provider_continuous.hooks.checkpoint",
@@ -38,8 +47,13 @@ def test_the_heart_of_the_engine_loads_no_spark() -> None:
 
 
 def test_importing_the_engine_or_its_commands_loads_nothing_heavy() -> None:
-    modules = ["engine", "engine.cli", "engine.spec", "engine.commands.run"]
-    modules += ["engine.commands.inspect", "engine.commands.control"]
+    modules = [
+        "engine",
+        "engine.commands.command_line",
+        "engine.query.spec",
+        "engine.commands.run_query",
+    ]
+    modules += ["engine.commands.status", "engine.commands.control"]
     assert _loaded_by(modules, ("pyspark", "py4j", "pyarrow", "pandas", "numpy")) == []
 
 

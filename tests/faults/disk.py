@@ -1,8 +1,8 @@
 """A disk that keeps after a power failure only what was synchronised, and perhaps some of the rest.
 
-It stands in for :mod:`os` in :data:`engine.durable.system`. Each file has the content that programs
-see and the content that was synchronised last; each folder the names that programs see and a list
-of changes since its last ``fsync``. When the power fails,
+It stands in for :mod:`os` in :data:`engine.base.durable.system`. Each file has the content that
+programs see and the content that was synchronised last; each folder the names that programs see
+and a list of changes since its last ``fsync``. When the power fails,
 
 - a file that was not synchronised holds any mixture of old and new content: nothing, a part, zeros;
 - of each folder's changes any number is there, counted from the oldest: journals keep the order

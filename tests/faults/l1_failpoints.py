@@ -1,10 +1,10 @@
 """L1: real processes, killed by SIGKILL at every named place of the protocol, for every sink.
 
 The engine runs on threads in a process that is forked for each case, with everything imported. It
-is killed at the first, the fourth or the ninth visit of a place (:mod:`engine.failpoints`), which
-is in the first, an early or a later epoch for the steps of a commit; what comes once per start has
-no fourth visit. When all of these are played, the process that recovers is killed as well. Then a
-last one goes on to the end of the source and the sink is read.
+is killed at the first, the fourth or the ninth visit of a place (:mod:`engine.base.failpoints`),
+which is in the first, an early or a later epoch for the steps of a commit; what comes once per
+start has no fourth visit. When all of these are played, the process that recovers is killed as
+well. Then a last one goes on to the end of the source and the sink is read.
 
 The page cache outlives ``kill -9``: this is not power loss, which is L0's.
 """
@@ -25,13 +25,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from engine import failpoints
+from engine.base import failpoints
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.definition import QueryDefinition, StreamBinding
-from engine.execution import ContinuousExecution
-from engine.launcher import ThreadLauncher
-from engine.plan.pipeline import Pipeline, SourceRelation
-from engine.query import ContinuousQuery
+from engine.execution.definition import QueryDefinition, StreamBinding
+from engine.execution.execution import ContinuousExecution
+from engine.execution.launcher import ThreadLauncher
+from engine.pipeline.pipeline import Pipeline, SourceRelation
+from engine.query.handle import ContinuousQuery
 from tests.faults import sinks
 from tests.faults.result import LevelResult
 from tests.model import ONE_ATTEMPT, SCHEMA, Feed, ModelReader

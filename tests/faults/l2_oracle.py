@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.local_storage import LocalStorage
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ContinuousError
-from engine.sinks.file_sink_log import FOLDER, FileSinkLog
+from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from tests.faults.result import LevelResult
 
 SCHEMA: Final = "p INT, s BIGINT, h STRING"

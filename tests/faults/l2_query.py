@@ -15,18 +15,18 @@ from pathlib import Path
 
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.config import EngineOptions
-from engine.connectors import bind_writer
-from engine.definition import QueryDefinition, StreamBinding
 from engine.errors import ContinuousError, TaskLostError
-from engine.execution import ContinuousExecution
-from engine.launcher import LaunchedTasks, OnEnd, Slots
-from engine.plan.pipeline import Pipeline, SourceRelation
-from engine.query import ContinuousQuery
-from engine.schemas import to_arrow
-from engine.sinks.files import ParquetDataSource
-from engine.sources.tail import TailDataSource
+from engine.execution.definition import QueryDefinition, StreamBinding
+from engine.execution.execution import ContinuousExecution
+from engine.execution.launcher import LaunchedTasks, OnEnd, Slots
+from engine.expressions.schemas import to_arrow
+from engine.pipeline.pipeline import Pipeline, SourceRelation
+from engine.query.binding import bind_writer
+from engine.query.handle import ContinuousQuery
+from engine.sinks.files.data_source import ParquetDataSource
+from engine.sources.tail.data_source import TailDataSource
 from engine.task.loop import run_task
 from engine.task.spec import TaskSpec
 from tests.faults import l2_server

@@ -24,7 +24,7 @@ import pyspark
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from engine import register, write_stream
-from engine.query import ContinuousQuery
+from engine.query.handle import ContinuousQuery
 from engine.spark.session import build_session
 from tests.faults.l2_oracle import SCHEMA
 

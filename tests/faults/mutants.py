@@ -13,21 +13,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from engine import durable, recovery
-from engine.checkpoint import local_storage, prepared_log
-from engine.checkpoint.commit_log import CommitEntry
+from engine.base import durable
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.local_storage import LocalStorage
-from engine.checkpoint.metadata_log import MetadataLog
-from engine.checkpoint.offset_log import OffsetEntry
-from engine.checkpoint.prepared_log import PreparedEntry
+from engine.checkpoint.logs import prepared_log
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.metadata_log import MetadataLog
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.logs.prepared_log import PreparedEntry
+from engine.checkpoint.storage import local_storage
+from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.coordinator.commit_runner import CommittedEpoch, EpochRunner, _Stopwatch
 from engine.coordinator.coordinator import EpochCoordinator
 from engine.coordinator.events import CommitEpoch
-from engine.coordinator.runner import CommittedEpoch, EpochRunner, _Stopwatch
-from engine.messages import EpochCommitMessage
-from engine.sinks import file_sink_log
-from engine.sinks.epoch_files import _OpenFile
-from engine.sinks.file_sink_log import FileSinkLog, SinkFile, entry_name
+from engine.execution import survey
+from engine.sinks.files import file_sink_log
+from engine.sinks.files.epoch_files import _OpenFile
+from engine.sinks.files.file_sink_log import FileSinkLog, SinkFile, entry_name
+from engine.wire.messages import EpochCommitMessage
 from tests.faults import l0_model, l3_torn_files
 from tests.faults.parts import KeyedSink
 from tests.faults.processes import SLEEP
@@ -286,8 +288,8 @@ def _() -> Patch:
 
 
 def _decide(change: Callable[[Any], Any]) -> Patch:
-    decide = recovery.decide
-    return _replace(recovery, "decide", lambda **disk: change(decide(**disk)))
+    decide = survey.decide
+    return _replace(survey, "decide", lambda **disk: change(decide(**disk)))
 
 
 @mutant("a restart from the epoch before")
@@ -313,7 +315,7 @@ def _() -> Iterator[None]:
     def unbounded(plan: Any) -> Any:
         if plan.replay is None:
             return plan
-        aside = (*plan.set_aside, (recovery.OFFSETS, plan.replay))
+        aside = (*plan.set_aside, (survey.OFFSETS, plan.replay))
         return dataclasses.replace(plan, replay=None, set_aside=aside)
 
     with _commit_in_order("oscar"), _decide(unbounded):
@@ -322,7 +324,7 @@ def _() -> Iterator[None]:
 
 @mutant("offsets of another run go with the messages", ZOMBIES)
 def _() -> Patch:
-    return _replace(recovery, "_compare", lambda *_: None)
+    return _replace(survey, "_compare", lambda *_: None)
 
 
 # -- damage ---------------------------------------------------------------------------------------
@@ -346,7 +348,7 @@ def _() -> Patch:
 
 @mutant("the query's id is not compared", DAMAGE)
 def _() -> Patch:
-    return _replace(recovery, "_check_identity", lambda *_: None)
+    return _replace(survey, "_check_identity", lambda *_: None)
 
 
 # -- the sinks ------------------------------------------------------------------------------------

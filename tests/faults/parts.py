@@ -15,12 +15,12 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
-from engine.checkpoint.local_storage import LocalStorage
-from engine.connectors import bind_writer
-from engine.definition import AT_LEAST_ONCE, EXACTLY_ONCE, SinkBinding
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ContinuousError, OffsetOutOfRangeError
-from engine.sinks.file_sink_log import FOLDER, FileSinkLog
-from engine.sinks.files import JsonDataSource
+from engine.execution.definition import AT_LEAST_ONCE, EXACTLY_ONCE, SinkBinding
+from engine.query.binding import bind_writer
+from engine.sinks.files.data_source import JsonDataSource
+from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from tests.faults.processes import Machine
 from tests.model import SCHEMA, Feed, ModelMessage, ModelReader
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from engine.base.clock import ManualClock
 from engine.checkpoint.process import Process as ProcessIdentity
-from engine.clock import ManualClock
 from tests.faults.disk import FakeDisk
 
 KILL, POWER, SLEEP, IO_ERROR = "kill -9", "power loss", "suspended", "I/O error"

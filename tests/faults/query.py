@@ -1,7 +1,8 @@
 """Drivers and tasks of the simulated query.
 
 A driver's coordinator, runner, restart table, logs and lease are the engine's own. What moves them
-here does what engine.execution, engine.run and engine.task.loop do with threads and sockets.
+here does what engine.execution.execution, engine.execution.run and engine.task.loop do with
+threads and sockets.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from typing import TYPE_CHECKING
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.local_storage import LocalStorage
+from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.coordinator import events
+from engine.coordinator.commit_runner import EpochRunner
 from engine.coordinator.coordinator import EpochCoordinator
-from engine.coordinator.runner import EpochRunner
 from engine.errors import CheckpointError, ContinuousError
-from engine.messages import EpochCommitMessage, EpochCounters, TaskStarted
-from engine.recovery import plan_restart
-from engine.states import QueryState
+from engine.execution.survey import plan_restart
+from engine.progress.counters import EpochCounters
 from engine.task.context import EpochContext
+from engine.wire.messages import EpochCommitMessage, TaskStarted
 from tests.faults.parts import Record, batch_of
 from tests.faults.processes import Process
 
@@ -78,7 +80,7 @@ class Task(Process):
 
 
 class Driver(Process):
-    """One run of the query, as engine.execution and engine.run move it."""
+    """One run of the query, as engine.execution.execution and engine.execution.run move it."""
 
     lease: Lease
     runner: EpochRunner
@@ -131,7 +133,9 @@ class Driver(Process):
             self.position = world.source.initialOffset()
         else:
             offsets = checkpoint.committed_offsets(plan.start_from)
-            if offsets is None:  # as engine.execution: another run has purged it meanwhile
+            if (
+                offsets is None
+            ):  # as engine.execution.execution: another run has purged it meanwhile
                 raise CheckpointError(f"epoch {plan.start_from} is gone")
             (self.position,) = offsets
         until = None
@@ -196,7 +200,7 @@ class Driver(Process):
         try:
             self.lease.heartbeat(state=QueryState.RUNNING, epoch=self.coordinator.committed)
         except CheckpointError:
-            pass  # as engine.keeper: the storage may recover
+            pass  # as engine.execution.lease_keeper: the storage may recover
         except ContinuousError as exc:
             self.handle(events.RunFailed(exc))
 
@@ -217,7 +221,7 @@ class Driver(Process):
             state = QueryState.STOPPED if self.error is None else QueryState.FAILED
             self.lease.release(state, error=None if self.error is None else str(self.error))
         except ContinuousError:
-            pass  # as engine.execution, which only logs it
+            pass  # as engine.execution.execution, which only logs it
         self.alive = False
 
     @property

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 
-from engine.checkpoint.local_storage import LocalStorage
-from engine.connectors import bind_writer
-from engine.definition import EXACTLY_ONCE, SinkBinding
-from engine.sinks.file_sink_log import FOLDER, FileSinkLog
-from engine.sinks.files import CsvDataSource, JsonDataSource, ParquetDataSource
+from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.execution.definition import EXACTLY_ONCE, SinkBinding
+from engine.query.binding import bind_writer
+from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
+from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from engine.sinks.foreach import ForeachWriter
 from engine.sinks.foreach_batch import ForeachBatchWriter
 from engine.task.context import EpochContext

@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
+from engine.base.durable import make_folder
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.commit_log import CommitEntry
-from engine.checkpoint.offset_log import OffsetEntry
-from engine.checkpoint.prepared_log import PreparedEntry
-from engine.definition import SinkBinding
-from engine.durable import make_folder
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.errors import CheckpointCorruptError, StaleRunError
-from engine.recovery import plan_restart
+from engine.execution.definition import SinkBinding
+from engine.execution.survey import plan_restart
 from tests.faults.processes import KILL, Fuse, Machine, Process
 from tests.faults.query import CHECKPOINT
 from tests.faults.world import World

@@ -16,17 +16,17 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from engine import durable
+from engine.base import durable
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.commit_log import CommitEntry
-from engine.checkpoint.local_storage import LocalStorage
-from engine.checkpoint.offset_log import OffsetEntry
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.process import Process as ProcessIdentity
 from engine.checkpoint.retention import prune
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.coordinator import events
 from engine.coordinator.coordinator import Phase
 from engine.errors import ConcurrentRunError, ContinuousError
-from engine.messages import EpochCommitMessage, TaskStarted
+from engine.wire.messages import EpochCommitMessage, TaskStarted
 from tests.faults.parts import (
     UNREADABLE,
     FilesSink,

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoint import commit_log, offset_log
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.commit_log import CommitEntry
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.offset_log import OffsetEntry
-from engine.checkpoint.prepared_log import PreparedEntry
+from engine.checkpoint.logs import commit_log, offset_log
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.logs.prepared_log import PreparedEntry
+from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.retention import prune
-from engine.coordinator.restart import RestartPlan, decide
+from engine.coordinator.restart_table import RestartPlan, decide
 from engine.errors import CheckpointCorruptError, CheckpointVersionError, ContinuousError
-from engine.states import QueryState
 
 GOLDENS = Path(__file__).parent / "checkpoints"
 SPARKS = sorted(path.name for path in GOLDENS.iterdir() if path.name.startswith("spark-"))

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from engine.errors import TransformError
 from engine.expressions.compile import compile_expression, fold
 from engine.expressions.registry import Context, Evaluator
-from engine.expressions.rows import Rows
+from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
 from engine.expressions.types import schema_to_spark
 from tests.parity.columns import table

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.execution import ContinuousExecution
-from engine.launcher import Launcher, ThreadLauncher
-from engine.query import ContinuousQuery
+from engine.execution.execution import ContinuousExecution
+from engine.execution.launcher import Launcher, ThreadLauncher
+from engine.query.handle import ContinuousQuery
 from tests.model import Feed, ModelSink, definition
 
 WAIT_S = 30

@@ -11,24 +11,24 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
+from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.local_storage import LocalStorage
+from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import INTENT
-from engine.checkpoint.storage import open_storage
-from engine.config import EngineOptions
-from engine.connectors import bind_writer
-from engine.definition import QueryDefinition, StreamBinding
+from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.checkpoint.storage.opening import open_storage
 from engine.errors import CheckpointError, ConfigError
-from engine.execution import ContinuousExecution
-from engine.launcher import ThreadLauncher
-from engine.plan.pipeline import Pipeline, SourceRelation
-from engine.query import ContinuousQuery
-from engine.schemas import to_arrow
-from engine.sinks.file_sink_log import FOLDER, FileSinkLog
-from engine.sinks.files import ParquetDataSource
-from engine.sinks.reopen import recorded_sink
+from engine.execution.definition import QueryDefinition, StreamBinding
+from engine.execution.execution import ContinuousExecution
+from engine.execution.launcher import ThreadLauncher
+from engine.expressions.schemas import to_arrow
+from engine.pipeline.pipeline import Pipeline, SourceRelation
+from engine.query.binding import bind_writer
+from engine.query.handle import ContinuousQuery
+from engine.sinks.files.data_source import ParquetDataSource
+from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
+from engine.sinks.files.reopen import recorded_sink
 from engine.sources.rate import RateDataSource
-from engine.states import QueryState
 from tests.model import Feed, ModelSink, definition
 
 WAIT_S = 30

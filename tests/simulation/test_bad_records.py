@@ -13,9 +13,7 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.storage import open_storage
-from engine.connectors import bind_writer
-from engine.definition import QueryDefinition, StreamBinding
+from engine.checkpoint.storage.opening import open_storage
 from engine.errors import (
     BadRecordError,
     ConfigError,
@@ -23,17 +21,19 @@ from engine.errors import (
     SinkCommitRejectedError,
     TransformError,
 )
-from engine.execution import ContinuousExecution
+from engine.execution.definition import QueryDefinition, StreamBinding
+from engine.execution.execution import ContinuousExecution
+from engine.execution.launcher import ThreadLauncher
 from engine.expressions.tree import Expr
-from engine.launcher import ThreadLauncher
-from engine.messages import EpochCounters
-from engine.plan.pipeline import Pipeline, Project, SourceRelation
-from engine.query import ContinuousQuery
+from engine.pipeline.pipeline import Pipeline, Project, SourceRelation
+from engine.progress.counters import EpochCounters
+from engine.query.binding import bind_writer
+from engine.query.handle import ContinuousQuery
 from engine.sinks.dead_letters import with_dead_letters
-from engine.sinks.file_sink_log import FOLDER, FileSinkLog
-from engine.sinks.file_sink_rewind import FileSinkRewind
-from engine.sinks.files import JsonDataSource
-from engine.sources.tail import TailDataSource
+from engine.sinks.files.data_source import JsonDataSource
+from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
+from engine.sinks.files.file_sink_rewind import FileSinkRewind
+from engine.sources.tail.data_source import TailDataSource
 from engine.task.bad_records import BadRecords
 from tests.model import ONE_ATTEMPT, ModelMessage
 from tests.simulation.story import WAIT_S

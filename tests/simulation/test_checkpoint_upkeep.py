@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.copy import copy_checkpoint
+from engine.checkpoint.copies import copy_checkpoint
 from engine.checkpoint.inspection import inspect_checkpoint
 from engine.checkpoint.retention import prune
-from engine.sinks.file_sink_log import FOLDER
-from engine.sinks.file_sink_upkeep import prune_sink
+from engine.sinks.files.file_sink_log import FOLDER
+from engine.sinks.files.file_sink_upkeep import prune_sink
 from tests.model import ModelSink
 from tests.simulation.story import WAIT_S, Story
 from tests.simulation.test_files_exactly_once import committed_values, start

@@ -11,6 +11,7 @@ from datetime import datetime
 import pyarrow as pa
 import pytest
 
+from engine.checkpoint.query_state import QueryState
 from engine.coordinator.coordinator import EpochCoordinator
 from engine.coordinator.endpoint import Endpoint
 from engine.coordinator.events import Event
@@ -24,11 +25,10 @@ from engine.errors import (
     SourceError,
     TaskLostError,
 )
-from engine.execution import ContinuousExecution
-from engine.launcher import Slots, ThreadLauncher
-from engine.messages import TaskStarted
-from engine.states import QueryState
+from engine.execution.execution import ContinuousExecution
+from engine.execution.launcher import Slots, ThreadLauncher
 from engine.task.loop import TaskDismissed, run_task
+from engine.wire.messages import TaskStarted
 from tests.model import ModelMessage, ModelReader, definition, task_spec
 from tests.simulation.story import WAIT_S, Story
 
@@ -182,7 +182,7 @@ def test_retention_keeps_what_was_asked_for(story: Story) -> None:
 def test_no_slot_is_an_error_that_names_both_numbers(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.attempt.SLOT_WAIT_S", 0.5)
+    monkeypatch.setattr("engine.execution.attempt.SLOT_WAIT_S", 0.5)
 
     class OneSlot(ThreadLauncher):
         def slots(self) -> Slots:

@@ -11,11 +11,11 @@ from pyspark import cloudpickle
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 from pyspark.util import PythonEvalType
 
-from engine.execution import ContinuousExecution
-from engine.functions.run import start_map
-from engine.launcher import ThreadLauncher
-from engine.plan.pipeline import FunctionSession, MapBatches, Pipeline, PythonFunction
-from engine.query import ContinuousQuery
+from engine.execution.execution import ContinuousExecution
+from engine.execution.launcher import ThreadLauncher
+from engine.functions.invoke import start_map
+from engine.pipeline.pipeline import FunctionSession, MapBatches, Pipeline, PythonFunction
+from engine.query.handle import ContinuousQuery
 from tests.model import SCHEMA, Feed, ModelSink, definition
 
 WAIT_S = 30

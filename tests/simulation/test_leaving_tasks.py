@@ -13,7 +13,7 @@ import pytest
 from engine.coordinator.endpoint import Endpoint
 from engine.coordinator.events import Event
 from engine.errors import TaskLostError
-from engine.launcher import LaunchedTasks, OnEnd, ThreadLauncher
+from engine.execution.launcher import LaunchedTasks, OnEnd, ThreadLauncher
 from engine.task.loop import TaskDismissed, run_task
 from engine.task.spec import TaskSpec
 from tests.model import ModelMessage, ModelReader, definition, task_spec

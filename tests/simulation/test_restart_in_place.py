@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engine.checkpoint.lease import Lease
+from engine.checkpoint.query_state import QueryState
 from engine.coordinator.coordinator import Phase
 from engine.coordinator.endpoint import Endpoint
 from engine.errors import (
@@ -23,12 +24,11 @@ from engine.errors import (
     TaskLostError,
     TransformError,
 )
-from engine.execution import ContinuousExecution
-from engine.health import Stall
-from engine.launcher import Slots, ThreadLauncher
-from engine.messages import EpochMarker
-from engine.states import QueryState
+from engine.execution.execution import ContinuousExecution
+from engine.execution.health import Stall
+from engine.execution.launcher import Slots, ThreadLauncher
 from engine.task.loop import TaskDismissed
+from engine.wire.messages import EpochMarker
 from tests.model import ModelReader, definition
 from tests.simulation.story import WAIT_S, Story
 
@@ -318,7 +318,7 @@ def test_a_commit_that_fails_while_the_query_is_stopped_is_told(story: Story) ->
 def test_tasks_that_never_ran_are_no_case_for_a_restart(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engine import launcher
+    from engine.execution import launcher
 
     def run_task(spec: Any) -> None:
         raise ImportError("No module named 'theirs'")

@@ -28,11 +28,11 @@ from pyspark.sql.types import StructType
 from engine.errors import TransformError
 from engine.expressions.compile import compile_expression, to_array
 from engine.expressions.registry import Context, Evaluator
-from engine.expressions.rows import Rows
+from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
 from engine.expressions.types import schema_to_spark
 from engine.plan.catalyst import scala_seq
-from engine.plan.expressions import ExpressionReader
+from engine.plan.catalyst_expressions import ExpressionReader
 from tests.spark.interpreted import CONF, InterpretedExpression
 
 _ROW = "__row"

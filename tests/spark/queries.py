@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from engine.expressions.types import schema_to_spark
-from engine.plan.pipeline import Pipeline
+from engine.pipeline.pipeline import Pipeline
 from engine.plan.planner import plan_query
 from engine.task.transform import compile_steps
 from tests.spark.expressions import normalized, plain_values, same

@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.copy import copy_checkpoint
+from engine.checkpoint.copies import copy_checkpoint
 from engine.checkpoint.retention import prune
 from engine.errors import ConfigError
-from engine.sinks.file_sink_log import FOLDER
-from engine.sinks.file_sink_upkeep import prune_sink
+from engine.sinks.files.file_sink_log import FOLDER
+from engine.sinks.files.file_sink_upkeep import prune_sink
 
 pytestmark = pytest.mark.spark
 

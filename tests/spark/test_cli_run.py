@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
 
 pytestmark = pytest.mark.spark
 WAIT_S = 180

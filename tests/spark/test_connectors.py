@@ -14,14 +14,14 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from engine.registration import register
-from engine.schemas import to_arrow
-from engine.sinks.file_sink_log import FileSinkLog
-from engine.sinks.files import FilesWriter
+from engine.expressions.schemas import to_arrow
+from engine.query.registration import register
+from engine.sinks.builtin_sinks import sink_class
+from engine.sinks.files.data_source import FilesWriter
+from engine.sinks.files.file_sink_log import FileSinkLog
+from engine.sinks.files.partition_paths import escape
 from engine.sinks.foreach_batch import ForeachBatchWriter
 from engine.sinks.memory import MemoryWriter
-from engine.sinks.partition_paths import escape
-from engine.sinks.registry import sink_class
 from engine.sinks.show import show_text
 
 pytestmark = pytest.mark.spark

@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
 from engine import write_stream
-from engine.api import ContinuousStreamWriter
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.query_state import QueryState
 from engine.errors import (
     ConfigError,
     NotEnoughSlotsError,
@@ -26,11 +26,11 @@ from engine.errors import (
     TransformError,
     UnsupportedQueryError,
 )
-from engine.launcher import Slots
-from engine.query import ContinuousQuery
+from engine.execution.launcher import Slots
+from engine.query.handle import ContinuousQuery
+from engine.query.writer import ContinuousStreamWriter
 from engine.sinks.memory import MemoryWriter
-from engine.spark.launcher import SparkLauncher
-from engine.states import QueryState
+from engine.spark.executor_launcher import SparkLauncher
 
 pytestmark = pytest.mark.spark
 WAIT_S = 60
@@ -203,7 +203,7 @@ def test_more_partitions_than_slots_is_refused_within_seconds(
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A query does not wait long for slots."""
-    for module in ("engine.attempt", "engine.run"):
+    for module in ("engine.execution.attempt", "engine.execution.run"):
         monkeypatch.setattr(f"{module}.SLOT_WAIT_S", 2.0)
 
 

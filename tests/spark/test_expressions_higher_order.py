@@ -11,7 +11,7 @@ from engine.errors import TransformError
 from engine.expressions.compile import compile_expression
 from engine.expressions.registry import Context
 from engine.plan.catalyst import scala_seq
-from engine.plan.expressions import ExpressionReader
+from engine.plan.catalyst_expressions import ExpressionReader
 from tests.spark.edges import collections
 from tests.spark.expressions import assert_parity, plain_values, read_expressions
 

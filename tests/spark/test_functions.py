@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf, pandas_udf, udf
 
 from engine.errors import TransformError, UnsupportedQueryError
-from engine.plan.pipeline import EvalPython
+from engine.pipeline.pipeline import EvalPython
 from engine.plan.planner import plan_query
 from engine.task.transform import compile_steps
 from tests.spark.expressions import configured

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.functions import udf
 
 from engine.errors import UnsupportedQueryError
-from engine.plan.pipeline import Generate
+from engine.pipeline.pipeline import Generate
 from engine.plan.planner import plan_query
 from tests.spark.queries import assert_same_query, stream_of
 

@@ -13,12 +13,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from engine import write_stream
-from engine.api import ContinuousStreamWriter
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
+from engine.checkpoint.query_state import QueryState
 from engine.errors import ConcurrentRunError, ConfigError, StaleRunError
-from engine.spark.handoff import SparkQuery
-from engine.states import QueryState
+from engine.query.handoff import SparkQuery
+from engine.query.writer import ContinuousStreamWriter
 
 pytestmark = pytest.mark.spark
 WAIT_S = 120

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource
 
 from engine.errors import UnsupportedQueryError
-from engine.plan.explain import REDACTED, describe_connector, explain
-from engine.plan.pipeline import Filter, Pipeline, Project, Watermark
+from engine.pipeline.explain import REDACTED, describe_connector, explain
+from engine.pipeline.pipeline import Filter, Pipeline, Project, Watermark
 from engine.plan.planner import plan_query
-from engine.plan.source import user_data_source
+from engine.plan.stream_relation import user_data_source
 from engine.task.transform import compile_steps
 
 pytestmark = pytest.mark.spark

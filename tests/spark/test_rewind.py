@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 
-from engine.api import write_stream
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.fingerprint import read_fingerprint
-from engine.cli import main
+from engine.checkpoint.fingerprint_file import read_fingerprint
+from engine.commands.command_line import main
 from engine.errors import ConfigError
-from engine.schemas import to_arrow
-from engine.sinks.files import ParquetDataSource
+from engine.expressions.schemas import to_arrow
+from engine.query.writer import write_stream
+from engine.sinks.files.data_source import ParquetDataSource
 
 pytestmark = pytest.mark.spark
 WAIT_S = 60

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine.errors import ConfigError
-from engine.spec import build, load_spec
+from engine.query.spec import build, load_spec
 
 pytestmark = pytest.mark.spark
 
@@ -44,17 +44,17 @@ def test_everything_is_handed_on(spark: SparkSession) -> None:
     writer = build(load_spec(document()), spark)
     assert writer.df.isStreaming
     assert writer.df.columns == ["even", "value"]
-    assert (writer.sink_format, writer.query_name) == ("json", "evens")
-    assert writer.sink_options == {"path": "out", "checkpointLocation": "checkpoint"}
-    assert writer.partition_columns == ["even"]
-    assert (writer.trigger_kind, writer.trigger_value) == ("continuous", "200 ms")
+    assert (writer.request.sink_format, writer.request.query_name) == ("json", "evens")
+    assert writer.request.sink_options == {"path": "out", "checkpointLocation": "checkpoint"}
+    assert writer.request.partition_columns == ["even"]
+    assert (writer.request.trigger_kind, writer.request.trigger_value) == ("continuous", "200 ms")
 
 
 def test_without_sql_all_rows_are_taken(spark: SparkSession) -> None:
     sink = {"format": "noop"}
     writer = build(load_spec(document(sql=None, sink=sink, trigger={"once": True})), spark)
     assert writer.df.columns == ["timestamp", "value"]
-    trigger: tuple[str, Any] = (writer.trigger_kind, writer.trigger_value)
+    trigger: tuple[str, Any] = (writer.request.trigger_kind, writer.request.trigger_value)
     assert trigger == ("once", True)
 
 
@@ -86,10 +86,10 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_function_may_build_the_query(spark: SparkSession, module: str) -> None:
     writer = build(load_spec({"query": f"{module}:query"}), spark)
-    assert (writer.sink_format, writer.query_name) == ("console", "its own")
+    assert (writer.request.sink_format, writer.request.query_name) == ("console", "its own")
     spec = load_spec({"query": f"{module}:query", "name": "mine", "sink": {"format": "noop"}})
     writer = build(spec, spark)
-    assert (writer.sink_format, writer.query_name) == ("noop", "mine")
+    assert (writer.request.sink_format, writer.request.query_name) == ("noop", "mine")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from engine.errors import ConfigError, UnsupportedQueryError
-from engine.plan.pipeline import StaticJoin
+from engine.pipeline.pipeline import StaticJoin
 from engine.plan.planner import plan_query
 from tests.spark.queries import assert_same_query, ours, stream_of, table_of
 

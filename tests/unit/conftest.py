@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.base.clock import ManualClock
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.clock import ManualClock
 
 
 @pytest.fixture

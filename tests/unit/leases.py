@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from engine.base.clock import ManualClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import EXPIRES_AFTER_INTERVALS, Lease, LeaseRecord
-from engine.clock import ManualClock
 
 EXPIRED_S = EXPIRES_AFTER_INTERVALS + 0.001
 

@@ -7,15 +7,15 @@ from typing import Any
 
 from fsspec.implementations.memory import MemoryFileSystem
 
+from engine.base.clock import ManualClock
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.commit_log import CommitEntry
-from engine.checkpoint.fsspec_storage import FsspecStorage
-from engine.checkpoint.offset_log import OffsetEntry
-from engine.checkpoint.prepared_log import PreparedEntry
-from engine.clock import ManualClock
-from engine.coordinator.restart import RestartPlan, decide
-from engine.sinks.file_sink_log import FileSinkLog, SinkFile
-from engine.sinks.file_sink_rewind import FileSinkRewind
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.logs.prepared_log import PreparedEntry
+from engine.checkpoint.storage.fsspec_storage import FsspecStorage
+from engine.coordinator.restart_table import RestartPlan, decide
+from engine.sinks.files.file_sink_log import FileSinkLog, SinkFile
+from engine.sinks.files.file_sink_rewind import FileSinkRewind
 
 INTERVAL = 3
 LAST = 9

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from engine.base.clock import ManualClock
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
-from engine.checkpoint.commit_log import CommitEntry
 from engine.checkpoint.lease import EXPIRES_AFTER_INTERVALS, Lease
-from engine.checkpoint.offset_log import OffsetEntry
-from engine.checkpoint.storage import open_storage
-from engine.clock import ManualClock
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.storage.opening import open_storage
 from engine.errors import CheckpointCorruptError, CheckpointVersionError, ConfigError
-from engine.states import QueryState
 
 
 def commit(checkpoint: Checkpoint, epoch: int) -> None:

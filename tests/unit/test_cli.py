@@ -16,8 +16,8 @@ import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
-from engine.cli import main
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
+from engine.commands.command_line import main
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"
 RATE = "spark-4.3-rate-continuous"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.fingerprint import write_fingerprint
+from engine.checkpoint.fingerprint_file import write_fingerprint
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.local_storage import LocalStorage
-from engine.sinks.file_sink_log import FOLDER, FileSinkLog, SinkFile
+from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog, SinkFile
 from tests.unit.test_cli import GOLDEN, RATE, Captured, called, called_json
 
 

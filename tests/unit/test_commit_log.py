@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoint.commit_log import CommitEntry, commit_log, deserialize, serialize
-from engine.checkpoint.local_storage import LocalStorage
-from engine.checkpoint.metadata_log import MetadataLog
+from engine.checkpoint.logs.commit_log import CommitEntry, commit_log, deserialize, serialize
+from engine.checkpoint.logs.metadata_log import MetadataLog
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
 
 STATE_IDS = {"0": [["1", "2"], ["3", "4"]], "1": [["5", "6"], ["7", "8"]]}

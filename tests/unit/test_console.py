@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from engine.checkpoint import codec
+from engine.checkpoint.logs import codec
 from engine.errors import ConfigError
 from engine.expressions.types import schema_to_spark
+from engine.sinks.builtin_sinks import sink_class
 from engine.sinks.console import ConsoleWriter
-from engine.sinks.registry import sink_class
 from engine.sinks.show import show_text
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])

@@ -29,7 +29,8 @@ from engine.errors import (
     SinkError,
     TaskLostError,
 )
-from engine.messages import EpochCommitMessage, EpochCounters, TaskFailed, TaskStarted
+from engine.progress.counters import EpochCounters
+from engine.wire.messages import EpochCommitMessage, TaskFailed, TaskStarted
 
 RUN = "run-1"
 

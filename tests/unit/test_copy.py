@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from engine.checkpoint.checkpoint import COPY_RECORD, Checkpoint
-from engine.checkpoint.commit_log import CommitEntry
-from engine.checkpoint.copy import copy_checkpoint, read_copy
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.copies import copy_checkpoint, read_copy
+from engine.checkpoint.folder import COPY_RECORD
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.local_storage import LocalStorage
-from engine.checkpoint.offset_log import OffsetEntry
-from engine.checkpoint.prepared_log import PreparedEntry
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.retention import prune
-from engine.coordinator.restart import decide
+from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.coordinator.restart_table import decide
 from engine.errors import CheckpointCorruptError, CheckpointError, ConfigError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"

@@ -9,15 +9,15 @@ import pytest
 from pyspark.sql.types import StructType
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.offset_log import OffsetEntry
-from engine.connectors import bind_writer
-from engine.definition import SinkBinding
+from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.errors import ConfigError, SinkAheadError
-from engine.messages import SunkEpoch
-from engine.recovery import plan_restart
+from engine.execution.definition import SinkBinding
+from engine.execution.survey import plan_restart
+from engine.query.binding import bind_writer
 from engine.sinks.dead_letters import with_dead_letters
-from engine.sinks.files import FilesMessage, JsonDataSource
+from engine.sinks.files.data_source import FilesMessage, JsonDataSource
 from engine.sinks.noop import NoopWriter
+from engine.wire.messages import SunkEpoch
 
 SCHEMA = StructType().add("n", "long")
 

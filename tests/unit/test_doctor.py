@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.checkpoint import storage
-from engine.checkpoint.local_storage import LocalStorage
-from engine.cli import main
+from engine.checkpoint.storage import opening
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.commands import doctor
+from engine.commands.command_line import main
 from engine.commands.doctor import Finding, check_java, check_pyspark, check_python, check_storage
 from engine.errors import ConfigError
 
@@ -67,7 +67,7 @@ def test_storage_that_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(LocalStorage, "create", create)
     with pytest.raises(ConfigError, match="does not keep create-if-absent"):
         check_storage(str(tmp_path))
-    assert storage.open_storage(str(tmp_path)).list("control") == []
+    assert opening.open_storage(str(tmp_path)).list("control") == []
 
 
 @pytest.mark.parametrize(("state", "code"), [("ok", 0), ("warning", 0), ("failed", 1)])

@@ -10,8 +10,8 @@ import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
-from engine.coordinator import runner
-from engine.coordinator.runner import EpochRunner
+from engine.coordinator import commit_runner
+from engine.coordinator.commit_runner import EpochRunner
 
 
 @pytest.mark.parametrize("fenced", [False, True])
@@ -40,7 +40,7 @@ def test_a_fenced_run_removes_nothing(
             checkpoint.storage.delete(f"control/generations/{lease.generation}")
             checkpoint.storage.create("control/generations/99", b"")
 
-    monkeypatch.setattr(runner, "reach", suspended)
+    monkeypatch.setattr(commit_runner, "reach", suspended)
     epochs.commit(4, [[4]], [None])
 
     assert checkpoint.epochs() == ([2, 3, 4] if fenced else [3, 4])

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from engine import failpoints
+import engine
+from engine.base import failpoints
 
-ENGINE = Path(failpoints.__file__).parent
+ENGINE = Path(engine.__file__).parent
 
 
 def test_each_place_is_there_once() -> None:
@@ -35,7 +36,7 @@ def test_what_is_no_place_is_refused(text: str) -> None:
 
 def test_the_environment_kills_at_the_nth_visit() -> None:
     program = (
-        "from engine.failpoints import reach\n"
+        "from engine.base.failpoints import reach\n"
         "for turn in range(5): print(turn, flush=True); reach('file.synced')"
     )
     killed = subprocess.run(

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.checkpoint.hadoop_checksum import checksums
-from engine.checkpoint.local_storage import LocalStorage
+from engine.checkpoint.storage.hadoop_checksum import checksums
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import SinkCommitRejectedError, SinkCommitUnknownError, SinkError
-from engine.sinks.file_sink_log import (
+from engine.sinks.files.file_sink_log import (
     FileSinkLog,
     SinkFile,
     derived_interval,

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.commit_log import CommitEntry
-from engine.checkpoint.fingerprint import write_fingerprint
+from engine.checkpoint.fingerprint_file import write_fingerprint
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.local_storage import LocalStorage
-from engine.checkpoint.offset_log import OffsetEntry
-from engine.checkpoint.prepared_log import PreparedEntry
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.logs.prepared_log import PreparedEntry
+from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.retention import prune
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError, SinkError
-from engine.sinks.file_sink_log import FOLDER, FileSinkLog, SinkFile
-from engine.sinks.file_sink_rewind import FileSinkRewind
-from engine.sinks.file_sink_upkeep import prune_sink
-from engine.sinks.files import FilesMessage
-from engine.states import QueryState
+from engine.sinks.files.data_source import FilesMessage
+from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog, SinkFile
+from engine.sinks.files.file_sink_rewind import FileSinkRewind
+from engine.sinks.files.file_sink_upkeep import prune_sink
 
 DAY_S = 86_400
 OLD_S = 3 * DAY_S

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.fingerprint import NAME, read_fingerprint, write_fingerprint
+from engine.checkpoint.fingerprint_file import NAME, read_fingerprint, write_fingerprint
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
-from engine.plan.fingerprint import compare, fingerprint
-from engine.plan.pipeline import Pipeline, SourceRelation
+from engine.pipeline.fingerprint import compare, fingerprint
+from engine.pipeline.pipeline import Pipeline, SourceRelation
 
 SCHEMA = pa.schema([pa.field("carrier", pa.string()), pa.field("delay", pa.int64())])
 SOURCE = SourceRelation(

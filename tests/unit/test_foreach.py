@@ -18,7 +18,7 @@ from engine.sinks.adapter import delivery_of, epoch_writer
 from engine.sinks.foreach import ForeachWriter
 from engine.sinks.foreach_batch import ForeachBatchWriter
 from engine.sinks.noop import NoMessage, NoopWriter
-from engine.sinks.rows import rows_of
+from engine.sinks.pyspark_rows import rows_of
 from engine.task.context import EpochContext
 
 IDS = StructType().add("id", "long")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from engine.expressions.compile import compile_expression
-from engine.expressions.rows import Rows
+from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.health import Stall, StallWatch
+from engine.execution.health import Stall, StallWatch
 
 
 def test_an_epoch_is_late_after_so_many_intervals() -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.commit_log import CommitEntry
-from engine.checkpoint.copy import copy_checkpoint
-from engine.checkpoint.fingerprint import write_fingerprint
+from engine.checkpoint.copies import copy_checkpoint
+from engine.checkpoint.fingerprint_file import write_fingerprint
 from engine.checkpoint.inspection import inspect_checkpoint
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.offset_log import OffsetEntry
-from engine.commands.inspection import describe
-from engine.states import QueryState
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.query_state import QueryState
+from engine.commands.inspect_checkpoint import describe
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from engine.expressions.rows import Rows
+from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
-from engine.plan.pipeline import StaticJoin
-from engine.task.join import PAIRS_MAX, join
+from engine.pipeline.pipeline import StaticJoin
+from engine.task.hash_join import PAIRS_MAX, join
 
 INT = pa.int64()
 STAMP = pa.timestamp("us", "UTC")

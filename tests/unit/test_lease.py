@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from engine.base.clock import ManualClock, SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import EXPIRES_AFTER_INTERVALS, Lease, read_holder
-from engine.checkpoint.local_storage import LocalStorage
 from engine.checkpoint.process import Process
-from engine.checkpoint.storage import FileInfo
-from engine.clock import ManualClock, SystemClock
+from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.storage.contract import FileInfo
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConcurrentRunError, StaleRunError
-from engine.states import QueryState
 from tests.unit.leases import EXPIRED_S, acquire, claims, elsewhere, on_disk
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from engine.base.clock import ManualClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease, read_holder
-from engine.checkpoint.local_storage import LocalStorage
-from engine.clock import ManualClock
+from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import CheckpointError, ConcurrentRunError, StaleRunError
-from engine.states import QueryState
 from tests.unit.leases import EXPIRED_S, acquire, claims, on_disk
 
 # -- races ----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pyspark.sql import Row
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from engine.checkpoint import codec
+from engine.checkpoint.logs import codec
 from engine.errors import ConfigError, SinkError
 from engine.sinks import memory, shipped
 from engine.sinks.adapter import delivery_of

@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.checkpoint.local_storage import LocalStorage
-from engine.checkpoint.metadata_log import (
+from engine.checkpoint.logs.metadata_log import (
     MetadataLog,
     entry_id,
     parse_version,
     split_version,
     verify_ids,
 )
-from engine.checkpoint.storage import FileInfo, Storage, open_storage
+from engine.checkpoint.storage.contract import FileInfo, Storage
+from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.checkpoint.storage.opening import open_storage
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
 
 FOLDER = "log"

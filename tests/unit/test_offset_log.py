@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.checkpoint.local_storage import LocalStorage
-from engine.checkpoint.metadata_log import MetadataLog
-from engine.checkpoint.offset_log import OffsetEntry, deserialize, offset_log, serialize
+from engine.checkpoint.logs.metadata_log import MetadataLog
+from engine.checkpoint.logs.offset_log import OffsetEntry, deserialize, offset_log, serialize
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from engine.errors import ConfigError
-from engine.offsets import check_order, distance, reached
 from engine.sources.latest import latest_offset
+from engine.sources.offset_order import check_order, distance, reached
 
 RATE = {"0": {"value": 22, "runTimeMs": 1795174660561}}
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from engine.errors import TransformError
 from engine.expressions.tree import Expr
-from engine.plan.optimizer import optimize
-from engine.plan.pipeline import (
+from engine.pipeline.optimizer import optimize
+from engine.pipeline.pipeline import (
     Expand,
     Filter,
     Generate,
@@ -24,8 +24,8 @@ from engine.plan.pipeline import (
     Step,
     schema_behind,
 )
-from engine.plan.pruning import pruned
-from engine.sources.reader import DataSourceContinuousReader
+from engine.pipeline.pruning import pruned
+from engine.sources.contract import DataSourceContinuousReader
 from engine.task.transform import compile_steps
 
 INT = pa.int64()

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.config import EngineOptions
+from engine.base.connector_options import Options
+from engine.base.options import EngineOptions
 from engine.errors import ConfigError
-from engine.options import Options
 
 
 def test_values_are_taken_in_any_case_of_the_name() -> None:

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from engine.checkpoint.commit_log import CommitEntry
-from engine.checkpoint.offset_log import OffsetEntry
-from engine.checkpoint.prepared_log import PreparedEntry
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.retention import prune
 from engine.errors import (
     CheckpointCorruptError,

@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import DataSource, WriterCommitMessage
 
-from engine.checkpoint.codec import decode, encode
-from engine.checkpoint.local_storage import LocalStorage
-from engine.checkpoint.prepared_log import PreparedEntry, prepared_log
+from engine.checkpoint.logs.codec import decode, encode
+from engine.checkpoint.logs.prepared_log import PreparedEntry, prepared_log
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import CheckpointCorruptError, CheckpointError, CheckpointVersionError
 from tests.unit import messages_of_a_sink as sink
 

@@ -17,8 +17,8 @@ from pyspark.util import PythonEvalType
 
 from engine.errors import SourceError, TransformError
 from engine.expressions.tree import Expr
-from engine.functions.run import start_functions, start_map
-from engine.plan.pipeline import (
+from engine.functions.invoke import start_functions, start_map
+from engine.pipeline.pipeline import (
     EvalPython,
     FunctionSession,
     MapBatches,

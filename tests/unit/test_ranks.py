@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.expressions.lists import Lists
-from engine.expressions.ranks import common_ranks, is_orderable, normalized, ranks
+from engine.expressions.logic.ranks import common_ranks, is_orderable, normalized, ranks
 
 _DOUBLES = st.sampled_from([None, 0.0, -0.0, 1.5, -1.5, math.nan, math.inf, -math.inf])
 _LISTS = st.one_of(st.none(), st.lists(_DOUBLES, max_size=3))

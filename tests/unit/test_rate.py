@@ -14,8 +14,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
 from engine.errors import ConfigError, SourceError
+from engine.sources.contract import Offset, PartitionReader
 from engine.sources.rate import BATCH_ROWS, Pace, RateDataSource, RateReader
-from engine.sources.reader import Offset, PartitionReader
 
 # The end offset of epoch 7 of a checkpoint that Spark 4.3 wrote, its keys in Spark's order.
 SPARKS = '{"1":{"value":23,"runTimeMs":1795174660561},"0":{"value":22,"runTimeMs":1795174660561}}'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.redaction import redact, shown
+from engine.base.redaction import redact, shown
 
 
 @pytest.mark.parametrize(

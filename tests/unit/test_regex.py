@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from engine.expressions.regex import UnsupportedRegexError, compile_java_regex
+from engine.expressions.texts.java_regex import UnsupportedRegexError, compile_java_regex
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from engine.base.clock import ManualClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
+from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.requests import Requests
-from engine.checkpoint.storage import open_storage
-from engine.clock import ManualClock
-from engine.states import QueryState
+from engine.checkpoint.storage.opening import open_storage
 
 
 @pytest.fixture(params=["local", "memory"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from engine.coordinator.restart import (
+from engine.coordinator.restart_table import (
     COMMITS,
     OFFSETS,
     PREPARED,

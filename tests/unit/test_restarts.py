@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.config import EngineOptions
+from engine.base.options import EngineOptions
 from engine.errors import (
     BadRecordError,
     CheckpointCorruptError,
@@ -28,7 +28,7 @@ from engine.errors import (
     TaskLostError,
     TransformError,
 )
-from engine.restarts import JITTER, Blame, RestartPolicy, blame
+from engine.execution.restart_budget import JITTER, Blame, RestartPolicy, blame
 
 NO_JITTER = 0.5
 

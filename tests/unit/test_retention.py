@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.base.clock import ManualClock, SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.commit_log import CommitEntry
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.local_storage import LocalStorage
-from engine.checkpoint.offset_log import OffsetEntry
-from engine.checkpoint.prepared_log import PreparedEntry
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.retention import KEEP_EPOCHS_DEFAULT, plan_prune, prune
-from engine.clock import ManualClock, SystemClock
-from engine.coordinator.restart import decide
+from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.coordinator.restart_table import decide
 from engine.errors import ConfigError
 
 NOW_S = 1_700_000_000

@@ -10,23 +10,23 @@ import pytest
 from pyspark.sql.types import StructType
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.commit_log import CommitEntry
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.offset_log import OffsetEntry
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.retention import prune
 from engine.checkpoint.rewind import INTENT, finish_rewind
-from engine.checkpoint.storage import Storage
+from engine.checkpoint.storage.contract import Storage
 from engine.errors import (
     CheckpointError,
     ConcurrentRunError,
     ConfigError,
     SinkCommitRejectedError,
 )
-from engine.sinks.file_sink_rewind import FileSinkRewind
+from engine.sinks.files.file_sink_rewind import FileSinkRewind
+from engine.sinks.files.reopen import KeepsNothing
 from engine.sinks.memory import MemoryWriter
 from engine.sinks.noop import NoopWriter
-from engine.sinks.reopen import KeepsNothing
-from engine.states import QueryState
 from tests.unit.rewinding import (
     LAST,
     Death,

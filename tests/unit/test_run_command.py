@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from engine.cli import main
-from engine.clock import ManualClock
+from engine.base.clock import ManualClock
+from engine.commands.command_line import main
 from engine.commands.live import ERASE_LINE, LOG_EVERY_S, ProgressDisplay, describe_progress
 from engine.commands.result import WRONG_USE
-from engine.commands.run import EndSignals, _result, _stay_with
+from engine.commands.run_query import EndSignals, _result, _stay_with
 from engine.errors import ContinuousError, SinkError
-from engine.spec import QuerySpec
+from engine.query.spec import QuerySpec
 
 
 def report(epoch: int, **fields: Any) -> dict[str, Any]:

@@ -17,17 +17,18 @@ from botocore.exceptions import ClientError
 from moto.server import ThreadedMotoServer
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.commit_log import CommitEntry
-from engine.checkpoint.copy import copy_checkpoint
+from engine.checkpoint.copies import copy_checkpoint
 from engine.checkpoint.find import find_checkpoints
-from engine.checkpoint.fsspec_storage import FsspecStorage
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.offset_log import OffsetEntry
-from engine.checkpoint.prepared_log import PreparedEntry
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.logs.prepared_log import PreparedEntry
+from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.retention import prune
-from engine.checkpoint.storage import Storage, open_storage, prove_create_if_absent
+from engine.checkpoint.storage.contract import Storage
+from engine.checkpoint.storage.fsspec_storage import FsspecStorage
+from engine.checkpoint.storage.opening import open_storage, prove_create_if_absent
 from engine.errors import CheckpointError, ConcurrentRunError, ConfigError
-from engine.states import QueryState
 
 Options = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.sift import sift
+from engine.base.sift import sift
 
 
 @given(st.integers(0, 60), st.sets(st.integers(0, 59)))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ConfigError
-from engine.spec import QuerySpec, load_spec
+from engine.query.spec import QuerySpec, load_spec
 
 GOOD: dict[str, Any] = {
     "name": "delays",

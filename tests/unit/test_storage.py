@@ -17,14 +17,10 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from engine.checkpoint.fsspec_storage import FsspecStorage
-from engine.checkpoint.local_storage import LocalStorage
-from engine.checkpoint.storage import (
-    Storage,
-    checksum_twin,
-    open_storage,
-    prove_create_if_absent,
-)
+from engine.checkpoint.storage.contract import Storage, checksum_twin
+from engine.checkpoint.storage.fsspec_storage import FsspecStorage
+from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.checkpoint.storage.opening import open_storage, prove_create_if_absent
 from engine.errors import CheckpointError, ConfigError
 
 
@@ -49,7 +45,7 @@ def test_nothing_is_there_before_the_first_write(storage: Storage) -> None:
     with pytest.raises(FileNotFoundError):
         storage.read("offsets/0")
     with pytest.raises(FileNotFoundError):
-        storage.size("offsets/0")
+        storage.info("offsets/0")
     storage.delete("offsets/0")
     storage.delete_all()
 
@@ -58,7 +54,7 @@ def test_first_create_wins(storage: Storage) -> None:
     assert storage.create("offsets/3", b"first") is True
     assert storage.create("offsets/3", b"second, and longer") is False
     assert storage.read("offsets/3") == b"first"
-    assert storage.size("offsets/3") == 5
+    assert storage.info("offsets/3").size == 5
 
 
 def test_an_empty_file_is_a_file(storage: Storage) -> None:
@@ -257,7 +253,8 @@ def test_unusable_locations_are_named(url: str, reason: str) -> None:
 def test_light_at_the_door() -> None:
     program = (
         "import sys, engine.checkpoint.checkpoint, engine.checkpoint.retention;"
-        "import engine.coordinator.restart, engine.checkpoint.rewind, engine.sinks.reopen;"
+        "import engine.coordinator.restart_table, engine.checkpoint.rewind;"
+        "import engine.sinks.files.reopen;"
         "print([m for m in ('pyspark', 'pandas', 'numpy', 'pyarrow', 'airflow', 'fsspec')"
         " if m in sys.modules])"
     )
@@ -341,7 +338,7 @@ def test_killed_at_every_fsync_leaves_whole_entries(tmp_path: Path) -> None:
     if strace is None:
         pytest.skip("needs strace to kill a process at a system call")
     program = (
-        "import sys; from engine.checkpoint.local_storage import LocalStorage;"
+        "import sys; from engine.checkpoint.storage.local_storage import LocalStorage;"
         "s = LocalStorage(sys.argv[1]);"
         "[print(s.create(f'offsets/{i}', b'%d' % i * 1000), flush=True) for i in range(3)]"
     )
@@ -380,7 +377,7 @@ def test_killed_at_every_fsync_leaves_whole_entries(tmp_path: Path) -> None:
 
 _WRITER = """
 import sys
-from engine.checkpoint.local_storage import LocalStorage
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import CheckpointError
 storage = LocalStorage(sys.argv[1])
 for i in range(3):

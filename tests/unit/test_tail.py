@@ -17,10 +17,10 @@ from engine.errors import (
     SourceError,
     SourceUnavailableError,
 )
-from engine.sources import tail_files
-from engine.sources.folder import Folder, NameFilter
-from engine.sources.reader import Offset, PartitionReader
-from engine.sources.tail import TailDataSource, TailReader
+from engine.sources.contract import Offset, PartitionReader
+from engine.sources.tail import tail_files
+from engine.sources.tail.data_source import TailDataSource, TailReader
+from engine.sources.tail.watched_folder import Folder, NameFilter
 
 ID = StructType().add("id", "long")
 TEXT = StructType().add("value", "string")

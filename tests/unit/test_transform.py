@@ -10,9 +10,9 @@ import pytest
 
 from engine.errors import TransformError
 from engine.expressions.compile import compile_expression, to_array
-from engine.expressions.rows import Rows
+from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
-from engine.plan.pipeline import Filter, Pipeline, Project, SourceRelation, Step, Watermark
+from engine.pipeline.pipeline import Filter, Pipeline, Project, SourceRelation, Step, Watermark
 from engine.task.transform import compile_steps
 
 INT = pa.int64()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from engine.errors import AuthenticationError
-from engine.wire import Connection, accept, connect
+from engine.wire.connection import Connection, accept, connect
 
 SECRET = b"s" * 32
 

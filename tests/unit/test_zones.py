@@ -7,7 +7,7 @@ import datetime
 import numpy as np
 import pytest
 
-from engine.expressions.zones import is_zone, offset_text, zone
+from engine.expressions.times.zones import is_zone, offset_text, zone
 
 _UTC = datetime.timezone.utc
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=_UTC)

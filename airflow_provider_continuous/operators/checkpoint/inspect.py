@@ -10,7 +10,7 @@ from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
 from engine.checkpoint.inspection import LAST_DEFAULT
-from engine.commands.inspection import describe
+from engine.commands.inspect_checkpoint import describe
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -14,7 +14,7 @@ from airflow_provider_continuous.operators.checkpoint.base import CheckpointOper
 from engine.checkpoint.find import is_pattern
 from engine.commands.result import format_bytes, format_table
 from engine.errors import ConfigError, ContinuousError
-from engine.sinks.file_sink_upkeep import ORPHAN_AGE_S
+from engine.sinks.files.file_sink_upkeep import ORPHAN_AGE_S
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

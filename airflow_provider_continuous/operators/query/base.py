@@ -31,10 +31,11 @@ from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.openlineage.operators import QueryLineage
 from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.submission import QueryStartError, is_run_of
-from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event
+from airflow_provider_continuous.triggers.base import CheckpointTrigger
+from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from engine.checkpoint.checkpoint import CheckpointStatus
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

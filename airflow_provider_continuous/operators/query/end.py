@@ -17,10 +17,10 @@ from airflow_provider_continuous.links.query import QUERY_LINKS
 from airflow_provider_continuous.openlineage.operators import QueryLineage
 from airflow_provider_continuous.operators.query.base import asker, result
 from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.triggers.base import Event
+from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
+from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
-from engine.states import QueryState
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

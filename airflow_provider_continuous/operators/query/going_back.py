@@ -9,11 +9,11 @@ from typing import Any
 
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.fingerprint import read_fingerprint, write_fingerprint
+from engine.checkpoint.fingerprint_file import read_fingerprint, write_fingerprint
 from engine.checkpoint.lease import Lease
+from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
-from engine.sinks.reopen import recorded_sink, reopen_sink
-from engine.states import QueryState
+from engine.sinks.files.reopen import recorded_sink, reopen_sink
 
 _PIN = "before-upgrade"
 

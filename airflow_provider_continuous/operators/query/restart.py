@@ -12,10 +12,10 @@ from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.operators.query.base import asker
 from airflow_provider_continuous.operators.query.start import AwaitedStartOperator
 from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.triggers.base import Event
+from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
-from engine.sinks.reopen import recorded_sink
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
+from engine.sinks.files.reopen import recorded_sink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -19,11 +19,12 @@ from airflow_provider_continuous.operators.query.base import (
 )
 from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.restarts import ProcessRestarts
-from airflow_provider_continuous.triggers.base import Event, status_event
+from airflow_provider_continuous.triggers.base import status_event
+from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from airflow_provider_continuous.triggers.supervise import QuerySupervisionTrigger
+from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
-from engine.states import QueryState
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

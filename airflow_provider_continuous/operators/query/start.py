@@ -14,7 +14,8 @@ from airflow_provider_continuous.operators.query.base import (
     result,
 )
 from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.triggers.base import CheckpointTrigger, Event, status_event
+from airflow_provider_continuous.triggers.base import CheckpointTrigger, status_event
+from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryRunningTrigger, StartedEpochTrigger
 from engine.checkpoint.checkpoint import CheckpointStatus
 

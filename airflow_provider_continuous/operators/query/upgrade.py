@@ -24,12 +24,13 @@ from airflow_provider_continuous.operators.query.going_back import (
 )
 from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.submission import QueryStartError
-from airflow_provider_continuous.triggers.base import Event, status_event
+from airflow_provider_continuous.triggers.base import status_event
+from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger, QueryRunningTrigger
 from airflow_provider_continuous.triggers.supervise import HealthyEpochsTrigger
+from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError, ContinuousError
 from engine.sources.latest import lag
-from engine.states import QueryState
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_continuous.rest import AirflowClient
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.fingerprint import write_fingerprint
-from engine.states import QueryState
+from engine.checkpoint.fingerprint_file import write_fingerprint
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.live.dag_run import DagRun
 from tests.airflow.live_checkpoint import LiveCheckpoint
 

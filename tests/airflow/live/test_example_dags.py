@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_continuous.rest import AirflowClient, wait_for
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.live.dag_run import RUN_S, DagRun
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.spark_cluster import SparkCluster

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from airflow_provider_continuous.rest import AirflowClient
-from engine.states import QueryState
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 pytestmark = pytest.mark.airflow

@@ -1,0 +1,276 @@
+"""Copy: fork a checkpoint, so that another query goes on from where this one is.
+
+::
+
+    control/copy    {"source":...,"source_id":...,"to_epoch":7,"query_id":...,"asked_by":...}
+    offsets/<epoch>  commits/<epoch>    the last epochs up to ``to_epoch``, as they are
+    sources/  state/                    what Spark keeps beside its logs
+    metadata        {"id":"<a new id>"}, last: without it no query starts here
+
+The query may run, be pruned and be rewound meanwhile: the entries are read before anything is
+written, and again if it was rewound in between. An entry that retention takes while they are read
+ends the copy's history there.
+
+Left behind: the lease and requests, the fingerprint (the copy's query writes its own, to a sink of
+its own), prepared epochs, progress, pins, and what rewinds have moved. The sink's rows are not
+copied: the copy's query writes what comes after ``to_epoch``.
+
+A copy that was interrupted is no checkpoint yet; the same call goes on with it.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.base.json_text import dump, load_object
+from engine.checkpoint.folder import COPY_RECORD
+from engine.checkpoint.retention import KEEP_EPOCHS_DEFAULT
+from engine.checkpoint.rewind import INTENT, last_rewind
+from engine.errors import CheckpointCorruptError, CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    from engine.checkpoint.checkpoint import Checkpoint
+
+_METADATA = "metadata"
+_STATE_VERSION: Final = re.compile(r"(\d+)\.(?:delta|snapshot|zip|changelog)")
+_TREES = ("sources", "state")
+_TRIES_MAX = 5
+
+
+@dataclass(frozen=True)
+class CopyReport:
+    """What was copied.
+
+    :param source: where from; ``source_id`` is the id of its query, if it has one.
+    :param target: where to; ``query_id`` is its own.
+    :param from_epoch: the oldest epoch in the copy's logs.
+    :param to_epoch: the newest; the copy's query goes on behind it.
+    :param files: so many were copied by this call; ``bytes`` is their size.
+    :param left_behind: what the copy does not have.
+    """
+
+    source: str
+    source_id: str | None
+    target: str
+    query_id: str
+    from_epoch: int
+    to_epoch: int
+    files: int
+    bytes: int
+    left_behind: str = (
+        "the sink's rows, prepared epochs, lease, requests, fingerprint, progress, pins"
+    )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class CopyRecord:
+    """``control/copy``: what a copy was made of."""
+
+    source: str
+    source_id: str | None
+    to_epoch: int
+    query_id: str
+    asked_by: str | None = None
+
+
+def copy_checkpoint(
+    source: Checkpoint,
+    target: Checkpoint,
+    to_epoch: int | None = None,
+    *,
+    asked_by: str | None = None,
+) -> CopyReport:
+    """Fork a checkpoint, of this engine or of Spark itself, while its query runs or not.
+
+    :param target: does not exist yet, or is this very copy, interrupted.
+    :param to_epoch: a committed epoch, the last in the copy; None: the last committed one.
+    :param asked_by: who asks, if a second call is to find what the first has made: it returns the
+        copy that was made for the same asker.
+    :raises ConfigError: there is something at the target, or the epoch is not there.
+    :raises CheckpointError: an entry is unreadable, or the storage cannot be read or written.
+    """
+    _check_apart(source, target)
+    known = read_copy(target)
+    if known is None and target.storage.files_below(""):
+        raise _target_exists(target)
+    if known is not None:
+        if known.source != source.url or to_epoch not in (None, known.to_epoch):
+            raise _target_exists(target)
+        there = target.query_id()
+        if there is not None:
+            if there != known.query_id or asked_by is None or asked_by != known.asked_by:
+                raise _target_exists(target)
+            return _report(known, target, min(target.epochs(), default=known.to_epoch))
+        to_epoch = known.to_epoch
+    entries = _consistent_entries(source, to_epoch)
+    to_epoch = max(epoch for epoch, _, _ in entries)
+    record = known or CopyRecord(
+        source.url, source.query_id(), to_epoch, str(uuid.uuid4()), asked_by
+    )
+    if known is None and not target.storage.create(COPY_RECORD, dump(asdict(record)).encode()):
+        raise _target_exists(target)  # another copy has just begun
+    writer = _Writer(target)
+    for epoch, offsets, commit in entries:
+        writer.write(f"{target.offsets.name}/{epoch}", offsets)
+        writer.write(f"{target.commits.name}/{epoch}", commit)
+    for tree in _TREES:
+        _copy_tree(source, writer, tree, to_epoch)
+    _check_still_there(source, to_epoch)
+    writer.write(_METADATA, dump({"id": record.query_id}).encode())
+    oldest = min(epoch for epoch, _, _ in entries)
+    return _report(record, target, oldest, writer.files, writer.bytes)
+
+
+def _report(
+    record: CopyRecord, target: Checkpoint, from_epoch: int, files: int = 0, size: int = 0
+) -> CopyReport:
+    return CopyReport(
+        source=record.source,
+        source_id=record.source_id,
+        target=target.url,
+        query_id=record.query_id,
+        from_epoch=from_epoch,
+        to_epoch=record.to_epoch,
+        files=files,
+        bytes=size,
+    )
+
+
+def read_copy(checkpoint: Checkpoint) -> CopyRecord | None:
+    """What a checkpoint was copied from; None if it is no copy.
+
+    :raises CheckpointCorruptError: the record is unreadable.
+    """
+    try:
+        data = checkpoint.storage.read(COPY_RECORD)
+    except FileNotFoundError:
+        return None
+    try:
+        return CopyRecord(**load_object(data))
+    except (ValueError, TypeError) as exc:
+        raise CheckpointCorruptError(
+            f"{checkpoint.storage.path(COPY_RECORD)} cannot be read: {exc}.",
+            hint="Delete it: it only tells where the checkpoint was copied from.",
+        ) from exc
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def _consistent_entries(source: Checkpoint, to_epoch: int | None) -> list[tuple[int, bytes, bytes]]:
+    """Epoch, entry of the offset log, entry of the commit log; newest first, without a gap."""
+    for _ in range(_TRIES_MAX):
+        before = last_rewind(source.storage)
+        if source.storage.exists(INTENT):
+            raise CheckpointError(
+                f"{source.url} is being rewound.", hint="Copy it when the rewind is over."
+            )
+        last = source.committed_epoch() if to_epoch is None else to_epoch
+        entries = _entries(source, last)
+        if last_rewind(source.storage) != before or source.storage.exists(INTENT):
+            continue
+        if entries:
+            return entries
+        if to_epoch is not None or last < 0:
+            raise _not_committed(source, last)
+    raise CheckpointError(
+        f"{source.url} changed all the time while it was read.", hint="Copy it again."
+    )
+
+
+def _entries(source: Checkpoint, last: int) -> list[tuple[int, bytes, bytes]]:
+    entries: list[tuple[int, bytes, bytes]] = []
+    for epoch in range(last, max(-1, last - KEEP_EPOCHS_DEFAULT), -1):
+        # Read as entries too: a damaged one is not copied.
+        if source.commits.get(epoch) is None or source.offsets.get(epoch) is None:
+            break
+        try:
+            offsets, commit = (
+                source.storage.read(f"{log.name}/{epoch}")
+                for log in (source.offsets, source.commits)
+            )
+        except FileNotFoundError:
+            break
+        entries.append((epoch, offsets, commit))
+    return entries
+
+
+def _check_still_there(source: Checkpoint, epoch: int) -> None:
+    """What Spark keeps for a batch is there as long as the batch is in its logs."""
+    if source.storage.exists(f"{source.commits.name}/{epoch}"):
+        return
+    if any(source.storage.files_below(tree) for tree in _TREES):
+        raise CheckpointError(
+            f"{source.url} has dropped epoch {epoch} while it was copied.",
+            hint="Remove the unfinished copy, and copy a later epoch.",
+            epoch=epoch,
+        )
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+class _Writer:
+    def __init__(self, target: Checkpoint) -> None:
+        self._storage = target.storage
+        self.files = self.bytes = 0
+
+    def write(self, name: str, data: bytes) -> None:
+        """Again, if the copy goes on, and then it must be the same."""
+        if not self._storage.create(name, data) and self._storage.read(name) != data:
+            raise ConfigError(
+                f"{self._storage.path(name)} holds something else than what is copied.",
+                hint="The unfinished copy there is another one: remove it, and copy again.",
+            )
+        self.files += 1
+        self.bytes += len(data)
+
+
+def _copy_tree(source: Checkpoint, writer: _Writer, tree: str, to_epoch: int) -> None:
+    for name in sorted(source.storage.files_below(tree)):
+        base = name.rpartition("/")[2]
+        version = _STATE_VERSION.fullmatch(base)
+        # Epoch n leaves version n + 1. A later snapshot would be taken for the copy's own.
+        if tree == "state" and version is not None and int(version[1]) > to_epoch + 1:
+            continue
+        if base.startswith(".") and base.endswith((".tmp", ".crc")):
+            continue  # half-written files, and checksums of files, which Hadoop can do without
+        with suppress(FileNotFoundError):  # no longer needed since the listing
+            writer.write(f"{tree}/{name}", source.storage.read(f"{tree}/{name}"))
+
+
+def _check_apart(source: Checkpoint, target: Checkpoint) -> None:
+    one, other = (f"{each.url.rstrip('/')}/" for each in (source, target))
+    if one.startswith(other) or other.startswith(one):
+        raise ConfigError(
+            f"{source.url} cannot be copied to {target.url}: one is inside of the other.",
+            hint="Choose a folder of its own for the copy.",
+        )
+
+
+def _target_exists(target: Checkpoint) -> ConfigError:
+    return ConfigError(
+        f"There is something at {target.url} already.",
+        hint="Choose another folder for the copy, or remove that one.",
+    )
+
+
+def _not_committed(source: Checkpoint, epoch: int) -> ConfigError:
+    kept: Sequence[int] = source.epochs()
+    listed = f"{kept[0]} to {kept[-1]}" if kept else "none"
+    return ConfigError(
+        f"Epoch {epoch} is not among the committed epochs that {source.url} has kept."
+        if epoch >= 0
+        else f"{source.url} has no committed epoch yet: there is nothing to go on from.",
+        hint=f"Available: {listed}.",
+        epoch=epoch,
+    )

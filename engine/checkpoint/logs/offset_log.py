@@ -1,0 +1,87 @@
+"""The offset log: where each epoch ends, written ahead of the sink's commit.
+
+Version 1, byte for byte what Spark writes; no newline at the end::
+
+    v1
+    {"batchWatermarkMs":0,"batchTimestampMs":...}    empty in continuous processing
+    {"0":{"value":22,"runTimeMs":1795174660561}}     one line per source, "-" if it has no offset
+
+Version 2, written by Spark's micro-batches with named sources, has ``<source>:<offset>`` lines and
+always metadata. Source: Spark OffsetSeqLog.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from engine.base.json_text import JSON, dump, load, load_object
+from engine.checkpoint.logs.metadata_log import MetadataLog, split_version
+from engine.checkpoint.storage.contract import Storage
+
+MAX_VERSION = 2
+_NO_OFFSET = "-"
+
+
+@dataclass(frozen=True)
+class OffsetEntry:
+    """The end of an epoch.
+
+    :param offsets: per source in the plan's order; None if the source has none yet.
+    :param metadata: what Spark's micro-batches note: watermark, time, settings.
+    :param source_names: per offset; version 2 only.
+    """
+
+    offsets: tuple[JSON | None, ...]
+    metadata: dict[str, Any] | None = None
+    version: int = 1
+    source_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.version == 2:
+            assert self.metadata is not None, "version 2 always has metadata"
+            assert self.source_names is not None, "version 2 names its sources"
+            assert len(self.source_names) == len(self.offsets), "one name per offset"
+
+
+def serialize(entry: OffsetEntry) -> bytes:
+    """:raises ValueError: an offset is not JSON."""
+    lines = [f"v{entry.version}", "" if entry.metadata is None else dump(entry.metadata)]
+    offsets = [_NO_OFFSET if offset is None else dump(offset) for offset in entry.offsets]
+    if entry.source_names is not None:
+        offsets = [f"{name}:{line}" for name, line in zip(entry.source_names, offsets, strict=True)]
+    return "\n".join(lines + offsets).encode()
+
+
+def deserialize(data: bytes) -> OffsetEntry:
+    """:raises ValueError: torn or malformed.
+    :raises CheckpointVersionError: a newer format.
+    """
+    version, lines = split_version(data, MAX_VERSION, "offset log")
+    if not lines:
+        raise ValueError("Incomplete log file: the metadata line is missing.")
+    metadata_line, *offset_lines = lines
+    metadata = load_object(metadata_line) if metadata_line.strip() else None
+    if not offset_lines:
+        raise ValueError("Incomplete log file: it holds no offsets.")
+    if version == 1:
+        return OffsetEntry(tuple(map(_offset, offset_lines)), metadata, version)
+    if metadata is None:
+        raise ValueError("Incomplete log file: version 2 always has metadata.")
+    names, offsets = [], []
+    for line in offset_lines:
+        name, colon, offset = line.partition(":")
+        if not colon:
+            raise ValueError(f"Invalid OffsetMap format: {line}")
+        names.append(name)
+        offsets.append(_offset(offset))
+    return OffsetEntry(tuple(offsets), metadata, version, tuple(names))
+
+
+def _offset(line: str) -> JSON | None:
+    return None if line == _NO_OFFSET else load(line)
+
+
+def offset_log(storage: Storage) -> MetadataLog[OffsetEntry]:
+    """The offset log of a checkpoint."""
+    return MetadataLog(storage, "offsets", serialize, deserialize)

@@ -1,0 +1,137 @@
+"""Where a checkpoint lives: named files with an atomic create-if-absent.
+
+All that the logs and the lease need of a file system or an object store:
+
+- :meth:`Storage.create` makes a file with its whole content, or tells that it is there already.
+  The first write wins; a reader never sees a part of it; it is durable when the call returns.
+- :meth:`Storage.replace` swaps the whole content.
+
+Names are relative POSIX paths, ``offsets/3``. Nothing here writes Hadoop's checksum twins
+(``.3.crc``); deleting or replacing a file deletes its twin as well, or Hadoop would refuse it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """One file of a folder.
+
+    :param name: without the folder.
+    :param size: bytes.
+    :param modified_s: seconds since 1970; 0.0 if the storage does not tell.
+    """
+
+    name: str
+    size: int
+    modified_s: float
+
+
+class Storage(ABC):
+    """A folder, local or remote.
+
+    :ivar url: how to open it again.
+    """
+
+    url: str
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """The content of a file.
+
+        :raises FileNotFoundError: there is none.
+        :raises CheckpointError: it cannot be read.
+        """
+
+    @abstractmethod
+    def create(self, name: str, data: bytes) -> bool:
+        """Create a file; False, and nothing changes, if it exists.
+
+        :raises CheckpointError: it cannot be written; nothing half-written is left.
+        """
+
+    @abstractmethod
+    def replace(self, name: str, data: bytes, *, durable: bool = True) -> None:
+        """Create a file or swap its content, in one step as readers see it.
+
+        :param durable: on disk when the call returns; otherwise a crash of the machine may leave
+            the old content, or none.
+        :raises CheckpointError: it cannot be written; the old content stays.
+        """
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Delete a file and its checksum twin. A missing one is fine.
+
+        :raises CheckpointError: it cannot be deleted.
+        """
+
+    @abstractmethod
+    def list(self, folder: str) -> list[FileInfo]:
+        """The files right in a folder, hidden ones too, folders not; empty if there is no such
+        folder. ``""`` is the root. No order."""
+
+    @abstractmethod
+    def files_below(self, folder: str) -> Sequence[str]:
+        """The names of all files in a folder and the folders in it, relative to it, hidden ones
+        too; empty if there is no such folder. No order.
+
+        :raises CheckpointError: it cannot be listed.
+        """
+
+    @abstractmethod
+    def info(self, name: str) -> FileInfo:
+        """Size and time of one file.
+
+        :raises FileNotFoundError: there is none.
+        """
+
+    @abstractmethod
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+
+    def sync(self, folder: str) -> None:  # noqa: B027
+        """What is seen in a folder stays. A run that died after it had created a file, and before
+        the file was durable, leaves one that is seen and may yet be lost: who acts upon what
+        another run has left calls this first. Nothing to do where a file is durable as soon as it
+        is seen, as in object stores.
+
+        :raises CheckpointError: it cannot be made durable.
+        """
+
+    @abstractmethod
+    def delete_all(self) -> None:
+        """Delete the folder with everything in it. A missing one is fine."""
+
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name, never overwriting. Whoever is interrupted calls it again: the
+        file is there under at least one of its names all the time.
+
+        :raises CheckpointError: it cannot be written, or ``to`` holds something else.
+        """
+        try:
+            data = self.read(name)
+        except FileNotFoundError:
+            return
+        if not self.create(to, data) and self.read(to) != data:
+            raise CheckpointError(
+                f"{self.path(name)} cannot be moved: {self.path(to)} holds something else.",
+                hint="Move one of the two away by hand.",
+            )
+        self.delete(name)
+
+    def path(self, name: str) -> str:
+        """A file's full path or URL, for messages."""
+        return f"{self.url.rstrip('/')}/{name}"
+
+
+def checksum_twin(name: str) -> str:
+    """Where Hadoop keeps the checksums of a file: ``offsets/3`` → ``offsets/.3.crc``."""
+    folder, slash, base = name.rpartition("/")
+    return f"{folder}{slash}.{base}.crc"

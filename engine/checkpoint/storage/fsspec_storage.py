@@ -1,0 +1,203 @@
+"""A checkpoint anywhere fsspec reaches: object stores, HDFS, the memory of this process.
+
+In object stores an object appears whole or not at all; on file systems behind fsspec (HDFS, SFTP) a
+crash may leave a torn one, which the restart table sets aside if it is the newest.
+
+Create-if-absent is fsspec's ``pipe_file(mode="create")``, one conditional put:
+
+======  ======================  ====================================
+store   package                 condition
+======  ======================  ====================================
+S3      s3fs >= 2024.10         ``If-None-Match: *``
+GCS     gcsfs >= 2024.10        ``ifGenerationMatch=0``
+ABFS    adlfs >= 2024.7         ``If-None-Match: *``
+======  ======================  ====================================
+
+Whether a store honours it is tried by
+:func:`engine.checkpoint.storage.opening.prove_create_if_absent`. If an answer is lost and the
+    client asks again, the store says that the object is there, and the writer
+takes its own for another's: it stops, and the next start finds its entry.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from datetime import datetime, timezone
+from typing import Any
+
+from engine.checkpoint.storage.contract import FileInfo, Storage, checksum_twin
+from engine.errors import CheckpointError, ConfigError
+
+# fsspec's memory file system looks and then writes: threads must not come between.
+_memory_lock = threading.Lock()
+
+# s3fs knows the answer of Amazon's S3; others word it differently.
+_S3_EXISTS = ("PreconditionFailed", "412")
+# Two conditional puts at once: neither may have won yet, so S3 asks to try again.
+_S3_CONFLICT = ("ConditionalRequestConflict", "OperationAborted", "409")
+_CONFLICTS_MAX = 20
+
+_OBJECT_STORES = frozenset({"s3", "gs", "abfs", "az"})
+_TIMES = ("mtime", "modified", "LastModified", "last_modified", "updated", "created")
+
+
+class FsspecStorage(Storage):
+    """See the module.
+
+    :param fs: an ``fsspec.AbstractFileSystem``.
+    :param root: the folder inside of it.
+    :param url: how to open it again.
+    """
+
+    def __init__(self, fs: Any, root: str, url: str) -> None:
+        self._fs = fs
+        self._root = root.rstrip("/")
+        self.url = url
+        self._creating: Any = _memory_lock if fs.protocol == "memory" else nullcontext()
+
+    @classmethod
+    def open(cls, url: str, storage_options: Mapping[str, Any] | None = None) -> FsspecStorage:
+        """:raises ConfigError: fsspec does not know the scheme, or lacks the package for it."""
+        import fsspec
+
+        try:
+            fs, root = fsspec.core.url_to_fs(url, **(storage_options or {}))
+        except ImportError as exc:
+            raise ConfigError(
+                f"{url} cannot be opened: {exc}.", hint="Install the named package."
+            ) from exc
+        except ValueError as exc:
+            raise ConfigError(
+                f"{url} cannot be opened: {exc}.",
+                hint="Give a local path, or a URL that fsspec knows, e.g. s3://bucket/path.",
+            ) from exc
+        return cls(fs, root, url)
+
+    def read(self, name: str) -> bytes:
+        with self._errors("read", name):
+            return bytes(self._fs.cat_file(self._full(name)))
+
+    def create(self, name: str, data: bytes) -> bool:
+        with self._errors("create", name):
+            for attempt in range(_CONFLICTS_MAX):
+                try:
+                    with self._creating:
+                        self._put(name, data, mode="create")
+                    return True
+                except FileExistsError:
+                    return False
+                except OSError as exc:
+                    code = _s3_code(exc)
+                    if code in _S3_EXISTS:
+                        return False
+                    if code not in _S3_CONFLICT or attempt == _CONFLICTS_MAX - 1:
+                        raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def replace(self, name: str, data: bytes, *, durable: bool = True) -> None:
+        with self._errors("replace", name):
+            self._put(name, data)
+            self._remove(checksum_twin(name))
+
+    def delete(self, name: str) -> None:
+        with self._errors("delete", name):
+            self._remove(name)
+            self._remove(checksum_twin(name))
+
+    def list(self, folder: str) -> list[FileInfo]:
+        path = self._full(folder)
+        with self._errors("list", folder):
+            self._fs.invalidate_cache(path)
+            try:
+                found = self._fs.ls(path, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        return [_info(entry) for entry in found if entry["type"] == "file"]
+
+    def files_below(self, folder: str) -> Sequence[str]:
+        path = self._full(folder)
+        with self._errors("list", folder):
+            self._fs.invalidate_cache()
+            root = self._fs._strip_protocol(path).rstrip("/")
+            return [str(name)[len(root) + 1 :] for name in self._fs.find(path)]
+
+    def info(self, name: str) -> FileInfo:
+        with self._errors("read", name):
+            path = self._full(name)
+            self._fs.invalidate_cache(self._fs._parent(path))
+            found = self._fs.info(path)
+        if found["type"] != "file":
+            raise FileNotFoundError(f"{self.path(name)} is not a file")
+        return _info(found)
+
+    def exists(self, name: str) -> bool:
+        try:
+            self.info(name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def delete_all(self) -> None:
+        with self._errors("delete", ""), suppress(FileNotFoundError):
+            self._fs.rm(self._root, recursive=True)
+
+    def _full(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    def _put(self, name: str, data: bytes, **mode: str) -> None:
+        path = self._full(name)
+        try:
+            self._fs.pipe_file(path, data, **mode)
+        except FileNotFoundError as exc:
+            # Only file systems with real folders ask for one; "s3" or ("s3", "s3a").
+            protocol = self._fs.protocol
+            if _OBJECT_STORES.intersection([protocol] if isinstance(protocol, str) else protocol):
+                raise CheckpointError(
+                    f"Cannot write {self.path(name)}: there is no such bucket or container.",
+                    hint="Create it, or correct the URL.",
+                ) from exc
+            self._fs.makedirs(self._fs._parent(path), exist_ok=True)
+            self._fs.pipe_file(path, data, **mode)
+
+    def _remove(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            self._fs.rm_file(self._full(name))
+
+    @contextmanager
+    def _errors(self, verb: str, name: str) -> Iterator[None]:
+        """Foreign errors become ours, once."""
+        try:
+            yield
+        except (FileNotFoundError, CheckpointError):
+            raise
+        except Exception as exc:
+            raise CheckpointError(
+                f"Cannot {verb} {self.path(name)}: {type(exc).__name__}: {exc}.",
+                hint="Check the storage, its credentials and the network.",
+            ) from exc
+
+
+def _s3_code(exc: OSError) -> str | None:
+    """S3's own code of an error, below the one that s3fs has made of it."""
+    response = getattr(exc.__cause__, "response", None)
+    return response.get("Error", {}).get("Code") if isinstance(response, dict) else None
+
+
+def _info(entry: Mapping[str, Any]) -> FileInfo:
+    name = str(entry["name"]).rstrip("/").rpartition("/")[2]
+    return FileInfo(name, int(entry.get("size") or 0), _modified_s(entry))
+
+
+def _modified_s(entry: Mapping[str, Any]) -> float:
+    for key in _TIMES:
+        value = entry.get(key)
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        if isinstance(value, datetime):
+            aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+            return aware.timestamp()
+        if isinstance(value, (int, float)):
+            return float(value)
+    return 0.0

@@ -1,0 +1,178 @@
+"""The command line, ``python -m engine`` or ``continuous``.
+
+Results go to standard output, with ``--json`` as one object; logs and errors go to standard error.
+Exit codes: 0 as asked, 1 it failed, 2 the arguments, the specification or the machine are wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from engine import __version__
+from engine.commands.live import ERASE_LINE
+from engine.commands.result import FAILED, WRONG_USE, Result
+from engine.errors import ConfigError
+from engine.spark.failure import describe_error
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    args = _parser().parse_args(arguments)
+    _configure_logging(args.debug)
+    try:
+        result = _execute(args)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        exit_code = WRONG_USE if isinstance(error, ConfigError) else FAILED
+        result = Result({"error": describe_error(error)}, "", exit_code, error)
+    if result.error is not None:
+        if args.debug:
+            traceback.print_exception(result.error)
+        print(f"continuous {args.command}: {describe_error(result.error)}", file=sys.stderr)
+    if args.json:
+        print(json.dumps(result.data), flush=True)
+    elif result.text:
+        print(result.text, flush=True)
+    return result.exit_code
+
+
+def _execute(args: argparse.Namespace) -> Result:
+    module, _, function = args.execute.partition(":")
+    command: Callable[[argparse.Namespace], Result] = getattr(
+        import_module(f"engine.commands.{module}"), function
+    )
+    return command(args)
+
+
+def _configure_logging(debug: bool) -> None:
+    erase = ERASE_LINE if sys.stderr.isatty() else ""
+    logging.basicConfig(
+        level=logging.DEBUG if debug else logging.INFO,
+        format=f"{erase}%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="continuous", description="Run and look after continuous queries."
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name: str, execute: str, text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument("--json", action="store_true", help="print one JSON object")
+        command.add_argument("--debug", action="store_true", help="log more; show tracebacks")
+        command.set_defaults(execute=execute)
+        return command
+
+    def on_checkpoint(name: str, execute: str, text: str) -> argparse.ArgumentParser:
+        command = add(name, execute, text)
+        command.add_argument("checkpoint", metavar="CHECKPOINT", help="a folder or a URL")
+        return command
+
+    run = add("run", "run_query:run", "run a query until it ends; SIGTERM or Ctrl-C drains it")
+    run.add_argument("spec", metavar="SPEC", help="its YAML or JSON file; - is standard input")
+    forget = "delete SPEC once it is read: it may hold secrets"
+    run.add_argument("--forget", action="store_true", help=forget)
+
+    on_checkpoint("status", "status:status", "who runs a query, and how far it has come")
+    epochs = on_checkpoint("epochs", "status:epochs", "the committed epochs")
+    epochs.add_argument("--last", type=_positive, default=20, metavar="N", help="how many (20)")
+
+    for name, text in (
+        ("drain", "finish the open epoch of a running query, then end it"),
+        ("stop", "end a running query now; its open epoch is read again next time"),
+    ):
+        end = on_checkpoint(name, f"control:{name}", text)
+        waits = "how long to wait for the end (60)"
+        end.add_argument("--timeout", type=_seconds, default=60.0, metavar="SECONDS", help=waits)
+
+    inspect = on_checkpoint("inspect", "inspect_checkpoint:inspect", "all that a checkpoint tells")
+    inspect.add_argument("--last", type=_positive, default=20, metavar="N", help="epochs (20)")
+
+    prune = on_checkpoint(
+        "prune", "prune:prune", "remove what no restart can need; * stands for many checkpoints"
+    )
+    prune.add_argument("--keep-epochs", type=int, metavar="N", help="the last N epochs")
+    prune.add_argument("--keep-for", metavar="DURATION", help='younger ones, e.g. "7 days"')
+    prune.add_argument("--keep-bytes", type=int, metavar="N", help="of these, what fits")
+    prune.add_argument("--dry-run", action="store_true", help="only tell what would go")
+    prune.add_argument(
+        "--compact-sink", action="store_true", help="also shorten the log of the files sink"
+    )
+    prune.add_argument(
+        "--remove-orphans",
+        metavar="DURATION",
+        nargs="?",
+        const="1 day",
+        help="also remove the sink's data files of no epoch that are older (1 day)",
+    )
+    prune.add_argument("--sink-path", metavar="PATH", help="the sink's folder, if it is not told")
+
+    copy = on_checkpoint("copy", "copy_checkpoint:copy", "fork a checkpoint for another query")
+    copy.add_argument("target", metavar="TARGET", help="a folder or a URL that is not there yet")
+    copy.add_argument("--to-epoch", type=_epoch, metavar="N", help="by default the last committed")
+
+    rewind = on_checkpoint(
+        "rewind", "rewind_checkpoint:rewind", "take a stopped query back to an epoch"
+    )
+    target = rewind.add_mutually_exclusive_group(required=True)
+    target.add_argument("--to-epoch", type=_epoch, metavar="N", help="the last epoch that stays")
+    target.add_argument("--to-pin", metavar="NAME", help="the same, by the name of a pin")
+    rewind.add_argument(
+        "--accept-repeats",
+        action="store_true",
+        help="go on with a sink that cannot take rows back: it gets them again",
+    )
+    pin = on_checkpoint(
+        "pin", "rewind_checkpoint:pin", "keep an epoch to rewind to, whatever is pruned"
+    )
+    pin.add_argument("name", metavar="NAME")
+    pin.add_argument("--epoch", type=_epoch, metavar="N", help="by default the last committed one")
+    for command in (rewind, pin):
+        command.add_argument(
+            "--spec", metavar="SPEC", help="the query, if the checkpoint is Spark's"
+        )
+    unpin = on_checkpoint("unpin", "rewind_checkpoint:unpin", "forget a pin")
+    unpin.add_argument("name", metavar="NAME")
+    on_checkpoint("pins", "rewind_checkpoint:pins", "the pinned epochs")
+
+    doctor = add("doctor", "doctor:doctor", "find out whether queries can run here")
+    doctor.add_argument(
+        "checkpoint", metavar="CHECKPOINT", nargs="?", help="try this storage as well"
+    )
+    return parser
+
+
+def _epoch(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not the number of an epoch")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return seconds

@@ -1,0 +1,23 @@
+"""``copy``: fork a checkpoint, so that another query goes on from where this one is."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.copies import copy_checkpoint
+from engine.commands.result import Result, format_bytes
+from engine.commands.status import open_checkpoint
+
+
+def copy(args: Namespace) -> Result:
+    """Copy up to a committed epoch, while the query runs or not."""
+    report = copy_checkpoint(
+        open_checkpoint(args.checkpoint), Checkpoint(args.target), args.to_epoch
+    )
+    return Result(
+        report.to_dict(),
+        f"Copied epochs {report.from_epoch} to {report.to_epoch} to {report.target}, "
+        f"{format_bytes(report.bytes)}. A query that starts there is {report.query_id} and goes on "
+        f"at epoch {report.to_epoch + 1}. Not copied: {report.left_behind}.",
+    )

@@ -1,0 +1,170 @@
+"""``run``: start a query in this process and stay with it until it ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from engine.checkpoint.query_state import QueryState
+from engine.commands.live import ProgressDisplay
+from engine.commands.result import DONE, FAILED, Result
+from engine.query.spec import QuerySpec, build, load_spec
+from engine.spark.failure import describe_error
+from engine.spark.session import build_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from engine.query.handle import ContinuousQuery
+    from engine.query.handoff import SparkQuery
+
+    Query = ContinuousQuery | SparkQuery
+
+logger = logging.getLogger(__name__)
+_POLL_S = 0.2
+_NOT_STARTED = Result({"state": None, "error": None}, "Ended before the query was started.")
+
+
+def run(args: Namespace) -> Result:
+    """Run a query until it ends, by itself or because somebody asked for it."""
+    path = Path(args.spec)
+    try:
+        spec = load_spec(path)
+    finally:
+        if args.forget:
+            path.unlink(missing_ok=True)
+    with _prints_go_to_stderr() if args.json else nullcontext():
+        return _run(spec)
+
+
+def _run(spec: QuerySpec) -> Result:
+    with EndSignals() as signals:
+        try:
+            spark = build_session(spec.conf, spec.name or "continuous query", spec.python_path)
+        except Exception:
+            # A signal to the whole process group also ends the JVM that is just starting.
+            if signals.count:
+                return _NOT_STARTED
+            raise
+        signals.catch()  # PySpark has taken Ctrl-C for itself
+        try:
+            if signals.count:
+                return _NOT_STARTED
+            query = build(spec, spark).start()
+            logger.info("query %s, run %s, is running", query.id, query.runId)
+            return _result(query, spec, _stay_with(query, signals))
+        finally:
+            _stop(spark)
+
+
+def _stop(spark: SparkSession) -> None:
+    try:
+        spark.stop()
+    except Exception as error:  # its JVM has died: what became of the query is known all the same
+        logger.warning("Spark did not stop cleanly: %s", describe_error(error))
+
+
+def _stay_with(query: Query, signals: EndSignals) -> Exception | None:
+    """Wait for the query's end, show its progress, and end it when a signal says so.
+
+    :return: why it failed.
+    """
+    display = ProgressDisplay(sys.stderr)
+    answered = 0
+    try:
+        while not query.awaitTermination(_POLL_S):
+            display.show(query.lastProgress)
+            if signals.count > answered:
+                answered = signals.count
+                _end(query, answered)
+    except Exception as error:
+        return error
+    finally:
+        display.close()
+    return None
+
+
+def _end(query: Query, signal_count: int) -> None:
+    if signal_count > 1:
+        logger.info("stopping")
+        query.stop()
+        return
+    logger.info("draining; a second signal stops at once")
+    # It waits for the end, and a second signal must get through.
+    threading.Thread(target=_drain, args=(query,), name="drain", daemon=True).start()
+
+
+def _drain(query: Query) -> None:
+    with suppress(Exception):  # a failure of the query is reported by who waits for its end
+        query.drain()
+
+
+def _result(query: Query, spec: QuerySpec, error: Exception | None) -> Result:
+    state = QueryState.STOPPED if error is None else QueryState.FAILED
+    epoch = query.status["epoch"]
+    data = {
+        "id": str(query.id),
+        "run_id": str(query.runId),
+        "name": spec.name,
+        "state": state.value,
+        "epoch": epoch,
+        "error": None if error is None else describe_error(error),
+    }
+    return Result(
+        data,
+        f"The query is {state}, last committed epoch {epoch}.",
+        DONE if error is None else FAILED,
+        error,
+    )
+
+
+class EndSignals:
+    """Counts SIGTERM and SIGINT (Ctrl-C) while it is entered. The third one kills."""
+
+    _NUMBERS = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def catch(self) -> None:
+        """Take the signals, whoever had them."""
+        for number in self._NUMBERS:
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        if self.count > 2:
+            raise KeyboardInterrupt
+
+    def __enter__(self) -> EndSignals:
+        self._before = {number: signal.getsignal(number) for number in self._NUMBERS}
+        self.catch()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _prints_go_to_stderr() -> Iterator[None]:
+    """Keep standard output for the result: what sinks, user code and Spark's JVM print, which
+    inherits it, goes to standard error."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)

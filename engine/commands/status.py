@@ -1,0 +1,97 @@
+"""``status`` and ``epochs``: look into a checkpoint, of this engine or of Spark itself."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from typing import Any
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.fingerprint_file import read_fingerprint
+from engine.checkpoint.storage.contract import Storage
+from engine.commands.result import Result, format_pairs, format_table, format_time
+from engine.errors import ConfigError
+
+
+def open_checkpoint(location: str | Storage) -> Checkpoint:
+    """Open a checkpoint that has been used.
+
+    :param location: a path, a URL, or an open storage.
+    :raises ConfigError: there is none.
+    """
+    checkpoint = Checkpoint(location)
+    if not checkpoint.exists():
+        raise ConfigError(
+            f"There is no checkpoint at {checkpoint.url}.",
+            hint="Check the location; a query creates it when it first runs.",
+        )
+    return checkpoint
+
+
+def status(args: Namespace) -> Result:
+    """Who runs the query, in which state, and how far it has come."""
+    checkpoint = open_checkpoint(args.checkpoint)
+    found = checkpoint.status()
+    last = next(reversed(checkpoint.progress.read()), None)
+    text = format_pairs(
+        {
+            "query": found.id,
+            "state": found.state,
+            "message": found.message,
+            "error": found.error,
+            "restarts": found.restarts or None,
+            "last error": found.last_error,
+            "next attempt": format_time(found.next_attempt_at_ms),
+            "epoch": found.epoch,
+            "offsets": json.dumps(found.offsets),
+            "run": found.run_id,
+            "generation": found.generation,
+            "process": None if found.pid is None else f"{found.pid} on {found.host}",
+            "application": found.application,
+            "Spark UI": found.application_url,
+            "endpoint": found.endpoint,
+            "started": format_time(found.started_at_ms),
+            "heartbeat": format_time(found.heartbeat_at_ms),
+        }
+    )
+    data = {
+        **found.to_dict(),
+        "last_progress": last,
+        "fingerprint": read_fingerprint(checkpoint.storage),
+        "pins": [pin.to_dict() for pin in checkpoint.pins()],
+    }
+    return Result(data, text)
+
+
+def epochs(args: Namespace) -> Result:
+    """The committed epochs that retention has kept: when, how much, up to where."""
+    checkpoint = open_checkpoint(args.checkpoint)
+    kept = checkpoint.epochs()
+    reports = {report.get("batchId"): report for report in checkpoint.progress.read()}
+    shown = [
+        {
+            "epoch": epoch,
+            "committed_at": format_time(checkpoint.committed_at_ms(epoch)),
+            "rows": reports.get(epoch, {}).get("numInputRows"),
+            **_latency(reports.get(epoch)),
+            "offsets": checkpoint.committed_offsets(epoch),
+        }
+        for epoch in kept[-args.last :]
+    ]
+    # Retention may have removed some of them since they were listed.
+    shown = [row for row in shown if row["offsets"] is not None]
+    text = format_table(
+        ["epoch", "committed at", "rows", "p50 ms", "p99 ms", "offsets"],
+        [[*list(row.values())[:-1], json.dumps(row["offsets"])] for row in shown],
+    )
+    first, last = (kept[0], kept[-1]) if kept else (None, None)
+    summary = f"{len(kept)} committed epochs are kept, {first} to {last}." if kept else ""
+    return Result(
+        {"first": first, "last": last, "kept": len(kept), "epochs": shown},
+        f"{text}\n\n{summary}" if kept else "No epoch is committed yet.",
+    )
+
+
+def _latency(report: dict[str, Any] | None) -> dict[str, float | None]:
+    latency = ((report or {}).get("latencyMs") or {}).get("readToWritten") or {}
+    return {"p50_ms": latency.get("p50"), "p99_ms": latency.get("p99")}

@@ -1,0 +1,248 @@
+"""Carries out the commit of an epoch, step by step and in order.
+
+1. ``prepared/<epoch>``: the writers' messages, so that a restart can finish the epoch
+2. ``offsets/<epoch>``: the write-ahead offset log
+3. ``sink.commit(messages, epoch)``
+4. ``commits/<epoch>``: the commit log
+5. ``source.commit(offset)``
+6. retention
+
+A crash between any two steps leaves a state that :mod:`engine.coordinator.restart_table` resolves.
+Before each step that others can see, the lease is checked: a run that was fenced writes nothing
+more. Source: Spark's EpochCoordinator ("commit to the writer before recording the commit").
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.base.failpoints import reach
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.lease import Lease
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.logs.prepared_log import PreparedEntry
+from engine.errors import (
+    CheckpointError,
+    ConfigError,
+    ContinuousError,
+    ProtocolError,
+    SinkCommitUnknownError,
+)
+from engine.sources.contract import DataSourceContinuousReader, Offset
+from engine.wire.messages import SunkEpoch
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CommittedEpoch:
+    """What a commit did.
+
+    :param offsets: the end offset of each stream of the query.
+    :param duration_ms: step → milliseconds.
+    """
+
+    epoch: int
+    offsets: tuple[Offset, ...]
+    duration_ms: dict[str, int]
+
+
+class EpochRunner:
+    """Commits epochs of one run, one at a time.
+
+    :param keeps_letters: the sink takes a :class:`engine.wire.messages.SunkEpoch` of each
+        partition.
+
+    :param sources: one per stream of the query, in the order of the offset log's lines.
+    :param sink: the driver's stream writer, with ``commit(messages, epoch)`` and
+        ``abort(messages, epoch)``.
+    :param message_modules: where the sink's message classes may come from (see
+        :mod:`engine.checkpoint.logs.codec`).
+    """
+
+    def __init__(
+        self,
+        *,
+        checkpoint: Checkpoint,
+        lease: Lease,
+        sources: Sequence[DataSourceContinuousReader],
+        sink: Any,
+        message_modules: Collection[str],
+        min_epochs_to_retain: int,
+        keeps_letters: bool = False,
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._lease = lease
+        self._sources = tuple(sources)
+        self._sink = sink
+        self._message_modules = message_modules
+        self._retain = min_epochs_to_retain
+        self._keeps_letters = keeps_letters
+        self._query_id = checkpoint.query_id()
+
+    def commit(
+        self,
+        epoch: int,
+        offsets: Sequence[Sequence[Offset]],
+        messages: Sequence[Any],
+        *,
+        replayed: bool = False,
+    ) -> CommittedEpoch:
+        """Make a complete epoch durable.
+
+        :param offsets: per stream: the end offset of each of its partitions, in their order.
+        :param messages: the writer's message of each partition, in partition order.
+        :param replayed: the epoch was run again to its end in the offset log, which stays.
+        :raises StaleRunError: this run was fenced; nothing more was written.
+        :raises SinkError: the sink refused, or may or may not have committed.
+        :raises CheckpointError: a log could not be written.
+        """
+        steps = _Stopwatch()
+        ends = tuple(
+            source.mergeOffsets(list(parts))
+            for source, parts in zip(self._sources, offsets, strict=True)
+        )
+        # Step 1 and 2: what will be done.
+        self._lease.check()
+        offset_log = self._checkpoint.offsets
+        end = OffsetEntry(offsets=ends)
+        entry = PreparedEntry(
+            generation=self._lease.generation,
+            run_id=self._lease.run_id,
+            messages=tuple(messages),
+            offsets=self._logged(epoch, ends) if replayed else offset_log.text(end),
+            query_id=self._query_id,
+        )
+        reach("prepare.before")
+        self._add(self._checkpoint.prepared, epoch, entry)
+        steps.done("prepare")
+        reach("prepare.after")
+        self._lease.check()
+        if not replayed:
+            self._add(offset_log, epoch, end)
+        steps.done("walCommit")
+        reach("walCommit.after")
+        self._finish(epoch, messages, steps)
+        # Step 5 and 6: what is no longer needed. The epoch is committed: a failure is only logged,
+        # that of a run too which was fenced: what it would remove may be needed again.
+        try:
+            self._lease.check()
+            for source, end in zip(self._sources, ends, strict=True):
+                source.commit(end)
+            reach("sourceCommit.after")
+            checkpoint = self._checkpoint
+            # Commits first: a reader must not find a committed epoch without its offsets.
+            for log in (checkpoint.commits, checkpoint.offsets, checkpoint.prepared):
+                log.purge(epoch + 1 - self._retain)
+        except Exception:
+            logger.exception("cleaning up after epoch %d failed", epoch)
+        steps.done("retention")
+        reach("retention.after")
+        return CommittedEpoch(epoch, ends, steps.duration_ms)
+
+    def commit_again(self, epoch: int, *, sink_has_it: bool) -> None:
+        """Finish an epoch that an earlier run has prepared and logged, but not committed.
+
+        :param sink_has_it: the sink says that it has committed the epoch.
+        :raises CheckpointCorruptError: the prepared messages cannot be read.
+        :raises ConfigError: they hold bad records, which this run does not keep.
+        """
+        messages: Sequence[Any] = ()
+        if not sink_has_it:
+            entry = self._checkpoint.prepared_with(self._message_modules).get(epoch)
+            assert entry is not None, f"prepared/{epoch} vanished"
+            messages = [self._fitting(epoch, message) for message in entry.messages]
+        self._finish(epoch, messages, _Stopwatch(), sink_has_it=sink_has_it)
+
+    def _fitting(self, epoch: int, message: Any) -> Any:
+        """The message of a run for which the option onBadRecord may have been another one."""
+        is_with_letters = isinstance(message, SunkEpoch)
+        if self._keeps_letters:
+            return message if is_with_letters else SunkEpoch(message, None)
+        if not is_with_letters:
+            return message
+        if message.dead_letters is not None:
+            raise ConfigError(
+                f"Epoch {epoch} was prepared with bad records, to be kept as dead letters, and "
+                "this start keeps none.",
+                hint='Start the query once more with onBadRecord "dead-letter" and the same '
+                "deadLetterPath; drain it, and then change the option.",
+            )
+        return message.written
+
+    def abort(self, epoch: int, messages: Sequence[Any]) -> None:
+        """Drop what tasks have prepared of an epoch that will not be committed by this run."""
+        try:
+            self._lease.check()
+            self._sink.abort(list(messages), epoch)
+        except Exception as exc:
+            logger.warning("epoch %d was not aborted cleanly: %s", epoch, exc)
+
+    def _finish(
+        self, epoch: int, messages: Sequence[Any], steps: _Stopwatch, *, sink_has_it: bool = False
+    ) -> None:
+        # Step 3: sink before commit log, or a crash between the two would lose the epoch.
+        self._lease.check()
+        reach("commitSink.before")
+        if not sink_has_it:
+            self._commit_sink(epoch, messages)
+        steps.done("commitSink")
+        reach("commitSink.after")
+        # Step 4
+        self._lease.check()
+        self._add(self._checkpoint.commits, epoch, CommitEntry())
+        steps.done("commitOffsets")
+        reach("commitOffsets.after")
+
+    def _commit_sink(self, epoch: int, messages: Sequence[Any]) -> None:
+        try:
+            self._sink.commit(list(messages), epoch)
+        except ContinuousError as exc:
+            exc.epoch = epoch if exc.epoch is None else exc.epoch
+            raise
+        except Exception as exc:
+            raise SinkCommitUnknownError(
+                f"The sink failed to commit epoch {epoch}: {type(exc).__name__}: {exc}",
+                epoch=epoch,
+                hint="A restart commits it again: the sink must skip what it already has.",
+            ) from exc
+
+    def _logged(self, epoch: int, offsets: tuple[Offset, ...]) -> str:
+        entry = self._checkpoint.offsets.get(epoch)
+        if entry is None or entry.offsets != offsets:
+            logged = None if entry is None else entry.offsets
+            raise ProtocolError(
+                f"Epoch {epoch} was run again to {offsets}, but the offset log says {logged}.",
+                epoch=epoch,
+            )
+        return self._checkpoint.offsets.text_of(epoch)
+
+    def _add(self, log: Any, epoch: int, entry: Any) -> None:
+        if log.add(epoch, entry):
+            return
+        # Ours, if the answer to the write was lost; else that of a run that was fenced, and was
+        # suspended in the very moment of its write: a new attempt recovers from it.
+        self._lease.check()
+        if log.text_of(epoch) != log.text(entry):
+            raise CheckpointError(
+                f"Epoch {epoch} is already in {log.name} of {self._checkpoint.url}: another run "
+                "has written to this checkpoint.",
+                epoch=epoch,
+                hint="Find it with `python -m engine status`, and stop one of the two.",
+            )
+
+
+class _Stopwatch:
+    def __init__(self) -> None:
+        self.duration_ms: dict[str, int] = {}
+        self._lap = time.perf_counter()
+
+    def done(self, step: str) -> None:
+        now = time.perf_counter()
+        self.duration_ms[step] = round((now - self._lap) * 1000)
+        self._lap = now

@@ -1,0 +1,85 @@
+"""What a start has to settle once it holds the lease, before it looks at the logs."""
+
+from __future__ import annotations
+
+import logging
+
+from engine.checkpoint.fingerprint_file import read_fingerprint, write_fingerprint
+from engine.checkpoint.lease import Lease
+from engine.checkpoint.rewind import finish_rewind, was_rewound
+from engine.checkpoint.storage.contract import Storage
+from engine.checkpoint.storage.opening import prove_create_if_absent
+from engine.errors import ConfigError
+from engine.execution.definition import EXACTLY_ONCE, QueryDefinition
+from engine.pipeline.fingerprint import compare, fingerprint
+from engine.sources.contract import TUNING_OPTIONS
+
+logger = logging.getLogger(__name__)
+_PROVED = "control/storage"
+
+
+def admit(definition: QueryDefinition, lease: Lease) -> None:
+    """Refuse storage that cannot keep the sink's promise, and a query that is another one than the
+    checkpoint's; finish a rewind that was interrupted.
+
+    :raises ConfigError: the query must not run on this checkpoint; nothing has changed.
+    :raises CheckpointError: the checkpoint cannot be read or written.
+    """
+    _prove_storage(definition.checkpoint.storage, definition.sink.delivery)
+    _check_fingerprint(definition, lease)
+    checkpoint, writer = definition.checkpoint, definition.sink.writer
+    finish_rewind(checkpoint, lease, writer)
+    after_rewind = getattr(writer, "afterRewind", None)
+    if after_rewind is not None and was_rewound(checkpoint):
+        lease.check()
+        after_rewind(max(checkpoint.offsets.ids(), default=-1))
+
+
+def _prove_storage(storage: Storage, delivery: str) -> None:
+    """Once per checkpoint: what was proved is remembered."""
+    if storage.exists(_PROVED):
+        return
+    try:
+        prove_create_if_absent(storage)
+    except ConfigError as exc:
+        if delivery == EXACTLY_ONCE:
+            raise ConfigError(
+                f"The query cannot run {EXACTLY_ONCE}: {exc.message}", hint=exc.hint
+            ) from exc
+        logger.warning("two runs at once would not be noticed: %s", exc)
+        return
+    storage.create(_PROVED, b'{"createIfAbsent":true}')
+
+
+def _check_fingerprint(definition: QueryDefinition, lease: Lease) -> None:
+    storage, sink = definition.checkpoint.storage, definition.sink
+    new = fingerprint(
+        [
+            (stream.pipeline, getattr(stream.reader, "tuningOptions", TUNING_OPTIONS))
+            for stream in definition.streams
+        ],
+        sink_format=sink.format,
+        sink_options=sink.options,
+        sink_tuning=getattr(sink.writer, "tuningOptions", ()),
+    )
+    old = read_fingerprint(storage)
+    if old is not None:
+        changes = compare(old, new)
+        unsafe = [change for change in changes if not change.is_safe]
+        if unsafe and not definition.options.allow_changed_query:
+            listed = "; ".join(map(str, unsafe))
+            raise ConfigError(
+                f"This is not the query that {storage.url} belongs to. Changed: {listed}.",
+                hint="Start it with a checkpoint of its own. If you know that it may go on from "
+                'this one, set option("allowChangedQuery", "true").',
+            )
+        for change in changes:
+            logger.log(
+                logging.INFO if change.is_safe else logging.WARNING,
+                "the query has changed: %s",
+                change,
+            )
+        if not changes:
+            return
+    lease.check()
+    write_fingerprint(storage, new)

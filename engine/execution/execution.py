@@ -1,0 +1,358 @@
+"""The life of a query: attempts to run it, one after the other, until it ends.
+
+All that can go wrong before a task runs is raised by :meth:`ContinuousExecution.start`. What goes
+wrong later is answered by another attempt, from the last committed epoch, as far as the policy
+grants one (:mod:`engine.execution.restart_budget`); otherwise it ends the query and is kept in
+:attr:`ContinuousExecution.error`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from engine.base.clock import Clock, SystemClock
+from engine.checkpoint.lease import Lease
+from engine.checkpoint.query_state import QueryState
+from engine.coordinator.commit_runner import CommittedEpoch
+from engine.coordinator.coordinator import Phase
+from engine.coordinator.events import DrainAsked, StopAsked
+from engine.errors import ContinuousError, SourceError
+from engine.execution.attempt import Attempt
+from engine.execution.definition import QueryDefinition
+from engine.execution.health import Stall
+from engine.execution.launcher import Launcher, LeavingTasks
+from engine.execution.restart_budget import Blame, RestartPolicy, blame
+from engine.execution.run import EpochTimes
+from engine.progress.report import QueryIdentity, StreamProgress, epoch_progress
+from engine.wire.messages import EpochCommitMessage
+
+logger = logging.getLogger(__name__)
+RECENT_PROGRESS_MAX = 100
+_PROGRESS_EVERY_MS = 1_000
+_PHASES = {
+    Phase.STARTING: (QueryState.STARTING, "Waiting for the tasks to start"),
+    Phase.REPLAYING: (QueryState.STARTING, "Running an epoch again to its logged end"),
+    Phase.RUNNING: (QueryState.RUNNING, "Running"),
+    Phase.DRAINING: (QueryState.DRAINING, "Finishing the open epoch"),
+}
+
+
+class ContinuousExecution:
+    """One start of a query. Not reusable.
+
+    :param launcher: runs the tasks.
+    :ivar has_run: whether all its tasks have ever run at once.
+    """
+
+    def __init__(
+        self, definition: QueryDefinition, launcher: Launcher, clock: Clock | None = None
+    ) -> None:
+        self.definition = definition
+        self.run_id = str(uuid.uuid4())
+        self.query_id = ""
+        self.state = QueryState.STARTING
+        self.message = "Initializing sources"
+        self.error: ContinuousError | None = None
+        self.last_error: ContinuousError | None = None
+        self.next_attempt_at_ms: int | None = None
+        self.committed_epoch = -1
+        self.recent_progress: deque[dict[str, Any]] = deque(maxlen=RECENT_PROGRESS_MAX)
+        self._launcher = launcher
+        self._leaving = LeavingTasks()
+        self._clock = clock or SystemClock()
+        self._policy = RestartPolicy(definition.options)
+        self.has_run = False
+        self._unstalled = self.state, self.message
+        self._committing_s: tuple[float, float] | None = None
+        """When this attempt committed its first epoch and its last one; monotonic."""
+        self._progress_saved_ms = 0
+        self._changed = threading.Condition()
+        self._terminated = threading.Event()
+        self._end_asked: DrainAsked | StopAsked | None = None
+        self._attempt: Attempt | None = None
+
+    @property
+    def restarts(self) -> int:
+        """How often the query was started again in place."""
+        return self._policy.restarts
+
+    # -- starting -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Check everything, recover, and launch the tasks.
+
+        :raises ContinuousError: the query cannot start; nothing is left running.
+        """
+        definition = self.definition
+        try:
+            validate = getattr(definition.sink.writer, "validate", None)
+            if validate is not None:
+                validate()
+            self.query_id = definition.checkpoint.create_or_read_query_id(str(uuid.uuid4()))
+            attempt = self._new_attempt()
+            try:
+                attempt.recover()
+            except BaseException as exc:
+                attempt.release(QueryState.FAILED, _as_continuous_error(exc))
+                raise
+        except BaseException:
+            self._stop_sources()
+            raise
+        threading.Thread(
+            target=self._execute,
+            args=(attempt,),
+            name=f"continuous execution {definition.name or self.query_id}",
+            daemon=True,
+        ).start()
+
+    def _new_attempt(self, lease: Lease | None = None) -> Attempt:
+        attempt = Attempt(
+            self.definition,
+            self._launcher,
+            self._clock,
+            leaving=self._leaving,
+            query_id=self.query_id,
+            run_id=self.run_id,
+            listener=self,
+            look=self._look,
+            lease=lease,
+        )
+        with self._changed:
+            self._attempt = attempt
+            if self._end_asked is not None:
+                attempt.tell(self._end_asked)
+        return attempt
+
+    def _look(self) -> dict[str, Any]:
+        """What the lease says with each heartbeat."""
+        return {
+            "state": self.state,
+            "message": self.message,
+            "epoch": self.committed_epoch,
+            "restarts": self.restarts,
+            "last_error": None if self.last_error is None else str(self.last_error),
+            "next_attempt_at_ms": self.next_attempt_at_ms,
+        }
+
+    # -- running --------------------------------------------------------------------------------
+
+    def _execute(self, attempt: Attempt) -> None:
+        error: ContinuousError | None = None
+        try:
+            while True:
+                self._committing_s = None
+                error = attempt.run()
+                if attempt.is_reconfiguring and attempt.is_refresh_due:
+                    error = self._read_again()
+                if error is None and not attempt.is_reconfiguring:
+                    break
+                if error is not None:
+                    delay_s = self._restart_delay_s(attempt, error)
+                    if delay_s is None:
+                        break
+                    if not attempt.pause(delay_s):
+                        error = attempt.asked_error
+                        break
+                self._enter(QueryState.STARTING, "Going on from the last committed epoch")
+                attempt = self._new_attempt(attempt.let_go())
+        except BaseException as exc:
+            logger.exception("the query failed")
+            error = _as_continuous_error(exc)
+        finally:
+            self._terminate(attempt, error)
+
+    def _read_again(self) -> ContinuousError | None:
+        """Replace the tables that the streams are joined with; why it failed, if it did. The next
+        attempt then goes on with the old ones."""
+        assert self.definition.read_again is not None
+        try:
+            streams = self.definition.read_again()
+        except Exception as exc:
+            error = SourceError(f"A table could not be read again: {type(exc).__name__}: {exc}")
+            error.__cause__ = exc
+            return error
+        self._stop_sources()
+        self.definition = replace(self.definition, streams=streams)
+        return None
+
+    def _restart_delay_s(self, attempt: Attempt, error: ContinuousError) -> float | None:
+        """The pause before the next attempt; None if there will be none."""
+        never_ran = blame(error) is Blame.INFRASTRUCTURE and not self.has_run
+        if attempt.end_is_asked or never_ran:  # what has never worked is told at once
+            return None
+        first_s, last_s = self._committing_s or (0.0, 0.0)
+        delay_s = self._policy.next_delay_s(error, healthy_s=last_s - first_s)
+        if delay_s is None:
+            return None
+        self.last_error = error
+        self.next_attempt_at_ms = self._clock.now_ms() + round(delay_s * 1000)
+        logger.warning("restart %d in %.1f s, after: %s", self.restarts, delay_s, error)
+        self._enter(QueryState.RESTARTING, f"Restart {self.restarts} follows, after: {error}")
+        return delay_s
+
+    def _enter(self, state: QueryState, message: str) -> None:
+        self.state, self.message = state, message
+
+    # -- what the run tells ---------------------------------------------------------------------
+
+    def on_recovered(self, committed_epoch: int) -> None:
+        """See :class:`engine.execution.attempt.AttemptListener`."""
+        with self._changed:
+            self.committed_epoch = committed_epoch
+            self.next_attempt_at_ms = None
+            self._changed.notify_all()
+
+    def on_phase(self, phase: Phase, *, reconfiguring: bool) -> None:
+        """See :class:`engine.execution.run.RunListener`."""
+        if phase is Phase.DRAINING and reconfiguring:
+            self._enter(QueryState.RECONFIGURING, "Taking up new partitions, or tables")
+        elif phase is not Phase.ENDED:
+            self.has_run = self.has_run or phase is Phase.RUNNING
+            self._enter(*_PHASES[phase])
+
+    def on_stall(self, stall: Stall | None) -> None:
+        """See :class:`engine.execution.run.RunListener`."""
+        if stall is not None:
+            logger.warning("%s", stall)
+            if self.state is not QueryState.STALLED:
+                self._unstalled = self.state, self.message
+            self._enter(QueryState.STALLED, f"{stall}.")
+        elif self.state is QueryState.STALLED:  # nothing else was asked for meanwhile
+            self._enter(*self._unstalled)
+
+    def on_committed(
+        self,
+        committed: CommittedEpoch,
+        reports: Sequence[Sequence[EpochCommitMessage]],
+        times: EpochTimes,
+    ) -> None:
+        """See :class:`engine.execution.run.RunListener`."""
+        attempt, definition = self._attempt, self.definition
+        assert attempt is not None
+        starts = attempt.committed_offsets or (None,) * len(reports)
+        report = epoch_progress(
+            QueryIdentity(self.query_id, self.run_id, definition.name, definition.sink.description),
+            [
+                StreamProgress(stream.description, start, end, [part.counters for part in parts])
+                for stream, start, end, parts in zip(
+                    definition.streams, starts, committed.offsets, reports, strict=True
+                )
+            ],
+            epoch=committed.epoch,
+            started_ms=times.started_ms,
+            closed_ms=times.closed_ms,
+            committed_ms=times.committed_ms,
+            duration_ms=committed.duration_ms,
+            restarts=self.restarts,
+            last_error=None if self.last_error is None else str(self.last_error),
+        )
+        now_s = self._clock.monotonic_s()
+        with self._changed:
+            self.committed_epoch = committed.epoch
+            attempt.committed_offsets = committed.offsets
+            self._committing_s = (self._committing_s or (now_s,))[0], now_s
+            self.recent_progress.append(report)
+            self._changed.notify_all()
+        now_ms = self._clock.now_ms()
+        if now_ms - self._progress_saved_ms >= _PROGRESS_EVERY_MS:
+            self._progress_saved_ms = now_ms
+            self._save_progress()
+
+    def _save_progress(self) -> None:
+        try:
+            self.definition.checkpoint.progress.write(list(self.recent_progress))
+        except (OSError, ContinuousError) as exc:
+            logger.warning("progress was not saved: %s", exc)
+
+    # -- ending ---------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Ask for the open epoch to be finished and committed; then the query ends."""
+        self._ask(DrainAsked())
+
+    def stop(self) -> None:
+        """Ask for the query to end now; records of the open epoch are read again next time."""
+        self._ask(StopAsked())
+
+    def _ask(self, event: DrainAsked | StopAsked) -> None:
+        with self._changed:
+            self._end_asked = event
+            attempt = self._attempt
+        if attempt is not None:
+            attempt.tell(event)
+
+    def _terminate(self, attempt: Attempt, error: ContinuousError | None) -> None:
+        state = QueryState.STOPPED if error is None else QueryState.FAILED
+        steps: list[Callable[[], object]] = [
+            self._leaving.await_gone,
+            self._stop_sources,
+            lambda: self._save_progress() if attempt.owns_checkpoint() else None,
+            lambda: attempt.release(state, error),
+        ]
+        if self.definition.temporary_checkpoint and error is None:
+            steps.append(self.definition.checkpoint.delete)
+        for step in steps:  # each by itself: what fails must not leave the lease held
+            try:
+                step()
+            except Exception:
+                logger.exception("the query did not end cleanly")
+        with self._changed:
+            self.error = error
+            text = "Stopped" if error is None else f"Terminated with exception: {error}"
+            self._enter(state, text)
+            self._terminated.set()
+            self._changed.notify_all()
+
+    def _stop_sources(self) -> None:
+        for stream in self.definition.streams:
+            try:
+                stream.reader.stop()
+            except Exception:
+                logger.exception("the source %s did not stop cleanly", stream.description)
+
+    # -- looking --------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the query has not ended yet."""
+        return not self._terminated.is_set()
+
+    def await_termination(self, timeout_s: float | None) -> bool:
+        """Wait for the end; whether it came within the time. Returns at once inside of a commit of
+        this query, which could only wait for itself."""
+        return self._terminated.wait(0 if self._is_inside_commit else timeout_s)
+
+    def await_epoch(self, epoch: int, timeout_s: float | None) -> bool:
+        """Wait until ``epoch`` is committed, the query has ended, or the time is over; whether it
+        is committed. Returns at once inside of a commit of this query."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self.committed_epoch >= epoch or self._terminated.is_set(),
+                0 if self._is_inside_commit else timeout_s,
+            )
+            return self.committed_epoch >= epoch
+
+    @property
+    def open_epoch(self) -> int:
+        """The epoch that records arriving now belong to."""
+        with self._changed:
+            open_epoch = None if self._attempt is None else self._attempt.open_epoch
+            return self.committed_epoch + 1 if open_epoch is None else open_epoch
+
+    @property
+    def _is_inside_commit(self) -> bool:
+        return self._attempt is not None and self._attempt.is_this_thread
+
+
+def _as_continuous_error(error: BaseException) -> ContinuousError:
+    if isinstance(error, ContinuousError):
+        return error
+    failure = ContinuousError(f"The query failed: {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,76 @@
+"""Keeps a running query's lease alive, and hears what is asked of it through the checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from engine.base.clock import Clock
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.lease import Lease
+from engine.coordinator.events import DrainAsked, RunFailed, StopAsked
+from engine.errors import CheckpointError, ContinuousError
+
+logger = logging.getLogger(__name__)
+
+
+class LeaseKeeper:
+    """A thread that renews the lease and looks for requests, once per heartbeat interval.
+
+    :param tell: gets DrainAsked, StopAsked, or RunFailed when the lease is lost.
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        checkpoint: Checkpoint,
+        tell: Callable[[DrainAsked | StopAsked | RunFailed], None],
+        clock: Clock,
+    ) -> None:
+        self._lease = lease
+        self._checkpoint = checkpoint
+        self._tell = tell
+        self._clock = clock
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._asked: str | None = None
+
+    def start(self, look: Callable[[], Mapping[str, Any]]) -> None:
+        """:param look: what to say with each heartbeat: fields of the lease's record."""
+        self._thread = threading.Thread(
+            target=self._keep, args=(look,), name="lease-keeper", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; afterwards nobody but the caller writes the lease."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _keep(self, look: Callable[[], Mapping[str, Any]]) -> None:
+        interval_s = self._lease.heartbeat_interval_ms / 1000
+        while True:
+            try:
+                self._lease.heartbeat(**look())
+                self._hear()
+            except CheckpointError as exc:
+                # Storage may recover before the lease expires; Lease.check() stops us if not.
+                logger.warning("the lease was not renewed: %s", exc)
+            except ContinuousError as exc:
+                self._tell(RunFailed(exc))
+                return
+            except Exception:
+                logger.exception("the lease was not renewed")
+            if self._stopped.wait(interval_s):
+                return
+
+    def _hear(self) -> None:
+        kind = self._checkpoint.requests.pending(self._lease.run_id)
+        if kind == self._asked or kind is None:
+            return
+        self._asked = kind
+        logger.info("%s was asked for through the checkpoint", kind)
+        self._tell(StopAsked() if kind == "stop" else DrainAsked())

@@ -1,0 +1,411 @@
+"""One run: one set of tasks, from their launch until the last one has left."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from engine.base.clock import Clock
+from engine.base.options import RESTART, EngineOptions
+from engine.coordinator.commit_runner import CommittedEpoch, EpochRunner
+from engine.coordinator.coordinator import EpochCoordinator, Phase
+from engine.coordinator.endpoint import Endpoint
+from engine.coordinator.events import (
+    Action,
+    CloseEpoch,
+    CommitEpoch,
+    CommitFailed,
+    DrainAsked,
+    EndRun,
+    EpochCommitted,
+    EpochElapsed,
+    Event,
+    RunFailed,
+    TaskLost,
+    TasksEnded,
+)
+from engine.errors import (
+    ContinuousError,
+    NotEnoughSlotsError,
+    ProtocolError,
+    TaskLostError,
+)
+from engine.execution.health import Stall, StallWatch
+from engine.execution.launcher import LaunchedTasks, Launcher, LeavingTasks
+from engine.task.spec import TaskSpec
+from engine.wire.messages import EpochCommitMessage, EpochMarker, TaskFailed
+
+logger = logging.getLogger(__name__)
+_WATCH_S = 0.5
+SLOT_WAIT_S = 15.0
+"""A launched task that has found no slot for so long finds none."""
+_LEFT_LOOK_S = 0.1
+KILL_WAIT_S = 5.0
+"""Spark kills the worker of a cancelled task after 2 s."""
+COMMIT_WARNING_S = 10.0
+"""An end that waits so long for a commit under way says so."""
+
+
+@dataclass(frozen=True)
+class EpochTimes:
+    """Wall-clock times of an epoch in milliseconds."""
+
+    started_ms: int
+    closed_ms: int
+    committed_ms: int
+
+
+class RunListener(Protocol):
+    """Hears how a run goes, on the run's threads."""
+
+    def on_phase(self, phase: Phase, *, reconfiguring: bool) -> None:
+        """The run has entered another phase.
+
+        :param reconfiguring: it is draining because the source's partitions have changed.
+        """
+
+    def on_committed(
+        self,
+        committed: CommittedEpoch,
+        reports: Sequence[Sequence[EpochCommitMessage]],
+        times: EpochTimes,
+    ) -> None:
+        """An epoch was committed.
+
+        :param reports: per stream, one for each of its partitions.
+        """
+
+    def on_stall(self, stall: Stall | None) -> None:
+        """Epochs are late (told once per stall), or advance again."""
+
+
+class ContinuousRun:
+    """Launches the tasks, ticks the epochs, commits them, and ends.
+
+    :param specs: one per task; this object fills in the address and the secret.
+    :param interval_ms: length of an epoch; epochs end at multiples of it, as Spark's do, the first
+        one at the first multiple after all tasks have started. 0: as fast as they commit.
+    :param leaving: takes up the tasks that are still there when this run has ended.
+    :param reconfigured: asked twice a second, by the coordinating thread: whether the source's
+        partitions have changed. The run then finishes its open epoch and ends.
+    :ivar is_reconfiguring: the run ended, or is ending, because ``reconfigured`` said so.
+    :raises OSError: the launcher's address cannot be listened on.
+    """
+
+    def __init__(
+        self,
+        *,
+        launcher: Launcher,
+        leaving: LeavingTasks,
+        runner: EpochRunner,
+        specs: Sequence[TaskSpec],
+        interval_ms: int,
+        options: EngineOptions,
+        clock: Clock,
+        listener: RunListener,
+        reconfigured: Callable[[], bool],
+    ) -> None:
+        first = specs[0]
+        self._launcher = launcher
+        self._leaving = leaving
+        self._tasks: LaunchedTasks | None = None
+        self._runner = runner
+        self._streams = [spec.stream for spec in specs]
+        self._interval_ms = interval_ms
+        self._options = options
+        self._clock = clock
+        self._listener = listener
+        self._reconfigured = reconfigured
+        self._run_id = first.run_id
+        self._bounded = first.until is not None
+        self._restarts_on_stall = options.on_stall == RESTART
+        self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        secret = secrets.token_bytes(32)
+        self._endpoint = Endpoint(launcher.host, secret, self._inbox.put, launcher.bind_host)
+        self._specs = [
+            replace(spec, address=self._endpoint.address, secret=secret) for spec in specs
+        ]
+        self.coordinator = EpochCoordinator(
+            run_id=first.run_id,
+            partitions=len(specs),
+            first_epoch=first.first_epoch,
+            backlog_max=options.epoch_backlog_max,
+            bounded=self._bounded,
+        )
+        self.is_reconfiguring = False
+        self._committer = ThreadPoolExecutor(1, thread_name_prefix="epoch-commit")
+        self._commit_thread: int | None = None
+        self._committing: Future[None] | None = None
+        self._stalls = StallWatch(interval_ms, options.stall_after_intervals)
+        self._stall: Stall | None = None
+        self._opened_ms: dict[int, int] = {}
+        self._closed_ms: dict[int, int] = {}
+        self._next_tick_s: float | None = None
+        self._next_look_s = 0.0
+        self._ended = False
+        self._error: ContinuousError | None = None
+        self._explaining = threading.Lock()
+        self._tasks_error: ContinuousError | None = None
+
+    def tell(self, event: Event) -> None:
+        """Hand in an event from outside: drain, stop, a lost lease. From any thread."""
+        self._inbox.put(event)
+
+    @property
+    def open_epoch(self) -> int:
+        """The epoch that records arriving now belong to."""
+        return self.coordinator.open_epoch
+
+    @property
+    def is_this_thread(self) -> bool:
+        """Whether the caller is the thread that commits: it must not wait for the run."""
+        return threading.get_ident() == self._commit_thread
+
+    def run(self) -> ContinuousError | None:
+        """Run until the end and return why it failed, or None if it ended as asked."""
+        launched_s = self._clock.monotonic_s()
+        try:
+            self._tasks = self._launcher.launch(self._run_id, self._specs, self._on_tasks_end)
+            while not self._ended:
+                event = self._wait()
+                if event is not None:
+                    self._handle(event)
+                self._tick()
+                self._watch(launched_s)
+        except ContinuousError as exc:
+            self._end(exc)
+        except Exception as exc:
+            logger.exception("the coordinator failed")
+            self._end(ProtocolError(f"The coordinator failed: {type(exc).__name__}: {exc}"))
+        self._leave()
+        return self._error
+
+    # -- one turn of the loop -----------------------------------------------------------------
+
+    def _wait(self) -> Event | None:
+        timeout_s = _WATCH_S
+        if self._next_tick_s is not None:
+            until_tick_s = self._next_tick_s - self._clock.monotonic_s()
+            timeout_s = min(max(until_tick_s, 0.0), timeout_s)
+        try:
+            return self._inbox.get(timeout=timeout_s) if timeout_s else self._inbox.get_nowait()
+        except queue.Empty:
+            return None
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, TaskFailed):
+            logger.error("task of partition %d failed:\n%s", event.partition, event.trace)
+        before = self.coordinator.phase
+        actions = self.coordinator.handle(event)
+        self.coordinator.check()
+        if self.coordinator.phase is not before:
+            self._enter(self.coordinator.phase)
+        for action in actions:
+            self._act(action)
+        if self._interval_ms == 0 and isinstance(event, EpochCommitted):
+            self._schedule_tick()
+
+    def _enter(self, phase: Phase) -> None:
+        if phase in (Phase.RUNNING, Phase.REPLAYING):
+            # Records flow from now on: the start of the tasks is no part of the epoch.
+            self._opened_ms[self.coordinator.committed + 1] = self._clock.now_ms()
+        if phase is Phase.REPLAYING:
+            self._closed_ms[self.coordinator.committed + 1] = self._clock.now_ms()
+        if phase is Phase.RUNNING:
+            self._schedule_tick()
+        self._listener.on_phase(phase, reconfiguring=self.is_reconfiguring)
+
+    def _tick(self) -> None:
+        if self._next_tick_s is not None and self._clock.monotonic_s() >= self._next_tick_s:
+            self._next_tick_s = None
+            if self._interval_ms:
+                self._schedule_tick()
+            self._handle(EpochElapsed())
+
+    def _schedule_tick(self) -> None:
+        # Aligned by the wall clock, awaited by the monotonic one: the former may jump meanwhile.
+        interval_ms = self._interval_ms
+        left_ms = interval_ms - self._clock.now_ms() % interval_ms if interval_ms else 0
+        self._next_tick_s = self._clock.monotonic_s() + left_ms / 1000
+
+    def _watch(self, launched_s: float) -> None:
+        now_s = self._clock.monotonic_s()
+        if self.coordinator.phase is Phase.STARTING:
+            self._watch_start(now_s - launched_s)
+            return
+        for partition in self._endpoint.silent(self._options.task_timeout_s):
+            silence = f"it was silent for {self._options.task_timeout_s:g} s"
+            self._handle(TaskLost(partition, silence))
+        self._watch_health(now_s)
+        if self.coordinator.phase is Phase.RUNNING and self._is_time_to_look(now_s):
+            self._watch_source()
+
+    def _watch_start(self, waited_s: float) -> None:
+        if waited_s > SLOT_WAIT_S:
+            self._watch_slots()
+        if waited_s > self._options.task_start_timeout_s:
+            started, wanted = len(self.coordinator.started), self.coordinator.partitions
+            error = TaskLostError(
+                f"Only {started} of {wanted} tasks have started within "
+                f"{self._options.task_start_timeout_s:g} s.",
+                hint=f"The query needs {wanted} free task slots, and executors that reach "
+                f"{self._endpoint.address[0]}:{self._endpoint.address[1]}.",
+            )
+            self._handle(RunFailed(error))
+
+    def _watch_health(self, now_s: float) -> None:
+        oldest = self.coordinator.committed + 1
+        late = oldest if oldest in self._closed_ms else None
+        stall = self._stalls.look(now_s, late, self.coordinator.missing(oldest))
+        if stall == self._stall:
+            return
+        self._stall = stall
+        self._listener.on_stall(stall)
+        # A sink that hangs in a commit cannot be left behind, and a replay takes what it takes.
+        can_restart = self.coordinator.phase is not Phase.REPLAYING
+        if stall is not None and stall.partitions and can_restart and self._restarts_on_stall:
+            self._handle(RunFailed(stall.error()))
+
+    def _is_time_to_look(self, now_s: float) -> bool:
+        if now_s < self._next_look_s:
+            return False
+        self._next_look_s = now_s + _WATCH_S
+        return True
+
+    def _watch_source(self) -> None:
+        if self._reconfigured():
+            logger.info("new partitions or tables: finishing epoch %d", self.open_epoch)
+            self.is_reconfiguring = True
+            self._handle(DrainAsked())
+
+    def _watch_slots(self) -> None:
+        assert self._tasks is not None
+        slots, waiting = self._launcher.slots(), self._tasks.unplaced()
+        if slots is not None and waiting and not self._ended:
+            self._handle(
+                RunFailed(
+                    NotEnoughSlotsError(
+                        f"{waiting} of the query's {self.coordinator.partitions} tasks have found "
+                        f"no free slot among {slots.total} within {SLOT_WAIT_S:g} s.",
+                        hint="Stop other jobs, add cores, or reduce the source's partitions.",
+                    )
+                )
+            )
+
+    # -- actions ------------------------------------------------------------------------------
+
+    def _act(self, action: Action) -> None:
+        if isinstance(action, CloseEpoch):
+            now_ms = self._clock.now_ms()
+            self._closed_ms[action.epoch] = self._opened_ms[action.epoch + 1] = now_ms
+            self._endpoint.broadcast(EpochMarker(action.epoch, final=action.final))
+        elif isinstance(action, CommitEpoch):
+            self._committing = self._committer.submit(self._commit, action)
+        elif isinstance(action, EndRun):
+            self._end(action.error)
+
+    def _commit(self, action: CommitEpoch) -> None:
+        epoch = action.epoch
+        self._commit_thread = threading.get_ident()
+        reports: list[list[EpochCommitMessage]] = [[] for _ in range(max(self._streams) + 1)]
+        for stream, report in zip(self._streams, action.reports, strict=True):
+            reports[stream].append(report)
+        try:
+            committed = self._runner.commit(
+                epoch,
+                [[report.offset for report in parts] for parts in reports],
+                [report.writer_message for report in action.reports],
+                replayed=self._bounded,
+            )
+            now_ms = self._clock.now_ms()
+            started_ms = self._opened_ms.pop(epoch, now_ms)
+            closed_ms = self._closed_ms.pop(epoch, now_ms)
+            times = EpochTimes(started_ms, closed_ms, now_ms)
+            self._listener.on_committed(committed, reports, times)
+        except ContinuousError as exc:
+            self._inbox.put(CommitFailed(epoch, exc))
+        except BaseException as exc:  # SystemExit of a user's function, too: nobody else hears it
+            logger.exception("the commit of epoch %d failed", epoch)
+            error = ProtocolError(
+                f"The commit of epoch {epoch} failed: {type(exc).__name__}: {exc}", epoch=epoch
+            )
+            error.__cause__ = exc
+            self._inbox.put(CommitFailed(epoch, error))
+        else:
+            self._inbox.put(EpochCommitted(epoch))
+
+    def _end(self, error: ContinuousError | None) -> None:
+        if not self._ended or self._error is None:
+            self._ended, self._error = True, error
+            self._explain_loss()
+
+    def _leave(self) -> None:
+        """Dismiss the tasks, wait for a commit under way, drop what is not committed."""
+        self._endpoint.dismiss("the query has failed" if self._error else "the query has ended")
+        self._await_commit()
+        if self._tasks is None:
+            self._endpoint.close()
+        else:
+            leaving = self._leaving.add(self._tasks, self._hang_up)
+            # Tasks that have hung up read and write no more. How their job ends is not waited for:
+            # a cluster takes its time to notice that a process died, and the next run need not
+            # know.
+            while not self._endpoint.await_left(_LEFT_LOOK_S) and leaving.is_alive():
+                pass
+        try:
+            self._hear_the_last()
+        except Exception:
+            logger.exception("what was under way at the end was not heard")
+        for epoch, messages in self._uncommitted():
+            self._runner.abort(epoch, messages)
+
+    def _hang_up(self) -> None:
+        """The job has ended: no more tasks come, in place of lost ones, to be dismissed. Those that
+        are there may still write: a job that has ended says nothing of its tasks."""
+        if not self._endpoint.await_left(KILL_WAIT_S):
+            logger.warning("tasks of run %s are still connected: they hang", self._run_id)
+        self._endpoint.close()
+
+    def _await_commit(self) -> None:
+        while self._committing is not None and wait([self._committing], COMMIT_WARNING_S).not_done:
+            logger.warning("the end waits for the commit of epoch %s", self.coordinator.committing)
+        self._committer.shutdown()
+
+    def _hear_the_last(self) -> None:
+        """What was under way when the run ended: a late report, or how the last commit went."""
+        while True:
+            try:
+                event = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+            for action in self.coordinator.handle(event):
+                self._act(action)
+
+    def _on_tasks_end(self, error: ContinuousError | None) -> None:
+        self._tasks_error = error
+        self._inbox.put(TasksEnded(error))
+        self._explain_loss()
+
+    def _explain_loss(self) -> None:
+        """The connection of a task that dies breaks before the cluster tells why it died."""
+        with self._explaining:
+            loss, reason = self._error, self._tasks_error
+            if isinstance(loss, TaskLostError) and reason is not None and reason is not loss:
+                self._tasks_error = None
+                loss.message = f"{loss.message} {reason.message}"
+                logger.warning("why the task is lost: %s", reason.message)
+
+    def _uncommitted(self) -> list[tuple[int, list[Any]]]:
+        # What is (or may be) prepared belongs to the next start, which finishes it.
+        committing = self.coordinator.committing
+        return [
+            (epoch, [report.writer_message for report in reports.values()])
+            for epoch, reports in sorted(self.coordinator.reports.items())
+            if epoch != committing
+        ]

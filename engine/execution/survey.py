@@ -1,0 +1,133 @@
+"""Looks at the disk after whatever happened before, asks the restart table, and tidies up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from engine.base.failpoints import reach
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.logs.metadata_log import MetadataLog
+from engine.checkpoint.logs.prepared_log import PreparedEntry
+from engine.coordinator.restart_table import COMMITS, OFFSETS, PREPARED, RestartPlan, decide
+from engine.errors import CheckpointCorruptError
+from engine.execution.definition import SinkBinding
+
+logger = logging.getLogger(__name__)
+
+
+def plan_restart(
+    checkpoint: Checkpoint, sink: SinkBinding, check: Callable[[], None] = lambda: None
+) -> RestartPlan:
+    """What a start has to do. Entries that the plan sets aside are deleted when this returns.
+
+    :param check: asserts, before anything is changed, that this run still owns the checkpoint.
+    :raises CheckpointError: the checkpoint cannot be continued.
+    :raises SinkAheadError: the sink belongs to another checkpoint.
+    """
+    for folder in ("", OFFSETS, COMMITS, PREPARED):
+        checkpoint.storage.sync(folder)
+    prepared_log = checkpoint.prepared_with(sink.message_modules)
+    offsets = _without_leftovers(checkpoint.offsets.ids())
+    commits = _without_leftovers(checkpoint.commits.ids())
+    prepared = prepared_log.ids()
+    torn_commits = _unreadable(checkpoint.commits.get, commits[-1:])
+    torn_prepared = _unreadable(prepared_log.get, prepared)
+    committed = max((epoch for epoch in commits if epoch not in torn_commits), default=-1)
+    _check_identity(checkpoint, prepared_log, [e for e in prepared if e not in torn_prepared])
+    for epoch in prepared:
+        if epoch in offsets and epoch >= committed and epoch not in torn_prepared:
+            _compare(checkpoint, prepared_log, epoch, committed, check)
+    latest_epoch: Callable[[], int | None] | None = getattr(sink.writer, "latestEpoch", None)
+    plan = decide(
+        offsets_ids=offsets,
+        commits_ids=commits,
+        prepared=prepared,
+        sink_epoch=None if latest_epoch is None else latest_epoch(),
+        unreadable_offsets=_unreadable(
+            checkpoint.offsets.get, (epoch for epoch in offsets if epoch >= committed)
+        ),
+        unreadable_commits=torn_commits,
+        unreadable_prepared=[epoch for epoch in torn_prepared if epoch > committed],
+    )
+    check_logged: Callable[[int], None] | None = getattr(sink.writer, "checkLogged", None)
+    if check_logged is not None:  # of what the writer keeps beside its rows
+        check_logged(max(offsets, default=-1))
+    logs: dict[str, MetadataLog[Any]] = {
+        OFFSETS: checkpoint.offsets,
+        COMMITS: checkpoint.commits,
+        PREPARED: prepared_log,
+    }
+    reach("setAside.before")
+    for name, epoch in plan.set_aside:
+        logger.warning("setting aside %s/%d of %s", name, epoch, checkpoint.url)
+        check()
+        logs[name].delete(epoch)
+    reach("setAside.after")
+    return plan
+
+
+def _check_identity(
+    checkpoint: Checkpoint, prepared_log: MetadataLog[PreparedEntry], prepared: Sequence[int]
+) -> None:
+    """A sink knows the query by its id: another one would commit again what it has."""
+    entry = prepared_log.get(prepared[-1]) if prepared else None
+    found = checkpoint.query_id()
+    if entry is not None and entry.query_id not in (None, found):
+        raise CheckpointCorruptError(
+            f"{checkpoint.url}/metadata says that this is query {found}, but its last run was "
+            f"query {entry.query_id}.",
+            hint=f'It was damaged, or changed by hand: put back {{"id":"{entry.query_id}"}}.',
+        )
+
+
+def _compare(
+    checkpoint: Checkpoint,
+    prepared_log: MetadataLog[PreparedEntry],
+    epoch: int,
+    committed: int,
+    check: Callable[[], None],
+) -> None:
+    """See that an epoch's entry in the offset log is the one that belongs to its messages.
+
+    If the epoch is not committed, either the entry is damaged, or it is the late write of a run
+    that was suspended for long, and which was stopped before it could tell the sink. In both cases
+    the one that belongs to the messages is right, and is put in its place.
+    """
+    entry = prepared_log.get(epoch)
+    if entry is None or entry.offsets is None:
+        return
+    found = checkpoint.offsets.text_of(epoch)
+    if found == entry.offsets:
+        return
+    if epoch == committed:
+        raise CheckpointCorruptError(
+            f"{checkpoint.url}/offsets/{epoch} holds {found!r}, but its epoch was committed with "
+            f"{entry.offsets!r}.",
+            hint="It was damaged, or changed by hand: restore it. To go on with what it holds, "
+            f"delete prepared/{epoch}.",
+            epoch=epoch,
+        )
+    logger.warning("restoring offsets/%d of %s, which held %r", epoch, checkpoint.url, found)
+    check()
+    checkpoint.offsets.restore(epoch, entry.offsets)
+
+
+def _without_leftovers(ids: Sequence[int]) -> Sequence[int]:
+    """The newest ids without a gap. Those below, if any, are what retention has left when it was
+    killed, or the late write of a run that was suspended while another one went on: an epoch that
+    has a committed one behind it was committed itself, and its entries are not needed."""
+    newest = next((at for at in range(len(ids) - 1, 0, -1) if ids[at] != ids[at - 1] + 1), 0)
+    return ids[newest:]
+
+
+def _unreadable(get: Callable[[int], Any], epochs: Iterable[int]) -> list[int]:
+    torn = []
+    for epoch in epochs:
+        try:
+            get(epoch)
+        except CheckpointCorruptError as exc:
+            logger.warning("%s", exc)
+            torn.append(epoch)
+    return torn

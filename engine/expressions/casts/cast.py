@@ -1,0 +1,64 @@
+"""``CAST``, ``TRY_CAST`` and ``::``.
+
+The conversions are in the files ``cast_*.py``.
+
+Source: Catalyst's ``Cast``.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+# Imported for the conversions that they register.
+from engine.expressions.casts.rules import Casting, any_part, castable, converter, kind
+from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.times.zones import is_zone
+from engine.expressions.tree import Expr
+from engine.expressions.types import is_integral, sql_name
+
+_NEVER_FAIL = {("integral", "floating"), ("integral", "boolean"), ("integral", "timestamp")}
+
+
+def _casting(expr: Expr, context: Context) -> Casting:
+    (child,) = expr.children
+    zone_name = expr.params.get("time_zone_id") or context.session_timezone
+    return Casting(child.dtype, expr.dtype, expr.params["eval_mode"], zone_name)
+
+
+def _supports(expr: Expr) -> str | None:
+    casting = _casting(expr, Context())
+    source, target = casting.source, casting.target
+    if not castable(source, target):
+        return f"casting {sql_name(source)} to {sql_name(target)} is not supported"
+    if not is_zone(casting.zone_name):
+        return f"the time zone {casting.zone_name} is not known"
+    return None
+
+
+def _can_fail(expr: Expr) -> bool:
+    (child,) = expr.children
+    return expr.params["eval_mode"] == "ANSI" and any_part(child.dtype, expr.dtype, _may_not_fit)
+
+
+def _may_not_fit(source: pa.DataType, target: pa.DataType) -> bool:
+    pair = (kind(source), kind(target))
+    widens = is_integral(source) and is_integral(target) and source.bit_width <= target.bit_width
+    harmless = widens or pair in _NEVER_FAIL or pa.types.is_null(source)
+    to_text = pair[1] in ("string", "binary")
+    return not harmless and not to_text
+
+
+@strict("Cast", supports=_supports, can_fail=_can_fail, loop=True)
+def cast(expr: Expr, context: Context) -> ValueFunction:
+    """Null stays null."""
+    casting = _casting(expr, context)
+    if pa.types.is_null(casting.source):
+        return lambda value: pa.scalar(None, casting.target)
+    convert = converter(casting)
+
+    def either(value: Datum) -> Datum:
+        if isinstance(value, pa.Scalar):
+            return convert(pa.repeat(value, 1))[0]
+        return convert(value)
+
+    return either

@@ -1,0 +1,173 @@
+"""Casts to STRING and BINARY: how Spark writes values.
+
+Doubles are written as Java 19 and later do, by the shortest text that reads back as the same
+number. Java 17 and 18 do so, too, except for whole numbers too large to be exact (beyond 2**53, or
+2**24 for FLOAT), which they often write with a digit more (JDK-4511638).
+
+Source: Catalyst's ``ToStringBase``; ``Double.toString``; ``BigDecimal.toString``.
+"""
+
+from __future__ import annotations
+
+import struct
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.expressions.casts.rules import Casting, Convert, conversion
+from engine.expressions.times.civil import MICROS_PER_DAY, from_days
+from engine.expressions.vectors import on_numpy, per_row
+
+_STRING = pa.string()
+_YEARS_1_TO_9999 = (-719_162, 2_932_896)
+_PLAIN_LOW, _PLAIN_HIGH = 1e-3, 1e7
+"""Java writes numbers from here to (exclusively) there without an exponent."""
+
+
+@conversion(("boolean", "string"), ("integral", "string"))
+def plain_to_string(casting: Casting) -> Convert:
+    """As Arrow does."""
+    return lambda array: array.cast(_STRING)
+
+
+@conversion(("floating", "string"))
+def floating_to_string(casting: Casting) -> Convert:
+    """``1.0``, ``1.0E10``, ``NaN``, ``-Infinity``."""
+    is_float = casting.source == pa.float32()
+
+    def convert(array: pa.Array) -> pa.Array:
+        text = array.cast(_STRING)
+        size = pc.abs(array.cast(pa.float64()))
+        in_range = pc.and_(pc.greater_equal(size, _PLAIN_LOW), pc.less(size, _PLAIN_HIGH))
+        plain = pc.fill_null(pc.or_(in_range, pc.equal(size, 0.0)), True)
+        whole = pc.invert(pc.match_substring(text, "."))
+        result = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
+        if plain.true_count == len(plain):
+            return result
+        rows = zip(text.to_pylist(), result.to_pylist(), plain.to_pylist(), strict=True)
+        texts = [easy if is_plain else _java_text(hard, is_float) for hard, easy, is_plain in rows]
+        return pa.array(texts, _STRING)
+
+    return convert
+
+
+def double_text(value: float) -> str:
+    """As Java's ``Double.toString``."""
+    size = abs(value)
+    text = repr(value)
+    if value == 0 or _PLAIN_LOW <= size < _PLAIN_HIGH:
+        return text
+    return _java_text(text, is_float=False)
+
+
+def _java_text(shortest: str, is_float: bool) -> str:
+    """A number outside of the plain range, from the shortest text that reads back as it."""
+    if shortest.lstrip("-") in ("nan", "inf"):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[shortest]
+    sign, digits, exponent = Decimal(shortest).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    if len(digits) == 1 and (closer := _two_digits(shortest, is_float)) is not None:
+        _, digits, exponent = closer.as_tuple()
+        assert isinstance(exponent, int)
+    head, *tail = map(str, digits)
+    power = exponent + len(digits) - 1
+    return f"{'-' if sign else ''}{head}.{''.join(tail) or '0'}E{power}"
+
+
+def _two_digits(shortest: str, is_float: bool) -> Decimal | None:
+    """Java writes two digits at least: the closest ones, which differ for the tiniest numbers."""
+    code = "f" if is_float else "d"
+    number = struct.unpack(code, struct.pack(code, float(shortest)))[0]
+    closer = f"{number:.1e}"
+    if struct.pack(code, float(closer)) != struct.pack(code, number):
+        return None
+    return None if ".0e" in closer else Decimal(closer)
+
+
+@conversion(("decimal", "string"))
+def decimal_to_string(casting: Casting) -> Convert:
+    """With all places of its scale. LEGACY writes tiny numbers with an exponent."""
+    if casting.source.scale <= 6 or casting.mode == "LEGACY":
+        return lambda array: array.cast(_STRING)
+    return lambda array: per_row(lambda value: f"{value:f}", _STRING, array)
+
+
+@conversion(("date", "string"))
+def date_to_string(casting: Casting) -> Convert:
+    """``2020-02-29``; a year beyond 9999 has a sign."""
+
+    def convert(array: pa.Array) -> pa.Array:
+        low, high = _YEARS_1_TO_9999
+        ends = pc.min_max(array.cast(pa.int32()))
+        if ends["min"].as_py() is None or (
+            low <= ends["min"].as_py() and ends["max"].as_py() <= high
+        ):
+            return array.cast(_STRING)
+        return per_row(date_text, _STRING, array)
+
+    return convert
+
+
+def date_text(days: int) -> str:
+    """ISO 8601, as ``java.time`` writes it."""
+    year, month, day = (int(part) for part in from_days(days))
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04}-{month:02}-{day:02}"
+
+
+@conversion(("timestamp", "string"), ("timestamp_ntz", "string"))
+def timestamp_to_string(casting: Casting) -> Convert:
+    """``2020-02-29 12:30:00.5`` in the session's time zone; trailing zeros are cut off."""
+    ntz = pa.timestamp("us")
+
+    def convert(array: pa.Array) -> pa.Array:
+        local = array
+        if casting.source.tz is not None:
+            local = on_numpy(casting.zone.to_local, ntz, array)
+        ends = pc.min_max(local.cast(pa.int64()))
+        low, high = (days * MICROS_PER_DAY for days in _YEARS_1_TO_9999)
+        if ends["min"].as_py() is not None and not (
+            low <= ends["min"].as_py() and ends["max"].as_py() < high
+        ):
+            return per_row(timestamp_text, _STRING, local)
+        return pc.utf8_rtrim(pc.utf8_rtrim(local.cast(_STRING), characters="0"), characters=".")
+
+    return convert
+
+
+def timestamp_text(micros: int) -> str:
+    """A local date and time."""
+    days, rest = divmod(micros, MICROS_PER_DAY)
+    seconds, fraction = divmod(rest, 1_000_000)
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    places = f".{fraction:06}".rstrip("0") if fraction else ""
+    return f"{date_text(days)} {clock}{places}"
+
+
+@conversion(("string", "string"))
+@conversion(("binary", "binary"))
+def unchanged(casting: Casting) -> Convert:
+    """Nothing happens."""
+    return lambda array: array
+
+
+@conversion(("binary", "string"))
+def binary_to_string(casting: Casting) -> Convert:
+    """The same bytes, even if they are not UTF-8: so does Spark."""
+    return lambda array: array.cast(_STRING, safe=False)
+
+
+@conversion(("string", "binary"))
+def string_to_binary(casting: Casting) -> Convert:
+    """The bytes of UTF-8."""
+    return lambda array: array.cast(pa.binary())
+
+
+@conversion(("integral", "binary"))
+def integral_to_binary(casting: Casting) -> Convert:
+    """Big-endian, as many bytes as the type has."""
+    size = casting.source.bit_width // 8
+    return lambda array: per_row(
+        lambda value: value.to_bytes(size, "big", signed=True), pa.binary(), array
+    )

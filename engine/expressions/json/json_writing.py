@@ -1,0 +1,66 @@
+"""JSON as Jackson writes it for Spark.
+
+Source: ``WriterBasedJsonGenerator`` and ``UTF8JsonGenerator`` of
+``com.fasterxml.jackson.core.json``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from engine.expressions.casts.cast_texts import double_text
+from engine.expressions.json.jackson import Members
+
+_TO_ESCAPE: Final = re.compile(r'[\x00-\x1f"\\]')
+_TO_ESCAPE_IN_COPIES: Final = re.compile('[\\x00-\\x1f"\\\\\\U00010000-\\U0010ffff\\ud800-\\udfff]')
+_ESCAPES: Final = {
+    **{chr(code): f"\\u{code:04X}" for code in range(32)},
+    "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\",
+}  # fmt: skip
+
+
+def quoted(text: str) -> str:
+    """A text as Jackson writes it."""
+    if _TO_ESCAPE.search(text) is None:
+        return f'"{text}"'
+    return '"' + _TO_ESCAPE.sub(lambda match: _ESCAPES[match[0]], text) + '"'
+
+
+def _quoted_in_copies(text: str) -> str:
+    """As :func:`quoted`, but Jackson escapes surrogates when it writes bytes."""
+    if _TO_ESCAPE_IN_COPIES.search(text) is None:
+        return f'"{text}"'
+    return '"' + _TO_ESCAPE_IN_COPIES.sub(_escape, text) + '"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    if match[0] in _ESCAPES:
+        return _ESCAPES[match[0]]
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i : i + 2].hex().upper()}" for i in range(0, len(units), 2))
+
+
+def written(value: Any) -> str:
+    """A value read by :func:`read`, or by Python's :mod:`json`, as Jackson copies it: numbers with
+    a point or an exponent are written anew, as DOUBLEs."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        text = double_text(float(value))
+        return text if text[-1].isdigit() else f'"{text}"'
+    if isinstance(value, str):
+        return _quoted_in_copies(value)
+    if isinstance(value, (Members, dict)):
+        pairs: Iterable[tuple[str, Any]] = value.items() if isinstance(value, dict) else value
+        return (
+            "{"
+            + ",".join(f"{_quoted_in_copies(name)}:{written(item)}" for name, item in pairs)
+            + "}"
+        )
+    return "[" + ",".join(map(written, value)) + "]"

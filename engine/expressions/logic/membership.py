@@ -1,0 +1,70 @@
+"""``value IN (a, b, ...)``: null if the value is, or if it is not found and the list has a null."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.expressions.datum import constant, evaluate_where, may_raise, to_array
+from engine.expressions.logic.comparison import comparable
+from engine.expressions.registry import KERNELS, Context, Datum, Evaluator, lazy
+from engine.expressions.tree import Expr
+
+_NULL = pa.scalar(None, pa.bool_())
+
+
+def _supports(expr: Expr) -> str | None:
+    if len(expr.children) < 2:
+        return "an empty list is not supported: its meaning depends on Spark's configuration"
+    return comparable(expr)
+
+
+@lazy("In", supports=_supports)
+def is_in(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """Constants are looked up in a hash table; anything else is compared one by one."""
+    dtype = expr.children[0].dtype
+    constants = [scalar for item in expr.children[1:] if (scalar := constant(item)) is not None]
+    if (
+        len(constants) < len(expr.children) - 1
+        or pa.types.is_floating(dtype)
+        or pa.types.is_nested(dtype)
+        or pa.types.is_null(dtype)
+    ):
+        return _any_equal(expr, children, context)
+    value, has_null = children[0], any(not item.is_valid for item in constants)
+    known = [pa.repeat(item, 1) for item in constants if item.is_valid]
+    items = pa.concat_arrays(known) if known else pa.nulls(0, dtype)
+
+    def look_up(batch: pa.RecordBatch) -> Datum:
+        datum = value(batch)
+        found = pc.is_in(datum, value_set=items)
+        certain = pc.and_(found, pc.is_valid(datum)) if has_null else pc.is_valid(datum)
+        return pc.if_else(certain, found, _NULL)
+
+    return look_up
+
+
+def _any_equal(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """``v = a OR v = b OR ...``, which is what IN means."""
+    value, *items = expr.children
+    tree, evaluator = None, None
+    for item, child in zip(reversed(items), reversed(children[1:]), strict=True):
+        equal = Expr("EqualTo", (value, item), pa.bool_())
+        test = KERNELS["EqualTo"].factory(equal, (children[0], child), context)
+        if tree is None or evaluator is None:
+            tree, evaluator = equal, test
+        else:
+            tree = Expr("Or", (equal, tree), pa.bool_())
+            evaluator = KERNELS["Or"].factory(tree, (test, evaluator), context)
+    assert evaluator is not None
+    any_equal = evaluator
+    if not any(may_raise(item) for item in items):
+        return any_equal
+
+    def where_not_null(batch: pa.RecordBatch) -> Datum:
+        value_given = pc.is_valid(to_array(children[0](batch), batch.num_rows, value.dtype))
+        return evaluate_where(any_equal, batch, value_given, _NULL.type)
+
+    return where_not_null

@@ -1,0 +1,91 @@
+"""Functions of DOUBLE: roots, logarithms, powers, angles.
+
+Those that Java computes by ``StrictMath`` are computed alike, bit for bit. ``sin``, ``cos`` and
+``tan`` may differ from Spark's by one unit in the last place, and ``cot``, ``sec`` and ``csc``,
+which are made of them, by two: Java leaves them to the processor it runs on.
+
+Source: ``mathExpressions.scala`` of Spark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from engine.expressions.numbers import strict_angles, strict_math, strict_powers
+from engine.expressions.registry import Context, Evaluator, ValueFunction, lazy, strict
+from engine.expressions.tree import Expr
+from engine.expressions.vectors import on_numpy
+
+_LN_2: Final = math.log(2)
+
+
+def _signum(x: Any) -> Any:
+    return np.where(x == 0, x, np.sign(x))
+
+
+def _atan2(y: Any, x: Any) -> Any:
+    # Spark makes -0.0 a 0.0 first.
+    return strict_angles.atan2(y + 0.0, x + 0.0)
+
+
+def _log(base: Any, x: Any) -> Any:
+    return strict_math.log(x) / strict_math.log(base), ~((base <= 0) | (x <= 0))
+
+
+def _defined_above(limit: float, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """NULL for arguments that are not greater than ``limit``; NaN stays NaN."""
+    return lambda x: (function(x), ~(x <= limit))
+
+
+_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "Sqrt": np.sqrt,
+    "Cbrt": strict_math.cbrt,
+    "Exp": strict_math.exp,
+    "Expm1": strict_math.expm1,
+    "Log": _defined_above(0, strict_math.log),
+    "Log10": _defined_above(0, strict_math.log10),
+    "Log2": _defined_above(0, lambda x: strict_math.log(x) / _LN_2),
+    "Log1p": _defined_above(-1, strict_math.log1p),
+    "Logarithm": _log,
+    "Pow": strict_powers.pow,
+    "Sin": np.sin,
+    "Cos": np.cos,
+    "Tan": np.tan,
+    "Cot": lambda x: 1.0 / np.tan(x),
+    "Sec": lambda x: 1.0 / np.cos(x),
+    "Csc": lambda x: 1.0 / np.sin(x),
+    "Asin": strict_angles.asin,
+    "Acos": strict_angles.acos,
+    "Atan": strict_angles.atan,
+    "Atan2": _atan2,
+    "Sinh": strict_math.sinh,
+    "Cosh": strict_math.cosh,
+    "Tanh": strict_math.tanh,
+    "Asinh": strict_math.asinh,
+    "Acosh": strict_math.acosh,
+    "Atanh": lambda x: 0.5 * (strict_math.log1p(x) - strict_math.log1p(-x)),
+    "ToDegrees": np.degrees,
+    "ToRadians": np.radians,
+    "Signum": _signum,
+    "Hypot": strict_powers.hypot,
+    "Rint": np.rint,
+}
+
+
+@strict(*_FUNCTIONS)
+def of_double(expr: Expr, context: Context) -> ValueFunction:
+    """A function of one or two DOUBLEs."""
+    function = _FUNCTIONS[expr.op]
+    return lambda *values: on_numpy(function, expr.dtype, *values)
+
+
+@lazy("Pi", "EulerNumber")
+def number(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """``pi()`` and ``e()``."""
+    value = pa.scalar(math.pi if expr.op == "Pi" else math.e, expr.dtype)
+    return lambda batch: value

@@ -1,0 +1,162 @@
+"""``LIKE`` and ``RLIKE``. (``ILIKE`` is LIKE on lower-case texts, in Spark too.)
+
+Patterns are constants: they are translated once. RLIKE takes Java's regular expressions as far as
+:mod:`engine.expressions.texts.java_regex` knows them to mean the same, and refuses the others.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.expressions.datum import constant, constant_value
+from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.texts.java_regex import UnsupportedRegexError, compile_java_regex
+from engine.expressions.tree import Expr
+from engine.expressions.vectors import per_row
+
+_BOOL = pa.bool_()
+_ESCAPE = "\\"
+_ANY, _ONE = object(), object()
+"""``%`` and ``_`` of a LIKE pattern."""
+
+
+def _constant_pattern(expr: Expr) -> str | None:
+    if constant(expr.children[1]) is None:
+        return "the pattern must be a constant"
+    return None
+
+
+def _like_supports(expr: Expr) -> str | None:
+    if reason := _constant_pattern(expr):
+        return reason
+    pattern = constant_value(expr.children[1])
+    try:
+        _tokens(pattern or "", expr.params["escape_char"])
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+@strict("Like", supports=_like_supports)
+def like(expr: Expr, context: Context) -> ValueFunction:
+    """``%`` is any text, ``_`` any one character."""
+    pattern = constant_value(expr.children[1])
+    if pattern is None:
+        return lambda value, _pattern: pa.scalar(None, _BOOL)
+    matches = _matcher(pattern, expr.params["escape_char"])
+    return lambda value, _pattern: matches(value)
+
+
+def _matcher(pattern: str, escape: str) -> ValueFunction:
+    """The function of a text that tells whether it is like the pattern."""
+    tokens = _tokens(pattern, escape)
+    text = "".join(token for token in tokens if isinstance(token, str))
+    wildcards = [index for index, token in enumerate(tokens) if not isinstance(token, str)]
+    if not wildcards:
+        return lambda value: pc.equal(value, text)
+    if all(token is not _ONE for token in tokens):
+        last = len(tokens) - 1
+        if wildcards == [last]:
+            return lambda value: pc.starts_with(value, text)
+        if wildcards == [0]:
+            return lambda value: pc.ends_with(value, text)
+        if wildcards == [0, last]:
+            return lambda value: pc.match_substring(value, text)
+    regex = "".join(
+        "(?s:.*)" if token is _ANY else "(?s:.)" if token is _ONE else re.escape(str(token))
+        for token in tokens
+    )
+    return lambda value: pc.match_substring_regex(value, rf"\A{regex}\z")
+
+
+def _like_many_supports(expr: Expr) -> str | None:
+    try:
+        for pattern in expr.params["patterns"]:
+            _tokens(pattern or "", _ESCAPE)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+@strict("LikeAny", "LikeAll", "NotLikeAny", "NotLikeAll", supports=_like_many_supports)
+def like_many(expr: Expr, context: Context) -> ValueFunction:
+    """``LIKE ANY (...)`` and ``LIKE ALL (...)`` with constants, of which some may be NULL."""
+    patterns = expr.params["patterns"]
+    matchers = [_matcher(pattern, _ESCAPE) for pattern in patterns if pattern is not None]
+    unknown = len(matchers) < len(patterns)
+    combine = pc.or_kleene if expr.op.endswith("Any") else pc.and_kleene
+
+    def function(value: Datum) -> Datum:
+        answers = [matches(value) for matches in matchers]
+        if expr.op.startswith("Not"):
+            answers = [pc.invert(answer) for answer in answers]
+        if unknown:
+            answers.append(pa.scalar(None, _BOOL))
+        result = answers[0]
+        for answer in answers[1:]:
+            result = combine(result, answer)
+        return pc.if_else(pc.is_valid(value), result, pa.scalar(None, _BOOL))
+
+    return function
+
+
+@functools.lru_cache
+def _tokens(pattern: str, escape: str) -> list[object]:
+    """Characters, ``_ANY`` and ``_ONE``.
+
+    :raises ValueError: the escape character stands before something that needs no escape.
+    """
+    tokens: list[object] = []
+    position = 0
+    while position < len(pattern):
+        char = pattern[position]
+        position += 1
+        if char == escape:
+            following = pattern[position : position + 1]
+            if following not in (escape, "%", "_") or not following:
+                raise ValueError(f"the pattern {pattern!r} has an escape where none is needed")
+            tokens.append(following)
+            position += 1
+        elif char in "%_":
+            tokens.append(_ANY if char == "%" else _ONE)
+        else:
+            tokens.append(char)
+    return tokens
+
+
+def _rlike_supports(expr: Expr) -> str | None:
+    if reason := _constant_pattern(expr):
+        return reason
+    try:
+        compile_java_regex(constant_value(expr.children[1]) or "")
+    except UnsupportedRegexError as error:
+        return str(error)
+    return None
+
+
+@strict("RLike", supports=_rlike_supports)
+def rlike(expr: Expr, context: Context) -> ValueFunction:
+    """Whether the regular expression is found anywhere in the text."""
+    text = constant_value(expr.children[1])
+    if text is None:
+        return lambda value, _pattern: pa.scalar(None, _BOOL)
+    regex = compile_java_regex(text)
+    if regex.literal is not None:
+        literal = regex.literal
+        return lambda value, _pattern: pc.match_substring(value, literal)
+    if regex.re2 is not None:
+        re2 = regex.re2
+        return lambda value, _pattern: pc.match_substring_regex(value, re2)
+    search = regex.pattern.search
+
+    def found(value: str) -> bool:
+        return search(value) is not None
+
+    def in_python(value: Datum, _pattern: Datum) -> Datum:
+        return per_row(found, _BOOL, value)
+
+    return in_python

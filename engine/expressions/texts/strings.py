@@ -1,0 +1,244 @@
+"""Texts as a whole: case, length, joining, trimming, padding, replacing.
+
+Characters are code points, as in Spark. Case mappings are Unicode's full ones (``ß`` → ``SS``,
+final sigma), as in the ICU library that Spark uses, including letters newer than Python's tables.
+
+Source: ``stringExpressions.scala``, ``UTF8String.java``, ``CollationAwareUTF8String.java``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.expressions.collections.arrays import concat_arrays, reverse_array
+from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.tree import Expr
+from engine.expressions.types import sql_name
+from engine.expressions.vectors import per_row, per_row_with_nulls
+
+# Upper-case letters of Unicode 14 to 17: first capital, first small letter, how many.
+_NEW_LETTERS: Final = (
+    (0x1C89, 0x1C8A, 1), (0x2C2F, 0x2C5F, 1), (0xA7C0, 0xA7C1, 1), (0xA7CB, 0x264, 1),
+    (0xA7CC, 0xA7CD, 1), (0xA7CE, 0xA7CF, 1), (0xA7D0, 0xA7D1, 1), (0xA7D2, 0xA7D3, 1),
+    (0xA7D4, 0xA7D5, 1), (0xA7D6, 0xA7D7, 1), (0xA7D8, 0xA7D9, 1), (0xA7DA, 0xA7DB, 1),
+    (0xA7DC, 0x19B, 1), (0x10570, 0x10597, 11), (0x1057C, 0x105A3, 15), (0x1058C, 0x105B3, 7),
+    (0x10594, 0x105BB, 2), (0x10D50, 0x10D70, 22), (0x16EA0, 0x16EBB, 25),
+)  # fmt: skip
+_TO_LOWER: Final = {u + i: low + i for u, low, count in _NEW_LETTERS for i in range(count)}
+_TO_UPPER: Final = {low: upper for upper, low in _TO_LOWER.items()}
+
+
+def to_upper(text: str) -> str:
+    """As Spark's ``upper``."""
+    return text.upper() if text.isascii() else text.upper().translate(_TO_UPPER)
+
+
+def to_lower(text: str) -> str:
+    """As Spark's ``lower``."""
+    return text.lower() if text.isascii() else text.lower().translate(_TO_LOWER)
+
+
+def to_title(text: str) -> str:
+    """As Spark's ``initcap``: only spaces separate words."""
+    return " ".join(map(_capitalized, text.split(" ")))
+
+
+def _capitalized(word: str) -> str:
+    # The rest is lowered as a part of the word: a sigma at its end is a final one.
+    first = word[:1]
+    return first.title().translate(_TO_UPPER) + to_lower(word)[len(first.lower()) :]
+
+
+def _is_ascii(value: Datum) -> bool:
+    return isinstance(value, pa.Array) and pc.all(pc.string_is_ascii(value)).as_py() is not False
+
+
+@strict("Upper", loop=True)
+def upper(expr: Expr, context: Context) -> ValueFunction:
+    """``upper``."""
+    return lambda s: pc.ascii_upper(s) if _is_ascii(s) else per_row(to_upper, expr.dtype, s)
+
+
+@strict("Lower", loop=True)
+def lower(expr: Expr, context: Context) -> ValueFunction:
+    """``lower``."""
+    return lambda s: pc.ascii_lower(s) if _is_ascii(s) else per_row(to_lower, expr.dtype, s)
+
+
+@strict("InitCap", loop=True)
+def initcap(expr: Expr, context: Context) -> ValueFunction:
+    """``initcap``."""
+    return lambda s: per_row(to_title, expr.dtype, s)
+
+
+@strict("Length")
+def length(expr: Expr, context: Context) -> ValueFunction:
+    """``length``: characters of a text, bytes of a binary."""
+    of_text = pa.types.is_string(expr.children[0].dtype)
+    function = pc.utf8_length if of_text else pc.binary_length
+    return lambda s: function(s).cast(pa.int32())
+
+
+@strict("OctetLength")
+def octet_length(expr: Expr, context: Context) -> ValueFunction:
+    """``octet_length``."""
+    return lambda s: pc.binary_length(s).cast(pa.int32())
+
+
+@strict("BitLength")
+def bit_length(expr: Expr, context: Context) -> ValueFunction:
+    """``bit_length``."""
+    return lambda s: pc.multiply(pc.binary_length(s).cast(pa.int32()), pa.scalar(8, pa.int32()))
+
+
+def _concat_supports(expr: Expr) -> str | None:
+    if pa.types.is_string(expr.dtype) or pa.types.is_binary(expr.dtype):
+        return None
+    if pa.types.is_list(expr.dtype):
+        return None
+    return f"joining values of the type {sql_name(expr.dtype)} is not supported"
+
+
+@strict("Concat", supports=_concat_supports)
+def concat(expr: Expr, context: Context) -> ValueFunction:
+    """``concat`` and ``||``: NULL if any part is."""
+    if pa.types.is_list(expr.dtype):
+        return concat_arrays(expr)
+    empty = pa.scalar("" if pa.types.is_string(expr.dtype) else b"", expr.dtype)
+    return lambda *parts: (
+        pc.binary_join_element_wise(*parts, empty, null_handling="emit_null") if parts else empty
+    )
+
+
+@strict("ConcatWs", loop=True)
+def concat_ws(expr: Expr, context: Context) -> ValueFunction:
+    """``concat_ws``: leaves out NULLs, takes the items of arrays one by one."""
+    if any(pa.types.is_list(child.dtype) for child in expr.children):
+        return lambda *values: per_row_with_nulls(_join, expr.dtype, *values)
+
+    def function(separator: Datum, *parts: Datum) -> Datum:
+        # Arrow drops rows where a column of separators is NULL, or all parts are.
+        if parts and isinstance(separator, pa.Scalar) and separator.is_valid:
+            parts = (pc.coalesce(parts[0], _where_all_null(parts)), *parts[1:])
+            return pc.binary_join_element_wise(*parts, separator, null_handling="skip")
+        return per_row_with_nulls(_join, expr.dtype, separator, *parts)
+
+    return function
+
+
+def _where_all_null(parts: Sequence[Datum]) -> Datum:
+    """An empty text where all parts are NULL, NULL elsewhere."""
+    any_valid = reduce(pc.or_, map(pc.is_valid, parts))
+    return pc.if_else(any_valid, pa.scalar(None, pa.string()), "")
+
+
+def _join(separator: str | None, *parts: Any) -> str | None:
+    if separator is None:
+        return None
+    texts: list[str] = []
+    for part in parts:
+        texts += [t for t in (part if isinstance(part, list) else [part]) if t is not None]
+    return separator.join(texts)
+
+
+def _register_trim(op: str, spaces: Any, strip: Any) -> None:
+    @strict(op, loop=True)
+    def trim(expr: Expr, context: Context) -> ValueFunction:
+        if len(expr.children) == 1:
+            return lambda s: spaces(s, characters=" ")
+        return lambda s, characters: per_row(strip, expr.dtype, s, characters)
+
+
+_register_trim("StringTrim", pc.ascii_trim, str.strip)
+_register_trim("StringTrimLeft", pc.ascii_ltrim, str.lstrip)
+_register_trim("StringTrimRight", pc.ascii_rtrim, str.rstrip)
+
+
+def _padding(text: str, length: int, pad: str) -> str:
+    missing = length - len(text)
+    return (pad * (missing // len(pad) + 1))[:missing] if missing > 0 and pad else ""
+
+
+@strict("StringLPad", loop=True)
+def lpad(expr: Expr, context: Context) -> ValueFunction:
+    """``lpad``: cuts what is longer."""
+    return lambda *values: per_row(
+        lambda s, n, pad: (_padding(s, n, pad) + s)[: max(n, 0)], expr.dtype, *values
+    )
+
+
+@strict("StringRPad", loop=True)
+def rpad(expr: Expr, context: Context) -> ValueFunction:
+    """``rpad``: cuts what is longer."""
+    return lambda *values: per_row(
+        lambda s, n, pad: (s + _padding(s, n, pad))[: max(n, 0)], expr.dtype, *values
+    )
+
+
+@strict("StringRepeat", loop=True)
+def repeat(expr: Expr, context: Context) -> ValueFunction:
+    """``repeat``: empty for no or a negative number of times."""
+    return lambda s, times: per_row(lambda text, n: text * n, expr.dtype, s, times)
+
+
+@strict("StringSpace", loop=True)
+def space(expr: Expr, context: Context) -> ValueFunction:
+    """``space``."""
+    return lambda times: per_row(lambda n: " " * n, expr.dtype, times)
+
+
+@strict("Reverse")
+def reverse(expr: Expr, context: Context) -> ValueFunction:
+    """``reverse``: of code points, or of items."""
+    return reverse_array(expr) if pa.types.is_list(expr.dtype) else pc.utf8_reverse
+
+
+def replace_text(text: str, search: str, replacement: str) -> str:
+    """Unlike Python's, an empty search finds nothing."""
+    return text.replace(search, replacement) if search else text
+
+
+@strict("StringReplace", loop=True)
+def replace(expr: Expr, context: Context) -> ValueFunction:
+    """``replace``."""
+
+    def function(s: Datum, search: Datum, replacement: Datum) -> Datum:
+        if isinstance(search, pa.Scalar) and isinstance(replacement, pa.Scalar):
+            old, new = search.as_py(), replacement.as_py()
+            if old and new is not None:
+                return pc.replace_substring(s, old, new)
+        return per_row(replace_text, expr.dtype, s, search, replacement)
+
+    return function
+
+
+def translation_table(matching: str, replacing: str) -> dict[int, str | None]:
+    """For :meth:`str.translate`: the first of equal characters counts, those without a counterpart
+    are deleted, and so are those whose counterpart is U+0000."""
+    table: dict[int, str | None] = {}
+    for index, char in enumerate(matching):
+        counterpart = replacing[index] if index < len(replacing) else None
+        table.setdefault(ord(char), None if counterpart == "\0" else counterpart)
+    return table
+
+
+@strict("StringTranslate", loop=True)
+def translate(expr: Expr, context: Context) -> ValueFunction:
+    """``translate``."""
+
+    def function(s: Datum, matching: Datum, replacing: Datum) -> Datum:
+        fixed = isinstance(matching, pa.Scalar) and isinstance(replacing, pa.Scalar)
+        if fixed and matching.is_valid and replacing.is_valid:
+            table = translation_table(matching.as_py(), replacing.as_py())
+            return per_row(lambda text: text.translate(table), expr.dtype, s)
+        return per_row(
+            lambda text, old, new: text.translate(translation_table(old, new)),
+            expr.dtype, s, matching, replacing,
+        )  # fmt: skip
+
+    return function

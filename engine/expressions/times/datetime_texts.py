@@ -1,0 +1,145 @@
+"""Dates and times to text and back, by a pattern: ``date_format``, ``to_timestamp``, ...
+
+The pattern must be a constant, and one that is known here.
+
+Source: ``datetimeExpressions.scala`` of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from engine.errors import TransformError
+from engine.expressions.ansi import failure
+from engine.expressions.datum import constant
+from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.times.civil import MICROS_PER_SECOND
+from engine.expressions.times.datetime_parsing import TextParser
+from engine.expressions.times.datetime_patterns import UnsupportedPatternError
+from engine.expressions.times.datetime_printing import Moments, printer
+from engine.expressions.times.intervals import truncated
+from engine.expressions.times.timestamps import zone_for
+from engine.expressions.times.zones import Zone
+from engine.expressions.tree import Expr
+from engine.expressions.types import TIMESTAMP_NTZ
+from engine.expressions.vectors import from_numpy, on_numpy, to_numpy
+
+
+def _understood_by(use: Callable[[str], Any]) -> Callable[[Expr], str | None]:
+    def supports(expr: Expr) -> str | None:
+        pattern = constant(expr.children[1])
+        if pattern is None:
+            return "the pattern must be a constant"
+        try:
+            if pattern.is_valid and pa.types.is_string(pattern.type):
+                use(pattern.as_py())
+        except UnsupportedPatternError as error:
+            return str(error)
+        return None
+
+    return supports
+
+
+def format_timestamps(
+    micros: Any, valid: Any, render: Callable[[Moments], list[str]], zone: Zone
+) -> pa.Array:
+    """Print instants in a zone."""
+    texts = render(Moments(micros, zone))
+    return pa.array(texts, pa.string(), mask=None if valid is np.True_ else ~valid)
+
+
+def _formatter(pattern: str, zone: Zone, unit: int) -> Callable[[Datum], Datum]:
+    render = printer(pattern)
+
+    def function(value: Datum) -> Datum:
+        if isinstance(value, pa.Scalar):
+            return function(pa.repeat(value, 1))[0]
+        micros, valid = to_numpy(value)
+        return format_timestamps(micros * unit, valid, render, zone)
+
+    return function
+
+
+@strict("DateFormatClass", "FromUnixTime", supports=_understood_by(printer), loop=True)
+def date_format(expr: Expr, context: Context) -> ValueFunction:
+    """``date_format`` of a timestamp, ``from_unixtime`` of seconds."""
+    pattern = constant(expr.children[1])
+    assert pattern is not None
+    if not pattern.is_valid:
+        return lambda value, _: pa.scalar(None, expr.dtype)
+    source = expr.children[0].dtype
+    unit = MICROS_PER_SECOND if expr.op == "FromUnixTime" else 1
+    function = _formatter(pattern.as_py(), zone_for(expr, source, context), unit)
+    return lambda value, _: function(value)
+
+
+def _parse_supports(expr: Expr) -> str | None:
+    if pa.types.is_string(expr.children[0].dtype):
+        return _understood_by(TextParser)(expr)
+    return None
+
+
+@strict(
+    "GetTimestamp", "UnixTimestamp", "ToUnixTimestamp",
+    can_fail=lambda expr: pa.types.is_string(expr.children[0].dtype),
+    supports=_parse_supports, loop=True)  # fmt: skip
+def to_timestamp(expr: Expr, context: Context) -> ValueFunction:
+    """``to_timestamp``, ``to_date``, ``unix_timestamp`` with a pattern. The latter gives seconds,
+    cut towards 1970."""
+    source = expr.children[0].dtype
+    unit = 1 if expr.op == "GetTimestamp" else MICROS_PER_SECOND
+    if not pa.types.is_string(source):
+        return _from_temporal(expr, context, unit)
+    pattern = constant(expr.children[1])
+    assert pattern is not None
+    if not pattern.is_valid:
+        return lambda value, _: pa.scalar(None, expr.dtype)
+    parser = TextParser(pattern.as_py())
+    zone = None if expr.dtype == TIMESTAMP_NTZ else zone_for(expr, source, context)
+    strictly = bool(expr.params["fail_on_error"])
+
+    def convert(texts: pa.Array) -> pa.Array:
+        parsed = [None if text is None else parser.parse(text) for text in texts.to_pylist()]
+        valid = np.array([result is not None for result in parsed], np.bool_)
+        if strictly and int(valid.sum()) < len(texts) - texts.null_count:
+            raise _cannot_parse(texts, valid, pattern.as_py())
+        local = np.array([0 if r is None else r[0] for r in parsed], np.int64)
+        micros = local if zone is None else _instants(parsed, local, zone)
+        return from_numpy(truncated(micros, unit), valid, expr.dtype)
+
+    def function(value: Datum, _: Datum) -> Datum:
+        return convert(pa.repeat(value, 1))[0] if isinstance(value, pa.Scalar) else convert(value)
+
+    return function
+
+
+def _instants(parsed: list[tuple[int, int | None] | None], local: Any, zone: Zone) -> Any:
+    instants = zone.to_utc(local)
+    for row, result in enumerate(parsed):
+        if result is not None and result[1] is not None:
+            instants[row] = local[row] - result[1] * MICROS_PER_SECOND
+    return instants
+
+
+def _cannot_parse(texts: pa.Array, valid: Any, pattern: str) -> TransformError:
+    wrong = np.flatnonzero(~valid & texts.is_valid().to_numpy(zero_copy_only=False))[0]
+    return failure(
+        "CANNOT_PARSE_TIMESTAMP",
+        f"{texts[int(wrong)].as_py()!r} does not follow the pattern {pattern!r}.",
+        "Use try_to_timestamp to get NULL instead.",
+    )
+
+
+def _from_temporal(expr: Expr, context: Context, unit: int) -> ValueFunction:
+    source = expr.children[0].dtype
+    zone = zone_for(expr, source, context)
+
+    def compute(number: Any) -> Any:
+        micros = zone.start_of_day(number) if pa.types.is_date32(source) else number
+        return truncated(micros, unit)
+
+    return lambda value, _: on_numpy(compute, expr.dtype, value)

@@ -1,0 +1,218 @@
+"""Dates and timestamps plus and minus intervals, and the differences between them.
+
+Days and longer units are added to what the clock on the wall shows, hours and shorter ones to the
+instant: across a change to summer time, one day later is not 24 hours later.
+
+Source: ``datetimeExpressions.scala``, ``intervalExpressions.scala``, ``DateTimeUtils.scala``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from engine.errors import TransformError
+from engine.expressions.ansi import arithmetic_overflow, failure
+from engine.expressions.java_errors import long_overflow
+from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.times import civil
+from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND
+from engine.expressions.times.dates import days_later
+from engine.expressions.times.timestamps import (
+    MICROS_PER_HOUR,
+    MICROS_PER_MINUTE,
+    in_days_range,
+    plus,
+    times,
+    zone_for,
+)
+from engine.expressions.times.zones import Zone
+from engine.expressions.tree import Expr
+from engine.expressions.types import YEAR_MONTH_INTERVAL
+from engine.expressions.vectors import on_numpy, per_row
+
+
+def truncated(number: Any, unit: int) -> Any:
+    """Integer division towards zero, as Java's."""
+    return np.where(number < 0, -(-number // unit), number // unit)
+
+
+def plus_day_time(utc: Any, interval: Any, local_zone: Zone) -> Any:
+    """A day-time interval (microseconds) later, and whether that is in range."""
+    days = truncated(interval, MICROS_PER_DAY)
+    later = local_zone.plus_days(utc, days) + (interval - days * MICROS_PER_DAY)
+    return later, plus(utc, interval)[1]
+
+
+def plus_months(utc: Any, months: Any, local_zone: Zone) -> Any:
+    """Some months later, and whether that is in range."""
+    offset = local_zone.offset_at(utc)
+    days, in_day = np.divmod(utc + offset, MICROS_PER_DAY)
+    moved = civil.plus_months(days, months)
+    later = local_zone.to_utc(moved * MICROS_PER_DAY + in_day, preferred_offset=offset)
+    return later, in_days_range(moved)
+
+
+def _subtracts_months(expr: Expr) -> str | None:
+    is_months = expr.children[1].dtype == YEAR_MONTH_INTERVAL
+    if expr.children[0].dtype == pa.date32() and not is_months:
+        return "only an interval of months can be subtracted from a date"
+    return None
+
+
+@strict("TimestampAddInterval", can_fail=lambda expr: True)
+def add_day_time(expr: Expr, context: Context) -> ValueFunction:
+    """``ts + INTERVAL 1 DAY``."""
+    return _day_time_later(expr, zone_for(expr, expr.children[0].dtype, context), 1)
+
+
+@strict("TimestampAddYMInterval", "DateAddYMInterval", can_fail=lambda expr: True)
+def add_year_month(expr: Expr, context: Context) -> ValueFunction:
+    """``ts + INTERVAL 1 MONTH``."""
+    return _months_later(expr, context, 1)
+
+
+@strict("DatetimeSub", can_fail=lambda expr: True, supports=_subtracts_months)
+def subtract_interval(expr: Expr, context: Context) -> ValueFunction:
+    """``ts - INTERVAL ...``."""
+    if expr.children[1].dtype == YEAR_MONTH_INTERVAL:
+        return _months_later(expr, context, -1)
+    return _day_time_later(expr, zone_for(expr, expr.children[0].dtype, context), -1)
+
+
+def _day_time_later(expr: Expr, local_zone: Zone, sign: int) -> ValueFunction:
+    return lambda ts, interval: on_numpy(
+        lambda utc, micros: plus_day_time(utc, sign * micros, local_zone),
+        expr.dtype, ts, interval, failure=long_overflow,
+    )  # fmt: skip
+
+
+def _months_later(expr: Expr, context: Context, sign: int) -> ValueFunction:
+    if pa.types.is_date32(expr.dtype):
+        return lambda date, interval: on_numpy(
+            lambda days, months: days_later(days, sign * months),
+            expr.dtype, date, interval, failure=lambda *_: arithmetic_overflow(expr.dtype),
+        )  # fmt: skip
+    local_zone = zone_for(expr, expr.children[0].dtype, context)
+    return lambda ts, interval: on_numpy(
+        lambda utc, months: plus_months(utc, sign * months, local_zone),
+        expr.dtype, ts, interval, failure=long_overflow,
+    )  # fmt: skip
+
+
+_TIME_UNITS: Final = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": MICROS_PER_SECOND,
+    "MINUTE": MICROS_PER_MINUTE,
+    "HOUR": MICROS_PER_HOUR,
+}
+_DAY_UNITS: Final = {"DAY": 1, "DAYOFYEAR": 1, "WEEK": 7}
+_MONTH_UNITS: Final = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+_MONTHS_MAX: Final = 2**31 - 1
+
+
+def _known_unit(expr: Expr) -> str | None:
+    unit = expr.params["unit"].upper()
+    if unit in _TIME_UNITS or unit in _DAY_UNITS or unit in _MONTH_UNITS:
+        return None
+    return f"the unit {unit} is not supported"
+
+
+@strict("TimestampAdd", can_fail=lambda expr: True, supports=_known_unit)
+def timestampadd(expr: Expr, context: Context) -> ValueFunction:
+    """``timestampadd``, and ``dateadd`` with a unit."""
+    unit, local_zone = expr.params["unit"].upper(), zone_for(expr, expr.dtype, context)
+
+    def compute(quantity: Any, utc: Any) -> Any:
+        if unit in _MONTH_UNITS:
+            in_range = np.abs(quantity / _MONTHS_MAX) * _MONTH_UNITS[unit] <= 1
+            months = np.where(in_range, quantity, 0) * _MONTH_UNITS[unit]
+            later, fits = plus_months(utc, months, local_zone)
+        elif unit in _DAY_UNITS:
+            micros, in_range = times(quantity, _DAY_UNITS[unit] * MICROS_PER_DAY)
+            later, fits = plus_day_time(utc, micros, local_zone)
+        else:
+            micros, in_range = times(quantity, _TIME_UNITS[unit])
+            later, fits = plus(utc, micros)
+        return later, fits & in_range
+
+    return lambda quantity, ts: on_numpy(
+        compute, expr.dtype, quantity, ts, failure=_datetime_overflow
+    )
+
+
+def _datetime_overflow(*_: Any) -> TransformError:
+    return failure("DATETIME_OVERFLOW", "The result is out of the range of timestamps.")
+
+
+@strict("TimestampDiff", supports=_known_unit)
+def timestampdiff(expr: Expr, context: Context) -> ValueFunction:
+    """``timestampdiff``, and ``datediff`` with a unit: whole units between two local times."""
+    unit, local_zone = (
+        expr.params["unit"].upper(),
+        zone_for(expr, expr.children[0].dtype, context),
+    )
+
+    def compute(start: Any, end: Any) -> Any:
+        start, end = local_zone.to_local(start), local_zone.to_local(end)
+        if unit in _TIME_UNITS:
+            return truncated(end - start, _TIME_UNITS[unit])
+        if unit in _DAY_UNITS:
+            return truncated(end - start, _DAY_UNITS[unit] * MICROS_PER_DAY)
+        return truncated(whole_months(start, end), _MONTH_UNITS[unit])
+
+    return lambda start, end: on_numpy(compute, expr.dtype, start, end)
+
+
+def whole_months(start: Any, end: Any) -> Any:
+    """By ``ChronoUnit.MONTHS.between``."""
+    start_day, start_time = np.divmod(start, MICROS_PER_DAY)
+    end_day, end_time = np.divmod(end, MICROS_PER_DAY)
+    end_day = end_day - ((end_day > start_day) & (end_time < start_time))
+    end_day = end_day + ((end_day < start_day) & (end_time > start_time))
+    year, month, day = civil.from_days(start_day)
+    year2, month2, day2 = civil.from_days(end_day)
+    return truncated(((year2 - year) * 12 + month2 - month) * 32 + day2 - day, 32)
+
+
+@strict("SubtractTimestamps")
+def subtract_timestamps(expr: Expr, context: Context) -> ValueFunction:
+    """``ts - ts``: between what the clock on the wall shows."""
+    local_zone = zone_for(expr, expr.children[0].dtype, context)
+    return lambda end, start: on_numpy(
+        lambda a, b: local_zone.to_local(a) - local_zone.to_local(b), expr.dtype, end, start
+    )
+
+
+_PARTS: Final[dict[str, Callable[[Any], Any]]] = {
+    "ExtractANSIIntervalDays": lambda micros: truncated(micros, MICROS_PER_DAY),
+    "ExtractANSIIntervalHours": lambda micros: truncated(
+        np.fmod(micros, MICROS_PER_DAY), MICROS_PER_HOUR
+    ),
+    "ExtractANSIIntervalMinutes": lambda micros: truncated(
+        np.fmod(micros, MICROS_PER_HOUR), MICROS_PER_MINUTE
+    ),
+}
+
+
+@strict(*_PARTS)
+def interval_part(expr: Expr, context: Context) -> ValueFunction:
+    """Days, hours and minutes of a day-time interval."""
+    function = _PARTS[expr.op]
+    return lambda interval: on_numpy(function, expr.dtype, interval)
+
+
+@strict("ExtractANSIIntervalSeconds", loop=True)
+def interval_seconds(expr: Expr, context: Context) -> ValueFunction:
+    """Seconds of a day-time interval, with microseconds."""
+
+    def compute(micros: int) -> Decimal:
+        rest = abs(micros) % MICROS_PER_MINUTE
+        return Decimal(-rest if micros < 0 else rest).scaleb(-6)
+
+    return lambda interval: per_row(compute, expr.dtype, interval)

@@ -1,0 +1,276 @@
+"""Timestamps: their fields, truncation, numbers since 1970, and how they are made.
+
+A TIMESTAMP is an instant and is looked at in the session's time zone; a TIMESTAMP_NTZ is what a
+clock on the wall shows, and needs no zone.
+
+Source: ``datetimeExpressions.scala`` and ``DateTimeUtils.scala`` of Spark.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from engine.errors import TransformError
+from engine.expressions.ansi import failure
+from engine.expressions.buffers import saturated
+from engine.expressions.datum import constant_value
+from engine.expressions.java_errors import arithmetic_exception, long_overflow
+from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.times import civil, dates
+from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND
+from engine.expressions.times.zone_columns import per_zone, unknown_zone, zone_may_be_unknown
+from engine.expressions.times.zones import Zone, zone
+from engine.expressions.tree import Expr
+from engine.expressions.types import TIMESTAMP_NTZ, is_integral
+from engine.expressions.vectors import on_numpy, per_row
+
+MICROS_PER_MINUTE: Final = 60 * MICROS_PER_SECOND
+MICROS_PER_HOUR: Final = 60 * MICROS_PER_MINUTE
+LONG_MAX: Final = 2**63 - 1
+
+
+def zone_for(expr: Expr, dtype: pa.DataType, context: Context) -> Zone:
+    """In which zone a node looks at a value of this type."""
+    if dtype == TIMESTAMP_NTZ:
+        return zone("UTC")
+    return zone(expr.params.get("time_zone_id") or context.session_timezone)
+
+
+def in_days_range(days: Any) -> Any:
+    """Whether every time of these days can be a timestamp."""
+    return np.abs(days) < LONG_MAX // MICROS_PER_DAY
+
+
+def plus(left: Any, right: Any) -> Any:
+    """The sum, and whether it is inside of 64 bits."""
+    total = left + right
+    return total, ((left ^ total) & (right ^ total)) >= 0
+
+
+def times(number: Any, factor: int) -> Any:
+    """The product, and whether it is inside of 64 bits."""
+    limit = LONG_MAX // factor
+    fits = (number <= limit) & (number >= -limit if factor > 1 else True)
+    return np.where(fits, number, 0) * factor, fits
+
+
+_TIME_FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
+    "Hour": lambda local: local // MICROS_PER_HOUR % 24,
+    "Minute": lambda local: local // MICROS_PER_MINUTE % 60,
+    "Second": lambda local: local // MICROS_PER_SECOND % 60,
+}
+
+
+@strict(*_TIME_FIELDS)
+def time_field(expr: Expr, context: Context) -> ValueFunction:
+    """``hour``, ``minute``, ``second``."""
+    local, part = zone_for(expr, expr.children[0].dtype, context), _TIME_FIELDS[expr.op]
+    return lambda ts: on_numpy(lambda utc: part(local.to_local(utc)), expr.dtype, ts)
+
+
+@strict("SecondWithFraction", loop=True)
+def second_with_fraction(expr: Expr, context: Context) -> ValueFunction:
+    """``extract(SECOND FROM ...)``, with microseconds."""
+    local = zone_for(expr, expr.children[0].dtype, context)
+    return lambda ts: per_row(
+        lambda utc: Decimal(int(local.to_local(utc)) % MICROS_PER_MINUTE).scaleb(-6), expr.dtype, ts
+    )
+
+
+_INSTANT_UNITS: Final = {"MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": MICROS_PER_SECOND}
+_LOCAL_UNITS: Final = {
+    "MINUTE": MICROS_PER_MINUTE, "HOUR": MICROS_PER_HOUR,
+    "DAY": MICROS_PER_DAY, "DD": MICROS_PER_DAY,
+}  # fmt: skip
+
+
+@strict("TruncTimestamp", supports=dates.constant_unit(0))
+def date_trunc(expr: Expr, context: Context) -> ValueFunction:
+    """``date_trunc``: NULL for a unit that there is not."""
+    text = constant_value(expr.children[0])
+    function = _truncation(text, zone_for(expr, expr.dtype, context)) if text is not None else None
+    if function is None:
+        return lambda _, ts: pa.scalar(None, expr.dtype)
+    return lambda _, ts: on_numpy(function, expr.dtype, ts)
+
+
+def _truncation(text: str, local_zone: Zone) -> Callable[[Any], Any] | None:
+    unit = text.upper()
+    if unit in _INSTANT_UNITS:
+        return lambda utc: utc - utc % _INSTANT_UNITS[unit]
+    if unit in _LOCAL_UNITS:
+        return lambda utc: _truncate_local(utc, _LOCAL_UNITS[unit], local_zone)
+    date_unit = dates.unit_of(unit)
+    if date_unit is None:
+        return None
+    return lambda utc: local_zone.start_of_day(
+        dates.truncate(local_zone.to_local(utc) // MICROS_PER_DAY, date_unit)
+    )
+
+
+def _truncate_local(utc: Any, unit: int, local_zone: Zone) -> Any:
+    offset = local_zone.offset_at(utc)
+    local = utc + offset
+    return local_zone.to_utc(local - local % unit, preferred_offset=offset)
+
+
+@strict("MonthsBetween")
+def months_between(expr: Expr, context: Context) -> ValueFunction:
+    """``months_between``: whole months between equal days or last days, otherwise with a fraction
+    of 31 days."""
+    local_zone = zone_for(expr, expr.children[0].dtype, context)
+
+    def compute(first: Any, second: Any, rounds: Any) -> Any:
+        year, month, day, is_last, seconds = _date_parts(first, local_zone)
+        year2, month2, day2, is_last2, seconds2 = _date_parts(second, local_zone)
+        months = ((year * 12 + month) - (year2 * 12 + month2)).astype(np.float64)
+        elapsed = (day - day2) * 86_400 + seconds - seconds2
+        exact = months + elapsed / (31 * 86_400.0)
+        scaled = exact * 1e8
+        whole = np.floor(scaled)
+        rounded = (whole + (scaled - whole >= 0.5)) / 1e8
+        result = np.where(rounds, rounded, exact)
+        return np.where((day == day2) | (is_last & is_last2), months, result)
+
+    return lambda *values: on_numpy(compute, expr.dtype, *values)
+
+
+def _date_parts(utc: Any, local_zone: Zone) -> tuple[Any, ...]:
+    days = local_zone.to_local(utc) // MICROS_PER_DAY
+    year, month, day = civil.from_days(days)
+    seconds = (utc - local_zone.start_of_day(days)) // MICROS_PER_SECOND
+    return year, month, day, day == civil.month_length(year, month), seconds
+
+
+@strict(
+    "FromUTCTimestamp",
+    "ToUTCTimestamp",
+    can_fail=zone_may_be_unknown(1),
+    supports=unknown_zone(1),
+    loop=True,
+)
+def shift_zone(expr: Expr, context: Context) -> ValueFunction:
+    """``from_utc_timestamp`` and ``to_utc_timestamp``: as if the session's zone was UTC."""
+
+    def in_zone(named: Zone, ts: Datum) -> Datum:
+        function = named.to_local if expr.op == "FromUTCTimestamp" else named.to_utc
+        return on_numpy(function, expr.dtype, ts)
+
+    return lambda ts, zones: per_zone(in_zone, expr.dtype, zones, ts)
+
+
+def _known_zones(expr: Expr) -> str | None:
+    return unknown_zone(0)(expr) or unknown_zone(1)(expr)
+
+
+@strict("ConvertTimezone", can_fail=lambda expr: True, supports=_known_zones, loop=True)
+def convert_timezone(expr: Expr, context: Context) -> ValueFunction:
+    """``convert_timezone``: the local time of another zone."""
+
+    def from_zone(source: Zone, targets: Datum, local: Datum) -> Datum:
+        utc = on_numpy(source.to_utc, expr.dtype, local)
+        return per_zone(
+            lambda target, ts: on_numpy(target.to_local, expr.dtype, ts), expr.dtype, targets, utc
+        )
+
+    return lambda sources, targets, local: per_zone(from_zone, expr.dtype, sources, targets, local)
+
+
+_EPOCH_UNITS: Final = {
+    "UnixSeconds": MICROS_PER_SECOND,
+    "UnixMillis": 1_000,
+    "UnixMicros": 1,
+    "MillisToTimestamp": 1_000,
+    "MicrosToTimestamp": 1,
+    "SecondsToTimestamp": MICROS_PER_SECOND,
+}
+
+
+@strict("UnixSeconds", "UnixMillis", "UnixMicros")
+def to_number(expr: Expr, context: Context) -> ValueFunction:
+    """``unix_seconds`` and the like: rounded down."""
+    unit = _EPOCH_UNITS[expr.op]
+    return lambda ts: on_numpy(lambda micros: micros // unit, expr.dtype, ts)
+
+
+@strict(
+    "SecondsToTimestamp",
+    "MillisToTimestamp",
+    "MicrosToTimestamp",
+    can_fail=lambda expr: True,
+    loop=True,
+)
+def from_number(expr: Expr, context: Context) -> ValueFunction:
+    """``timestamp_seconds`` and the like. Of a fraction, digits after the sixth are cut off in a
+    DOUBLE, and an error in a DECIMAL."""
+    unit, source = _EPOCH_UNITS[expr.op], expr.children[0].dtype
+
+    def whole(number: Any) -> Any:
+        return times(number, unit)
+
+    def exact(number: Decimal) -> int:
+        micros = number.scaleb(6)
+        if micros != int(micros):
+            raise arithmetic_exception("Rounding necessary")
+        if not -(2**63) <= micros < 2**63:
+            raise arithmetic_exception("Overflow")
+        return int(micros)
+
+    def floating(number: Any) -> Any:
+        return saturated(np.trunc(np.asarray(number, np.float64) * unit)), np.isfinite(number)
+
+    if is_integral(source):
+        return lambda value: on_numpy(whole, expr.dtype, value, failure=long_overflow)
+    if pa.types.is_decimal(source):
+        return lambda value: per_row(exact, expr.dtype, value)
+    return lambda value: on_numpy(floating, expr.dtype, value)
+
+
+@strict("MakeTimestamp", can_fail=lambda expr: True, supports=unknown_zone(6), loop=True)
+def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
+    """``make_timestamp``: NULL for what is no time, in ANSI mode an error. The 60th second is the
+    first of the next minute."""
+    session_zone = zone_for(expr, expr.dtype, context)
+    strictly = bool(expr.params["fail_on_error"])
+
+    def compute(
+        local_zone: Zone, year: Any, month: Any, day: Any, hour: Any, minute: Any, micros: Any
+    ) -> Any:
+        valid = civil.is_date(year, month, day) & (np.abs(year) <= dates.YEAR_MAX)
+        valid &= (hour >= 0) & (hour < 24)
+        valid &= (minute >= 0) & (minute < 60) & (micros >= 0) & (micros <= MICROS_PER_MINUTE)
+        days = civil.to_days(year, np.where(valid, month, 1), np.where(valid, day, 1))
+        in_day = hour * MICROS_PER_HOUR + minute * MICROS_PER_MINUTE + micros
+        if np.any(valid & ~in_days_range(days)):
+            raise long_overflow()
+        return local_zone.to_utc(days * MICROS_PER_DAY + in_day), valid
+
+    def out_of_bounds(*parts: int) -> TransformError:
+        if MICROS_PER_MINUTE < parts[5] < MICROS_PER_MINUTE + MICROS_PER_SECOND:
+            return failure("INVALID_FRACTION_OF_SECOND", "The second 60 must not have a fraction.")
+        return failure("DATETIME_FIELD_OUT_OF_BOUNDS", f"{parts} is not a date and time.")
+
+    wrong = out_of_bounds if strictly else None
+
+    def function(*values: Datum) -> Datum:
+        micros = per_row(lambda second: _low_32_bits(int(second.scaleb(6))), pa.int64(), values[5])
+        numbers = (*values[:5], micros)
+        if len(values) == 7:
+            return per_zone(in_zone, expr.dtype, values[6], *numbers)
+        return in_zone(session_zone, *numbers)
+
+    def in_zone(local_zone: Zone, *numbers: Datum) -> Datum:
+        in_this = functools.partial(compute, local_zone)
+        return on_numpy(in_this, expr.dtype, *numbers, failure=wrong)
+
+    return function
+
+
+def _low_32_bits(value: int) -> int:
+    return (value + 2**31) % 2**32 - 2**31

@@ -1,0 +1,67 @@
+"""Time zones that are arguments: mostly constants, but a column may name another in each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.expressions.ansi import failure
+from engine.expressions.datum import constant, constant_value
+from engine.expressions.registry import Datum
+from engine.expressions.times.zones import Zone, is_zone, zone
+from engine.expressions.tree import Expr
+from engine.expressions.vectors import all_null
+
+
+def unknown_zone(position: int) -> Callable[[Expr], str | None]:
+    """For ``supports``: a constant has to be a time zone."""
+
+    def reason(expr: Expr) -> str | None:
+        name = constant_value(expr.children[position]) if position < len(expr.children) else None
+        return None if name is None or is_zone(name) else f"unknown time zone {name!r}"
+
+    return reason
+
+
+def zone_may_be_unknown(position: int) -> Callable[[Expr], bool]:
+    """For ``can_fail``: whether this argument is a column, which may name anything."""
+    return lambda expr: constant(expr.children[position]) is None
+
+
+def per_zone(
+    function: Callable[..., Datum], dtype: pa.DataType, zones: Datum, *values: Datum
+) -> Datum:
+    """Apply a function of a :class:`Zone` and columns to the rows of each zone.
+
+    :raises TransformError: a row without NULLs names a zone that there is not.
+    """
+    if isinstance(zones, pa.Scalar):
+        return (
+            function(_known(zones.as_py()), *values) if zones.is_valid else all_null(values, dtype)
+        )
+    count = len(zones)
+    reached = zones.is_valid()
+    for value in values:
+        reached = pc.and_(reached, pc.is_valid(value))
+    result = pa.nulls(count, dtype)
+    for name in pc.unique(zones.filter(reached)).to_pylist():
+        mask = pc.fill_null(pc.and_(pc.equal(zones, name), reached), False)
+        part = [v if isinstance(v, pa.Scalar) else v.filter(mask) for v in values]
+        found = function(_known(name), *part)
+        if isinstance(found, pa.Scalar):
+            found = pa.repeat(found, mask.true_count)
+        result = pc.replace_with_mask(result, mask, found)
+    return result
+
+
+def _known(name: str) -> Zone:
+    try:
+        return zone(name)
+    except ValueError:
+        raise failure(
+            "INVALID_TIMEZONE",
+            f"The time zone {name!r} is not known.",
+            "Use a name such as Europe/Berlin.",
+        ) from None

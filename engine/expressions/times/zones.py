@@ -1,0 +1,185 @@
+"""Time zones as ``java.time`` understands them: instants ↔ local date-times, on arrays.
+
+A local time in a gap (clocks go forward) is moved later by the length of the gap; one in an overlap
+(clocks go back) means the earlier instant. Local mean times before standard time keep their
+seconds. Rules that repeat every year hold for ever, as in Java. In the first and the last hours of
+all timestamps (the years -290308 and 294247), local times do not fit into 64 bits and are wrong.
+
+Zones come from the ``tzdata`` package; Java brings its own copy of the same database. They may be
+of different releases, and Java keeps what it knew of some zones before 1970 that IANA has merged.
+
+Source: ``java.time.ZoneId.of``, ``ZoneRules``, ``ZonedDateTime.ofLocal``;
+Spark's ``DateTimeUtils.getZoneId``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import re
+from typing import Any, Final
+
+import numpy as np
+
+from engine.expressions.times import civil
+from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND, Ints
+from engine.expressions.times.tzif import read_tzif
+
+_ERA: Final = civil.DAYS_PER_ERA * MICROS_PER_DAY
+_SHORT_IDS: Final = {
+    "ACT": "Australia/Darwin", "AET": "Australia/Sydney", "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo", "AST": "America/Anchorage", "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka", "CAT": "Africa/Harare", "CNT": "America/St_Johns",
+    "CST": "America/Chicago", "CTT": "Asia/Shanghai", "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris", "EST": "-05:00", "HST": "-10:00",
+    "IET": "America/Indiana/Indianapolis", "IST": "Asia/Kolkata", "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia", "MST": "-07:00", "NET": "Asia/Yerevan", "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi", "PNT": "America/Phoenix", "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles", "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh",
+}  # fmt: skip
+_OFFSET: Final = re.compile(
+    r"(?P<sign>[+-])(?:(?P<h>\d\d?)|(?P<hh>\d\d):?(?P<mm>\d\d)|(?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)"
+    r"|(?P<H2>\d\d)(?P<M2>\d\d)(?P<S2>\d\d))"
+)
+_REGION: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
+
+
+class Zone:
+    """One zone. All times are microseconds since 1970-01-01T00:00:00, UTC or local.
+
+    :param name: the id in full, as Java prints it.
+    :param transitions: the instants at which the offset changes, ascending.
+    :param offsets: offset from UTC before the first, between, and after the last transition.
+    :param repeats: the last 400 years of transitions repeat for ever.
+    """
+
+    def __init__(self, name: str, transitions: Ints, offsets: Ints, repeats: bool = False) -> None:
+        self.name = name
+        self._transitions = transitions
+        self._offsets = offsets
+        # Until this local time the offset before the transition counts, in gaps and overlaps alike.
+        self._walls = transitions + np.maximum(offsets[:-1], offsets[1:])
+        self._horizon = int(transitions[-1]) - MICROS_PER_DAY if repeats else None
+
+    def offset_at(self, utc: Any) -> Ints:
+        """The offset from UTC at these instants."""
+        found = np.searchsorted(self._transitions, self._folded(utc), "right")
+        return np.asarray(self._offsets[found])
+
+    def to_local(self, utc: Any) -> Ints:
+        """What a clock on the wall shows at these instants."""
+        utc = np.asarray(utc, np.int64)
+        return np.asarray(utc + self.offset_at(utc))
+
+    def to_utc(self, local: Any, preferred_offset: Ints | None = None) -> Ints:
+        """The instants at which the clock shows this.
+
+        :param preferred_offset: taken instead of the earlier one in an overlap, where valid.
+        """
+        local = np.asarray(local, np.int64)
+        found = np.searchsorted(self._walls, self._folded(local), "right")
+        utc = local - self._offsets[found]
+        if preferred_offset is not None:
+            preferred = local - preferred_offset
+            utc = np.where(self.offset_at(preferred) == preferred_offset, preferred, utc)
+        return np.asarray(utc)
+
+    def start_of_day(self, days: Any) -> Ints:
+        """The first instant of these dates (days since 1970-01-01), which a gap may delay."""
+        local = np.asarray(days, np.int64) * MICROS_PER_DAY
+        folded = self._folded(local)
+        found = np.searchsorted(self._walls, folded, "right")
+        utc = local - self._offsets[found]
+        if len(self._transitions) == 0:
+            return np.asarray(utc)
+        following = np.minimum(found, len(self._transitions) - 1)
+        in_gap = (found == following) & (utc - local + folded > self._transitions[following])
+        return np.asarray(np.where(in_gap, self._transitions[following] + local - folded, utc))
+
+    def plus_days(self, utc: Any, days: Any) -> Ints:
+        """The same local time some days later, by ``ZonedDateTime.plusDays``."""
+        offset = self.offset_at(utc)
+        return self.to_utc(np.asarray(utc, np.int64) + offset + days * MICROS_PER_DAY, offset)
+
+    def _folded(self, micros: Any) -> Ints:
+        """Times beyond the table moved back by whole 400 years, into its repeating part."""
+        micros = np.asarray(micros, np.int64)
+        if self._horizon is None:
+            return np.asarray(micros)
+        beyond = np.maximum(micros - self._horizon, 0)
+        return np.asarray(micros - -(-beyond // _ERA) * _ERA)
+
+
+@functools.cache
+def zone(name: str) -> Zone:
+    """The zone of an id as Spark accepts it: ``Europe/Berlin``, ``+01:00``, ``UTC+1``, ``Z``, ...
+
+    :raises ValueError: there is no such zone.
+    """
+    # Older Sparks knew +h:mm and +hh:m, so newer ones still do.
+    text = re.sub(r"(\+|-)(\d):", r"\g<1>0\2:", name, count=1)
+    text = re.sub(r"(\+|-)(\d\d):(\d)$", r"\1\2:0\3", text, count=1)
+    text = _SHORT_IDS.get(text, text)
+    if text == "Z":
+        return _fixed("Z", 0)
+    if text[:1] in ("+", "-"):
+        return _fixed(*_parse_offset(text, name))
+    for prefix in ("UTC", "GMT", "UT"):
+        if text == prefix:
+            return _fixed(prefix, 0)
+        if text.startswith((prefix + "+", prefix + "-")):
+            label, offset = _parse_offset(text[len(prefix) :], name)
+            return _fixed(prefix if label == "Z" else prefix + label, offset)
+    return _region(text, name)
+
+
+def is_zone(name: str) -> bool:
+    """Whether :func:`zone` knows this id."""
+    try:
+        zone(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _fixed(name: str, seconds: int) -> Zone:
+    no_transitions = np.array([], np.int64)
+    return Zone(name, no_transitions, np.array([seconds * MICROS_PER_SECOND], np.int64))
+
+
+def _parse_offset(text: str, name: str) -> tuple[str, int]:
+    match = _OFFSET.fullmatch(text)
+    if match is None:
+        raise ValueError(f"unknown time zone {name!r}")
+    hours = int(match["h"] or match["hh"] or match["H"] or match["H2"])
+    minutes = int(match["mm"] or match["M"] or match["M2"] or 0)
+    seconds = int(match["S"] or match["S2"] or 0)
+    total = hours * 3600 + minutes * 60 + seconds
+    if minutes > 59 or seconds > 59 or total > 18 * 3600:
+        raise ValueError(f"unknown time zone {name!r}")
+    return offset_text(-total if match["sign"] == "-" else total), (
+        -total if match["sign"] == "-" else total
+    )
+
+
+def offset_text(seconds: int) -> str:
+    """As ``ZoneOffset.getId``: ``Z``, ``+01:00``, ``-00:53:28``."""
+    if seconds == 0:
+        return "Z"
+    minutes, rest = divmod(abs(seconds), 60)
+    text = f"{'-' if seconds < 0 else '+'}{minutes // 60:02}:{minutes % 60:02}"
+    return f"{text}:{rest:02}" if rest else text
+
+
+def _region(text: str, name: str) -> Zone:
+    if _REGION.fullmatch(text) is None or text == "Factory":
+        raise ValueError(f"unknown time zone {name!r}")
+    resource = importlib.resources.files("tzdata").joinpath("zoneinfo", *text.split("/"))
+    try:
+        data = resource.read_bytes()
+    except (OSError, ValueError):
+        raise ValueError(f"unknown time zone {name!r}") from None
+    if not data.startswith(b"TZif"):
+        raise ValueError(f"unknown time zone {name!r}")
+    transitions, offsets, repeats = read_tzif(data)
+    return Zone(text, transitions * MICROS_PER_SECOND, offsets * MICROS_PER_SECOND, repeats)

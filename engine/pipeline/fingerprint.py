@@ -1,0 +1,197 @@
+"""What a query is made of, and whether another one may go on from its checkpoint.
+
+Offsets belong to a source, epochs to a sink: with others, a checkpoint means something else, and
+rows are lost or repeated without an error. Filters and projections may change at any epoch.
+
+=====================  =========================================================================
+part                   a change of it
+=====================  =========================================================================
+sources                another number of them is unsafe; with several, ``source 1``, ``source 2``
+source.format          unsafe
+source.options         unsafe, but for those that the reader names in ``tuningOptions``
+source.schema          safe
+source.steps           safe: new rows are computed in the new way
+time_zone              safe, likewise
+schema                 of the rows that reach the sink. Safe for a sink that keeps none; unsafe for
+                       csv; else safe as long as known columns keep their types
+sink.format            unsafe
+sink.options           unsafe, but for those that the writer names in ``tuningOptions``
+=====================  =========================================================================
+
+Options that look like secrets are left out: they are neither stored nor compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from engine.expressions.types import sql_name
+from engine.pipeline.pipeline import Pipeline
+
+# Wider than engine.base.redaction, which people read: what is not stored cannot leak.
+_SECRET_KEY: Final = re.compile(
+    r"secret|passw|passphrase|pwd|token|credential|key|private|sas|jaas|auth", re.IGNORECASE
+)
+_SECRET_VALUE: Final = re.compile(
+    r"(secret|passw\w*|pwd|token|credential|access[._-]?key)\"?\s*[=:]", re.IGNORECASE
+)
+# Up to the last @: a password may hold any character, whatever the standard says.
+_USER_INFO: Final = re.compile(r"(?<=://).*@", re.DOTALL)
+_LITERAL: Final = re.compile(r"'[^']*'")
+_KEEP_NO_SCHEMA: Final = frozenset({"console", "foreach", "foreachbatch", "memory", "noop"})
+_POSITIONAL: Final = "csv"
+_NONE: Final = "nothing"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One part that differs.
+
+    :param part: e.g. ``source.options.path``.
+    :param why: why it is not safe; empty if it is.
+    """
+
+    part: str
+    old: str
+    new: str
+    why: str = ""
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the query may go on from the checkpoint all the same."""
+        return not self.why
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.old} → {self.new}{f' ({self.why})' if self.why else ''}"
+
+
+def fingerprint(
+    streams: Sequence[tuple[Pipeline, Collection[str]]],
+    *,
+    sink_format: str,
+    sink_options: Mapping[str, str],
+    sink_tuning: Collection[str],
+) -> dict[str, Any]:
+    """The parts of a query, as JSON without secrets.
+
+    :param streams: each with those options of its source, in any case, that do not tell which data
+        it reads.
+    :param sink_tuning: options of the sink that do not tell where the data goes.
+    """
+    first, _ = streams[0]
+    return {
+        "sources": [
+            {
+                "format": pipeline.source.format.lower(),
+                "options": _identity(pipeline.source.options, tuning),
+                "schema": _columns(pipeline.source.schema),
+                "steps": [_without_secrets(step) for step in pipeline.descriptions],
+            }
+            for pipeline, tuning in streams
+        ],
+        "time_zone": first.session_timezone,
+        "schema": _columns(first.schema),
+        "sink": {
+            "format": sink_format.lower(),
+            "options": _identity(sink_options, sink_tuning),
+        },
+    }
+
+
+def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
+    """All differences of two fingerprints; the unsafe ones first."""
+    changes = [
+        *_sources(old["sources"], new["sources"]),
+        *_connector(
+            "sink", old["sink"], new["sink"], "it does not have the epochs of this checkpoint"
+        ),
+        *_changed("time_zone", old["time_zone"], new["time_zone"]),
+        *_schema(old, new),
+    ]
+    return sorted(changes, key=lambda change: change.is_safe)
+
+
+def _sources(
+    old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]
+) -> Iterator[Change]:
+    if len(old) != len(new):
+        counts = f"{len(old)} of them", f"{len(new)} of them"
+        yield Change("sources", *counts, "each has its own line in the offset log")
+        return
+    for number, (before, after) in enumerate(zip(old, new, strict=True), 1):
+        name = "source" if len(new) == 1 else f"source {number}"
+        yield from _connector(name, before, after, "its offsets mean other data")
+        for part in ("schema", "steps"):
+            yield from _changed(f"{name}.{part}", before[part], after[part])
+
+
+def _connector(
+    kind: str, before: Mapping[str, Any], after: Mapping[str, Any], why: str
+) -> Iterator[Change]:
+    yield from _changed(f"{kind}.format", before["format"], after["format"], why)
+    if before["format"] == after["format"]:
+        for key in sorted({*before["options"], *after["options"]}):
+            values = before["options"].get(key), after["options"].get(key)
+            yield from _changed(f"{kind}.options.{key}", *values, why)
+
+
+def _schema(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
+    before, after = old["schema"], new["schema"]
+    sink = new["sink"]["format"]
+    why = ""
+    if sink != old["sink"]["format"] or sink in _KEEP_NO_SCHEMA:
+        why = ""
+    elif sink == _POSITIONAL:
+        why = "files without it are read by position"
+    else:
+        broken = [f"{name} {dtype}" for name, dtype in before.items() if after.get(name) != dtype]
+        if broken:
+            why = f"what is written already has {', '.join(broken)}"
+    # Lists: the order of columns is a part of the schema.
+    yield from _changed("schema", list(before.items()), list(after.items()), why)
+
+
+def _changed(part: str, old: Any, new: Any, why: str = "") -> Iterator[Change]:
+    if old != new:
+        yield Change(part, _shown(old), _shown(new), why)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = list(value.items())
+    if isinstance(value, list):
+        items = (" ".join(each) if isinstance(each, list | tuple) else str(each) for each in value)
+        return "; ".join(items) or _NONE
+    return _NONE if value is None else str(value)
+
+
+def _columns(schema: pa.Schema) -> dict[str, str]:
+    return {field.name: sql_name(field.type) for field in schema}
+
+
+def _identity(options: Mapping[str, str], tuning: Collection[str]) -> dict[str, str]:
+    ignored = {name.lower() for name in tuning}
+    return {
+        key.lower(): _plain(key.lower(), _USER_INFO.sub("", value))
+        for key, value in sorted(options.items())
+        if key.lower() not in ignored
+        and not key.startswith("__")
+        and not _SECRET_KEY.search(key)
+        and not _SECRET_VALUE.search(value)
+    }
+
+
+def _plain(key: str, value: str) -> str:
+    """One spelling of a local path."""
+    if key != "path":
+        return value
+    return value.removeprefix("file://").removeprefix("file:").rstrip("/") or "/"
+
+
+def _without_secrets(step: str) -> str:
+    return _LITERAL.sub("'...'", step) if _SECRET_KEY.search(step) else step

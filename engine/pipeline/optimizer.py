@@ -1,0 +1,196 @@
+"""A pipeline with the same results and less work. Pure: a pipeline in, a pipeline out.
+
+- Filters move to the front: before projections, functions and generators whose results they do not
+  need. So a function does not see a row that a filter beside it drops, as in Spark.
+- Subexpressions that occur several times in one step are computed once per batch.
+- Columns that nobody uses are not computed, and not read where the reader can leave them out.
+
+What may raise is never computed for a row, or for a column, that would not have needed it before.
+As in Spark, it may be that an error does not come any more: that of a column that nobody uses, or
+of a row that is dropped later.
+
+Constant subtrees are computed when they are compiled, see :mod:`engine.expressions.compile`.
+
+Source: Spark's ``PushPredicateThroughNonJoin``, ``ColumnPruning``, ``EquivalentExpressions``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from engine.expressions.compile import evaluation_order, may_raise
+from engine.expressions.registry import STRICT
+from engine.expressions.tree import NONDETERMINISTIC, Expr
+from engine.pipeline.pipeline import (
+    EvalPython,
+    Filter,
+    Generate,
+    Pipeline,
+    Project,
+    StaticJoin,
+    Step,
+    schema_behind,
+)
+
+_BOUND: Final = frozenset({"LambdaFunction", "NamedLambdaVariable"})
+"""Nodes whose meaning depends on what stands above them."""
+
+
+def optimize(pipeline: Pipeline) -> Pipeline:
+    """The same results with less work; the source's columns stay."""
+    steps = _share(_push_filters(list(pipeline.steps)), pipeline.source.schema)
+    return replace(pipeline, steps=tuple(steps))
+
+
+# -- filters ------------------------------------------------------------------------------------
+
+
+def _push_filters(steps: list[Step]) -> list[Step]:
+    done: list[Step] = []
+    for step in steps:
+        if isinstance(step, Filter):
+            for condition in conjuncts(step.condition):
+                _insert(done, condition)
+        else:
+            done.append(step)
+    return done
+
+
+def _insert(steps: list[Step], condition: Expr) -> None:
+    """Put a filter behind ``steps``, or as far before as it may go. It passes another filter only
+    on its way to the front of something else, and only if it cannot raise: the other filter may be
+    there to keep rows away from it."""
+    position = best = len(steps)
+    moving: Expr | None = condition
+    while position and moving is not None:
+        position -= 1
+        step = steps[position]
+        if isinstance(step, Filter):
+            if may_raise(condition) or not is_deterministic(step.condition):
+                break
+        elif (moving := _before(step, moving)) is not None:
+            best, condition = position, moving
+    steps.insert(best, Filter(condition))
+
+
+def _before(step: Step, condition: Expr) -> Expr | None:
+    """The condition in terms of the step's input; None if it must stay behind the step."""
+    used = ordinals(condition)
+    if not is_deterministic(condition):
+        return None
+    if isinstance(step, Project):
+        sources = [step.columns[ordinal] for ordinal in used]
+        if not all(is_deterministic(column) for column in step.columns):
+            return None
+        if not all(source.op == "Column" for source in sources):
+            return None
+        return moved(condition, {o: step.columns[o].params["ordinal"] for o in used})
+    if isinstance(step, EvalPython) and not all(f.deterministic for f in step.functions):
+        return None
+    if isinstance(step, (EvalPython, Generate, StaticJoin)):
+        return condition if all(ordinal < step.width for ordinal in used) else None
+    return None
+
+
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The parts of a condition that all have to be true."""
+    if condition.op != "And" or not is_deterministic(condition):
+        return [condition]
+    return [each for child in condition.children for each in conjuncts(child)]
+
+
+# -- common subexpressions ------------------------------------------------------------------------
+
+
+def _share(steps: Sequence[Step], schema: pa.Schema) -> list[Step]:
+    done: list[Step] = []
+    for step in steps:
+        if isinstance(step, Project):
+            while common := _common(step.columns):
+                width = len(schema)
+                fields = [pa.field(f"__common_{i}", e.dtype) for i, e in enumerate(common)]
+                schema = pa.schema([*schema, *fields])
+                done.append(Project((*columns_at(schema, range(width)), *common), schema))
+                names = {_key(each): width + index for index, each in enumerate(common)}
+                step = replace(step, columns=tuple(_shared(c, names) for c in step.columns))
+        done.append(step)
+        schema = schema_behind(step, schema)
+    return done
+
+
+def _common(columns: Sequence[Expr]) -> list[Expr]:
+    """The largest subtrees that occur twice or more, and at least once where they are evaluated for
+    every row: then nothing is raised that was not raised before. Constants stay where they are:
+    some kernels need to know their value."""
+    counts: dict[str, int] = {}
+    always: dict[str, Expr] = {}
+
+    def visit(expr: Expr, certain: bool) -> None:
+        if expr.op == "Column" or expr.op in _BOUND or not ordinals(expr):
+            return
+        key = _key(expr)
+        counts[key] = counts.get(key, 0) + 1
+        if certain:
+            always.setdefault(key, expr)
+        certain = certain and expr.op in STRICT
+        for index in evaluation_order(expr):
+            visit(expr.children[index], certain)
+            certain = certain and not expr.params.get("null_safe")
+
+    for column in columns:
+        visit(column, True)
+    found = [
+        expr
+        for key, expr in always.items()
+        if counts[key] > 1
+        and is_deterministic(expr)
+        and not any(node.op in _BOUND for node in expr.walk())
+    ]
+    inner = {_key(node) for expr in found for child in expr.children for node in child.walk()}
+    return [expr for expr in found if _key(expr) not in inner]
+
+
+def _shared(expr: Expr, names: Mapping[str, int]) -> Expr:
+    ordinal = names.get(_key(expr)) if expr.op not in ("Column", "Literal") else None
+    if ordinal is not None:
+        params = {"ordinal": ordinal, "name": f"__common_{ordinal}"}
+        return Expr("Column", (), expr.dtype, expr.nullable, params)
+    return replace(expr, children=tuple(_shared(child, names) for child in expr.children))
+
+
+def _key(expr: Expr) -> str:
+    children = ",".join(map(_key, expr.children))
+    return f"{expr.op}({children}){expr.dtype}{sorted(expr.params.items(), key=str)!r}"
+
+
+# -- trees --------------------------------------------------------------------------------------
+
+
+def ordinals(expr: Expr) -> set[int]:
+    """The positions of the columns that a tree reads."""
+    return {node.params["ordinal"] for node in expr.walk() if node.op == "Column"}
+
+
+def moved(expr: Expr, places: Mapping[int, int]) -> Expr:
+    """The tree over columns that stand elsewhere."""
+    if expr.op == "Column":
+        return replace(expr, params={**expr.params, "ordinal": places[expr.params["ordinal"]]})
+    return replace(expr, children=tuple(moved(child, places) for child in expr.children))
+
+
+def is_deterministic(expr: Expr) -> bool:
+    """Whether it has the same value whenever it is computed."""
+    return not any(node.op in NONDETERMINISTIC for node in expr.walk())
+
+
+def columns_at(schema: pa.Schema, places: Sequence[int]) -> tuple[Expr, ...]:
+    """The columns at these positions, passed on."""
+    return tuple(
+        Expr("Column", (), schema.field(i).type, schema.field(i).nullable,
+             {"ordinal": i, "name": schema.field(i).name})
+        for i in places
+    )  # fmt: skip

@@ -1,0 +1,272 @@
+"""Resolved Catalyst expression → :class:`Expr`, read over py4j.
+
+Every Catalyst expression is a Scala case class, so one rule fits all: constructor arguments that
+are expressions become children (in the order of ``children``), the others become ``params`` under
+their snake-case names. Spark 4.2's ``evalContext`` and 4.1's ``evalMode`` become ``eval_mode``.
+
+What is different on purpose:
+
+- an attribute becomes ``Column`` with its ordinal among the input's columns;
+- a ``LambdaFunction`` has its body as only child and the names of its variables in ``arguments``;
+  a ``NamedLambdaVariable`` has one of these names, which are unique;
+- ``UpdateFields`` (``withField``, ``dropFields``) becomes the struct that it makes;
+- ``null_safe`` is set where Spark skips the arguments behind one that is NULL;
+- a call of a Python function becomes a column behind the input's, see
+  :mod:`engine.plan.python_functions`;
+- aliases vanish; ``With`` is written out (``CommonExpressionRef`` → the expression it refers to);
+- constant texts that no kernel computes, such as ``version()``, are computed by Spark;
+- a ``RuntimeReplaceable`` such as ``nvl`` is kept when a kernel of its own name supports it (its
+  children are then the arguments as the user wrote them, without implicit casts); otherwise what
+  it stands for is read in its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from py4j.java_gateway import JavaObject, is_instance_of
+
+from engine.expressions.compile import unsupported
+from engine.expressions.registry import KERNELS, Context
+from engine.expressions.tree import Expr
+from engine.expressions.types import UnsupportedTypeError, cuts_intervals
+from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
+
+if TYPE_CHECKING:
+    from engine.plan.python_functions import FunctionCalls
+
+_CATALYST = "org.apache.spark.sql.catalyst.expressions"
+_MAP_BUILDERS = {
+    *("CreateMap", "MapFromArrays", "MapFromEntries", "MapConcat", "StringToMap"),
+    "TransformKeys",
+}
+_NULL_SAFE_KINDS = ("Binary", "Ternary", "Quaternary")
+_NULL_SAFE = {"ArrayInsert", "ArrayContains", "ArrayAppend", "ArrayPrepend", "ArrayRemove"}
+_OF_SESSION = {"CurrentUser", "CurrentCatalog", "CurrentDatabase"}
+_TRANSPARENT = {"Alias", "KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized"}
+
+
+class ExpressionReader:
+    """Reads expressions over the columns of one plan node.
+
+    :param gateway: the py4j gateway of the session.
+    :param columns: exprId → (ordinal, name) of the node's input.
+    :param problems: every obstacle that :meth:`read` meets is added here.
+    :param calls: collects the calls of Python functions; without it they are an obstacle.
+    """
+
+    def __init__(
+        self,
+        gateway: Any,
+        columns: Mapping[int, tuple[int, str]],
+        context: Context,
+        problems: list[str],
+        calls: FunctionCalls | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._columns = columns
+        self._context = context
+        self._problems = problems
+        self._calls = calls
+        self._common: dict[str, Expr] = {}
+
+    def read(self, node: JavaObject) -> Expr:
+        """Convert one expression. What cannot be evaluated is added to the problems."""
+        obstacles: list[str] = []
+        expr = self._convert(node, obstacles)
+        if not obstacles:
+            obstacles = unsupported(expr, self._context)
+        if obstacles:
+            text = (node.child() if simple_name(node) == "Alias" else node).sql()
+            reasons = dict.fromkeys(obstacles)
+            self._problems.extend(f"the expression {text}: {why}" for why in reasons)
+        return expr
+
+    def _convert(self, node: JavaObject, obstacles: list[str]) -> Expr:
+        op = simple_name(node)
+        if op in _TRANSPARENT:
+            return self._convert(node.child(), obstacles)
+        if op == "AttributeReference":
+            return self._column(node, obstacles)
+        if op == "PythonUDF" and self._calls is not None:
+            return self._calls.call(node, self._convert, obstacles)
+        if op == "With":
+            for definition in scala_seq(node.defs()):
+                key = definition.id().toString()
+                self._common[key] = self._convert(definition.child(), obstacles)
+            return self._convert(node.child(), obstacles)
+        if op == "LambdaFunction":
+            return self._lambda(node, obstacles)
+        if op == "UpdateFields":
+            return self._convert(node.evalExpr(), obstacles)
+        if op == "CommonExpressionRef":
+            return self._common[node.id().toString()]
+        if self._is_a(node, f"{_CATALYST}.RuntimeReplaceable"):
+            return self._replaceable(op, node, obstacles)
+        if self._is_a(node, f"{_CATALYST}.PlanExpression"):
+            obstacles.append("subqueries are not supported: a query reads one stream")
+            return Expr(op)
+        dtype = self._dtype(node, obstacles)
+        if op == "NamedLambdaVariable":
+            return Expr(op, (), dtype, node.nullable(), {"name": _variable_name(node)})
+        if op == "RaiseError":
+            return self._raise_error(node, dtype, obstacles)
+        if op not in KERNELS and dtype == pa.string() and _is_constant(op, node):
+            return Expr("Literal", (), dtype, False, {"value": self._constant_text(op, node)})
+        if op == "TypedNullLiteral":
+            return Expr("Literal", (), dtype, True, {"value": None})
+        children = self._convert_all(scala_seq(node.children()), obstacles)
+        if op == "Cast" and children[0].dtype == dtype:
+            source, target = node.child().dataType(), node.dataType()
+            if cuts_intervals(source.json(), target.json()):
+                obstacles.append(
+                    f"casting {source.sql()} to {target.sql()} is not supported: units of the"
+                    " interval would be cut off"
+                )
+            return children[0]
+        params = self._params(node)
+        if len(children) > 1 and self._skips_arguments(op, node):
+            params["null_safe"] = True
+        return Expr(op, children, dtype, node.nullable(), params)
+
+    def _skips_arguments(self, op: str, node: JavaObject) -> bool:
+        """Whether Spark evaluates an argument only where those before it are not NULL."""
+        is_one = any(self._is_a(node, f"{_CATALYST}.{kind}Expression") for kind in _NULL_SAFE_KINDS)
+        return is_one and (bool(node.nullIntolerant()) or op in _NULL_SAFE)
+
+    def _convert_all(self, nodes: Iterable[JavaObject], obstacles: list[str]) -> tuple[Expr, ...]:
+        return tuple(self._convert(node, obstacles) for node in nodes)
+
+    def _replaceable(self, op: str, node: JavaObject, obstacles: list[str]) -> Expr:
+        """Ours if it can be evaluated, else what Spark puts in its place if that can be, else
+        ours again: the user wrote that name, so the refusal has to speak of it."""
+        arguments = [
+            argument
+            for name, part in constructor_parts(node)
+            if name != "replacement"
+            for argument in self._expressions_in(part)
+        ]
+        mine: list[str] = []
+        calls = 0 if self._calls is None else len(self._calls)
+        replacement = node.replacement()
+        dtype = self._dtype(replacement, mine)
+        children = self._convert_all(arguments, mine)
+        outer = Expr(op, children, dtype, replacement.nullable(), self._params(node))
+        if op in KERNELS and not mine and not unsupported(outer, self._context):
+            return outer
+        if self._calls is not None:
+            self._calls.forget(calls)
+        theirs: list[str] = []
+        expr = self._convert(replacement, theirs)
+        if not theirs and not unsupported(expr, self._context):
+            return expr
+        obstacles += mine
+        return outer
+
+    def _constant_text(self, op: str, node: JavaObject) -> str | None:
+        """``version()``, ``schema_of_json('...')``, ``current_user()``: Spark knows."""
+        if op in _OF_SESSION:
+            session = self._gateway.jvm.org.apache.spark.sql.classic.SparkSession.active()
+            return str(session.sql(f"SELECT {node.prettyName()}()").head().getString(0))
+        value = node.eval(None)
+        return None if value is None else str(value.toString())
+
+    def _raise_error(self, node: JavaObject, dtype: pa.DataType, obstacles: list[str]) -> Expr:
+        """``raise_error(message)``: the children are the error class and the message."""
+        error_class, parameters = scala_seq(node.children())
+        pair = list(scala_seq(parameters.children()))
+        if simple_name(parameters) != "CreateMap" or len(pair) != 2:
+            obstacles.append("raise_error takes a message only")
+            return Expr("RaiseError")
+        children = self._convert_all((error_class, pair[1]), obstacles)
+        return Expr("RaiseError", children, dtype)
+
+    def _column(self, node: JavaObject, obstacles: list[str]) -> Expr:
+        dtype = self._dtype(node, obstacles)
+        ordinal, name = self._columns[node.exprId().id()]
+        params = {"ordinal": ordinal, "name": name}
+        return Expr("Column", (), dtype, node.nullable(), params)
+
+    def _lambda(self, node: JavaObject, obstacles: list[str]) -> Expr:
+        body = self._convert(node.function(), obstacles)
+        names = tuple(_variable_name(variable) for variable in scala_seq(node.arguments()))
+        return Expr("LambdaFunction", (body,), body.dtype, body.nullable, {"arguments": names})
+
+    def _dtype(self, node: JavaObject, obstacles: list[str]) -> pa.DataType:
+        try:
+            return arrow_type(node.dataType())
+        except UnsupportedTypeError as error:
+            obstacles.append(str(error))
+            return pa.null()
+
+    def _expressions_in(self, value: Any) -> Iterator[JavaObject]:
+        if self._is_expression(value):
+            yield value
+        elif isinstance(value, JavaObject) and simple_name(value) == "Some":
+            yield from self._expressions_in(value.get())
+        elif self._is_a(value, "scala.collection.immutable.Seq"):
+            for item in scala_seq(value):
+                yield from self._expressions_in(item)
+
+    def _params(self, node: JavaObject) -> dict[str, Any]:
+        params: dict[str, Any] = {}
+        if simple_name(node) in _MAP_BUILDERS:
+            policy = self._gateway.jvm.org.apache.spark.sql.internal.SQLConf.get().getConfString(
+                "spark.sql.mapKeyDedupPolicy"
+            )
+            params["map_key_dedup_policy"] = policy.upper()
+        for name, value in constructor_parts(node):
+            if name == "replacement" or next(self._expressions_in(value), None) is not None:
+                if name == "defaultValueOutOfBound":  # of ElementAt, and none of its children
+                    params["default_value_out_of_bound"] = True
+                continue
+            if name in ("evalContext", "evalMode"):
+                mode = value.evalMode() if name == "evalContext" else value
+                params["eval_mode"] = mode.toString()
+            elif name != "dataType" or simple_name(node) != "Literal":
+                params[_snake_case(name)] = self._plain(value)
+        return params
+
+    def _plain(self, value: Any) -> Any:
+        """A constructor argument as plain Python data; its text if it is none."""
+        if not isinstance(value, JavaObject):
+            return bytes(value) if isinstance(value, bytearray) else value
+        kind = simple_name(value)
+        if kind == "Some":
+            return self._plain(value.get())
+        if kind == "None$":
+            return None
+        if self._is_a(value, "org.apache.spark.sql.types.DataType"):
+            try:
+                return arrow_type(value)
+            except UnsupportedTypeError:
+                return value.json()
+        if self._is_a(value, "org.apache.spark.sql.types.Decimal"):
+            return value.toJavaBigDecimal()  # which py4j turns into a decimal.Decimal
+        if self._is_a(value, "scala.collection.Map"):
+            pairs = scala_seq(value.toSeq())
+            return {self._plain(pair._1()): self._plain(pair._2()) for pair in pairs}
+        if self._is_a(value, "scala.collection.immutable.Seq"):
+            return tuple(self._plain(item) for item in scala_seq(value))
+        return value.toString()
+
+    def _is_expression(self, value: Any) -> bool:
+        return self._is_a(value, f"{_CATALYST}.Expression")
+
+    def _is_a(self, value: Any, class_name: str) -> bool:
+        return isinstance(value, JavaObject) and is_instance_of(self._gateway, value, class_name)
+
+
+def _is_constant(op: str, node: JavaObject) -> bool:
+    return op in _OF_SESSION or bool(node.foldable())
+
+
+def _variable_name(variable: JavaObject) -> str:
+    return f"{variable.name()}#{variable.exprId().id()}"
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()

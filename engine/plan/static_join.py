@@ -1,0 +1,144 @@
+"""Joins of the stream with a table: the table is read once, when the query starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.errors import ConfigError
+from engine.expressions.compile import compile_expression, to_array
+from engine.expressions.registry import Context
+from engine.expressions.times import current_time
+from engine.expressions.tree import Expr
+from engine.expressions.types import schema_from_spark
+from engine.pipeline.optimizer import conjuncts, moved, ordinals
+from engine.pipeline.pipeline import Filter, StaticJoin
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_EQUALITIES: Final = {"EqualTo": False, "EqualNullSafe": True}
+_KINDS: Final = {
+    ("INNER", True): "inner",
+    ("INNER", False): "inner",
+    ("CROSS", True): "inner",
+    ("CROSS", False): "inner",
+    ("LEFT OUTER", True): "outer",
+    ("RIGHT OUTER", False): "outer",
+    ("LEFT SEMI", True): "semi",
+    ("LEFT ANTI", True): "anti",
+}
+
+
+def join_kind(sql: str, *, stream_is_left: bool) -> str | None:
+    """What a join is, seen from the stream; None if it needs to know the end of the stream.
+
+    :param sql: Spark's name, e.g. ``LEFT OUTER``.
+    """
+    return _KINDS.get((sql.upper(), stream_is_left))
+
+
+def static_table(spark: SparkSession, plan: Any, bytes_max: int) -> pa.RecordBatch:
+    """The rows of an analyzed plan.
+
+    :raises ConfigError: they need more memory than ``bytes_max``.
+    """
+    from pyspark.sql import DataFrame
+
+    jvm: Any = spark._jvm
+    plan.refresh()  # Spark keeps the list of a directory's files with the plan
+    dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)
+    frame = DataFrame(dataset, spark)
+    table = frame.toArrow()
+    if table.nbytes > bytes_max:
+        raise ConfigError(
+            f"The static side of a join has {table.num_rows} rows and {table.nbytes} bytes; "
+            f"{bytes_max} bytes are allowed.",
+            hint="Select fewer columns or rows of it, or raise the option staticSideMaxBytes: each "
+            "task holds a copy.",
+        )
+    schema = schema_from_spark(frame.schema.jsonValue())
+    arrays = [
+        column.combine_chunks().cast(field.type)
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    if not arrays:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * table.num_rows, pa.struct([])))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def static_join(
+    kind: str,
+    condition: Expr | None,
+    table: pa.RecordBatch,
+    width: int,
+    context: Context,
+    problems: list[str],
+) -> tuple[list[Filter], StaticJoin]:
+    """The steps for a condition over the stream's ``width`` columns and the table's behind them.
+
+    As in Spark, conditions on one side keep rows away from the keys: filters in front of the join
+    do it for the stream, where a row without a match is dropped; the table is filtered here.
+    """
+    guards: list[Filter] = []
+    parts: list[Expr] = []
+    for part in [] if condition is None or problems else conjuncts(condition):
+        places = ordinals(part)
+        if kind in ("inner", "semi") and all(place < width for place in places):
+            guards.append(Filter(part))
+        elif places and min(places) >= width and not _tells_time(part):
+            mask = _of_table(part, table, width, context)
+            table = table.filter(pc.fill_null(mask, False))
+        else:
+            parts.append(part)
+    keys: list[Expr] = []
+    table_keys: list[pa.Array] = []
+    null_safe: list[bool] = []
+    others: list[Expr] = []
+    for part in parts:
+        sides = _sides(part, width)
+        if sides is None:
+            others.append(part)
+            continue
+        of_stream, of_table = sides
+        keys.append(of_stream)
+        table_keys.append(_of_table(of_table, table, width, context))
+        null_safe.append(_EQUALITIES[part.op])
+    residual = None
+    for part in others:
+        residual = part if residual is None else Expr("And", (residual, part), pa.bool_())
+    return guards, StaticJoin(
+        kind, tuple(keys), tuple(table_keys), tuple(null_safe), residual, table, width
+    )
+
+
+def _of_table(expr: Expr, table: pa.RecordBatch, width: int, context: Context) -> pa.Array:
+    """What an expression over the table's columns, behind ``width`` others, is for its rows."""
+    if not table.num_rows:  # an expression that raises has no row to raise for
+        return pa.nulls(0, expr.dtype)
+    own = moved(expr, {ordinal: ordinal - width for ordinal in ordinals(expr)})
+    return to_array(compile_expression(own, context)(table), table.num_rows, own.dtype)
+
+
+def _tells_time(expr: Expr) -> bool:
+    return any(node.op in current_time.OPS for node in expr.walk())
+
+
+def _sides(part: Expr, width: int) -> tuple[Expr, Expr] | None:
+    """An equality's side over the stream and its side over the table; None if it is none."""
+    if part.op not in _EQUALITIES:
+        return None
+    left, right = part.children
+    if ordinals(left) and min(ordinals(left)) >= width:
+        left, right = right, left
+    of_stream, of_table = ordinals(left), ordinals(right)
+    if not of_stream or not of_table or max(of_stream) >= width or min(of_table) < width:
+        return None
+    if _tells_time(right):
+        return None  # the table's keys are computed once
+    hashable = left.dtype == right.dtype and not (
+        pa.types.is_nested(left.dtype) or pa.types.is_null(left.dtype)
+    )
+    return (left, right) if hashable else None

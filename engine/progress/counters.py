@@ -1,0 +1,24 @@
+"""What a task counts while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.progress.histogram import LatencyHistogram
+
+
+@dataclass
+class EpochCounters:
+    """What a task counted during one epoch.
+
+    :param rows_read: rows that the source returned.
+    :param rows_written: rows that the writer took.
+    :param bad_records: records that were left out, see option ``onBadRecord``.
+    :param read_to_written: microseconds from a batch's return by the reader to the writer asking
+        for the next one, weighted by rows.
+    """
+
+    rows_read: int = 0
+    rows_written: int = 0
+    bad_records: int = 0
+    read_to_written: LatencyHistogram = field(default_factory=LatencyHistogram)

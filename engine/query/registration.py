@@ -1,0 +1,34 @@
+"""Registers the engine's connectors with a Spark session.
+
+After ``register(spark)`` these formats work with ``spark.readStream`` and, in Spark's own
+micro-batch mode, with ``df.writeStream``:
+
+====================================  ==========================================
+``tail``                              :mod:`engine.sources.tail.data_source`
+``arrow_rate``                        :mod:`engine.sources.rate`
+``continuous_parquet``, ``_json``,    :mod:`engine.sinks.files.data_source`
+``_csv``
+====================================  ==========================================
+
+Spark's own names, such as ``rate`` and ``parquet``, cannot be taken. In ``write_stream(df)`` the
+sinks of the engine have their short names, and none of this is needed to read ``rate``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
+from engine.sources.rate import RateDataSource
+from engine.sources.tail.data_source import TailDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONNECTORS = (RateDataSource, TailDataSource, ParquetDataSource, JsonDataSource, CsvDataSource)
+
+
+def register(spark: SparkSession) -> None:
+    """Make the connectors known to this session; again is fine."""
+    for connector in _CONNECTORS:
+        spark.dataSource.register(connector)

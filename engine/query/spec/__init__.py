@@ -1,0 +1,8 @@
+"""Queries as documents: YAML, JSON or a dict. See
+:class:`engine.query.spec.query_spec.QuerySpec`."""
+
+from engine.query.spec.build import build
+from engine.query.spec.document import read_document
+from engine.query.spec.query_spec import QuerySpec, SinkSpec, SourceSpec, load_spec
+
+__all__ = ["QuerySpec", "SinkSpec", "SourceSpec", "build", "load_spec", "read_document"]

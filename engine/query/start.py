@@ -1,0 +1,124 @@
+"""Puts a query together from what ``write_stream`` was told, and starts it."""
+
+from __future__ import annotations
+
+import json
+
+from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE
+from engine.base.options import DEAD_LETTER, EngineOptions, parse_interval_ms
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.errors import ConfigError
+from engine.execution.definition import QueryDefinition, SinkBinding, StreamBinding
+from engine.execution.execution import ContinuousExecution
+from engine.pipeline.explain import explain
+from engine.pipeline.pipeline import StaticJoin
+from engine.query.binding import bind_sink, bind_source, bind_writer
+from engine.query.handle import ContinuousQuery
+from engine.query.tables import FILE_FORMATS
+from engine.query.write_request import CHECKPOINT, WriteRequest, checkpoint_location, pop_option
+from engine.sinks.builtin_sinks import SINKS
+from engine.sinks.dead_letters import with_dead_letters
+
+
+def start_continuous(request: WriteRequest) -> ContinuousQuery:
+    """Plan, check, and start; see
+    :meth:`engine.query.writer.ContinuousStreamWriter.start`."""
+    from engine.spark.executor_launcher import SparkLauncher
+
+    interval_ms = parse_interval_ms(str(request.trigger_value))
+    options, rest = EngineOptions.take(request.sink_options)
+    streams = _streams(request, options)
+    pipelines = [stream.pipeline for stream in streams]
+    session_timezone = pipelines[0].session_timezone
+    joins = any(isinstance(step, StaticJoin) for each in pipelines for step in each.steps)
+    if options.refresh_interval and not joins:
+        raise ConfigError(
+            "Option refreshInterval has no meaning: the query is joined with no table.",
+            hint="Leave it out.",
+        )
+    location = pop_option(rest, CHECKPOINT)
+    launcher = SparkLauncher(request.df.sparkSession)
+    sink = _sink(request, rest, session_timezone)
+    if options.on_bad_record == DEAD_LETTER:
+        sink = with_dead_letters(sink, options.dead_letter_path)
+    partitions = sum(len(s.reader.partitions(s.reader.initialOffset())) for s in streams)
+    explanation = explain(
+        pipelines,
+        sink=sink.description,
+        partitions=partitions,
+        epoch_interval_ms=interval_ms,
+        delivery=sink.delivery,
+    )
+    location, temporary = checkpoint_location(request, location)
+    definition = QueryDefinition(
+        name=request.query_name,
+        streams=streams,
+        sink=sink,
+        checkpoint=Checkpoint(location),
+        epoch_interval_ms=interval_ms,
+        options=options,
+        temporary_checkpoint=temporary,
+        read_again=(lambda: _streams(request, options)) if joins else None,
+    )
+    execution = ContinuousExecution(definition, launcher)
+    try:
+        execution.start()
+    except BaseException:
+        if temporary:
+            definition.checkpoint.delete()
+        raise
+    return ContinuousQuery(execution, explanation)
+
+
+def _streams(request: WriteRequest, options: EngineOptions) -> tuple[StreamBinding, ...]:
+    """Plan the query; tables that it is joined with are read here."""
+    from engine.pipeline.pruning import pruned
+    from engine.plan.planner import plan_query
+
+    parallelism = request.df.sparkSession.sparkContext.defaultParallelism
+    streams = []
+    for pipeline in plan_query(request.df, options.static_side_max_bytes):
+        reader, source = bind_source(pipeline.source, parallelism, pipeline.session_timezone)
+        streams.append(StreamBinding(*pruned(pipeline, reader), source))
+    return tuple(streams)
+
+
+def _sink(request: WriteRequest, options: dict[str, str], session_timezone: str) -> SinkBinding:
+    spark, schema = request.df.sparkSession, request.df.schema
+    name = request.sink_format
+    if name is None:
+        raise ConfigError(
+            "The query has no sink.", hint='Name one: .format("parquet").option("path", ...).'
+        )
+    if request.partition_columns and name.lower() not in FILE_FORMATS:
+        raise ConfigError(
+            f"partitionBy has no meaning for the sink {name}.",
+            hint=f"It lays out the files of {', '.join(FILE_FORMATS)}.",
+        )
+    if name == "foreach":
+        from engine.sinks.foreach import ForeachWriter
+
+        return bind_writer(ForeachWriter(request.function, schema), "foreach")
+    if name == "foreachBatch":
+        from engine.sinks.foreach_batch import ForeachBatchWriter
+
+        return bind_writer(ForeachBatchWriter(request.function, spark, schema), "foreachBatch")
+    if name.lower() == "memory":
+        from engine.sinks.memory import MemoryWriter
+
+        if request.query_name is None:
+            raise ConfigError(
+                "The memory sink needs a name for its table.", hint="Set queryName(...)."
+            )
+        return bind_writer(
+            MemoryWriter(request.query_name, schema, spark),
+            f"memory[{request.query_name}]",
+            "memory",
+        )
+    if name.lower() in SINKS:  # a stranger may refuse options that it does not know
+        options = {
+            **options,
+            PARTITION_BY: json.dumps(request.partition_columns),
+            SESSION_TIMEZONE: session_timezone,
+        }
+    return bind_sink(spark, name, options, schema)

@@ -1,0 +1,218 @@
+"""``parquet``, ``json``, ``csv``: files in a folder, each epoch exactly once.
+
+Each task writes its rows of an epoch to new files, under their final names, and makes them durable.
+They do not exist for a reader until the driver has put their names into the log of the folder
+(:mod:`engine.sinks.files.file_sink_log`), which is Spark's: ``spark.read.parquet(path)`` sees
+exactly the committed epochs. What a crash leaves behind is never read; it costs nothing but space.
+
+==================  ============  ===============================================================
+option              default
+==================  ============  ===============================================================
+path                              a local or mounted folder
+compression         snappy, none  parquet: snappy, none, gzip, zstd, lz4_raw, brotli; others:
+                                  none, gzip
+compactInterval     10            every so many epochs the log is compacted
+header              false         csv: each file begins with the names of the columns
+sep, delimiter      ``,``         csv
+nullValue           (empty)       csv: stands for null
+timeZone            session's     json, csv: in which timestamps are written
+==================  ============  ===============================================================
+
+``partitionBy`` lays files out in folders ``column=value/``. The formats register with Spark as
+``continuous_parquet``, ``continuous_json`` and ``continuous_csv``.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from engine.base import durable as disk
+from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE, Options
+from engine.base.json_text import JSON
+from engine.base.locations import local_path
+from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.errors import ConfigError
+from engine.execution.definition import EXACTLY_ONCE
+from engine.expressions.schemas import to_arrow
+from engine.sinks.adapter import own_messages
+from engine.sinks.files.csv_format import CsvFormat
+from engine.sinks.files.epoch_files import EpochFiles, FileLayout
+from engine.sinks.files.file_formats import JsonFormat, ParquetFormat
+from engine.sinks.files.file_sink_log import DEFAULT_INTERVAL, FOLDER, FileSinkLog, SinkFile
+from engine.sinks.files.file_sink_rewind import FileSinkRewind
+from engine.task.context import EpochContext
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class FilesMessage(WriterCommitMessage):
+    """The files that a task has written for an epoch."""
+
+    files: tuple[SinkFile, ...]
+
+
+class FilesDataSource(DataSource):
+    """See the module; one subclass per format."""
+
+    format_name: ClassVar[str]
+    file_format: ClassVar[type[ParquetFormat | JsonFormat | CsvFormat]]
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        owner = f"sink {self.format_name}"
+        taken = Options(owner, options)
+        self._path = local_path(taken.required("path", example="/data/out"), owner)
+        self._format = self.file_format(taken)
+        self._partition_by = taken.names(PARTITION_BY)
+        self._session_timezone = taken.text(SESSION_TIMEZONE) or "UTC"
+        self._interval = taken.integer("compactInterval", DEFAULT_INTERVAL, minimum=2)
+        taken.refuse_others()
+
+    @classmethod
+    def name(cls) -> str:
+        return f"continuous_{cls.format_name}"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> FilesWriter:
+        """:raises ConfigError: the format cannot hold the schema, or partitionBy names what is not
+        there."""
+        owner = f"sink {self.format_name}"
+        arrow_schema = to_arrow(schema, owner)
+        _check_partitions(owner, arrow_schema, self._partition_by)
+        self._format.check(arrow_schema)
+        return FilesWriter(
+            FileLayout(
+                path=self._path,
+                file_format=self._format,
+                partition_by=self._partition_by,
+                session_timezone=self._session_timezone,
+            ),
+            self._interval,
+        )
+
+
+class ParquetDataSource(FilesDataSource):
+    format_name = "parquet"
+    file_format = ParquetFormat
+
+
+class JsonDataSource(FilesDataSource):
+    format_name = "json"
+    file_format = JsonFormat
+
+
+class CsvDataSource(FilesDataSource):
+    format_name = "csv"
+    file_format = CsvFormat
+
+
+class FilesWriter(DataSourceStreamArrowWriter):
+    """Writes on the executors, commits on the driver."""
+
+    delivery = EXACTLY_ONCE
+    tuningOptions = ("compression", "compactInterval")
+
+    def __init__(self, layout: FileLayout, compact_interval: int) -> None:
+        self._layout = layout
+        self._compact_interval = compact_interval
+
+    @property
+    def path(self) -> Path:
+        """The folder, absolute."""
+        return self._layout.path
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesMessage:
+        with EpochFiles(self._layout, *_partition_and_generation()) as files:
+            for batch in iterator:
+                files.add(batch)
+            return FilesMessage(files.finish())
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Skips an epoch that is in the log already.
+
+        :raises SinkError: the epoch was refused, or it is not known whether it is committed.
+        """
+        self._log().add(batchId, _files(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Delete the files of an epoch that will not be committed."""
+        for file in _files(messages):
+            with suppress(FileNotFoundError):
+                disk.system.unlink(local_path(file.path, "sink"))
+
+    def latestEpoch(self) -> int | None:
+        """The newest committed epoch.
+
+        :raises SinkError: the log is damaged.
+        """
+        log = self._log()
+        log.verify()
+        return log.latest()
+
+    def checkRewind(self, epoch: int, position: JSON = None) -> None:
+        """:raises ConfigError: it is not known any more which files the epoch ended with."""
+        FileSinkRewind(self._log()).checkRewind(epoch, position)
+
+    def rewind(self, epoch: int, position: JSON = None) -> None:
+        """Make the files of later epochs invisible. They stay in the folder."""
+        FileSinkRewind(self._log()).rewind(epoch, position)
+
+    def rewindPosition(self, epoch: int) -> JSON:
+        """What a pin has to keep."""
+        return FileSinkRewind(self._log()).rewindPosition(epoch)
+
+    def validate(self) -> None:
+        """:raises ConfigError: the folder cannot be created or written to."""
+        path = self._layout.path
+        probe = path / f".{uuid.uuid4()}.probe"
+        try:
+            disk.make_folder(path)
+            probe.touch(exist_ok=False)
+            probe.unlink()
+        except OSError as exc:
+            raise ConfigError(
+                f"The sink cannot write to {path}: {exc.strerror or exc}.",
+                hint="Choose a folder that this user may write to.",
+            ) from exc
+
+    def _log(self) -> FileSinkLog:
+        storage = LocalStorage(self._layout.path / FOLDER)
+        return FileSinkLog(storage, interval=self._compact_interval)
+
+
+def _files(messages: Sequence[WriterCommitMessage | None]) -> list[SinkFile]:
+    return [file for each in own_messages(messages, FilesMessage) for file in each.files]
+
+
+def _partition_and_generation() -> tuple[int, int | None]:
+    context = EpochContext.get()
+    if context is not None:
+        return context.partition, context.generation
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    return (0 if task is None else task.partitionId()), None
+
+
+def _check_partitions(owner: str, schema: pa.Schema, columns: Sequence[str]) -> None:
+    missing = [column for column in columns if column not in schema.names]
+    if missing:
+        raise ConfigError(
+            f"{owner}: partitionBy names {missing[0]!r}, which is no column.",
+            hint=f"There are {', '.join(schema.names)}.",
+        )
+    nested = [column for column in columns if pa.types.is_nested(schema.field(column).type)]
+    if nested:
+        raise ConfigError(f"{owner}: {nested[0]!r} is nested and cannot name a folder.")
+    if columns and len(columns) == len(schema.names):
+        raise ConfigError(
+            f"{owner}: partitionBy names all columns, so no data would be left for the files."
+        )

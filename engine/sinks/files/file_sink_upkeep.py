@@ -1,0 +1,252 @@
+"""Keeps the folder of a files sink small: entries of its log, and data files of no epoch.
+
+**The log.** Each compacted entry holds all files of the sink, so a long log is mostly old compacted
+entries. Those go that no reader needs now, and no rewind to an epoch which the checkpoint keeps, or
+has pinned without the sink's position. What stays is read, checksums and all, before anything goes.
+
+**Data files.** A run that dies leaves files that no epoch names. One of them goes if
+
+- its name tells the run's generation, so this engine has written it,
+- neither the log nor what rewinds have moved out of it names it,
+- no prepared epoch of the checkpoint names it: the next start would commit it,
+- its run is over: a later run has the checkpoint, or it has said that it ended,
+- and it is older than a day, or whatever else is asked for.
+
+Files of Spark's own queries do not tell their run, and stay.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from engine.base import durable as disk
+from engine.base.clock import Clock, SystemClock
+from engine.base.locations import local_path
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.fingerprint_file import read_fingerprint
+from engine.checkpoint.rewind import ASIDE, INTENT
+from engine.checkpoint.storage.contract import Storage
+from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.errors import ConfigError, SinkUnavailableError
+from engine.sinks.files.file_sink_log import COMPACT, FOLDER, FileSinkLog, compaction_before
+from engine.sinks.files.reopen import FILES
+
+ORPHAN_AGE_S: Final = 86_400.0
+ORPHAN_AGE_MIN_S: Final = 3_600.0
+DATA_FILE: Final = re.compile(r"part-\d{5,}-g(\d+)-[0-9a-f-]{36}-c\d{3}\.[A-Za-z0-9_.]+")
+_NAMED: Final = re.compile(DATA_FILE.pattern.encode())
+_PICKLE: Final = re.compile(rb'"pickle":"([A-Za-z0-9+/=]+)"')
+
+
+@dataclass(frozen=True)
+class SinkPruneReport:
+    """What was removed from the folder of a sink, or would be.
+
+    :param removed_entries: of the sink's log.
+    :param removed_files: data files of no epoch.
+    :param removed_bytes: of both together.
+    """
+
+    path: str
+    removed_entries: int
+    removed_files: int
+    removed_bytes: int
+    dry_run: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def prune_sink(
+    checkpoint: Checkpoint,
+    path: str | None = None,
+    *,
+    compact: bool = True,
+    orphans_older_than_s: float | None = None,
+    dry_run: bool = False,
+    clock: Clock | None = None,
+) -> SinkPruneReport | None:
+    """Remove from the folder of a files sink what nobody needs. Safe while the query runs.
+
+    :param checkpoint: of the query, pruned already: the sink's log keeps what its epochs need.
+    :param path: the sink's folder; None: the one that the query had at its last start.
+    :param compact: remove entries of the sink's log.
+    :param orphans_older_than_s: remove data files of no epoch that are older, an hour or more;
+        None: remove none.
+    :returns: None: the query's sink writes no files.
+    :raises ConfigError: it is not known which sink the query has, or ``path`` is not its folder.
+    :raises ContinuousError: a log is damaged, or cannot be read; nothing was removed.
+    """
+    if orphans_older_than_s is not None and orphans_older_than_s < ORPHAN_AGE_MIN_S:
+        raise ConfigError(
+            f"Data files of no epoch are to go after {orphans_older_than_s:g} s: they must be "
+            f"{ORPHAN_AGE_MIN_S:g} s old or more.",
+            hint="Younger ones may belong to a run that has just begun.",
+        )
+    parts = read_fingerprint(checkpoint.storage)
+    if parts is None and path is None:
+        raise ConfigError(
+            f"{checkpoint.url} does not tell which sink its query has.",
+            hint="Give the path of the sink's folder.",
+        )
+    recorded = None if parts is None else _files_folder(parts["sink"])
+    folder = recorded if path is None else local_path(path, "sink")
+    if folder is None:
+        return None
+    if recorded not in (None, folder):
+        raise ConfigError(
+            f"The query of {checkpoint.url} writes to {recorded}, not to {folder}.",
+            hint="Leave the path out, or give the checkpoint of the query that writes there.",
+        )
+    log = FileSinkLog(LocalStorage(folder / FOLDER))
+    doomed: dict[str, int] = {}
+    orphans: dict[Path, int] = {}
+    if not checkpoint.storage.exists(INTENT):  # else the log is being moved
+        _check_folder(checkpoint, log)
+        if compact:
+            doomed = _unneeded(checkpoint, log)
+        if orphans_older_than_s is not None:
+            before_s = (clock or SystemClock()).now_ms() / 1000 - orphans_older_than_s
+            orphans = _orphans(checkpoint, log, folder, before_s)
+    if not dry_run:
+        for name in doomed:
+            log.storage.delete(name)
+        for file in orphans:
+            _unlink(file)
+    return SinkPruneReport(
+        path=str(folder),
+        removed_entries=len(doomed),
+        removed_files=len(orphans),
+        removed_bytes=sum(doomed.values()) + sum(orphans.values()),
+        dry_run=dry_run,
+    )
+
+
+def _files_folder(sink: Mapping[str, Any]) -> Path | None:
+    """None if it is another kind of sink."""
+    options = {key.lower(): value for key, value in sink["options"].items()}
+    if sink["format"].lower() not in FILES or "path" not in options:
+        return None
+    return local_path(options["path"], "sink")
+
+
+def _check_folder(checkpoint: Checkpoint, log: FileSinkLog) -> None:
+    """:raises ConfigError: the log lacks what the checkpoint has committed.
+    :raises SinkError: it is damaged."""
+    committed, latest = checkpoint.committed_epoch(), log.latest()
+    if committed >= 0 and (latest is None or latest < committed):
+        raise ConfigError(
+            f"The sink's log in {log.storage.url} does not have epoch {committed}.",
+            hint="Is this the folder of the query's sink?",
+            epoch=committed,
+        )
+    log.verify()
+
+
+# -- the log --------------------------------------------------------------------------------------
+
+
+def _unneeded(checkpoint: Checkpoint, log: FileSinkLog) -> dict[str, int]:
+    """Entry → bytes."""
+    listing, kept = log.listing(), checkpoint.epochs()
+    if not listing or not kept:
+        return {}
+    # A pin without a position finds its epoch in the log, or nowhere.
+    pinned = [pin.epoch for pin in checkpoint.pins() if pin.sink_position is None]
+    oldest, interval = min([kept[0], *pinned]), log.interval(listing)
+    needed = compaction_before(oldest, interval)
+    if not listing.get(needed, "").endswith(COMPACT):
+        return {}
+    log.lines(listing, needed)
+    return {info.name: info.size for info in log.expired(oldest, interval)}
+
+
+# -- data files of no epoch -----------------------------------------------------------------------
+
+
+def _orphans(
+    checkpoint: Checkpoint, log: FileSinkLog, folder: Path, before_s: float
+) -> dict[Path, int]:
+    """File → bytes."""
+    alive_from = _oldest_live_generation(checkpoint)
+    candidates = {
+        entry.name: (Path(entry.path), found.st_size)
+        for entry, found in _files(folder)
+        if (ours := DATA_FILE.fullmatch(entry.name)) is not None
+        and (alive_from is None or int(ours.group(1)) < alive_from)
+        and found.st_mtime < before_s
+    }
+    # In this order: what a restart commits is prepared until it is in the log, and what a rewind
+    # moves is in the log until it is aside.
+    for name in _named_in(checkpoint.storage, "prepared"):
+        candidates.pop(name, None)
+    for file in log.files():
+        candidates.pop(file.path.rpartition("/")[2], None)
+    for storage in (log.storage, checkpoint.storage):
+        for name in _named_in(storage, ASIDE):
+            candidates.pop(name, None)
+    return dict(candidates.values())
+
+
+def _oldest_live_generation(checkpoint: Checkpoint) -> int | None:
+    """Runs from this generation on may still commit what they have written; None: no run may."""
+    holder = checkpoint.holder()
+    if holder is None:
+        raise ConfigError(
+            f"No run of this engine has ever held {checkpoint.url}: nothing tells whether a data "
+            "file of no epoch is still being written.",
+            hint="Leave the removal of such files out for queries that Spark itself runs.",
+        )
+    # One that is lost may only be suspended: its claim holds until another run takes over.
+    return None if holder.state.has_ended else holder.generation
+
+
+def _named_in(storage: Storage, folder: str) -> Iterator[str]:
+    """All data files that the files below a folder name, in whatever form a message is stored."""
+    for name in storage.files_below(folder):
+        with suppress(FileNotFoundError):  # done with since the listing
+            data = storage.read(f"{folder}/{name}")
+            for part in (data, *map(b64decode, _PICKLE.findall(data))):
+                for found in _NAMED.finditer(part):
+                    yield found.group().decode()
+
+
+def _files(folder: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
+    """All data files below, in the folders of partitions too."""
+    try:
+        with disk.system.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(("_", ".")):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _files(Path(entry.path))
+                elif entry.is_file(follow_symlinks=False):
+                    with suppress(FileNotFoundError):  # a running task has dropped it
+                        yield entry, entry.stat()
+    except FileNotFoundError:
+        return
+    except OSError as exc:
+        raise _cannot("list", folder, exc) from exc
+
+
+def _unlink(path: Path) -> None:
+    try:
+        with suppress(FileNotFoundError):
+            disk.system.unlink(path)
+    except OSError as exc:
+        raise _cannot("delete", path, exc) from exc
+
+
+def _cannot(verb: str, path: Path, exc: OSError) -> SinkUnavailableError:
+    return SinkUnavailableError(
+        f"Cannot {verb} {path}: {exc.strerror or exc}.",
+        hint="Check the rights on the sink's folder. What is committed was not touched.",
+    )

@@ -1,0 +1,161 @@
+"""``tail``: the lines of the files of a folder, new files and lines appended to known ones.
+
+==================  =========  ==================================================================
+option              default
+==================  =========  ==================================================================
+path                           the folder, which must exist
+fileFormat                     ``json``, ``csv`` or ``text``: see :mod:`engine.sources.line_formats`
+pathGlobFilter      ``*``      only files whose name matches
+numPartitions       1          each file belongs to one, by a hash of its name
+pollIntervalMs      5          an idle partition looks so often for news
+maxRowsPerSecond               of all partitions together; continuous mode only
+header              false      csv: the first line of each file is not a record
+sep, delimiter      ``,``      csv
+nullValue           (empty)    csv: stands for null
+timeZone            session's  of timestamps without one; UTC in Spark's micro-batch mode
+==================  =========  ==================================================================
+
+A schema is required, except for text. Files must be append-only. Only whole lines are read: what
+comes after the last line break stays until the line is complete. Hidden files and those whose name
+begins with ``_`` are ignored, and so are folders.
+
+The offset maps the name of each file to its next byte::
+
+    {"2013-01-01.json":184320,"2013-01-02.json":4096}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource
+
+from engine.base.connector_options import SESSION_TIMEZONE, Options
+from engine.base.locations import local_path
+from engine.errors import ConfigError
+from engine.expressions.schemas import to_arrow
+from engine.sources.contract import DataSourceContinuousReader, Offset
+from engine.sources.json_lines import JsonLines
+from engine.sources.line_formats import CsvLines, LineFormat, TextLines
+from engine.sources.micro_batch import MicroBatchReader
+from engine.sources.tail.tail_files import TailFolder, TailPartitionReader
+from engine.sources.tail.watched_folder import NameFilter, checked
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_FORMATS = ("json", "csv", "text")
+
+
+class TailDataSource(DataSource):
+    """See the module."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        taken = Options("source tail", options)
+        self._path = local_path(taken.required("path", example="/data/in"), "source tail")
+        self._format = taken.choice("fileFormat", None, _FORMATS)
+        self._glob = taken.text("pathGlobFilter") or "*"
+        self._partitions = taken.integer("numPartitions", 1, minimum=1, maximum=10_000)
+        self._poll_interval_s = taken.integer("pollIntervalMs", 5, minimum=1) / 1000
+        self._rows_per_second_max = taken.optional_integer("maxRowsPerSecond", minimum=1)
+        self._header = taken.boolean("header", False)
+        delimiter = taken.character("delimiter", ",")
+        self._delimiter = taken.character("sep", delimiter)
+        self._null_value = taken.text("nullValue") or ""
+        session_timezone = taken.text(SESSION_TIMEZONE) or "UTC"
+        self._timezone = taken.text("timeZone") or session_timezone
+        taken.refuse_others()
+
+    @classmethod
+    def name(cls) -> str:
+        return "tail"
+
+    def schema(self) -> str:
+        if self._format == "text":
+            return "value STRING"
+        raise ConfigError(
+            f"Source tail needs a schema to read {self._format}.",
+            hint='Give one: spark.readStream.format("tail").schema("id BIGINT, name STRING").',
+        )
+
+    def continuousReader(self, schema: StructType) -> TailReader:
+        """:raises ConfigError: there is no such folder, or the format cannot hold the schema."""
+        if not self._path.is_dir():
+            raise ConfigError(
+                f"Source tail: {self._path} is not a folder.",
+                hint="Create it, or correct the option path.",
+            )
+        return TailReader(
+            TailFolder(
+                path=self._path,
+                accepts=NameFilter(self._glob),
+                lines=self._lines(to_arrow(schema, "source tail")),
+                partitions=self._partitions,
+                poll_interval_s=self._poll_interval_s,
+                rows_per_second_max=self._rows_per_second_max,
+            )
+        )
+
+    def streamReader(self, schema: StructType) -> MicroBatchReader:
+        return MicroBatchReader(self.continuousReader(schema), schema)
+
+    def _lines(self, schema: pa.Schema) -> LineFormat:
+        if self._format == "json":
+            return JsonLines(schema, self._timezone)
+        if self._format == "csv":
+            return CsvLines(
+                schema,
+                self._timezone,
+                header=self._header,
+                delimiter=self._delimiter,
+                null_value=self._null_value,
+            )
+        if schema.types != [pa.string()]:
+            raise ConfigError("Source tail: a text file has one column, of type STRING.")
+        return TextLines(schema)
+
+
+@dataclass(frozen=True)
+class TailPartition:
+    """:param offsets: the partition's part of the start offset."""
+
+    index: int
+    offsets: Mapping[str, int]
+
+
+class TailReader(DataSourceContinuousReader):
+    """The driver's side."""
+
+    # Offsets are those of the files, whichever partition reads them.
+    tuningOptions = ("maxRowsPerSecond", "numPartitions", "pollIntervalMs")
+
+    def __init__(self, folder: TailFolder) -> None:
+        self._folder = folder
+
+    def initialOffset(self) -> Offset:
+        return {}
+
+    def partitions(self, start: Offset) -> Sequence[TailPartition]:
+        offsets = checked(start)
+        self._folder.check(offsets)
+        return [
+            TailPartition(index, self._folder.part(offsets, index))
+            for index in range(self._folder.partitions)
+        ]
+
+    def open(self, partition: TailPartition, until: Offset | None = None) -> TailPartitionReader:
+        end = None if until is None else self._folder.part(checked(until), partition.index)
+        return TailPartitionReader(self._folder, partition.index, partition.offsets, end)
+
+    def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
+        return dict(sorted(item for each in offsets for item in each.items()))
+
+    def prune(self, columns: Sequence[str]) -> TailReader:
+        return TailReader(replace(self._folder, lines=self._folder.lines.prune(columns)))
+
+    def latestOffset(self, start: Offset) -> Offset:
+        """Behind the last whole line of every file (for micro-batches)."""
+        return self._folder.latest(start)

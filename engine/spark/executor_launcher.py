@@ -1,0 +1,149 @@
+"""Runs the tasks as one Spark job whose tasks do not end while the query lives."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import ClusterEndedError, ConfigError, ContinuousError, TaskLostError
+from engine.execution.launcher import CANCEL_TIMEOUT_S, LaunchedTasks, OnEnd, Slots
+from engine.task.loop import run_task
+from engine.task.spec import TaskSpec
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+LEAVE_TIMEOUT_S = 1.0
+_OUR_DOING = re.compile("[Cc]ancelled")
+
+
+class SparkLauncher:
+    """One job per run, in a job group named by the run id.
+
+    Spark itself would leave tasks that find no slot waiting, silently and for ever (SPARK-33274).
+    So slots are counted before the launch, and :meth:`LaunchedTasks.unplaced` tells afterwards
+    which tasks wait.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext
+        conf = self._context.getConf()
+        self.host = conf.get("spark.driver.host") or "127.0.0.1"
+        self.bind_host = conf.get("spark.driver.bindAddress")
+        if conf.get("spark.speculation", "false") == "true":
+            raise ConfigError(
+                "Spark would run a second copy of a task that never ends: spark.speculation is on.",
+                hint="Set spark.speculation to false.",
+            )
+        self._may_grow = conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+        self.application = self._context.applicationId
+        self.application_url = self._context.uiWebUrl
+
+    def slots(self) -> Slots | None:
+        """None with dynamic allocation: more executors may come.
+
+        :raises ClusterEndedError: there is no JVM any more.
+        """
+        from py4j.protocol import Py4JNetworkError
+
+        try:
+            return self._slots()
+        except (Py4JNetworkError, ConnectionError) as exc:
+            raise ClusterEndedError(
+                f"Spark has ended: its JVM does not answer ({type(exc).__name__}: {exc}).",
+                hint="Start the query again, in a new process: it goes on from the last committed "
+                "epoch. The log of the JVM may tell why it died.",
+            ) from exc
+
+    def _slots(self) -> Slots | None:
+        context = self._context._jsc.sc()
+        if self._may_grow:
+            return None
+        profile = context.resourceProfileManager().defaultResourceProfile()
+        total = context.maxNumConcurrentTasks(profile)
+        return Slots(total, max(total - _root_pool(self._context).runningTasks(), 0))
+
+    def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> LaunchedTasks:
+        return _Job(self._context, run_id, specs, on_end)
+
+
+class _Job:
+    """The Spark job of a run, from a thread of its own.
+
+    It is told from the other jobs of its group, an earlier one that is about to end for example,
+    by a tag.
+    """
+
+    def __init__(
+        self, context: SparkContext, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd
+    ) -> None:
+        from pyspark import InheritableThread
+
+        self._context, self._run_id, self._on_end = context, run_id, on_end
+        self._tasks = list(specs)
+        self._tag = f"continuous-{uuid.uuid4()}"
+        self._is_left = False
+        """The run has ended: that its job is cancelled explains nothing."""
+        self._thread = InheritableThread(target=self._run, name=f"spark-job-{run_id}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        error: ContinuousError | None = None
+        context, tasks, run_id = self._context, self._tasks, self._run_id
+        try:
+            context.setJobGroup(run_id, f"continuous query {run_id}", interruptOnCancel=True)
+            context.addJobTag(self._tag)
+            indexes = context.parallelize(range(len(tasks)), len(tasks))
+            indexes.foreach(lambda index: run_task(tasks[index]))
+        except Exception as exc:
+            logger.debug("the Spark job of run %s ended", run_id, exc_info=True)
+            gist = _gist(exc)
+            if not (self._is_left and _OUR_DOING.search(gist)):
+                error = TaskLostError(
+                    f"The Spark job of the query failed: {gist}",
+                    hint="The executor's log tells more.",
+                )
+        self._on_end(error)
+
+    def unplaced(self) -> int:
+        waiting = _root_pool(self._context).getSortedTaskSetQueue()  # only with pending tasks
+        jobs = [waiting.apply(index) for index in range(waiting.size())]
+        return sum(
+            job.numTasks() - job.tasksSuccessful() - job.runningTasks()
+            for job in jobs
+            if self._tag in (job.taskSet().properties().getProperty("spark.job.tags") or "")
+        )
+
+    def cancel(self) -> None:
+        # Dismissed tasks leave by themselves; cancelling at once would have Spark wait 2 s and
+        # then kill the Python workers, which the next run would have to start again.
+        self._is_left = True
+        self._thread.join(timeout=LEAVE_TIMEOUT_S)
+        deadline_s = time.monotonic() + CANCEL_TIMEOUT_S
+        while self._thread.is_alive() and time.monotonic() < deadline_s:
+            self._context.cancelJobsWithTag(self._tag)  # it may not have been submitted before
+            self._thread.join(timeout=LEAVE_TIMEOUT_S)
+        if self._thread.is_alive():
+            logger.warning("Spark has not ended the tasks of run %s: they hang", self._run_id)
+
+
+def _root_pool(context: SparkContext) -> Any:
+    """Spark's own books of what runs now. The public status tracker lags behind by seconds."""
+    return context._jsc.sc().taskScheduler().rootPool()
+
+
+def _gist(error: Exception) -> str:
+    """The first line of Spark's message, and what the Python worker raised if it is told there."""
+    java = getattr(error, "java_exception", None)
+    text = str(java.getMessage() if java is not None else error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    raised = re.search(r"^(?!org\.|java\.)[A-Za-z_][\w.]*(?:Error|Exception|Exit)\b.*$", text, re.M)
+    return lines[0] if raised is None else f"{lines[0]} {raised.group().strip()}"

@@ -1,0 +1,98 @@
+"""What the driver and its tasks say to each other.
+
+=====================  =========  ==================================================
+message                sent by    meaning
+=====================  =========  ==================================================
+TaskStarted            task       the reader is open, the first epoch is being read
+EpochCommitMessage     task       this partition's part of an epoch is prepared
+TaskFailed             task       the task ends with this error
+TaskAlive              task       nothing else to say for a while
+EpochMarker            driver     this epoch is over: finish it
+Dismissed              driver     leave at once, report nothing more
+=====================  =========  ==================================================
+
+Each carries nothing that needs a JVM. One :class:`EpochCommitMessage` per task and epoch holds both
+the end offset and the writer's message, so that neither can be lost without the other (Spark's
+EpochCoordinator gets two, and has to pair them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from engine.errors import ContinuousError
+from engine.progress.counters import EpochCounters
+
+
+@dataclass(frozen=True)
+class TaskStarted:
+    run_id: str
+    partition: int
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class EpochCommitMessage:
+    """:param offset: the source partition's position behind the epoch's last record.
+    :param writer_message: what the sink's ``write`` returned.
+    """
+
+    run_id: str
+    partition: int
+    epoch: int
+    offset: Any
+    writer_message: Any
+    counters: EpochCounters
+
+
+@dataclass(frozen=True)
+class SunkEpoch:
+    """A writer's message where bad records are kept as well.
+
+    :param written: what the sink's ``write`` returned.
+    :param dead_letters: what the dead letters' sink returned; None if there were no letters.
+    """
+
+    written: Any
+    dead_letters: Any
+
+
+@dataclass(frozen=True)
+class TaskFailed:
+    """:param trace: the remote traceback, for the log."""
+
+    run_id: str
+    partition: int
+    error: ContinuousError
+    trace: str
+
+
+@dataclass(frozen=True)
+class TaskAlive:
+    run_id: str
+    partition: int
+
+
+@dataclass(frozen=True)
+class EpochMarker:
+    """:param final: the task ends after this epoch (drain)."""
+
+    epoch: int
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """The first message to a task, unless the run has ended: then it is dismissed before it has
+    opened its source."""
+
+
+@dataclass(frozen=True)
+class Dismissed:
+    reason: str
+
+
+TaskMessage = TaskStarted | EpochCommitMessage | TaskFailed | TaskAlive
+DriverMessage = Welcome | EpochMarker | Dismissed
