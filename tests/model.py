@@ -12,10 +12,12 @@ import pyarrow as pa
 
 from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.execution.definition import QueryDefinition, SinkBinding, StreamBinding
+from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.pipeline.pipeline import Pipeline, SourceRelation
+from engine.sinks.adapter import PlainTaskWriter
+from engine.sinks.contract import DriverSink, SinkBinding, WriterContext
 from engine.sources.contract import DataSourceContinuousReader, Offset, PartitionReader
-from engine.task.spec import TaskSpec
+from engine.task.spec import Reading, TaskSpec, Writing
 
 ONE_ATTEMPT = EngineOptions(
     lease_heartbeat_ms=50,
@@ -62,6 +64,9 @@ class ModelReader(DataSourceContinuousReader):
     def partitions(self, start: Offset) -> Sequence[Any]:
         self.known = len(self.feed.available)
         return [(p, start.get(str(p), 0)) for p in range(self.known)]
+
+    def latestOffset(self, start: Offset) -> Offset | None:
+        return {str(p): count for p, count in enumerate(self.feed.available)}
 
     def needsReconfiguration(self) -> bool:
         return len(self.feed.available) != self.known
@@ -150,6 +155,16 @@ class ModelSink:
         return len(rows)
 
 
+def model_binding(sink: Any) -> SinkBinding:
+    """A sink with ``write``, ``commit`` and ``abort`` as a query has it."""
+    driver = replace(
+        DriverSink.of(sink),
+        commit=lambda messages, epoch: sink.commit(messages, epoch),  # a test may put another there
+        delivery="exactly once",
+    )
+    return SinkBinding(driver, PlainTaskWriter(sink.write), "model", ("tests.model",))
+
+
 def definition(
     feed: Feed, sink: ModelSink, folder: Path, *, interval_ms: int = 20, **options: Any
 ) -> QueryDefinition:
@@ -158,7 +173,7 @@ def definition(
     return QueryDefinition(
         name="model",
         streams=(StreamBinding(Pipeline(relation, (), SCHEMA), ModelReader(feed), "model"),),
-        sink=SinkBinding(sink, sink.write, "model", "exactly once", ("tests.model",)),
+        sink=model_binding(sink),
         checkpoint=Checkpoint(str(folder)),
         epoch_interval_ms=interval_ms,
         options=replace(ONE_ATTEMPT, **options),
@@ -168,15 +183,10 @@ def definition(
 def task_spec(made: QueryDefinition, address: tuple[str, int], secret: bytes) -> TaskSpec:
     """The task of its first partition, from the beginning, of a run without a driver."""
     return TaskSpec(
-        query_id="q",
-        run_id="r",
-        generation=0,
-        index=0,
+        identity=WriterContext("q", "r", 0, task=0, tasks=1),
+        reading=Reading(made.streams[0].reader, ((0, 0),), made.streams[0].pipeline),
+        writing=Writing(made.sink.writer),
         first_epoch=0,
-        pipeline=made.streams[0].pipeline,
-        reader=made.streams[0].reader,
-        source_partition=(0, 0),
-        write=made.sink.write,
         address=address,
         secret=secret,
     )

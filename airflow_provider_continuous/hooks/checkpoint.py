@@ -18,7 +18,7 @@ from engine.checkpoint.pins import Pin
 from engine.checkpoint.retention import PruneReport, prune
 from engine.checkpoint.rewind import RewindReport
 from engine.sinks.files.file_sink_upkeep import SinkPruneReport, prune_sink
-from engine.sinks.files.reopen import recorded_sink
+from engine.sinks.reopen import recorded_sink
 
 
 class CheckpointHook(BaseHook):
@@ -148,7 +148,7 @@ class CheckpointHook(BaseHook):
         """Take a query that does not run back to the end of a committed epoch.
 
         :param to_epoch: the last epoch that stays; or ``to_pin``, the name of a pin.
-        :param sink: see :func:`engine.sinks.files.reopen.reopen_sink`; None: the one that the
+        :param sink: see :func:`engine.sinks.reopen.reopen_sink`; None: the one that the
             query had at its last start.
         :param accept_repeats: go on with a sink that cannot take rows back.
         :raises ConfigError: the epoch is not there, or the sink cannot take rows back; nothing has

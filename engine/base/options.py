@@ -74,6 +74,8 @@ class EngineOptions:
 
     :param min_epochs_to_retain: how many committed epochs the logs keep, at least 2.
     :param epoch_backlog_max: how many epochs may be closed and not committed.
+    :param partitions_per_task: so many partitions of a source share a task and its slot; 0: one
+        each where there are slots enough, else as few as it takes.
     :param task_start_timeout_s: all tasks must have started within so many seconds.
     :param task_timeout_s: a task that was silent for so long is lost.
     :param lease_heartbeat_ms: how often the lease in the checkpoint is renewed.
@@ -102,6 +104,7 @@ class EngineOptions:
 
     min_epochs_to_retain: int = _whole(100, 2)
     epoch_backlog_max: int = _whole(1_000, 1)
+    partitions_per_task: int = _whole(0, 0)
     task_start_timeout_s: int = _whole(120, 1)
     task_timeout_s: int = _whole(30, 1)
     lease_heartbeat_ms: int = _whole(1_000, 50)

@@ -27,6 +27,7 @@ from engine.checkpoint.lease import LeaseRecord, read_holder
 from engine.checkpoint.pins import Pin, add_pin, all_pins, get_pin, remove_pin
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import RewindReport, rewind
+from engine.checkpoint.rewindable import RewindableSink
 
 
 @dataclass(frozen=True)
@@ -81,13 +82,14 @@ class Checkpoint(CheckpointFolder):
 
         :param epoch: None: the last committed one.
         :param sink: the query's stream writer, if it can take rows back: then it still can when its
-            own log has been compacted. See :func:`engine.sinks.files.reopen.reopen_sink`.
+            own log has been compacted. See :func:`engine.sinks.reopen.reopen_sink`.
         :raises ConfigError: the name cannot be used, or the epoch is not there; lists those that
             are.
         """
         epoch = self.committed_epoch() if epoch is None else epoch
-        position = sink.rewindPosition(epoch) if hasattr(sink, "rewindPosition") else None
-        return add_pin(self, name, epoch, self._clock.now_ms(), position)
+        position = RewindableSink.of(sink).position
+        kept = None if position is None else position(epoch)
+        return add_pin(self, name, epoch, self._clock.now_ms(), kept)
 
     def unpin(self, name: str) -> None:
         """Forget a pin.
@@ -113,7 +115,7 @@ class Checkpoint(CheckpointFolder):
 
         :param to_epoch: the last epoch that stays; or ``to_pin``, the name of a pin.
         :param sink: the query's stream writer, which takes the rows of later epochs back. See
-            :func:`engine.sinks.files.reopen.reopen_sink`.
+            :func:`engine.sinks.reopen.reopen_sink`.
         :param accept_repeats: go on with a sink that cannot: it gets those rows again.
         :raises ConfigError: the epoch is not there (lists those that are), or the sink cannot take
             rows back; nothing has changed.

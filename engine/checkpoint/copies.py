@@ -28,6 +28,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.base.json_text import dump, load_object
+from engine.checkpoint.first_offsets import is_first_offset
 from engine.checkpoint.folder import COPY_RECORD
 from engine.checkpoint.retention import KEEP_EPOCHS_DEFAULT
 from engine.checkpoint.rewind import INTENT, last_rewind
@@ -208,7 +209,8 @@ def _check_still_there(source: Checkpoint, epoch: int) -> None:
     """What Spark keeps for a batch is there as long as the batch is in its logs."""
     if source.storage.exists(f"{source.commits.name}/{epoch}"):
         return
-    if any(source.storage.files_below(tree) for tree in _TREES):
+    kept = (f"{tree}/{name}" for tree in _TREES for name in source.storage.files_below(tree))
+    if not all(map(is_first_offset, kept)):
         raise CheckpointError(
             f"{source.url} has dropped epoch {epoch} while it was copied.",
             hint="Remove the unfinished copy, and copy a later epoch.",

@@ -25,15 +25,7 @@ Each step can be done again. Nor does a reader that knows nothing of rewinds mee
 wrong: until step 5 is over, the restart table finds epochs that are logged and prepared, and
 commits them again; a pinned epoch is a gap to it, which it refuses.
 
-A stream writer takes rows back with these methods; all but the first are optional:
-
-- ``rewind(epoch)``: remove everything after ``epoch``; called again after a crash.
-- ``checkRewind(epoch)``: raise if that is not possible; called before anything changes.
-- ``rewindPosition(epoch)``: JSON that a pin keeps. If there is one, it is the second argument of
-  the other two when a query goes back to that pin.
-- ``afterRewind(epoch)``: the query starts, its checkpoint was rewound once, and ``epoch`` is the
-  last that it has logged: whatever the writer has of later ones belongs to no epoch any more. For
-  what a writer keeps beside its rows, and nobody can reach without the query.
+What a stream writer has to offer for it: :mod:`engine.checkpoint.rewindable`.
 """
 
 from __future__ import annotations
@@ -50,6 +42,7 @@ from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.pins import Pin, committed_entries, move_later_pins
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.rewindable import RewindableSink
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import CheckpointCorruptError, ConfigError
 
@@ -117,8 +110,9 @@ def rewind(
     :raises ConcurrentRunError: a run holds the checkpoint.
     :raises ContinuousError: it failed in between; call it again, or start the query.
     """
+    offer = RewindableSink.of(sink)
     if _read_intent(checkpoint) is None:  # else its steps have moved what is looked for
-        _check(checkpoint, target, sink, accept_repeats)
+        _check(checkpoint, target, offer, accept_repeats)
     lease = Lease.acquire(
         checkpoint,
         run_id=str(uuid.uuid4()),
@@ -126,20 +120,20 @@ def rewind(
         clock=clock,
     )
     try:
-        finish_rewind(checkpoint, lease, sink)
-        pin = _check(checkpoint, target, sink, accept_repeats)
+        finish_rewind(checkpoint, lease, offer)
+        pin = _check(checkpoint, target, offer, accept_repeats)
         intent = _Intent(
             to_epoch=pin.epoch,
             from_epoch=checkpoint.committed_epoch(),
             generation=lease.generation,
             offsets=pin.offsets,
             commit=pin.commit,
-            take_back=hasattr(sink, "rewind"),
+            take_back=offer.rewind is not None,
             position=pin.sink_position,
         )
         lease.check()
         checkpoint.storage.replace(INTENT, dump(asdict(intent)).encode())
-        finish_rewind(checkpoint, lease, sink)
+        finish_rewind(checkpoint, lease, offer)
     except BaseException as exc:
         lease.release(QueryState.FAILED, error=f"The rewind failed: {exc}")
         raise
@@ -156,13 +150,14 @@ def rewind(
 def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> None:
     """Do the steps from 2 on of a rewind that has begun, if one has.
 
-    :param sink: the stream writer.
+    :param sink: as for :func:`rewind`.
     :raises ConfigError: the sink of the rewind could take rows back, and this one cannot.
     """
     storage, intent = checkpoint.storage, _read_intent(checkpoint)
     if intent is None:
         return
-    if intent.take_back and not hasattr(sink, "rewind"):
+    take_back = RewindableSink.of(sink).rewind
+    if intent.take_back and take_back is None:
         raise ConfigError(
             f"A rewind of {checkpoint.url} to epoch {intent.to_epoch} was interrupted, and this "
             "sink cannot finish it: it cannot take rows back.",
@@ -179,8 +174,8 @@ def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> None
     _move_later(checkpoint.commits, intent, lease)
     # Step 4
     lease.check()
-    if intent.take_back:
-        sink.rewind(epoch, *_position(intent.position))
+    if intent.take_back and take_back is not None:
+        take_back(epoch, *_position(intent.position))
     # Step 5
     _move_later(checkpoint.offsets, intent, lease)
     _move_later(checkpoint.prepared, intent, lease)
@@ -208,7 +203,9 @@ def last_rewind(storage: Storage) -> bytes | None:
         return None
 
 
-def _check(checkpoint: CheckpointFolder, target: int | Pin, sink: Any, accept_repeats: bool) -> Pin:
+def _check(
+    checkpoint: CheckpointFolder, target: int | Pin, sink: RewindableSink, accept_repeats: bool
+) -> Pin:
     """The epoch with its entries.
 
     :raises ContinuousError: the rewind is not possible.
@@ -218,12 +215,11 @@ def _check(checkpoint: CheckpointFolder, target: int | Pin, sink: Any, accept_re
         _check_pin(checkpoint, pin)
     else:
         pin = Pin("", target, 0, *committed_entries(checkpoint, target))
-    check = getattr(sink, "checkRewind", None)
-    if check is not None:
-        check(pin.epoch, *_position(pin.sink_position))
-    if hasattr(sink, "rewind"):
+    if sink.check is not None:
+        sink.check(pin.epoch, *_position(pin.sink_position))
+    if sink.rewind is not None:
         return pin
-    if hasattr(sink, "latestEpoch"):
+    if sink.remembers:
         raise ConfigError(
             "The sink remembers the epochs that it has and cannot take them back: after a rewind "
             "it would refuse the query.",

@@ -10,7 +10,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.commands.result import Result, format_table, format_time
 from engine.commands.status import open_checkpoint
 from engine.errors import ConfigError
-from engine.sinks.files.reopen import recorded_sink, reopen_sink
+from engine.sinks.reopen import recorded_sink, reopen_sink
 
 
 def rewind(args: Namespace) -> Result:

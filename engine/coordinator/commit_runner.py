@@ -59,8 +59,7 @@ class EpochRunner:
         partition.
 
     :param sources: one per stream of the query, in the order of the offset log's lines.
-    :param sink: the driver's stream writer, with ``commit(messages, epoch)`` and
-        ``abort(messages, epoch)``.
+    :param sink: its side on the driver, bound to the run.
     :param message_modules: where the sink's message classes may come from (see
         :mod:`engine.checkpoint.logs.codec`).
     """

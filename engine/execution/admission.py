@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 
 from engine.checkpoint.fingerprint_file import read_fingerprint, write_fingerprint
+from engine.checkpoint.first_offsets import forget_first_offsets
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.rewind import finish_rewind, was_rewound
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.opening import prove_create_if_absent
 from engine.errors import ConfigError
-from engine.execution.definition import EXACTLY_ONCE, QueryDefinition
+from engine.execution.definition import QueryDefinition
 from engine.pipeline.fingerprint import compare, fingerprint
-from engine.sources.contract import TUNING_OPTIONS
+from engine.sinks.contract import EXACTLY_ONCE
 
 logger = logging.getLogger(__name__)
 _PROVED = "control/storage"
@@ -25,14 +26,13 @@ def admit(definition: QueryDefinition, lease: Lease) -> None:
     :raises ConfigError: the query must not run on this checkpoint; nothing has changed.
     :raises CheckpointError: the checkpoint cannot be read or written.
     """
-    _prove_storage(definition.checkpoint.storage, definition.sink.delivery)
+    _prove_storage(definition.checkpoint.storage, definition.sink.driver.delivery)
     _check_fingerprint(definition, lease)
-    checkpoint, writer = definition.checkpoint, definition.sink.writer
-    finish_rewind(checkpoint, lease, writer)
-    after_rewind = getattr(writer, "afterRewind", None)
-    if after_rewind is not None and was_rewound(checkpoint):
+    checkpoint, sink = definition.checkpoint, definition.sink.driver
+    finish_rewind(checkpoint, lease, sink.rewindable)
+    if sink.after_rewind is not None and was_rewound(checkpoint):
         lease.check()
-        after_rewind(max(checkpoint.offsets.ids(), default=-1))
+        sink.after_rewind(max(checkpoint.offsets.ids(), default=-1))
 
 
 def _prove_storage(storage: Storage, delivery: str) -> None:
@@ -51,16 +51,21 @@ def _prove_storage(storage: Storage, delivery: str) -> None:
     storage.create(_PROVED, b'{"createIfAbsent":true}')
 
 
+def _forget_where_it_began(definition: QueryDefinition, lease: Lease) -> None:
+    """Where the sources of before began says nothing of these."""
+    checkpoint = definition.checkpoint
+    if checkpoint.committed_epoch() < 0:
+        lease.check()
+        forget_first_offsets(checkpoint.storage, len(definition.streams))
+
+
 def _check_fingerprint(definition: QueryDefinition, lease: Lease) -> None:
     storage, sink = definition.checkpoint.storage, definition.sink
     new = fingerprint(
-        [
-            (stream.pipeline, getattr(stream.reader, "tuningOptions", TUNING_OPTIONS))
-            for stream in definition.streams
-        ],
+        [(stream.pipeline, stream.reader.tuningOptions) for stream in definition.streams],
         sink_format=sink.format,
         sink_options=sink.options,
-        sink_tuning=getattr(sink.writer, "tuningOptions", ()),
+        sink_tuning=sink.driver.tuning_options,
     )
     old = read_fingerprint(storage)
     if old is not None:
@@ -81,5 +86,7 @@ def _check_fingerprint(definition: QueryDefinition, lease: Lease) -> None:
             )
         if not changes:
             return
+        if any(change.part.startswith("source") for change in unsafe):
+            _forget_where_it_began(definition, lease)
     lease.check()
     write_fingerprint(storage, new)

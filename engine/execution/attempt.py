@@ -2,24 +2,22 @@
 
 An attempt that fails may be followed by another one of the same query in the same process (see
 :mod:`engine.execution.restart_budget`). Each takes the checkpoint as a new generation, so that
-    whatever the one
-before has left behind, a task that hangs for example, is told apart.
+whatever the one before has left behind, a task that hangs for example, is told apart.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
-from engine.base.clock import Clock
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.first_offsets import first_offset
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_state import QueryState
 from engine.coordinator.commit_runner import EpochRunner
-from engine.coordinator.events import DrainAsked, RunFailed, StopAsked
 from engine.coordinator.restart_table import RestartPlan
 from engine.errors import (
     CheckpointError,
@@ -31,64 +29,57 @@ from engine.errors import (
 )
 from engine.execution.admission import admit
 from engine.execution.definition import QueryDefinition
-from engine.execution.launcher import Launcher, LeavingTasks
 from engine.execution.lease_keeper import LeaseKeeper
-from engine.execution.run import SLOT_WAIT_S, ContinuousRun, RunListener
+from engine.execution.run import SLOT_WAIT_S, ContinuousRun
+from engine.execution.start import QueryStart
 from engine.execution.survey import plan_restart
+from engine.sinks.contract import SinkContext, WriterContext
 from engine.sources.contract import Offset
-from engine.task.spec import TaskSpec
+from engine.task.spec import Reading, TaskSpec, Writing
 
 logger = logging.getLogger(__name__)
 SLOT_POLL_S = 0.02
-EndEvent = DrainAsked | StopAsked | RunFailed
+SPREAD_LOOK_S = 10.0
+"""Whether more slots have come is looked at so often."""
 
 
-class AttemptListener(RunListener, Protocol):
-    """Hears how an attempt goes."""
+@dataclass(frozen=True)
+class _Share:
+    """What one task reads.
 
-    def on_recovered(self, committed_epoch: int) -> None:
-        """What an earlier run has prepared is committed; epochs go on behind this one."""
+    :param first: the number of its first partition among all of the query.
+    """
+
+    stream: int
+    first: int
+    partitions: tuple[Any, ...]
 
 
 class Attempt:
     """See the module. Not reusable.
 
-    :param run_id: of the query's start; all its attempts have the same.
-    :param listener: hears how the epochs go.
-    :param look: what the lease says with each heartbeat.
     :param lease: of the attempt before, until this one has its own.
     :ivar committed_offsets: where the last committed epoch ends, per stream; None before the first.
+    :ivar starts: where each stream goes on, or begins.
+    :ivar partitions: how many the sources have; ``tasks`` read them.
     """
 
     def __init__(
-        self,
-        definition: QueryDefinition,
-        launcher: Launcher,
-        clock: Clock,
-        *,
-        leaving: LeavingTasks,
-        query_id: str,
-        run_id: str,
-        listener: AttemptListener,
-        look: Callable[[], Mapping[str, Any]],
-        lease: Lease | None = None,
+        self, definition: QueryDefinition, start: QueryStart, lease: Lease | None = None
     ) -> None:
         self.committed_offsets: tuple[Offset, ...] | None = None
+        self.starts: tuple[Offset, ...] = ()
         self.is_reconfiguring = False
+        self.partitions = self.tasks = 0
         self._definition = definition
-        self._launcher = launcher
-        self._leaving = leaving
-        self._clock = clock
-        self._query_id = query_id
-        self._run_id = run_id
-        self._listener = listener
-        self._began_s = clock.monotonic_s()
-        self._changed = threading.Condition()
-        self._look = look
+        self._start = start
+        self._clock = start.clock
+        self._began_s = self._clock.monotonic_s()
+        self._spread_looked_s = self._began_s
         self._lease = lease
         self._keeper: LeaseKeeper | None = None
         self._plan: RestartPlan | None = None
-        self._end_asked: EndEvent | None = None
+        self._shares: list[_Share] = []
         self._run: ContinuousRun | None = None
 
     # -- before a task runs ---------------------------------------------------------------------
@@ -99,39 +90,43 @@ class Attempt:
 
         :raises ContinuousError: the query cannot go on from this checkpoint, or not now.
         """
-        checkpoint = self._definition.checkpoint
+        checkpoint, sink = self._definition.checkpoint, self._definition.sink.driver
         lease = self._take(checkpoint)
         with _blaming(SinkUnavailableError, "The sink could not recover"):
+            if sink.bind is not None:
+                sink.bind(SinkContext(self._start.query_id, self._start.run_id, lease.generation))
             admit(self._definition, lease)
             plan = plan_restart(checkpoint, self._definition.sink, lease.check)
             for epoch in plan.recommit:
                 logger.info("committing epoch %d again", epoch)
                 self._runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
         self.committed_offsets = self._logged_offsets(plan.start_from)
-        self._check_slots(len(self._partitions()))
+        self._shares = self._share()
+        self._check_slots(len(self._shares))
         self._plan = plan
-        self._listener.on_recovered(checkpoint.committed_epoch())
+        self._start.listener.on_recovered(checkpoint.committed_epoch())
 
     def _take(self, checkpoint: Checkpoint) -> Lease:
         definition, options = self._definition, self._definition.options
+        start, launcher = self._start, self._start.launcher
         lease = self._lease = Lease.acquire(
             checkpoint,
-            run_id=self._run_id,
-            application=self._launcher.application,
-            application_url=self._launcher.application_url,
+            run_id=start.run_id,
+            application=launcher.application,
+            application_url=launcher.application_url,
             heartbeat_interval_ms=options.lease_heartbeat_ms,
             clock=self._clock,
         )
-        self._keeper = LeaseKeeper(lease, checkpoint, self.tell, self._clock)
-        self._keeper.start(self._look)  # a sink may take its time to recover
+        self._keeper = LeaseKeeper(lease, checkpoint, start.ending.ask, self._clock)
+        self._keeper.start(start.listener.look)  # a sink may take its time to recover
         self._runner = EpochRunner(
             checkpoint=checkpoint,
             lease=lease,
             sources=[stream.reader for stream in definition.streams],
-            sink=definition.sink.writer,
+            sink=definition.sink.driver,
             message_modules=definition.sink.message_modules,
             min_epochs_to_retain=options.min_epochs_to_retain,
-            keeps_letters=definition.sink.write_letters is not None,
+            keeps_letters=definition.sink.letters is not None,
         )
         return lease
 
@@ -149,35 +144,54 @@ class Attempt:
             )
         return offsets
 
-    def _partitions(self) -> list[tuple[int, Any]]:
-        """(stream, its own description) of each partition from the committed offsets on."""
+    def _share(self) -> list[_Share]:
+        """Which task reads which partitions, from the committed offsets on."""
         streams = self._definition.streams
         with _blaming(SourceError, "The source cannot tell its partitions"):
-            starts = self.committed_offsets or [s.reader.initialOffset() for s in streams]
+            self.starts = self._where_to_start()
             found = [
-                (index, partition)
-                for index, (stream, start) in enumerate(zip(streams, starts, strict=True))
-                for partition in stream.reader.partitions(start)
+                tuple(stream.reader.partitions(start))
+                for stream, start in zip(streams, self.starts, strict=True)
             ]
-        empty = set(range(len(streams))) - {index for index, _ in found}
+        empty = [
+            stream.description for stream, each in zip(streams, found, strict=True) if not each
+        ]
         if empty:
-            names = ", ".join(streams[index].description for index in sorted(empty))
             raise SourceError(
-                f"The source {names} has no partitions.",
+                f"The source {', '.join(empty)} has no partitions.",
                 hint="Its partitions(start) must return at least one.",
             )
-        return found
+        slots = self._start.launcher.slots()
+        split = self._start.sharing.split(
+            [len(each) for each in found], None if slots is None else slots.total
+        )
+        self.partitions, self.tasks = sum(map(len, found)), len(split)
+        before = [sum(map(len, found[:stream])) for stream in range(len(found))]
+        return [
+            _Share(stream, before[stream] + part.start, found[stream][part.start : part.stop])
+            for stream, part in split
+        ]
+
+    def _where_to_start(self) -> tuple[Offset, ...]:
+        """Where each stream goes on, or begins."""
+        if self.committed_offsets is not None:
+            return self.committed_offsets
+        storage = self._definition.checkpoint.storage
+        return tuple(
+            first_offset(storage, index, stream.reader.initialOffset)
+            for index, stream in enumerate(self._definition.streams)
+        )
 
     def _check_slots(self, needed: int) -> None:
         """Tasks that a moment ago were killed may hold their slots a little longer."""
         deadline_s = self._clock.monotonic_s() + SLOT_WAIT_S
         while True:
-            slots = self._launcher.slots()
+            slots = self._start.launcher.slots()
             if slots is None or slots.free >= needed:
                 return
             if slots.total < needed or self._clock.monotonic_s() >= deadline_s:
                 raise NotEnoughSlotsError(
-                    f"The query has {needed} partitions and needs as many free task slots, but "
+                    f"The query has {needed} tasks and needs as many free task slots, but "
                     f"{slots.free} of the {slots.total} slots are free.",
                     hint="Reduce the source's partitions, stop other jobs, or add cores "
                     "(spark.master local[N], or more executors).",
@@ -196,11 +210,11 @@ class Attempt:
             error, next_epoch = None, self._plan.first_epoch
             if self._plan.replay is not None:
                 error, next_epoch = self._replay(next_epoch), next_epoch + 1
-            if error is None and self._end_asked is None:
+            if error is None and not self._start.ending.is_asked:
                 error = self._run_epochs(next_epoch, until=None)
         except ContinuousError as exc:
             error = exc
-        return error or self.asked_error
+        return error or self._start.ending.error
 
     def _replay(self, epoch: int) -> ContinuousError | None:
         """Run an epoch again whose end an earlier run (Spark's, which prepares nothing) has logged
@@ -211,55 +225,57 @@ class Attempt:
         error = self._run_epochs(epoch, until=entry.offsets)
         if error is None:
             self.committed_offsets = entry.offsets
+            self._shares = self._share()
         return error
 
     def _run_epochs(
         self, first_epoch: int, until: tuple[Offset, ...] | None
     ) -> ContinuousError | None:
-        definition = self._definition
-        assert self._lease is not None
-        specs = [
-            TaskSpec(
-                query_id=self._query_id,
-                run_id=self._run_id,
-                generation=self._lease.generation,
-                index=index,
-                first_epoch=first_epoch,
-                pipeline=definition.streams[stream].pipeline,
-                reader=definition.streams[stream].reader,
-                stream=stream,
-                source_partition=partition,
-                source=definition.streams[stream].description,
-                write=definition.sink.write,
-                on_bad_record=definition.options.on_bad_record,
-                write_letters=definition.sink.write_letters,
-                address=("", 0),
-                secret=b"",
-                until=None if until is None else until[stream],
-                heartbeat_s=min(2.0, definition.options.task_timeout_s / 4),
-            )
-            for index, (stream, partition) in enumerate(self._partitions())
-        ]
         run = ContinuousRun(
-            launcher=self._launcher,
-            leaving=self._leaving,
-            runner=self._runner,
-            specs=specs,
-            interval_ms=definition.epoch_interval_ms,
-            options=definition.options,
-            clock=self._clock,
-            listener=self._listener,
-            reconfigured=self._needs_reconfiguration,
+            self._start,
+            self._definition,
+            [self._spec(index, first_epoch, until) for index in range(len(self._shares))],
+            self._runner,
+            self._needs_reconfiguration,
         )
-        with self._changed:
-            self._run = run
-            if self._end_asked is not None:
-                run.tell(self._end_asked)
-        error = run.run()
-        with self._changed:
-            self._run = None
-        self.is_reconfiguring = run.is_reconfiguring and error is None and self._end_asked is None
+        self._run = run
+        with self._start.ending.telling(run.tell):
+            error = run.run()
+        self._run = None
+        self.is_reconfiguring = (
+            run.is_reconfiguring and error is None and not self._start.ending.is_asked
+        )
         return error
+
+    def _spec(self, index: int, first_epoch: int, until: tuple[Offset, ...] | None) -> TaskSpec:
+        definition, start, share = self._definition, self._start, self._shares[index]
+        stream = definition.streams[share.stream]
+        assert self._lease is not None
+        return TaskSpec(
+            identity=WriterContext(
+                query_id=start.query_id,
+                run_id=start.run_id,
+                generation=self._lease.generation,
+                task=index,
+                tasks=len(self._shares),
+            ),
+            reading=Reading(
+                reader=stream.reader,
+                partitions=share.partitions,
+                pipeline=stream.pipeline,
+                first_partition=share.first,
+                stream=share.stream,
+                source=stream.description,
+                until=None if until is None else until[share.stream],
+            ),
+            writing=Writing(
+                writer=definition.sink.writer,
+                on_bad_record=definition.options.on_bad_record,
+                letters=definition.sink.letters,
+            ),
+            first_epoch=first_epoch,
+            heartbeat_s=min(2.0, definition.options.task_timeout_s / 4),
+        )
 
     @property
     def is_refresh_due(self) -> bool:
@@ -272,37 +288,18 @@ class Attempt:
     def _needs_reconfiguration(self) -> bool:
         with _blaming(SourceError, "The source cannot tell its partitions"):
             streams = self._definition.streams
-            return self.is_refresh_due or any(s.reader.needsReconfiguration() for s in streams)
+            changed = self.is_refresh_due or any(s.reader.needsReconfiguration() for s in streams)
+        return changed or self._could_spread()
+
+    def _could_spread(self) -> bool:
+        now_s = self._clock.monotonic_s()
+        if now_s - self._spread_looked_s < SPREAD_LOOK_S:
+            return False
+        self._spread_looked_s = now_s
+        slots = self._start.launcher.slots()
+        return self._start.sharing.could_spread(None if slots is None else slots.total)
 
     # -- the end --------------------------------------------------------------------------------
-
-    def tell(self, event: EndEvent) -> None:
-        """Ask for the end, or report that something outside the epochs has failed."""
-        with self._changed:
-            if not isinstance(self._end_asked, RunFailed):
-                self._end_asked = event
-            run = self._run
-            self._changed.notify_all()
-        if run is not None:
-            run.tell(event)
-
-    def pause(self, seconds: float) -> bool:
-        """Wait before the next attempt, and keep the checkpoint meanwhile.
-
-        :return: whether nobody asked for the end.
-        """
-        with self._changed:
-            return not self._changed.wait_for(lambda: self._end_asked is not None, seconds)
-
-    @property
-    def end_is_asked(self) -> bool:
-        """Whether somebody, or the lease's keeper, wants the end."""
-        return self._end_asked is not None
-
-    @property
-    def asked_error(self) -> ContinuousError | None:
-        """Why the lease's keeper wants the end, if it does."""
-        return self._end_asked.error if isinstance(self._end_asked, RunFailed) else None
 
     @property
     def open_epoch(self) -> int | None:

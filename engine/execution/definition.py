@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
 
 from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.pipeline.pipeline import Pipeline
+from engine.sinks.contract import SinkBinding
 from engine.sources.contract import DataSourceContinuousReader
-from engine.task.spec import EpochWriter
-
-EXACTLY_ONCE: Final = "exactly once"
-AT_LEAST_ONCE: Final = "at least once"
 
 
 @dataclass(frozen=True)
@@ -27,30 +23,6 @@ class StreamBinding:
     pipeline: Pipeline
     reader: DataSourceContinuousReader
     description: str
-
-
-@dataclass(frozen=True)
-class SinkBinding:
-    """A sink bound to its path and options.
-
-    :param writer: the driver's stream writer (``commit``, ``abort``, and perhaps ``validate`` and
-        ``latestEpoch``).
-    :param write: its executor side, picklable.
-    :param description: for explain and progress, e.g. ``parquet[/data/out]``.
-    :param delivery: the guarantee, e.g. ``"exactly once"``.
-    :param write_letters: writes the bad records of an epoch, if they are kept; picklable.
-    :param message_modules: where the writer's message classes may come from.
-    :param format: its name, and ``options`` the user's options: they tell one sink from another.
-    """
-
-    writer: Any
-    write: EpochWriter
-    description: str
-    delivery: str
-    message_modules: Collection[str] = ()
-    write_letters: EpochWriter | None = None
-    format: str = ""
-    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

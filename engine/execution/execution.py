@@ -25,11 +25,15 @@ from engine.coordinator.events import DrainAsked, StopAsked
 from engine.errors import ContinuousError, SourceError
 from engine.execution.attempt import Attempt
 from engine.execution.definition import QueryDefinition
+from engine.execution.ending import EndRequest
 from engine.execution.health import Stall
-from engine.execution.launcher import Launcher, LeavingTasks
+from engine.execution.launcher import Launcher
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
-from engine.execution.run import EpochTimes
+from engine.execution.run_listener import EpochTimes
+from engine.execution.sharing import TaskSharing
+from engine.execution.start import QueryStart
 from engine.progress.report import QueryIdentity, StreamProgress, epoch_progress
+from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.wire.messages import EpochCommitMessage
 
 logger = logging.getLogger(__name__)
@@ -62,9 +66,10 @@ class ContinuousExecution:
         self.last_error: ContinuousError | None = None
         self.next_attempt_at_ms: int | None = None
         self.committed_epoch = -1
+        self._committed_offsets: tuple[Offset, ...] | None = None
+        self._starts: tuple[Offset, ...] = ()
         self.recent_progress: deque[dict[str, Any]] = deque(maxlen=RECENT_PROGRESS_MAX)
         self._launcher = launcher
-        self._leaving = LeavingTasks()
         self._clock = clock or SystemClock()
         self._policy = RestartPolicy(definition.options)
         self.has_run = False
@@ -74,8 +79,9 @@ class ContinuousExecution:
         self._progress_saved_ms = 0
         self._changed = threading.Condition()
         self._terminated = threading.Event()
-        self._end_asked: DrainAsked | StopAsked | None = None
         self._attempt: Attempt | None = None
+        self._start: QueryStart | None = None
+        self._ending = EndRequest()
 
     @property
     def restarts(self) -> int:
@@ -91,10 +97,18 @@ class ContinuousExecution:
         """
         definition = self.definition
         try:
-            validate = getattr(definition.sink.writer, "validate", None)
-            if validate is not None:
-                validate()
+            if definition.sink.driver.validate is not None:
+                definition.sink.driver.validate()
             self.query_id = definition.checkpoint.create_or_read_query_id(str(uuid.uuid4()))
+            self._start = QueryStart(
+                self.query_id,
+                self.run_id,
+                self._launcher,
+                self._clock,
+                listener=self,
+                sharing=TaskSharing(definition.options.partitions_per_task),
+                ending=self._ending,
+            )
             attempt = self._new_attempt()
             try:
                 attempt.recover()
@@ -112,25 +126,14 @@ class ContinuousExecution:
         ).start()
 
     def _new_attempt(self, lease: Lease | None = None) -> Attempt:
-        attempt = Attempt(
-            self.definition,
-            self._launcher,
-            self._clock,
-            leaving=self._leaving,
-            query_id=self.query_id,
-            run_id=self.run_id,
-            listener=self,
-            look=self._look,
-            lease=lease,
-        )
+        assert self._start is not None
+        attempt = Attempt(self.definition, self._start, lease)
         with self._changed:
             self._attempt = attempt
-            if self._end_asked is not None:
-                attempt.tell(self._end_asked)
         return attempt
 
-    def _look(self) -> dict[str, Any]:
-        """What the lease says with each heartbeat."""
+    def look(self) -> dict[str, Any]:
+        """See :class:`engine.execution.start.StartListener`."""
         return {
             "state": self.state,
             "message": self.message,
@@ -153,11 +156,11 @@ class ContinuousExecution:
                 if error is None and not attempt.is_reconfiguring:
                     break
                 if error is not None:
-                    delay_s = self._restart_delay_s(attempt, error)
+                    delay_s = self._restart_delay_s(error)
                     if delay_s is None:
                         break
-                    if not attempt.pause(delay_s):
-                        error = attempt.asked_error
+                    if self._ending.wait(delay_s):
+                        error = self._ending.error
                         break
                 self._enter(QueryState.STARTING, "Going on from the last committed epoch")
                 attempt = self._new_attempt(attempt.let_go())
@@ -181,10 +184,10 @@ class ContinuousExecution:
         self.definition = replace(self.definition, streams=streams)
         return None
 
-    def _restart_delay_s(self, attempt: Attempt, error: ContinuousError) -> float | None:
+    def _restart_delay_s(self, error: ContinuousError) -> float | None:
         """The pause before the next attempt; None if there will be none."""
         never_ran = blame(error) is Blame.INFRASTRUCTURE and not self.has_run
-        if attempt.end_is_asked or never_ran:  # what has never worked is told at once
+        if self._ending.is_asked or never_ran:  # what has never worked is told at once
             return None
         first_s, last_s = self._committing_s or (0.0, 0.0)
         delay_s = self._policy.next_delay_s(error, healthy_s=last_s - first_s)
@@ -202,14 +205,17 @@ class ContinuousExecution:
     # -- what the run tells ---------------------------------------------------------------------
 
     def on_recovered(self, committed_epoch: int) -> None:
-        """See :class:`engine.execution.attempt.AttemptListener`."""
+        """See :class:`engine.execution.start.StartListener`."""
         with self._changed:
             self.committed_epoch = committed_epoch
+            if self._attempt is not None:
+                self._committed_offsets = self._attempt.committed_offsets
+                self._starts = self._attempt.starts
             self.next_attempt_at_ms = None
             self._changed.notify_all()
 
     def on_phase(self, phase: Phase, *, reconfiguring: bool) -> None:
-        """See :class:`engine.execution.run.RunListener`."""
+        """See :class:`engine.execution.run_listener.RunListener`."""
         if phase is Phase.DRAINING and reconfiguring:
             self._enter(QueryState.RECONFIGURING, "Taking up new partitions, or tables")
         elif phase is not Phase.ENDED:
@@ -217,7 +223,7 @@ class ContinuousExecution:
             self._enter(*_PHASES[phase])
 
     def on_stall(self, stall: Stall | None) -> None:
-        """See :class:`engine.execution.run.RunListener`."""
+        """See :class:`engine.execution.run_listener.RunListener`."""
         if stall is not None:
             logger.warning("%s", stall)
             if self.state is not QueryState.STALLED:
@@ -232,10 +238,9 @@ class ContinuousExecution:
         reports: Sequence[Sequence[EpochCommitMessage]],
         times: EpochTimes,
     ) -> None:
-        """See :class:`engine.execution.run.RunListener`."""
-        attempt, definition = self._attempt, self.definition
-        assert attempt is not None
-        starts = attempt.committed_offsets or (None,) * len(reports)
+        """See :class:`engine.execution.run_listener.RunListener`."""
+        definition = self.definition
+        starts = self._committed_offsets or (None,) * len(reports)
         report = epoch_progress(
             QueryIdentity(self.query_id, self.run_id, definition.name, definition.sink.description),
             [
@@ -255,7 +260,7 @@ class ContinuousExecution:
         now_s = self._clock.monotonic_s()
         with self._changed:
             self.committed_epoch = committed.epoch
-            attempt.committed_offsets = committed.offsets
+            self._committed_offsets = committed.offsets
             self._committing_s = (self._committing_s or (now_s,))[0], now_s
             self.recent_progress.append(report)
             self._changed.notify_all()
@@ -274,23 +279,16 @@ class ContinuousExecution:
 
     def drain(self) -> None:
         """Ask for the open epoch to be finished and committed; then the query ends."""
-        self._ask(DrainAsked())
+        self._ending.ask(DrainAsked())
 
     def stop(self) -> None:
         """Ask for the query to end now; records of the open epoch are read again next time."""
-        self._ask(StopAsked())
-
-    def _ask(self, event: DrainAsked | StopAsked) -> None:
-        with self._changed:
-            self._end_asked = event
-            attempt = self._attempt
-        if attempt is not None:
-            attempt.tell(event)
+        self._ending.ask(StopAsked())
 
     def _terminate(self, attempt: Attempt, error: ContinuousError | None) -> None:
         state = QueryState.STOPPED if error is None else QueryState.FAILED
         steps: list[Callable[[], object]] = [
-            self._leaving.await_gone,
+            self._leaving_gone,
             self._stop_sources,
             lambda: self._save_progress() if attempt.owns_checkpoint() else None,
             lambda: attempt.release(state, error),
@@ -308,6 +306,10 @@ class ContinuousExecution:
             self._enter(state, text)
             self._terminated.set()
             self._changed.notify_all()
+
+    def _leaving_gone(self) -> None:
+        if self._start is not None:
+            self._start.leaving.await_gone()
 
     def _stop_sources(self) -> None:
         for stream in self.definition.streams:
@@ -337,6 +339,44 @@ class ContinuousExecution:
                 0 if self._is_inside_commit else timeout_s,
             )
             return self.committed_epoch >= epoch
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the sources have."""
+        return 0 if self._attempt is None else self._attempt.partitions
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks read them."""
+        return 0 if self._attempt is None else self._attempt.tasks
+
+    def await_all_available(self) -> None:
+        """Wait until what is in the sources now is committed, or the query has ended. Of a source
+        that cannot tell where it ends: the open epoch, which a record may just miss, and the next.
+        """
+        streams, epoch = self.definition.streams, self.open_epoch + 1
+        with self._changed:
+            starts = self._committed_offsets or self._starts
+        ends = [
+            stream.reader.latestOffset(start) for stream, start in zip(streams, starts, strict=True)
+        ]
+        if None in ends:
+            self.await_epoch(epoch, None)
+        readers = [stream.reader for stream in streams]
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._terminated.is_set() or self._has_committed(readers, ends),
+                0 if self._is_inside_commit else None,
+            )
+
+    def _has_committed(
+        self, readers: Sequence[DataSourceContinuousReader], ends: Sequence[Offset | None]
+    ) -> bool:
+        committed = self._committed_offsets
+        return committed is not None and all(
+            end is None or reader.hasReached(offset, end)
+            for reader, offset, end in zip(readers, committed, ends, strict=True)
+        )
 
     @property
     def open_epoch(self) -> int:

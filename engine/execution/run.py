@@ -8,12 +8,11 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
-from engine.base.clock import Clock
-from engine.base.options import RESTART, EngineOptions
-from engine.coordinator.commit_runner import CommittedEpoch, EpochRunner
+from engine.base.options import RESTART
+from engine.coordinator.commit_runner import EpochRunner
 from engine.coordinator.coordinator import EpochCoordinator, Phase
 from engine.coordinator.endpoint import Endpoint
 from engine.coordinator.events import (
@@ -36,8 +35,12 @@ from engine.errors import (
     ProtocolError,
     TaskLostError,
 )
+from engine.execution.definition import QueryDefinition
 from engine.execution.health import Stall, StallWatch
-from engine.execution.launcher import LaunchedTasks, Launcher, LeavingTasks
+from engine.execution.launcher import LaunchedTasks
+from engine.execution.run_listener import EpochTimes
+from engine.execution.source_watch import SourceWatch
+from engine.execution.start import QueryStart
 from engine.task.spec import TaskSpec
 from engine.wire.messages import EpochCommitMessage, EpochMarker, TaskFailed
 
@@ -52,47 +55,14 @@ COMMIT_WARNING_S = 10.0
 """An end that waits so long for a commit under way says so."""
 
 
-@dataclass(frozen=True)
-class EpochTimes:
-    """Wall-clock times of an epoch in milliseconds."""
-
-    started_ms: int
-    closed_ms: int
-    committed_ms: int
-
-
-class RunListener(Protocol):
-    """Hears how a run goes, on the run's threads."""
-
-    def on_phase(self, phase: Phase, *, reconfiguring: bool) -> None:
-        """The run has entered another phase.
-
-        :param reconfiguring: it is draining because the source's partitions have changed.
-        """
-
-    def on_committed(
-        self,
-        committed: CommittedEpoch,
-        reports: Sequence[Sequence[EpochCommitMessage]],
-        times: EpochTimes,
-    ) -> None:
-        """An epoch was committed.
-
-        :param reports: per stream, one for each of its partitions.
-        """
-
-    def on_stall(self, stall: Stall | None) -> None:
-        """Epochs are late (told once per stall), or advance again."""
-
-
 class ContinuousRun:
     """Launches the tasks, ticks the epochs, commits them, and ends.
 
+    :param definition: its interval is the length of an epoch; epochs end at multiples of it, as
+        Spark's do, the first one at the first multiple after all tasks have started. 0: as fast as
+        they commit.
     :param specs: one per task; this object fills in the address and the secret.
-    :param interval_ms: length of an epoch; epochs end at multiples of it, as Spark's do, the first
-        one at the first multiple after all tasks have started. 0: as fast as they commit.
-    :param leaving: takes up the tasks that are still there when this run has ended.
-    :param reconfigured: asked twice a second, by the coordinating thread: whether the source's
+    :param reconfigured: asked twice a second, by a thread of its own: whether the source's
         partitions have changed. The run then finishes its open epoch and ends.
     :ivar is_reconfiguring: the run ended, or is ending, because ``reconfigured`` said so.
     :raises OSError: the launcher's address cannot be listened on.
@@ -100,30 +70,27 @@ class ContinuousRun:
 
     def __init__(
         self,
-        *,
-        launcher: Launcher,
-        leaving: LeavingTasks,
-        runner: EpochRunner,
+        start: QueryStart,
+        definition: QueryDefinition,
         specs: Sequence[TaskSpec],
-        interval_ms: int,
-        options: EngineOptions,
-        clock: Clock,
-        listener: RunListener,
+        runner: EpochRunner,
         reconfigured: Callable[[], bool],
     ) -> None:
-        first = specs[0]
+        first, options, launcher = specs[0], definition.options, start.launcher
         self._launcher = launcher
-        self._leaving = leaving
+        self._leaving = start.leaving
         self._tasks: LaunchedTasks | None = None
         self._runner = runner
-        self._streams = [spec.stream for spec in specs]
-        self._interval_ms = interval_ms
+        self._streams = [spec.reading.stream for spec in specs]
+        self._interval_ms = interval_ms = definition.epoch_interval_ms
         self._options = options
-        self._clock = clock
-        self._listener = listener
-        self._reconfigured = reconfigured
+        self._clock = start.clock
+        self._listener = start.listener
+        self._source_watch = SourceWatch(
+            reconfigured, self._reconfigure, lambda error: self.tell(RunFailed(error))
+        )
         self._run_id = first.run_id
-        self._bounded = first.until is not None
+        self._bounded = first.reading.until is not None
         self._restarts_on_stall = options.on_stall == RESTART
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         secret = secrets.token_bytes(32)
@@ -147,7 +114,6 @@ class ContinuousRun:
         self._opened_ms: dict[int, int] = {}
         self._closed_ms: dict[int, int] = {}
         self._next_tick_s: float | None = None
-        self._next_look_s = 0.0
         self._ended = False
         self._error: ContinuousError | None = None
         self._explaining = threading.Lock()
@@ -219,6 +185,7 @@ class ContinuousRun:
             self._closed_ms[self.coordinator.committed + 1] = self._clock.now_ms()
         if phase is Phase.RUNNING:
             self._schedule_tick()
+            self._source_watch.start()
         self._listener.on_phase(phase, reconfiguring=self.is_reconfiguring)
 
     def _tick(self) -> None:
@@ -243,8 +210,6 @@ class ContinuousRun:
             silence = f"it was silent for {self._options.task_timeout_s:g} s"
             self._handle(TaskLost(partition, silence))
         self._watch_health(now_s)
-        if self.coordinator.phase is Phase.RUNNING and self._is_time_to_look(now_s):
-            self._watch_source()
 
     def _watch_start(self, waited_s: float) -> None:
         if waited_s > SLOT_WAIT_S:
@@ -272,17 +237,10 @@ class ContinuousRun:
         if stall is not None and stall.partitions and can_restart and self._restarts_on_stall:
             self._handle(RunFailed(stall.error()))
 
-    def _is_time_to_look(self, now_s: float) -> bool:
-        if now_s < self._next_look_s:
-            return False
-        self._next_look_s = now_s + _WATCH_S
-        return True
-
-    def _watch_source(self) -> None:
-        if self._reconfigured():
-            logger.info("new partitions or tables: finishing epoch %d", self.open_epoch)
-            self.is_reconfiguring = True
-            self._handle(DrainAsked())
+    def _reconfigure(self) -> None:
+        logger.info("new partitions or tables: finishing epoch %d", self.open_epoch)
+        self.is_reconfiguring = True
+        self.tell(DrainAsked())
 
     def _watch_slots(self) -> None:
         assert self._tasks is not None
@@ -304,7 +262,9 @@ class ContinuousRun:
         if isinstance(action, CloseEpoch):
             now_ms = self._clock.now_ms()
             self._closed_ms[action.epoch] = self._opened_ms[action.epoch + 1] = now_ms
-            self._endpoint.broadcast(EpochMarker(action.epoch, final=action.final))
+            self._endpoint.broadcast(
+                EpochMarker(action.epoch, final=action.final, committed=self.coordinator.committed)
+            )
         elif isinstance(action, CommitEpoch):
             self._committing = self._committer.submit(self._commit, action)
         elif isinstance(action, EndRun):
@@ -319,7 +279,7 @@ class ContinuousRun:
         try:
             committed = self._runner.commit(
                 epoch,
-                [[report.offset for report in parts] for parts in reports],
+                [[offset for report in parts for offset in report.offsets] for parts in reports],
                 [report.writer_message for report in action.reports],
                 replayed=self._bounded,
             )
@@ -348,6 +308,7 @@ class ContinuousRun:
     def _leave(self) -> None:
         """Dismiss the tasks, wait for a commit under way, drop what is not committed."""
         self._endpoint.dismiss("the query has failed" if self._error else "the query has ended")
+        self._source_watch.stop()
         self._await_commit()
         if self._tasks is None:
             self._endpoint.close()

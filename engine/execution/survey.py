@@ -12,7 +12,7 @@ from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.coordinator.restart_table import COMMITS, OFFSETS, PREPARED, RestartPlan, decide
 from engine.errors import CheckpointCorruptError
-from engine.execution.definition import SinkBinding
+from engine.sinks.contract import SinkBinding
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def plan_restart(
     for epoch in prepared:
         if epoch in offsets and epoch >= committed and epoch not in torn_prepared:
             _compare(checkpoint, prepared_log, epoch, committed, check)
-    latest_epoch: Callable[[], int | None] | None = getattr(sink.writer, "latestEpoch", None)
+    latest_epoch, check_logged = sink.driver.latest_epoch, sink.driver.check_logged
     plan = decide(
         offsets_ids=offsets,
         commits_ids=commits,
@@ -51,7 +51,6 @@ def plan_restart(
         unreadable_commits=torn_commits,
         unreadable_prepared=[epoch for epoch in torn_prepared if epoch > committed],
     )
-    check_logged: Callable[[int], None] | None = getattr(sink.writer, "checkLogged", None)
     if check_logged is not None:  # of what the writer keeps beside its rows
         check_logged(max(offsets, default=-1))
     logs: dict[str, MetadataLog[Any]] = {

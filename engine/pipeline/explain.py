@@ -34,6 +34,7 @@ def explain(
     *,
     sink: str,
     partitions: int,
+    tasks: int,
     epoch_interval_ms: int,
     delivery: str,
 ) -> str:
@@ -42,6 +43,7 @@ def explain(
     :param sink: the sink's description, without secrets.
     :param delivery: what the sink guarantees, e.g. ``exactly-once``.
     """
+    shared = f", read by {tasks} task{'s' * (tasks > 1)}" if tasks < partitions else ""
     columns = ", ".join(f"{f.name} {sql_name(f.type)}" for f in pipelines[0].schema)
     lines = ["== Continuous Pipeline =="]
     for pipeline in pipelines:
@@ -51,7 +53,7 @@ def explain(
     lines += [
         f"Output     {columns}",
         f"Sink       {sink}",
-        f"Partitions {partitions}",
+        f"Partitions {partitions}{shared}",
         f"Epochs     every {epoch_interval_ms} ms",
         f"Delivery   {delivery}",
     ]

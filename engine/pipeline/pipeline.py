@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -56,6 +57,20 @@ class Watermark:
 
 BatchStream = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """From an iterator of batches to an iterator of batches; both live for one epoch."""
+
+IDLE: Final = pa.RecordBatch.from_pylist([])
+"""Stands among the batches, told by its identity, for "nothing has come for a while"."""
+
+
+@runtime_checkable
+class TimedStage(Protocol):
+    """A :data:`BatchStream` that has something to do while nothing comes: timers, for example. It
+    gets :data:`IDLE` whenever a look at the source found nothing, and may return rows upon it."""
+
+    wants_idle: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """See :data:`BatchStream`."""
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from engine.base.connector_options import DEFAULT_PARALLELISM, PARTITION_BY, SESSION_TIMEZONE
 from engine.errors import ConfigError
-from engine.execution.definition import SinkBinding
 from engine.expressions.types import schema_to_spark
 from engine.pipeline.explain import describe_connector
 from engine.pipeline.pipeline import SourceRelation
 from engine.plan.stream_relation import user_data_source
-from engine.sinks.adapter import delivery_of, epoch_writer
+from engine.sinks.adapter import task_writer
 from engine.sinks.builtin_sinks import SINKS, sink_class
+from engine.sinks.contract import DriverSink, SinkBinding
 from engine.sources.builtin_sources import SOURCES, source_class
 from engine.sources.contract import DataSourceContinuousReader
 
@@ -78,8 +78,6 @@ def bind_sink(
     identity = {key.lower(): value for key, value in shown.items()}
     if partition_by:
         identity["partitionby"] = ", ".join(partition_by)
-    if hasattr(writer, "path"):  # whatever folder the next start or rewind is made in
-        identity["path"] = str(writer.path)
     return bind_writer(writer, describe_connector(name, shown), name, identity)
 
 
@@ -89,15 +87,18 @@ def bind_writer(
     """A sink from its stream writer.
 
     :param name: its format; ``options`` are the user's.
+    :raises ConfigError: it is no stream writer.
     """
+    identity, driver = dict(options or {}), DriverSink.of(writer)
+    if driver.path is not None:  # whatever folder the next start or rewind is made in
+        identity["path"] = driver.path
     return SinkBinding(
-        writer=writer,
-        write=epoch_writer(writer),
+        driver=driver,
+        writer=task_writer(writer),
         description=description,
-        delivery=delivery_of(writer),
         message_modules=("engine", "pyspark.sql.datasource", type(writer).__module__),
         format=name or description,
-        options=options or {},
+        options=identity,
     )
 
 

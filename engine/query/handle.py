@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from engine.errors import ContinuousError
@@ -15,7 +16,7 @@ class ContinuousQuery:
     All timeouts are in seconds; None waits for as long as it takes.
     """
 
-    def __init__(self, execution: ContinuousExecution, explanation: str) -> None:
+    def __init__(self, execution: ContinuousExecution, explanation: Callable[[], str]) -> None:
         self._execution = execution
         self._explanation = explanation
 
@@ -77,7 +78,7 @@ class ContinuousQuery:
 
         :param extended: also print where the checkpoint is, and the status.
         """
-        print(self._explanation)
+        print(self._explanation())
         if extended:
             print(f"Checkpoint: {self._execution.definition.checkpoint.url}")
             print(f"Status: {self.status}")
@@ -104,13 +105,15 @@ class ContinuousQuery:
         return committed
 
     def processAllAvailable(self) -> None:
-        """Wait until what is in the source now is committed: the open epoch, which a record may
-        just miss, and the next. A source that needs longer than an epoch to return a record is
-        not waited for.
+        """Wait until all that is in the sources now is committed.
 
-        :raises ContinuousError: the query failed.
+        A source is asked where it ends. For one that cannot tell (see ``latestOffset`` in
+        :mod:`engine.sources.contract`) two epochs are waited for: the open one, which a record may
+        just miss, and the next.
+
+        :raises ContinuousError: the query failed, or a source cannot be asked.
         """
-        self.awaitEpoch(self._execution.open_epoch + 1)
+        self._execution.await_all_available()
         self._raise_failure()
 
     def drain(self, timeout: float | None = None) -> bool:

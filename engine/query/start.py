@@ -8,15 +8,15 @@ from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE
 from engine.base.options import DEAD_LETTER, EngineOptions, parse_interval_ms
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.errors import ConfigError
-from engine.execution.definition import QueryDefinition, SinkBinding, StreamBinding
+from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
 from engine.pipeline.explain import explain
 from engine.pipeline.pipeline import StaticJoin
 from engine.query.binding import bind_sink, bind_source, bind_writer
 from engine.query.handle import ContinuousQuery
-from engine.query.tables import FILE_FORMATS
 from engine.query.write_request import CHECKPOINT, WriteRequest, checkpoint_location, pop_option
-from engine.sinks.builtin_sinks import SINKS
+from engine.sinks.builtin_sinks import FILE_FORMATS, SINKS, sink_kind
+from engine.sinks.contract import SinkBinding
 from engine.sinks.dead_letters import with_dead_letters
 
 
@@ -41,14 +41,6 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     sink = _sink(request, rest, session_timezone)
     if options.on_bad_record == DEAD_LETTER:
         sink = with_dead_letters(sink, options.dead_letter_path)
-    partitions = sum(len(s.reader.partitions(s.reader.initialOffset())) for s in streams)
-    explanation = explain(
-        pipelines,
-        sink=sink.description,
-        partitions=partitions,
-        epoch_interval_ms=interval_ms,
-        delivery=sink.delivery,
-    )
     location, temporary = checkpoint_location(request, location)
     definition = QueryDefinition(
         name=request.query_name,
@@ -67,6 +59,17 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
         if temporary:
             definition.checkpoint.delete()
         raise
+
+    def explanation() -> str:
+        return explain(
+            pipelines,
+            sink=sink.description,
+            partitions=execution.partitions,
+            tasks=execution.tasks,
+            epoch_interval_ms=interval_ms,
+            delivery=sink.driver.delivery,
+        )
+
     return ContinuousQuery(execution, explanation)
 
 
@@ -90,7 +93,7 @@ def _sink(request: WriteRequest, options: dict[str, str], session_timezone: str)
         raise ConfigError(
             "The query has no sink.", hint='Name one: .format("parquet").option("path", ...).'
         )
-    if request.partition_columns and name.lower() not in FILE_FORMATS:
+    if request.partition_columns and not sink_kind(name).is_files:
         raise ConfigError(
             f"partitionBy has no meaning for the sink {name}.",
             hint=f"It lays out the files of {', '.join(FILE_FORMATS)}.",

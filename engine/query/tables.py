@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.errors import ConfigError
+from engine.sinks.builtin_sinks import FILE_FORMATS
 
 if TYPE_CHECKING:
     from engine.query.write_request import WriteRequest
-
-FILE_FORMATS = ("parquet", "json", "csv")
 
 
 def table_location(request: WriteRequest, table: str) -> tuple[str, str]:

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import ConfigError
+from engine.sinks.builtin_sinks import sink_kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CHECKPOINT = "checkpointLocation"
 DEFAULT_INTERVAL = "1 second"
-_EPHEMERAL_SINKS = ("console", "memory", "noop", "foreach", "foreachbatch")
-"""These need no checkpoint location, as in Spark: a temporary one serves."""
 
 
 @dataclass
@@ -44,7 +43,7 @@ def checkpoint_location(request: WriteRequest, location: str | None) -> tuple[st
     default = request.df.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
     if default and request.query_name:
         return f"{default.rstrip('/')}/{request.query_name}", False
-    if str(request.sink_format).lower() in _EPHEMERAL_SINKS:
+    if sink_kind(str(request.sink_format)).is_ephemeral:
         return tempfile.mkdtemp(prefix="continuous-"), True
     raise ConfigError(
         "The query has no checkpoint location.",

@@ -1,4 +1,4 @@
-"""Any PySpark stream writer as what a task calls once per epoch."""
+"""Any PySpark stream writer as what a task and the driver call."""
 
 from __future__ import annotations
 
@@ -9,30 +9,24 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamWriter
 
 from engine.errors import ConfigError, SinkCommitRejectedError, SinkError
-from engine.execution.definition import AT_LEAST_ONCE
+from engine.sinks.contract import HasTaskWriter, TaskWriter
 from engine.sinks.pyspark_rows import rows_of
 
 M = TypeVar("M")
 
 
-def delivery_of(writer: DataSourceStreamWriter) -> str:
-    """What happens to a row when the query is restarted: the writer's attribute ``delivery``.
-    A writer that does not know this engine promises nothing more than "at least once"."""
-    return str(getattr(writer, "delivery", AT_LEAST_ONCE))
-
-
-def epoch_writer(
-    writer: DataSourceStreamWriter,
-) -> Callable[[Iterator[pa.RecordBatch]], Any]:
-    """The writer's ``write``, fed with batches or with rows, whichever it takes. Picklable if the
-    writer is.
+def task_writer(writer: Any) -> TaskWriter:
+    """The executor's side of a stream writer: its own if it has one, else its ``write``, fed with
+    batches or with rows, whichever it takes.
 
     :raises ConfigError: it is no stream writer.
     """
+    if isinstance(writer, HasTaskWriter):
+        return writer.taskWriter()
     if isinstance(writer, DataSourceStreamArrowWriter):
-        return writer.write
+        return PlainTaskWriter(writer.write)
     if isinstance(writer, DataSourceStreamWriter):
-        return _RowWriter(writer)
+        return PlainTaskWriter(_RowWriter(writer))
     raise ConfigError(
         f"{type(writer).__name__} is not a DataSourceStreamWriter.",
         hint="Return one from DataSource.streamWriter(schema, overwrite).",
@@ -52,6 +46,16 @@ def own_messages(messages: Sequence[Any], kind: type[M]) -> list[M]:
             hint="Finish it with the sink that it was prepared for, then change the sink.",
         )
     return found
+
+
+class PlainTaskWriter(TaskWriter):
+    """A writer that knows only PySpark's ``write(iterator)``."""
+
+    def __init__(self, write: Callable[[Iterator[pa.RecordBatch]], Any]) -> None:
+        self._write = write
+
+    def write(self, epoch: int, batches: Iterator[pa.RecordBatch]) -> Any:
+        return self._write(batches)
 
 
 class _RowWriter:

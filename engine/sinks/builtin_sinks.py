@@ -1,37 +1,93 @@
 """The engine's own sinks by the name given to ``write_stream(df).format(...)``.
 
-``foreach`` and ``foreachBatch`` have no name: they come from methods of the same name.
+Loading this table loads no sink, and no pyspark.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
-from pyspark.sql.datasource import DataSource
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from engine.errors import ConfigError
-from engine.sinks.console import ConsoleDataSource
-from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
-from engine.sinks.memory import MemoryDataSource
-from engine.sinks.noop import NoopDataSource
 
-SINKS: Final[dict[str, type[DataSource]]] = {
-    "console": ConsoleDataSource,
-    "csv": CsvDataSource,
-    "json": JsonDataSource,
-    "memory": MemoryDataSource,
-    "noop": NoopDataSource,
-    "parquet": ParquetDataSource,
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSource
+
+
+@dataclass(frozen=True)
+class SinkKind:
+    """What is known of a sink before it is loaded.
+
+    :param data_source: ``module:class``; empty for those that are no data source: ``foreach`` and
+        ``foreachBatch`` come from methods of the same name.
+    :param is_files: its epochs are files in the folder ``path``: it can be partitioned by columns,
+        be a table of the catalog, and be cleaned up.
+    :param is_ephemeral: needs no checkpoint location, as in Spark: a temporary one serves.
+    :param reopen: ``module:function`` of the options: enough of the sink to take rows back, without
+        its query; empty if only its own stream writer can.
+    """
+
+    data_source: str = ""
+    is_files: bool = False
+    is_ephemeral: bool = False
+    reopen: str = ""
+
+
+class KeepsNothing:
+    """A sink whose rows end with the process that has them."""
+
+    def rewind(self, epoch: int) -> None:
+        """Nothing is there to be taken back."""
+
+
+def _files(name: str) -> SinkKind:
+    return SinkKind(
+        f"engine.sinks.files.data_source:{name}",
+        is_files=True,
+        reopen="engine.sinks.files.file_sink_rewind:reopen",
+    )
+
+
+def keeps_nothing(options: Mapping[str, str]) -> KeepsNothing:
+    """The sink of these options."""
+    return KeepsNothing()
+
+
+_NOTHING = "engine.sinks.builtin_sinks:keeps_nothing"
+SINKS: Final[dict[str, SinkKind]] = {
+    "parquet": _files("ParquetDataSource"),
+    "json": _files("JsonDataSource"),
+    "csv": _files("CsvDataSource"),
+    "console": SinkKind("engine.sinks.console:ConsoleDataSource", is_ephemeral=True),
+    "memory": SinkKind("engine.sinks.memory:MemoryDataSource", is_ephemeral=True, reopen=_NOTHING),
+    "noop": SinkKind("engine.sinks.noop:NoopDataSource", is_ephemeral=True, reopen=_NOTHING),
+    "foreach": SinkKind(is_ephemeral=True),
+    "foreachbatch": SinkKind(is_ephemeral=True),
 }
+FILE_FORMATS: Final = tuple(name for name, kind in SINKS.items() if kind.is_files)
+
+
+def sink_kind(name: str) -> SinkKind:
+    """What is known of a format; nothing if it is not the engine's own."""
+    return SINKS.get(name.lower(), SinkKind())
 
 
 def sink_class(name: str) -> type[DataSource]:
     """:raises ConfigError: there is no such sink."""
-    found = SINKS.get(name.lower())
-    if found is None:
+    kind = sink_kind(name)
+    if not kind.data_source:
+        own = ", ".join(known for known, each in SINKS.items() if each.data_source)
         raise ConfigError(
             f"There is no sink {name!r}.",
-            hint=f"There are {', '.join(SINKS)}, and what was registered with "
-            "spark.dataSource.register.",
+            hint=f"There are {own}, and what was registered with spark.dataSource.register.",
         )
+    found: type[DataSource] = load(kind.data_source)
     return found
+
+
+def load(place: str) -> Any:
+    """What is at ``module:name``."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql.types import StructType
 
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError, SinkAheadError
-from engine.execution.definition import SinkBinding
 from engine.expressions.types import schema_to_spark
+from engine.sinks.adapter import PlainTaskWriter
+from engine.sinks.contract import DriverSink, SinkBinding
 from engine.sinks.files.data_source import FilesWriter, JsonDataSource
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
-from engine.task.bad_records import SCHEMA
+from engine.sinks.letters import SCHEMA
 from engine.wire.messages import SunkEpoch
 
 
@@ -31,45 +31,52 @@ def with_dead_letters(sink: SinkBinding, path: str) -> SinkBinding:
     """
     schema = StructType.fromJson(schema_to_spark(SCHEMA))
     letters = JsonDataSource({"path": path}).streamWriter(schema, overwrite=False)
+    both = _Both(sink.driver, letters)
     return replace(
         sink,
-        writer=_BothWriters(sink.writer, letters),
+        driver=replace(
+            sink.driver,
+            commit=both.commit,
+            abort=both.abort,
+            validate=both.validate,
+            check_logged=both.check_logged,
+            after_rewind=both.after_rewind,
+        ),
         description=f"{sink.description}, bad records: json[{path}]",
-        write_letters=letters.write,
+        letters=PlainTaskWriter(letters.write),
     )
 
 
-class _BothWriters:
-    """The driver's side of both; whatever else the query's own writer has is found here too."""
+class _Both:
+    """The driver's side of both, where they differ from the query's own sink alone."""
 
-    def __init__(self, writer: Any, letters: FilesWriter) -> None:
-        self._writer = writer
+    def __init__(self, sink: DriverSink, letters: FilesWriter) -> None:
+        self._sink = sink
         self._letters = letters
         self._letters_log = FileSinkLog(LocalStorage(letters.path / FOLDER))
 
     def commit(self, messages: Sequence[SunkEpoch], epoch: int) -> None:
         self._letters_log.fill(epoch - 1)  # with another onBadRecord there were epochs without any
         self._letters.commit([each.dead_letters for each in messages], epoch)
-        self._writer.commit([each.written for each in messages], epoch)
+        self._sink.commit([each.written for each in messages], epoch)
 
     def abort(self, messages: Sequence[SunkEpoch], epoch: int) -> None:
         self._letters.abort([each.dead_letters for each in messages], epoch)
-        self._writer.abort([each.written for each in messages], epoch)
+        self._sink.abort([each.written for each in messages], epoch)
 
     def validate(self) -> None:
         """:raises ConfigError: a folder cannot be written to, or is that of both."""
-        path = getattr(self._writer, "path", None)
-        if isinstance(path, Path) and path.resolve() == self._letters.path.resolve():
+        path = self._sink.path
+        if path is not None and Path(path).resolve() == self._letters.path.resolve():
             raise ConfigError(
                 f"deadLetterPath {self._letters.path} is the folder of the sink too.",
                 hint="Choose another folder for the dead letters.",
             )
         self._letters.validate()
-        validate = getattr(self._writer, "validate", None)
-        if validate is not None:
-            validate()
+        if self._sink.validate is not None:
+            self._sink.validate()
 
-    def checkLogged(self, epoch: int) -> None:
+    def check_logged(self, epoch: int) -> None:
         """:raises SinkAheadError: the letters have later epochs than the checkpoint has logged; new
         ones would be taken for those, and lost."""
         newest = self._letters_log.latest()
@@ -80,8 +87,10 @@ class _BothWriters:
                 hint="They belong to another checkpoint: choose another deadLetterPath.",
                 epoch=newest,
             )
+        if self._sink.check_logged is not None:
+            self._sink.check_logged(epoch)
 
-    def afterRewind(self, epoch: int) -> None:
+    def after_rewind(self, epoch: int) -> None:
         """The query's own sink was told by the rewind itself; the letters are known only here.
 
         :raises ConfigError: their log does not tell any more which files the epoch ended with.
@@ -90,9 +99,5 @@ class _BothWriters:
         if newest is not None and newest > epoch:
             self._letters.checkRewind(epoch)
             self._letters.rewind(epoch)
-        after_rewind = getattr(self._writer, "afterRewind", None)
-        if after_rewind is not None:
-            after_rewind(epoch)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._writer, name)
+        if self._sink.after_rewind is not None:
+            self._sink.after_rewind(epoch)

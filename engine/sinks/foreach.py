@@ -19,9 +19,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
 from engine.errors import ConfigError
+from engine.sinks.epoch_context import EpochContext
 from engine.sinks.noop import NoMessage
 from engine.sinks.pyspark_rows import rows_of
-from engine.task.context import EpochContext
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -18,8 +18,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 
 from engine.base.connector_options import Options
 from engine.errors import ConfigError
-from engine.execution.definition import EXACTLY_ONCE
 from engine.expressions.schemas import to_arrow
+from engine.sinks.contract import EXACTLY_ONCE
 from engine.sinks.pyspark_rows import rows_of
 from engine.sinks.shipped import ShippedRows, ship, unpack
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from engine.errors import BadRecordError
+from engine.sources.offset_order import reached
 
 Offset = Any
 
@@ -74,11 +75,12 @@ class DataSourceContinuousReader(ABC):
 
     @abstractmethod
     def initialOffset(self) -> Offset:
-        """Where a new query starts."""
+        """Where a new query starts. Asked once in the life of a checkpoint: the answer is kept."""
 
     @abstractmethod
     def partitions(self, start: Offset) -> Sequence[Any]:
-        """Split the stream from ``start`` on into picklable partitions, one task each.
+        """Split the stream from ``start`` on into picklable partitions. A task reads one, or
+        several in turn where there are fewer slots. Asked once per attempt to run the query.
 
         :raises SourceError: ``start`` is not an offset of this source, or no longer exists.
         """
@@ -98,9 +100,26 @@ class DataSourceContinuousReader(ABC):
 
     def needsReconfiguration(self) -> bool:
         """Whether :meth:`partitions` of the present would be others than those of this run: asked
-        twice a second while the query runs, so it must be quick. The engine then finishes the
+        twice a second while the query runs, on a thread of its own. The engine then finishes the
         open epoch and starts new tasks from there."""
         return False
+
+    def latestOffset(self, start: Offset) -> Offset | None:
+        """Where the stream ends now: what lag, and waiting for all that is there, are measured by.
+        None if the source cannot tell. May be called from any thread.
+
+        :param start: where the query has come to, or where it begins.
+        :raises SourceError: the source cannot be asked.
+        """
+        return None
+
+    def hasReached(self, committed: Offset, wanted: Offset) -> bool:
+        """Whether everything before ``wanted`` also comes before ``committed``.
+
+        :raises ConfigError: the two have no order that is known; see
+            :mod:`engine.sources.offset_order` for those that have one without this method.
+        """
+        return reached(committed, wanted)
 
     def prune(self, columns: Sequence[str]) -> DataSourceContinuousReader | None:
         """A reader whose batches have only these columns, in this order; None if there is none.

@@ -26,7 +26,7 @@ from engine.checkpoint.rewind import finish_rewind
 from engine.coordinator.events import DrainAsked, RunFailed, StopAsked
 from engine.errors import ContinuousError, StaleRunError
 from engine.execution.lease_keeper import LeaseKeeper
-from engine.sinks.files.reopen import recorded_sink
+from engine.sinks.reopen import recorded_sink
 from engine.spark.failure import describe_error
 
 if TYPE_CHECKING:

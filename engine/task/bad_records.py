@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -14,22 +15,11 @@ from engine.base.redaction import redact, shown
 from engine.base.sift import sift
 from engine.errors import BadRecordError, ContinuousError, TransformError
 from engine.progress.counters import EpochCounters
+from engine.sinks.letters import SCHEMA
 from engine.sources.contract import Offset
 from engine.task.steps import Steps
 
 logger = logging.getLogger(__name__)
-SCHEMA = pa.schema(
-    [
-        pa.field("epoch", pa.int64(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("source", pa.string(), nullable=False),
-        pa.field("offset", pa.string()),
-        pa.field("record", pa.string()),
-        pa.field("error", pa.string(), nullable=False),
-    ]
-)
-"""Of a dead letter. ``offset`` is JSON: the record stands before this position of its partition.
-``record`` is what the source holds if it cannot be parsed, otherwise the parsed record as JSON."""
 LOGGED_MAX = 5
 """So many bad records of an epoch are logged."""
 
@@ -39,9 +29,10 @@ class BadRecords:
 
     :param policy: a value of the option ``onBadRecord``.
     :param source: names the source in letters and errors.
+    :param partition: tells which partition the record comes from that is being looked at.
     """
 
-    def __init__(self, policy: str, source: str, partition: int) -> None:
+    def __init__(self, policy: str, source: str, partition: Callable[[], int]) -> None:
         self.tolerates = policy != FAIL
         self._keeps = policy == DEAD_LETTER
         self._source = source
@@ -93,7 +84,7 @@ class BadRecords:
             self._letters.append(
                 {
                     "epoch": self._epoch,
-                    "partition": self._partition,
+                    "partition": self._partition(),
                     "source": self._source,
                     "offset": None if offset is None else json.dumps(offset),
                     "record": record,
@@ -104,11 +95,11 @@ class BadRecords:
     def _failure(self, record: str, offset: Offset, error: Exception) -> ContinuousError:
         reason = str(error) if isinstance(error, TransformError) else f"{_name(error)}: {error}"
         return TransformError(
-            f"Partition {self._partition} of {self._source} failed in the query's expressions: "
+            f"Partition {self._partition()} of {self._source} failed in the query's expressions: "
             f"{reason} The record, which stands before the offset {json.dumps(offset)}, is "
             f"{shown(record)}.",
             hint='Correct it, or set option onBadRecord to "skip" or "dead-letter".',
-            partition=self._partition,
+            partition=self._partition(),
             epoch=self._epoch,
         )
 

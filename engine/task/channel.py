@@ -15,6 +15,7 @@ class Channel:
     """Receives on a thread of its own; the task looks at the attributes between two batches.
 
     :ivar closed_epoch: the newest epoch that the driver has closed, -1 before the first.
+    :ivar committed_epoch: the newest epoch that the driver has told to be committed.
     :ivar final_epoch: the epoch after which the task ends, None if it goes on.
     :ivar dismissed: why the task must leave at once, None while it may stay.
     """
@@ -23,6 +24,7 @@ class Channel:
         self, connection: Connection, *, alive: Callable[[], TaskMessage], heartbeat_s: float
     ) -> None:
         self.closed_epoch = NEVER
+        self.committed_epoch = NEVER
         self.final_epoch: int | None = None
         self.dismissed: str | None = None
         self._connection = connection
@@ -56,6 +58,7 @@ class Channel:
         if isinstance(message, EpochMarker):
             if message.final:
                 self.final_epoch = message.epoch
+            self.committed_epoch = max(self.committed_epoch, message.committed)
             self.closed_epoch = max(self.closed_epoch, message.epoch)
         elif isinstance(message, Dismissed):
             self.dismissed = message.reason

@@ -7,21 +7,24 @@ once. The epoch ends between two reads, so the reader's offset is exactly what t
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 
 from engine.base.failpoints import reach
 from engine.errors import ContinuousError, SinkError, SourceError, TransformError
+from engine.pipeline.pipeline import IDLE
 from engine.progress.counters import EpochCounters
-from engine.sources.contract import PartitionReader
+from engine.sinks.epoch_context import EpochContext
 from engine.task.bad_records import BadRecords
 from engine.task.channel import Channel
-from engine.task.context import EpochContext
+from engine.task.inputs import TaskInput
 from engine.task.spec import TaskSpec
 from engine.task.transform import Transform, compile_steps
 from engine.wire.connection import Connection, connect
@@ -34,6 +37,7 @@ from engine.wire.messages import (
     Welcome,
 )
 
+logger = logging.getLogger(__name__)
 _ERRORS = ContinuousError.__module__
 MARKER_POLL_S = 0.005
 """An idle reader waits so long between two looks at the marker."""
@@ -84,62 +88,104 @@ class _Task:
     def __init__(self, spec: TaskSpec, channel: Channel) -> None:
         self._spec = spec
         self._channel = channel
-        self._bad = BadRecords(spec.on_bad_record, spec.source, spec.index)
+        self._writer = spec.writing.writer
+        self._bad = BadRecords(
+            spec.writing.on_bad_record, spec.reading.source, lambda: self._input.partition
+        )
         self._failure: BaseException | None = None
 
     def run(self) -> None:
-        spec = self._spec
-        with _blaming(SourceError, "opening the source", spec.index):
-            reader = spec.reader.open(spec.source_partition, spec.until)
-            if self._bad.tolerates:
-                reader.on_bad_record = self._bad.unreadable
+        spec, index = self._spec, self._spec.index
+        with _blaming(SourceError, "opening the source", spec.reading.first_partition):
+            self._input = TaskInput(
+                spec.reading, self._bad.unreadable if self._bad.tolerates else None
+            )
         try:
-            with _blaming(TransformError, "loading the query's functions", spec.index):
+            with _blaming(TransformError, "loading the query's functions", index):
                 transform = compile_steps(
-                    spec.pipeline, lambda steps, batch: self._bad.sift(steps, batch, reader.offset)
+                    spec.reading.pipeline,
+                    lambda steps, batch: self._bad.sift(steps, batch, self._input.offset),
                 )
-            self._channel.send(
-                TaskStarted(spec.run_id, spec.index, socket.gethostname(), os.getpid())
-            )
-            self._run_epochs(reader, transform)
+            with _blaming(SinkError, "opening the sink", index):
+                self._writer.open(spec.identity)
+            try:
+                self._channel.send(
+                    TaskStarted(spec.run_id, index, socket.gethostname(), os.getpid())
+                )
+                self._run_epochs(transform)
+            finally:
+                with _blaming(SinkError, "closing the sink", index):
+                    self._writer.close()
         finally:
-            reader.close()
+            self._input.close()
 
-    def _run_epochs(self, reader: PartitionReader, transform: Transform) -> None:
+    def _run_epochs(self, transform: Transform) -> None:
         spec, channel = self._spec, self._channel
-        epoch = spec.first_epoch
+        epoch, committed = spec.first_epoch, spec.first_epoch - 1
         while channel.dismissed is None:
+            committed = self._tell_committed(committed)
             counters = EpochCounters()
-            self._bad.begin(epoch, counters)
-            EpochContext.set(
-                EpochContext(spec.query_id, spec.run_id, spec.generation, spec.index, epoch)
-            )
-            batches = self._remembering(self._epoch(reader, transform, epoch, counters))
-            with _blaming(SinkError, "the sink's write", spec.index, epoch):
-                message = spec.write(batches)
-                for _ in batches:
-                    raise SinkError(
-                        "The sink's write() returned before the end of its iterator.",
-                        hint="Consume all batches: what was not read would be lost.",
-                    )
-            if self._failure is not None:
-                raise self._failure  # the writer swallowed it, and would lose the record
-            if spec.write_letters is not None:
-                with _blaming(SinkError, "writing dead letters", spec.index, epoch):
-                    letters = self._bad.letters()
-                    kept = spec.write_letters(iter([letters])) if letters.num_rows else None
-                    message = SunkEpoch(message, kept)
+            message = self._write(transform, epoch, counters)
             reach("report.before")
             with _blaming(SinkError, "sending the writer's message", spec.index, epoch):
                 channel.send(
                     EpochCommitMessage(
-                        spec.run_id, spec.index, epoch, reader.offset, message, counters
+                        spec.run_id, spec.index, epoch, self._input.offsets, message, counters
                     )
                 )
             reach("report.after")
-            if spec.until is not None or epoch == channel.final_epoch:
+            if spec.reading.until is not None or epoch == channel.final_epoch:
                 return
             epoch += 1
+
+    def _tell_committed(self, told: int) -> int:
+        """Tell the writer of the epochs behind ``told``; the last one that it was told of."""
+        committed = self._channel.committed_epoch
+        for epoch in range(told + 1, committed + 1):
+            with _blaming(SinkError, "the sink's committed()", self._spec.index, epoch):
+                self._writer.committed(epoch)
+        return max(told, committed)
+
+    def _write(self, transform: Transform, epoch: int, counters: EpochCounters) -> Any:
+        """Write one epoch; the message for the driver."""
+        try:
+            message = self._written(transform, epoch, counters)
+            if self._failure is not None:
+                raise self._failure  # the writer swallowed it, and would lose the record
+            return self._with_letters(message, epoch)
+        except BaseException:
+            try:
+                self._writer.aborted(epoch)
+            except Exception:
+                logger.exception("the sink did not abort epoch %d cleanly", epoch)
+            raise
+
+    def _written(self, transform: Transform, epoch: int, counters: EpochCounters) -> Any:
+        identity = self._spec.identity
+        self._bad.begin(epoch, counters)
+        EpochContext.set(
+            EpochContext(
+                identity.query_id, identity.run_id, identity.generation, identity.task, epoch
+            )
+        )
+        batches = self._remembering(self._epoch(transform, epoch, counters))
+        with _blaming(SinkError, "the sink's write", self._spec.index, epoch):
+            message = self._writer.write(epoch, batches)
+            for _ in batches:
+                raise SinkError(
+                    "The sink's write() returned before the end of its iterator.",
+                    hint="Consume all batches: what was not read would be lost.",
+                )
+        return message
+
+    def _with_letters(self, message: Any, epoch: int) -> Any:
+        writer = self._spec.writing.letters
+        if writer is None:
+            return message
+        with _blaming(SinkError, "writing dead letters", self._spec.index, epoch):
+            letters = self._bad.letters()
+            kept = writer.write(epoch, iter([letters])) if letters.num_rows else None
+            return SunkEpoch(message, kept)
 
     def _remembering(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -151,9 +197,9 @@ class _Task:
             raise
 
     def _epoch(
-        self, reader: PartitionReader, transform: Transform, epoch: int, counters: EpochCounters
+        self, transform: Transform, epoch: int, counters: EpochCounters
     ) -> Iterator[pa.RecordBatch]:
-        arrivals = _Arrivals(self._remembering(self._read(reader, epoch, counters)))
+        arrivals = _Arrivals(self._remembering(self._read(epoch, counters, transform.wants_idle)))
         transforming = _blaming(TransformError, "the query's expressions", self._spec.index, epoch)
         results = transform.stream(arrivals)
         while True:
@@ -170,21 +216,23 @@ class _Task:
             )
 
     def _read(
-        self, reader: PartitionReader, epoch: int, counters: EpochCounters
+        self, epoch: int, counters: EpochCounters, tells_idle: bool
     ) -> Iterator[pa.RecordBatch]:
-        channel = self._channel
-        bounded = self._spec.until is not None
-        reading = _blaming(SourceError, "reading the source", self._spec.index, epoch)
+        channel, source = self._channel, self._input
+        bounded = self._spec.reading.until is not None
+        reading = _blaming(SourceError, "reading the source", lambda: source.partition, epoch)
         while channel.closed_epoch < epoch:
             if channel.dismissed is not None:
                 raise TaskDismissed
             with reading:
-                batch = reader.read(MARKER_POLL_S)
+                batch = source.read(MARKER_POLL_S)
             if batch is not None:
                 counters.rows_read += batch.num_rows
                 yield batch
-            elif bounded and reader.exhausted:
+            elif bounded and source.exhausted:
                 return
+            elif tells_idle:
+                yield IDLE
 
 
 class _Arrivals:
@@ -207,7 +255,11 @@ class _blaming:
     """Errors inside the block become errors of the engine that say whose they are."""
 
     def __init__(
-        self, blame: type[ContinuousError], doing: str, partition: int, epoch: int | None = None
+        self,
+        blame: type[ContinuousError],
+        doing: str,
+        partition: int | Callable[[], int],
+        epoch: int | None = None,
     ) -> None:
         self._blame, self._doing = blame, doing
         self._partition, self._epoch = partition, epoch
@@ -218,14 +270,14 @@ class _blaming:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None or not isinstance(error, Exception):
             return
+        partition = self._partition() if callable(self._partition) else self._partition
         if not isinstance(error, ContinuousError):
             raise self._blame(
-                f"Partition {self._partition} failed in {self._doing}: "
-                f"{type(error).__name__}: {error}",
-                partition=self._partition,
+                f"Partition {partition} failed in {self._doing}: {type(error).__name__}: {error}",
+                partition=partition,
                 epoch=self._epoch,
             ) from error
-        error.partition = self._partition if error.partition is None else error.partition
+        error.partition = partition if error.partition is None else error.partition
         error.epoch = self._epoch if error.epoch is None else error.epoch
 
 

@@ -2,52 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from engine.base.options import FAIL
 from engine.pipeline.pipeline import Pipeline
+from engine.sinks.contract import TaskWriter, WriterContext
 from engine.sources.contract import DataSourceContinuousReader, Offset
 
-EpochWriter = Callable[[Iterator[pa.RecordBatch]], Any]
+
+@dataclass(frozen=True)
+class Reading:
+    """What a task reads, and what happens to it.
+
+    :param partitions: the reader's own descriptions of the partitions that this task reads, at
+        least one. They are read in turn.
+    :param first_partition: the number of the first of them among all partitions of the query.
+    :param stream: which of the query's streams they belong to, from 0.
+    :param source: names the source in errors.
+    :param until: end the first epoch exactly at this offset of the whole stream and leave (the
+        replay of an epoch whose end is known); None to read for as long as the query lives.
+    """
+
+    reader: DataSourceContinuousReader
+    partitions: tuple[Any, ...]
+    pipeline: Pipeline
+    first_partition: int = 0
+    stream: int = 0
+    source: str = "the source"
+    until: Offset | None = None
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What a task writes.
+
+    :param on_bad_record: see :class:`engine.base.options.EngineOptions`.
+    :param letters: writes the bad records of an epoch, if they are kept.
+    """
+
+    writer: TaskWriter
+    on_bad_record: str = FAIL
+    letters: TaskWriter | None = None
 
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """One partition of one run.
+    """One task of one run.
 
-    :param index: the partition, from 0.
-    :param stream: which of the query's streams it reads, from 0.
-    :param source_partition: the reader's own description of it.
-    :param until: end the first epoch exactly at this offset of the whole stream and leave (the
-        replay of an epoch whose end is known); None to read for as long as the query lives.
-    :param write: called once per epoch with the epoch's batches, returns the writer's message.
-    :param on_bad_record: see :class:`engine.base.options.EngineOptions`.
-    :param write_letters: writes the bad records of an epoch, if they are kept.
-    :param source: names the source in errors.
+    :param identity: whose task it is, and its index.
     :param heartbeat_s: a task that has said nothing for so many seconds says that it is alive.
     """
 
-    query_id: str
-    run_id: str
-    generation: int
-    index: int
+    identity: WriterContext
+    reading: Reading
+    writing: Writing
     first_epoch: int
-    pipeline: Pipeline
-    reader: DataSourceContinuousReader
-    source_partition: Any
-    write: EpochWriter
-    address: tuple[str, int]
-    secret: bytes
-    until: Offset | None = None
+    address: tuple[str, int] = ("", 0)
+    secret: bytes = b""
     heartbeat_s: float = 2.0
-    stream: int = 0
-    source: str = "the source"
-    on_bad_record: str = FAIL
-    write_letters: EpochWriter | None = None
+
+    @property
+    def run_id(self) -> str:
+        """Of the run that it belongs to."""
+        return self.identity.run_id
+
+    @property
+    def index(self) -> int:
+        """Of the task, from 0."""
+        return self.identity.task
 
     def __repr__(self) -> str:  # the secret must not reach a log
         return f"TaskSpec(run_id={self.run_id!r}, index={self.index})"

@@ -12,6 +12,7 @@ from engine.expressions.row_context import Rows
 from engine.expressions.times import current_time
 from engine.expressions.tree import Expr
 from engine.pipeline.pipeline import (
+    IDLE,
     BatchStream,
     EvalPython,
     Expand,
@@ -64,6 +65,9 @@ def batch_by_batch(
 
     def stream(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
+            if batch is IDLE:
+                yield batch
+                continue
             if uses_time:
                 current_time.begin_batch()
             try:

@@ -18,11 +18,13 @@ import pyarrow as pa
 
 from engine.expressions.registry import Context
 from engine.pipeline.pipeline import (
+    IDLE,
     BatchStream,
     EvalPython,
     MapBatches,
     Pipeline,
     Step,
+    TimedStage,
     schema_behind,
 )
 from engine.task.aligned import aligned
@@ -35,10 +37,14 @@ class Transform:
 
     Results have exactly ``pipeline.schema``, and those of :meth:`stream` at least one row. Not to
     be used by two threads at once.
+
+    :ivar wants_idle: whether a stage wants to hear that nothing has come: then
+        :data:`~engine.pipeline.pipeline.IDLE` may stand among the batches.
     """
 
     def __init__(self, pipeline: Pipeline, on_failure: OnFailure | None = None) -> None:
         self._stages = _stages(pipeline, on_failure)
+        self.wants_idle = any(_wants_idle(stage) for stage in self._stages)
         self._empty = as_batch([pa.nulls(0, t) for t in pipeline.schema.types], pipeline.schema, 0)
 
     def stream(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -48,7 +54,7 @@ class Transform:
         """
         for stage in self._stages:
             batches = stage(batches)
-        return batches
+        return _without_idle(batches) if self.wants_idle else batches
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One batch as an epoch of its own; the result may have no rows."""
@@ -82,11 +88,13 @@ def _stages(pipeline: Pipeline, on_failure: OnFailure | None) -> list[BatchStrea
     for step in pipeline.steps:
         if isinstance(step, MapBatches):
             flush()
-            stages.append(step.start(step))
+            stage = step.start(step)
+            stages.append(stage if _wants_idle(stage) else _deaf_to_idle(stage))
         elif isinstance(step, EvalPython) and not step.aligned:
             flush()
             arguments = evaluate_arguments(step.arguments, context)
-            stages.append(aligned(arguments, step.start(step), schema_behind(step, schema)))
+            function = aligned(arguments, step.start(step), schema_behind(step, schema))
+            stages.append(_deaf_to_idle(function))
         else:
             pending.append(step)
         schema = schema_behind(step, schema)
@@ -98,3 +106,16 @@ def _stages(pipeline: Pipeline, on_failure: OnFailure | None) -> list[BatchStrea
 def _labelled(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield batch if batch.schema == schema else as_batch(batch.columns, schema, batch.num_rows)
+
+
+def _wants_idle(stage: BatchStream) -> bool:
+    return isinstance(stage, TimedStage) and stage.wants_idle
+
+
+def _deaf_to_idle(stage: BatchStream) -> BatchStream:
+    """A function of the user's over an iterator gets batches only; so do the stages behind it."""
+    return lambda batches: stage(_without_idle(batches))
+
+
+def _without_idle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (batch for batch in batches if batch is not IDLE)

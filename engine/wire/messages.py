@@ -35,14 +35,15 @@ class TaskStarted:
 
 @dataclass(frozen=True)
 class EpochCommitMessage:
-    """:param offset: the source partition's position behind the epoch's last record.
+    """:param partition: the task's index.
+    :param offsets: where each of its source partitions stands behind the epoch's last record.
     :param writer_message: what the sink's ``write`` returned.
     """
 
     run_id: str
     partition: int
     epoch: int
-    offset: Any
+    offsets: tuple[Any, ...]
     writer_message: Any
     counters: EpochCounters
 
@@ -77,10 +78,13 @@ class TaskAlive:
 
 @dataclass(frozen=True)
 class EpochMarker:
-    """:param final: the task ends after this epoch (drain)."""
+    """:param final: the task ends after this epoch (drain).
+    :param committed: the last committed epoch, -1 before the first.
+    """
 
     epoch: int
     final: bool = False
+    committed: int = -1
 
 
 @dataclass(frozen=True)

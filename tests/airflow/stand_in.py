@@ -29,7 +29,7 @@ from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import finish_rewind
 from engine.commands.result import WRONG_USE
 from engine.errors import ConcurrentRunError
-from engine.sinks.files.reopen import KeepsNothing
+from engine.sinks.builtin_sinks import KeepsNothing
 
 BEFORE_GATE = 5
 

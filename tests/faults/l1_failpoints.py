@@ -162,7 +162,7 @@ def _query(sink: str, folder: Path, out: Any) -> None:
     feed.available = [_logged(checkpoint)] * PARTITIONS
     execution = ContinuousExecution(_definition(feed, sink, folder, checkpoint), ThreadLauncher())
     execution.start()
-    query = ContinuousQuery(execution, "")
+    query = ContinuousQuery(execution, str)
     while min(feed.available) < RECORDS and query.isActive:
         feed.add(1)
         if query.awaitEpoch(execution.committed_epoch + 1, DEADLINE_S):

@@ -87,7 +87,7 @@ def drive(plan: Plan) -> Outcome:
     try:
         execution = ContinuousExecution(_definition(plan), ForkLauncher(plan.server, plan.worker))
         execution.start()
-        query = ContinuousQuery(execution, "")
+        query = ContinuousQuery(execution, str)
         if plan.running is not None:
             query.awaitEpoch(execution.committed_epoch + 1, WAIT_S)
             l2_server.attach(plan.server, plan.running)

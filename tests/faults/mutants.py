@@ -276,7 +276,9 @@ def _() -> Patch:
         some = next(iter(reports.values()))
         # The others are taken to have read nothing, up to an end that is not theirs.
         every = [
-            reports.get(p, dataclasses.replace(some, partition=p, offset=[p, some.offset[1]]))
+            reports.get(
+                p, dataclasses.replace(some, partition=p, offsets=([p, some.offsets[0][1]],))
+            )
             for p in range(coordinator.partitions)
         ]
         return [CommitEpoch(epoch, tuple(every))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,12 +18,12 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ContinuousError, OffsetOutOfRangeError
-from engine.execution.definition import AT_LEAST_ONCE, EXACTLY_ONCE, SinkBinding
 from engine.query.binding import bind_writer
+from engine.sinks.contract import AT_LEAST_ONCE, EXACTLY_ONCE, DriverSink, SinkBinding
 from engine.sinks.files.data_source import JsonDataSource
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from tests.faults.processes import Machine
-from tests.model import SCHEMA, Feed, ModelMessage, ModelReader
+from tests.model import SCHEMA, Feed, ModelMessage, ModelReader, model_binding
 
 Record = tuple[int, int]
 OUT = "/out"
@@ -90,7 +91,7 @@ class KeyedSink:
         return Counter(row for rows in self.table.values() for row in rows)
 
     def binding(self) -> SinkBinding:
-        return SinkBinding(self, self.write, "table", self.delivery, ("tests.model",))
+        return replace(model_binding(self), driver=DriverSink.of(self), description="table")
 
 
 class PlainSink(KeyedSink):
@@ -134,9 +135,9 @@ class FilesSink:
 
     def has(self, epoch: int, parts: Sequence[Sequence[Record]]) -> None:
         """The sink has taken an epoch before the story begins."""
-        writer = self.binding()
+        binding = self.binding()
         batches = [batch_of(part) for part in parts if part]
-        writer.writer.commit([writer.write(iter(batches))], epoch)
+        binding.driver.commit([binding.writer.write(epoch, iter(batches))], epoch)
 
     def seen(self) -> Counter[Record]:
         """What a reader of the folder sees now.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.first_offsets import first_offset
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.storage.local_storage import LocalStorage
@@ -19,7 +20,7 @@ from engine.coordinator.coordinator import EpochCoordinator
 from engine.errors import CheckpointError, ContinuousError
 from engine.execution.survey import plan_restart
 from engine.progress.counters import EpochCounters
-from engine.task.context import EpochContext
+from engine.sinks.epoch_context import EpochContext
 from engine.wire.messages import EpochCommitMessage, TaskStarted
 from tests.faults.parts import Record, batch_of
 from tests.faults.processes import Process
@@ -66,11 +67,11 @@ class Task(Process):
             )
         )
         batches = iter([batch_of(self.rows)] if self.rows else [])
-        message = driver.binding.write(batches)
-        offset = [self.index, self.seq]
+        message = driver.binding.writer.write(self.epoch, batches)
+        offsets = ([self.index, self.seq],)
         driver.world.send_report(
             EpochCommitMessage(
-                driver.run_id, self.index, self.epoch, offset, message, EpochCounters()
+                driver.run_id, self.index, self.epoch, offsets, message, EpochCounters()
             )
         )
         self.rows = []
@@ -122,7 +123,7 @@ class Driver(Process):
             checkpoint=checkpoint,
             lease=self.lease,
             sources=[world.source],
-            sink=self.binding.writer,
+            sink=self.binding.driver,
             message_modules=self.binding.message_modules,
             min_epochs_to_retain=world.retain,
         )
@@ -130,12 +131,10 @@ class Driver(Process):
         for epoch in plan.recommit:
             self.runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
         if plan.start_from is None:
-            self.position = world.source.initialOffset()
+            self.position = first_offset(checkpoint.storage, 0, world.source.initialOffset)
         else:
             offsets = checkpoint.committed_offsets(plan.start_from)
-            if (
-                offsets is None
-            ):  # as engine.execution.execution: another run has purged it meanwhile
+            if offsets is None:  # as in an attempt: another run has purged it meanwhile
                 raise CheckpointError(f"epoch {plan.start_from} is gone")
             (self.position,) = offsets
         until = None
@@ -180,11 +179,11 @@ class Driver(Process):
         """The commit that the coordinator has ordered."""
         action = self.to_commit
         assert action is not None
-        self.world.whole.add(tuple(seq for _, seq in (each.offset for each in action.reports)))
+        self.world.whole.add(tuple(seq for _, seq in (each.offsets[0] for each in action.reports)))
         try:
             committed = self.runner.commit(
                 action.epoch,
-                [[report.offset for report in action.reports]],
+                [[report.offsets[0] for report in action.reports]],
                 [report.writer_message for report in action.reports],
                 replayed=self.coordinator.final_epoch == action.epoch and self._bounded,
             )

@@ -21,13 +21,13 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 
 from engine.checkpoint.storage.local_storage import LocalStorage
-from engine.execution.definition import EXACTLY_ONCE, SinkBinding
 from engine.query.binding import bind_writer
+from engine.sinks.contract import EXACTLY_ONCE, SinkBinding
+from engine.sinks.epoch_context import EpochContext
 from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from engine.sinks.foreach import ForeachWriter
 from engine.sinks.foreach_batch import ForeachBatchWriter
-from engine.task.context import EpochContext
 from tests.faults.parts import SPARK_SCHEMA, Record
 
 FORMATS = {"parquet": ParquetDataSource, "json": JsonDataSource, "csv": CsvDataSource}

@@ -13,14 +13,13 @@ from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.errors import CheckpointCorruptError, StaleRunError
-from engine.execution.definition import SinkBinding
 from engine.execution.survey import plan_restart
 from tests.faults.processes import KILL, Fuse, Machine, Process
 from tests.faults.query import CHECKPOINT
 from tests.faults.world import World
-from tests.model import ModelMessage, ModelSink
+from tests.model import ModelMessage, ModelSink, model_binding
 
-SINK = SinkBinding(ModelSink(), ModelSink().write, "", "exactly once", ("tests.model",))
+SINK = model_binding(ModelSink())
 
 
 def offsets(seq: int) -> OffsetEntry:

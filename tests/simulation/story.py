@@ -28,7 +28,7 @@ class Story:
         made = definition(self.feed, self.sink, self.folder, **options)
         execution = ContinuousExecution(made, launcher or ThreadLauncher())
         execution.start()
-        return ContinuousQuery(execution, "")
+        return ContinuousQuery(execution, str)
 
     @property
     def checkpoint(self) -> Checkpoint:

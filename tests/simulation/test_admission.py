@@ -27,7 +27,7 @@ from engine.query.binding import bind_writer
 from engine.query.handle import ContinuousQuery
 from engine.sinks.files.data_source import ParquetDataSource
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
-from engine.sinks.files.reopen import recorded_sink
+from engine.sinks.reopen import recorded_sink
 from engine.sources.rate import RateDataSource
 from tests.model import Feed, ModelSink, definition
 
@@ -41,7 +41,7 @@ SCHEMA = to_arrow(SPARK_SCHEMA, "test")
 def started(query: QueryDefinition) -> ContinuousQuery:
     execution = ContinuousExecution(query, ThreadLauncher())
     execution.start()
-    return ContinuousQuery(execution, "")
+    return ContinuousQuery(execution, str)
 
 
 def committed(query: QueryDefinition, epochs: int = 1) -> None:
@@ -235,7 +235,7 @@ def test_at_least_once_is_warned(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     query = replace(
         query,
         checkpoint=Checkpoint(Forgetful(tmp_path)),
-        sink=replace(query.sink, delivery="at least once"),
+        sink=replace(query.sink, driver=replace(query.sink.driver, delivery="at least once")),
     )
     feed.add(3)
     with caplog.at_level(logging.WARNING):

@@ -68,7 +68,8 @@ class Query:
             SPARK_SCHEMA, overwrite=False
         )
         sink = bind_writer(writer, "json")
-        sink = replace(sink, writer=_FailingOnce(writer, fail_commit))
+        failing = _FailingOnce(writer, fail_commit)
+        sink = replace(sink, driver=replace(sink.driver, commit=failing.commit))
         options = replace(ONE_ATTEMPT, on_bad_record=policy)
         if policy == "dead-letter":
             sink = with_dead_letters(sink, str(self.folder / "letters"))
@@ -89,7 +90,7 @@ class Query:
         )
         execution = ContinuousExecution(definition, ThreadLauncher())
         execution.start()
-        return ContinuousQuery(execution, "")
+        return ContinuousQuery(execution, str)
 
     def committed(self, folder: str) -> list[dict[str, Any]]:
         """The rows of the committed files, in the order of the epochs."""
@@ -112,9 +113,6 @@ class _FailingOnce:
             self._left.remove(epoch)
             raise OSError("disk on fire")
         self._writer.commit(messages, epoch)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._writer, name)
 
 
 def values(rows: list[dict[str, Any]]) -> list[int]:
@@ -249,7 +247,7 @@ def test_a_message_of_another_sink_is_refused(tmp_path: Path) -> None:
 def test_a_record_of_the_far_future_is_shown() -> None:
     far = pa.array([2**31 - 1], pa.int32()).cast(pa.date32())
     batch = pa.RecordBatch.from_arrays([far], names=["day"])
-    bad = BadRecords("dead-letter", "tail[in]", 0)
+    bad = BadRecords("dead-letter", "tail[in]", lambda: 0)
     bad.begin(0, EpochCounters())
     bad.sift(lambda _: 1 / 0, batch, {"a": 1})  # type: ignore[arg-type,return-value]
     (letter,) = bad.letters().to_pylist()

@@ -189,7 +189,7 @@ def test_no_slot_is_an_error_that_names_both_numbers(
             return Slots(total=4, free=1)
 
     execution = ContinuousExecution(definition(story.feed, story.sink, story.folder), OneSlot())
-    with pytest.raises(NotEnoughSlotsError, match=r"2 partitions .* 1 of the 4 slots"):
+    with pytest.raises(NotEnoughSlotsError, match=r"2 tasks .* 1 of the 4 slots"):
         execution.start()
     assert story.checkpoint.status().state is QueryState.FAILED
 

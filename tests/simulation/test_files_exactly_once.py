@@ -49,7 +49,7 @@ def start(folder: Path) -> ContinuousQuery:
     )
     execution = ContinuousExecution(definition, ThreadLauncher())
     execution.start()
-    return ContinuousQuery(execution, "")
+    return ContinuousQuery(execution, str)
 
 
 def committed_values(folder: Path) -> list[int]:

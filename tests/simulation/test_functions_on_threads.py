@@ -39,7 +39,7 @@ def start(folder: Path, feed: Feed, sink: ModelSink, function: Function) -> Cont
     mapping = replace(stream, pipeline=Pipeline(stream.pipeline.source, (step,), SCHEMA))
     execution = ContinuousExecution(replace(plain, streams=(mapping,)), ThreadLauncher())
     execution.start()
-    return ContinuousQuery(execution, "")
+    return ContinuousQuery(execution, str)
 
 
 def test_rows_held_back_are_committed_with_their_epoch(tmp_path: Path) -> None:

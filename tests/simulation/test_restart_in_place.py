@@ -69,7 +69,7 @@ def test_a_failing_task_is_started_again(story: Story, fault: BaseException, bud
 
 def test_slots_of_a_lost_executor_are_waited_for(story: Story) -> None:
     class LosesAnExecutor(ThreadLauncher):
-        counts = iter([Slots(4, 4), Slots(1, 1)])
+        counts = iter([Slots(4, 4)] * 2 + [Slots(1, 1)] * 2)
 
         def slots(self) -> Slots:
             return next(self.counts, Slots(4, 4))

@@ -62,11 +62,11 @@ def rate(spark: SparkSession, rows_per_second: int = 100, partitions: int = 2) -
     )
 
 
-def assert_complete(values: list[int]) -> None:
-    """Of each of the two partitions from its first row on; at the end one may be a row ahead."""
-    for partition in (0, 1):
-        found = sorted(value for value in values if value % 2 == partition)
-        assert found == list(range(partition, partition + 2 * len(found), 2))
+def assert_complete(values: list[int], partitions: int = 2) -> None:
+    """Of each partition from its first row on; at the end one may be a row ahead."""
+    for partition in range(partitions):
+        found = sorted(value for value in values if value % partitions == partition)
+        assert found == list(range(partition, partition + partitions * len(found), partitions))
         assert found
 
 
@@ -190,13 +190,22 @@ def test_to_table(spark: SparkSession, tmp_path: Path) -> None:
         spark.sql("DROP TABLE IF EXISTS counted")
 
 
-def test_more_partitions_than_slots_is_refused_within_seconds(
-    spark: SparkSession, tmp_path: Path
+def test_partitions_share_the_slots_there_are(
+    spark: SparkSession, tmp_path: Path, start: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    began = time.monotonic()
-    with pytest.raises(NotEnoughSlotsError, match=r"5 partitions .* 2 of the 2 slots"):
-        files(rate(spark, partitions=5), tmp_path).start()
-    assert time.monotonic() - began < 10
+    query = start(files(rate(spark, partitions=5), tmp_path))
+    assert query.awaitEpoch(2, WAIT_S)
+    query.explain()
+    assert "Partitions 5, read by 2 tasks" in capsys.readouterr().out
+    query.drain(WAIT_S)
+    values = [row.value for row in spark.read.parquet(str(tmp_path / "out")).collect()]
+    assert_complete(values, partitions=5)
+
+
+def test_more_tasks_than_slots_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    writer = files(rate(spark, partitions=5), tmp_path).option("partitionsPerTask", 1)
+    with pytest.raises(NotEnoughSlotsError, match=r"5 tasks .* 2 of the 2 slots"):
+        writer.start()
     assert Checkpoint(str(tmp_path / "checkpoint")).status().state is QueryState.FAILED
 
 

@@ -40,7 +40,7 @@ def started(partition: int, run_id: str = RUN) -> TaskStarted:
 
 
 def report(epoch: int, partition: int = 0, run_id: str = RUN) -> EpochCommitMessage:
-    return EpochCommitMessage(run_id, partition, epoch, epoch * 10, None, EpochCounters())
+    return EpochCommitMessage(run_id, partition, epoch, (epoch * 10,), None, EpochCounters())
 
 
 class Driver:

@@ -11,9 +11,9 @@ from pyspark.sql.types import StructType
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.errors import ConfigError, SinkAheadError
-from engine.execution.definition import SinkBinding
 from engine.execution.survey import plan_restart
 from engine.query.binding import bind_writer
+from engine.sinks.contract import SinkBinding
 from engine.sinks.dead_letters import with_dead_letters
 from engine.sinks.files.data_source import FilesMessage, JsonDataSource
 from engine.sinks.noop import NoopWriter
@@ -34,18 +34,18 @@ def test_letters_need_a_folder_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "out")
     for same in ("out", "link", "x/../out"):
         with pytest.raises(ConfigError, match=r"deadLetterPath .* is the folder of the sink"):
-            to_files(tmp_path / "out", tmp_path / same).writer.validate()
+            to_files(tmp_path / "out", tmp_path / same).driver.validate()
     assert not (tmp_path / "out").exists()
-    to_files(tmp_path / "out", tmp_path / "letters").writer.validate()
+    to_files(tmp_path / "out", tmp_path / "letters").driver.validate()
     beside_nothing = bind_writer(NoopWriter(), "noop")
-    with_dead_letters(beside_nothing, str(tmp_path / "out")).writer.validate()
+    with_dead_letters(beside_nothing, str(tmp_path / "out")).driver.validate()
 
 
 def test_the_folder_of_another_query_is_refused(tmp_path: Path) -> None:
     binding = to_files(tmp_path / "out", tmp_path / "letters")
     nothing = SunkEpoch(FilesMessage(()), FilesMessage(()))
     for epoch in range(4):
-        binding.writer.commit([nothing], epoch)
+        binding.driver.commit([nothing], epoch)
     newer = to_files(tmp_path / "out2", tmp_path / "letters")
     checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
     with pytest.raises(SinkAheadError, match="has never logged it"):

@@ -22,11 +22,11 @@ from engine.checkpoint.logs import codec
 from engine.errors import ConfigError, SinkUnavailableError
 from engine.expressions.types import schema_to_spark
 from engine.sinks.builtin_sinks import sink_class
+from engine.sinks.epoch_context import EpochContext
 from engine.sinks.files import epoch_files
 from engine.sinks.files.data_source import FilesMessage, FilesWriter
 from engine.sinks.files.file_sink_log import FileSinkLog
 from engine.sinks.files.partition_paths import DEFAULT_PARTITION, escape, split
-from engine.task.context import EpochContext
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 

@@ -14,12 +14,13 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from engine.errors import ConfigError
-from engine.sinks.adapter import delivery_of, epoch_writer
+from engine.sinks.adapter import task_writer
+from engine.sinks.contract import DriverSink
+from engine.sinks.epoch_context import EpochContext
 from engine.sinks.foreach import ForeachWriter
 from engine.sinks.foreach_batch import ForeachBatchWriter
 from engine.sinks.noop import NoMessage, NoopWriter
 from engine.sinks.pyspark_rows import rows_of
-from engine.task.context import EpochContext
 
 IDS = StructType().add("id", "long")
 
@@ -55,16 +56,16 @@ class Handler:
 
 def test_a_function_gets_every_row() -> None:
     seen: list[Row] = []
-    write = epoch_writer(ForeachWriter(seen.append, IDS))
-    assert isinstance(write(iter([ids(1, 2), ids(3)])), NoMessage)
+    writer = task_writer(ForeachWriter(seen.append, IDS))
+    assert isinstance(writer.write(0, iter([ids(1, 2), ids(3)])), NoMessage)
     assert seen == [Row(id=1), Row(id=2), Row(id=3)]
 
 
 def test_a_function_of_the_user_s_script_travels() -> None:
     seen: list[int] = []
     sink = ForeachWriter(lambda row: seen.append(row.id), IDS)
-    copy = cloudpickle.loads(cloudpickle.dumps(epoch_writer(sink)))
-    copy(iter([ids(1)]))
+    copy = cloudpickle.loads(cloudpickle.dumps(task_writer(sink)))
+    copy.write(0, iter([ids(1)]))
     assert seen == []  # the copy has its own list
 
 
@@ -170,19 +171,19 @@ class RowSink(DataSourceStreamWriter):
 
 def test_a_writer_of_rows_gets_rows() -> None:
     sink = RowSink()
-    write = epoch_writer(sink)
-    pickle.dumps(write)
-    assert isinstance(write(iter([ids(1), ids(2)])), WriterCommitMessage)
+    writer = task_writer(sink)
+    pickle.dumps(writer)
+    assert isinstance(writer.write(0, iter([ids(1), ids(2)])), WriterCommitMessage)
     assert sink.seen == [Row(id=1), Row(id=2)]
-    assert delivery_of(sink) == "at least once"
+    assert DriverSink.of(sink).delivery == "at least once"
 
 
 def test_noop_consumes_everything() -> None:
     batches = iter([ids(1), ids(2)])
-    epoch_writer(NoopWriter())(batches)
+    task_writer(NoopWriter()).write(0, batches)
     assert next(batches, None) is None
 
 
 def test_what_is_no_stream_writer_is_refused() -> None:
     with pytest.raises(ConfigError, match="not a DataSourceStreamWriter"):
-        epoch_writer(object())  # type: ignore[arg-type]
+        task_writer(object())

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from engine.checkpoint.logs import codec
 from engine.errors import ConfigError, SinkError
 from engine.sinks import memory, shipped
-from engine.sinks.adapter import delivery_of
+from engine.sinks.contract import DriverSink
 from engine.sinks.memory import MemoryDataSource, MemoryWriter
 
 IDS = StructType().add("id", "long", nullable=False)
@@ -40,7 +40,7 @@ def test_committed_epochs_are_seen_once_and_in_order() -> None:
     assert memory.rows("m1") == [Row(id=1), Row(id=2), Row(id=3), Row(id=4)]
     assert memory.table("m1").schema == pa.schema([pa.field("id", pa.int64(), nullable=False)])
     assert sink.latestEpoch() == 2
-    assert delivery_of(sink) == "exactly once"
+    assert DriverSink.of(sink).delivery == "exactly once"
 
 
 def test_a_new_query_of_the_same_name_begins_anew() -> None:

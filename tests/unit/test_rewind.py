@@ -23,8 +23,8 @@ from engine.errors import (
     ConfigError,
     SinkCommitRejectedError,
 )
+from engine.sinks.builtin_sinks import KeepsNothing
 from engine.sinks.files.file_sink_rewind import FileSinkRewind
-from engine.sinks.files.reopen import KeepsNothing
 from engine.sinks.memory import MemoryWriter
 from engine.sinks.noop import NoopWriter
 from tests.unit.rewinding import (

@@ -254,7 +254,7 @@ def test_light_at_the_door() -> None:
     program = (
         "import sys, engine.checkpoint.checkpoint, engine.checkpoint.retention;"
         "import engine.coordinator.restart_table, engine.checkpoint.rewind;"
-        "import engine.sinks.files.reopen;"
+        "import engine.sinks.reopen;"
         "print([m for m in ('pyspark', 'pandas', 'numpy', 'pyarrow', 'airflow', 'fsspec')"
         " if m in sys.modules])"
     )

@@ -9,7 +9,7 @@ from airflow_provider_continuous.arguments import whole_number
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
 from engine.errors import ConfigError
-from engine.sinks.files.reopen import reopen_sink
+from engine.sinks.reopen import reopen_sink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -13,7 +13,7 @@ from engine.checkpoint.fingerprint_file import read_fingerprint, write_fingerpri
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
-from engine.sinks.files.reopen import recorded_sink, reopen_sink
+from engine.sinks.reopen import recorded_sink, reopen_sink
 
 _PIN = "before-upgrade"
 

@@ -15,7 +15,7 @@ from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from engine.checkpoint.query_state import QueryState
-from engine.sinks.files.reopen import recorded_sink
+from engine.sinks.reopen import recorded_sink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -40,15 +40,15 @@ from engine.base.json_text import JSON
 from engine.base.locations import local_path
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError
-from engine.execution.definition import EXACTLY_ONCE
 from engine.expressions.schemas import to_arrow
 from engine.sinks.adapter import own_messages
+from engine.sinks.contract import EXACTLY_ONCE
+from engine.sinks.epoch_context import EpochContext
 from engine.sinks.files.csv_format import CsvFormat
 from engine.sinks.files.epoch_files import EpochFiles, FileLayout
 from engine.sinks.files.file_formats import JsonFormat, ParquetFormat
 from engine.sinks.files.file_sink_log import DEFAULT_INTERVAL, FOLDER, FileSinkLog, SinkFile
 from engine.sinks.files.file_sink_rewind import FileSinkRewind
-from engine.task.context import EpochContext
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

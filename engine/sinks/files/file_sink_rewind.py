@@ -12,11 +12,21 @@ rebuilt as one compacted entry with everything up to that line.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Final
 
 from engine.base.json_text import JSON
+from engine.base.locations import local_path
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError
-from engine.sinks.files.file_sink_log import COMPACT, HEADER, FileSinkLog, entries_until, epoch_of
+from engine.sinks.files.file_sink_log import (
+    COMPACT,
+    FOLDER,
+    HEADER,
+    FileSinkLog,
+    entries_until,
+    epoch_of,
+)
 
 _ASIDE: Final = "rewound"
 _STAGED: Final = f"{_ASIDE}/rebuilt"
@@ -113,3 +123,15 @@ class FileSinkRewind:
         for epoch, name in sorted(later, reverse=True):
             digest = hashlib.sha256(self._storage.read(name)).hexdigest()[:12]
             self._storage.move(name, f"{_ASIDE}/{epoch}-{digest}")
+
+
+def reopen(options: Mapping[str, str]) -> FileSinkRewind | None:
+    """The sink of these options; None if they name no folder.
+
+    :raises ConfigError: the path is not one of this machine.
+    """
+    path = {key.lower(): value for key, value in options.items()}.get("path")
+    if path is None:
+        return None
+    folder = local_path(path, "sink of files")
+    return FileSinkRewind(FileSinkLog(LocalStorage(folder / FOLDER)))

@@ -35,8 +35,8 @@ from engine.checkpoint.rewind import ASIDE, INTENT
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError, SinkUnavailableError
+from engine.sinks.builtin_sinks import sink_kind
 from engine.sinks.files.file_sink_log import COMPACT, FOLDER, FileSinkLog, compaction_before
-from engine.sinks.files.reopen import FILES
 
 ORPHAN_AGE_S: Final = 86_400.0
 ORPHAN_AGE_MIN_S: Final = 3_600.0
@@ -133,7 +133,7 @@ def prune_sink(
 def _files_folder(sink: Mapping[str, Any]) -> Path | None:
     """None if it is another kind of sink."""
     options = {key.lower(): value for key, value in sink["options"].items()}
-    if sink["format"].lower() not in FILES or "path" not in options:
+    if not sink_kind(sink["format"]).is_files or "path" not in options:
         return None
     return local_path(options["path"], "sink")
 

@@ -1,0 +1,74 @@
+"""What a sink may offer to a rewind, as typed protocols that are resolved once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from engine.base.json_text import JSON
+
+
+@runtime_checkable
+class TakesBack(Protocol):
+    """A sink that can take the rows of committed epochs back."""
+
+    def rewind(self, epoch: int, *position: JSON) -> None:
+        """Make the rows of all later epochs disappear; again is fine.
+
+        :param position: what :meth:`KeepsPositions.rewindPosition` returned for the epoch, if the
+            target of the rewind is a pin.
+        """
+
+
+@runtime_checkable
+class ChecksRewinds(Protocol):
+    """A sink that tells before anything has changed whether it can take rows back."""
+
+    def checkRewind(self, epoch: int, *position: JSON) -> None:
+        """:raises ConfigError: the sink does not know any more what the epoch ended with."""
+
+
+@runtime_checkable
+class KeepsPositions(Protocol):
+    """A sink whose own log is compacted: a pin keeps what it needs to find the epoch again."""
+
+    def rewindPosition(self, epoch: int) -> JSON:
+        """What a pin of this epoch has to keep."""
+
+
+@runtime_checkable
+class RemembersEpochs(Protocol):
+    """A sink that can tell which epochs it has."""
+
+    def latestEpoch(self) -> int | None:
+        """The newest committed epoch, None if there is none.
+
+        :raises SinkError: the sink is damaged, or cannot be asked.
+        """
+
+
+@dataclass(frozen=True)
+class RewindableSink:
+    """What of it a sink offers; None, or False, for what it does not."""
+
+    rewind: Callable[..., None] | None = None
+    check: Callable[..., None] | None = None
+    position: Callable[[int], JSON] | None = None
+    remembers: bool = False
+
+    @classmethod
+    def of(cls, sink: Any) -> RewindableSink:
+        """:param sink: a stream writer, what :mod:`engine.sinks.reopen` returns, a resolved
+        one, or None for a sink that is not known."""
+        if isinstance(sink, RewindableSink):
+            return sink
+        return cls(
+            rewind=sink.rewind if isinstance(sink, TakesBack) else None,
+            check=sink.checkRewind if isinstance(sink, ChecksRewinds) else None,
+            position=sink.rewindPosition if isinstance(sink, KeepsPositions) else None,
+            remembers=isinstance(sink, RemembersEpochs),
+        )
+
+
+NOT_REWINDABLE = RewindableSink()

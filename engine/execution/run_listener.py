@@ -1,0 +1,45 @@
+"""What a run tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.coordinator.commit_runner import CommittedEpoch
+from engine.coordinator.coordinator import Phase
+from engine.execution.health import Stall
+from engine.wire.messages import EpochCommitMessage
+
+
+@dataclass(frozen=True)
+class EpochTimes:
+    """Wall-clock times of an epoch in milliseconds."""
+
+    started_ms: int
+    closed_ms: int
+    committed_ms: int
+
+
+class RunListener(Protocol):
+    """Hears how a run goes, on the run's threads."""
+
+    def on_phase(self, phase: Phase, *, reconfiguring: bool) -> None:
+        """The run has entered another phase.
+
+        :param reconfiguring: it is draining because the source's partitions have changed.
+        """
+
+    def on_committed(
+        self,
+        committed: CommittedEpoch,
+        reports: Sequence[Sequence[EpochCommitMessage]],
+        times: EpochTimes,
+    ) -> None:
+        """An epoch was committed.
+
+        :param reports: per stream, one for each of its partitions.
+        """
+
+    def on_stall(self, stall: Stall | None) -> None:
+        """Epochs are late (told once per stall), or advance again."""

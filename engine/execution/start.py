@@ -1,0 +1,43 @@
+"""What all attempts and runs of one start of a query share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from engine.base.clock import Clock
+from engine.execution.ending import EndRequest
+from engine.execution.launcher import Launcher, LeavingTasks
+from engine.execution.run_listener import RunListener
+from engine.execution.sharing import TaskSharing
+
+
+class StartListener(RunListener, Protocol):
+    """Hears how the attempts go."""
+
+    def on_recovered(self, committed_epoch: int) -> None:
+        """What an earlier run has prepared is committed; epochs go on behind this one."""
+
+    def look(self) -> Mapping[str, Any]:
+        """What the lease says with each heartbeat."""
+
+
+@dataclass(frozen=True)
+class QueryStart:
+    """One start of a query.
+
+    :param run_id: all its attempts have the same.
+    :param listener: hears how the attempts and their epochs go.
+    :param ending: who wants the end.
+    :param leaving: takes up the tasks that are still there when a run has ended.
+    """
+
+    query_id: str
+    run_id: str
+    launcher: Launcher
+    clock: Clock
+    listener: StartListener
+    sharing: TaskSharing
+    ending: EndRequest = field(default_factory=EndRequest)
+    leaving: LeavingTasks = field(default_factory=LeavingTasks)

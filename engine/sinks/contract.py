@@ -1,0 +1,198 @@
+"""What a sink is: the twin of :mod:`engine.sources.contract`.
+
+A sink is a ``pyspark.sql.datasource.DataSource`` with a stream writer, as in Spark: ``write`` runs
+on the executors once per epoch, ``commit(messages, epoch)`` and ``abort(messages, epoch)`` on the
+driver. That is enough. What a stream writer may offer beyond it, each a method or an attribute:
+
+=====================  =====================================================================
+``bind``               :class:`Binds`: is told whose epochs it gets
+``validate``           :class:`Validates`: is tried before a task runs
+``latestEpoch``        :class:`~engine.checkpoint.rewindable.RemembersEpochs`
+``checkLogged``        :class:`ChecksLogged`
+``rewind``, ...        :mod:`engine.checkpoint.rewindable`: takes committed rows back
+``afterRewind``        :class:`HearsRewinds`
+``taskWriter``         :class:`HasTaskWriter`: lives on the executor as long as the task
+``delivery``           the guarantee, :data:`AT_LEAST_ONCE` if there is none
+``tuningOptions``      options that may change between two starts
+``path``               the folder, whatever the working directory of the next start is
+=====================  =====================================================================
+
+Nothing here needs pyspark: a task loads it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from engine.checkpoint.rewindable import NOT_REWINDABLE, RemembersEpochs, RewindableSink
+
+EXACTLY_ONCE: Final = "exactly once"
+AT_LEAST_ONCE: Final = "at least once"
+
+
+# -- on the executor ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SinkContext:
+    """Whose epochs a sink gets. ``(query_id, generation, epoch)`` tells one commit from another:
+    the epoch alone would not, because after a rewind it comes again with other rows.
+
+    :param query_id: survives restarts.
+    :param run_id: of this start of the query.
+    :param generation: counts restarts and rewinds.
+    """
+
+    query_id: str
+    run_id: str
+    generation: int
+
+
+@dataclass(frozen=True)
+class WriterContext(SinkContext):
+    """The same for one task.
+
+    :param task: its index, from 0.
+    :param tasks: how many write to this sink.
+    """
+
+    task: int
+    tasks: int
+
+
+class TaskWriter(ABC):
+    """The executor's side of a sink: one object per task, which lives as long as the task. Is
+    pickled to the executor, where alone these methods are called, all on one thread."""
+
+    def open(self, context: WriterContext) -> None:  # noqa: B027
+        """Called once, before the first epoch."""
+
+    @abstractmethod
+    def write(self, epoch: int, batches: Iterator[pa.RecordBatch]) -> Any:
+        """Write one epoch: its batches as they arrive. The iterator ends with the epoch and must be
+        consumed. What was written must be durable on return, and invisible until the commit if the
+        sink is :data:`EXACTLY_ONCE`.
+
+        :return: the message for the driver's ``commit``: all that another process needs to finish
+            the epoch without this task.
+        """
+
+    def committed(self, epoch: int) -> None:  # noqa: B027
+        """The epoch is in the commit log. Told in order, between two epochs; a task that leaves is
+        told no more."""
+
+    def aborted(self, epoch: int) -> None:  # noqa: B027
+        """The epoch that was being written will not be reported: this task fails or has to leave.
+        Not called for an epoch that was reported, which may still be committed by a restart."""
+
+    def close(self) -> None:  # noqa: B027
+        """Release what is held. Not called when the process is killed."""
+
+
+# -- on the driver --------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class Binds(Protocol):
+    """A sink that keeps an idempotence key of its own."""
+
+    def bind(self, context: SinkContext) -> None:
+        """Called with each attempt to run the query, before anything else but ``validate``."""
+
+
+@runtime_checkable
+class Validates(Protocol):
+    """A sink that can be tried."""
+
+    def validate(self) -> None:
+        """:raises ConfigError: it cannot be written to; nothing has started."""
+
+
+@runtime_checkable
+class ChecksLogged(Protocol):
+    """A sink that keeps more than its rows."""
+
+    def checkLogged(self, epoch: int) -> None:
+        """:param epoch: the newest one in the offset log, -1 if there is none.
+        :raises SinkAheadError: the sink has later ones: it belongs to another checkpoint.
+        """
+
+
+@runtime_checkable
+class HearsRewinds(Protocol):
+    """A sink that keeps more than its rows, of which the rewind itself does not know."""
+
+    def afterRewind(self, epoch: int) -> None:
+        """The checkpoint was rewound at some time.
+
+        :param epoch: the newest one in the offset log.
+        """
+
+
+@runtime_checkable
+class HasTaskWriter(Protocol):
+    """A sink that is an object on the executor, too."""
+
+    def taskWriter(self) -> TaskWriter:
+        """The executor's side."""
+
+
+@dataclass(frozen=True)
+class DriverSink:
+    """A stream writer on the driver, with what it offers; None for what it does not."""
+
+    commit: Callable[[Sequence[Any], int], None]
+    abort: Callable[[Sequence[Any], int], None]
+    bind: Callable[[SinkContext], None] | None = None
+    validate: Callable[[], None] | None = None
+    latest_epoch: Callable[[], int | None] | None = None
+    check_logged: Callable[[int], None] | None = None
+    after_rewind: Callable[[int], None] | None = None
+    rewindable: RewindableSink = NOT_REWINDABLE
+    delivery: str = AT_LEAST_ONCE
+    tuning_options: Collection[str] = ()
+    path: str | None = None
+
+    @classmethod
+    def of(cls, writer: Any) -> DriverSink:
+        """Look once at what a stream writer offers."""
+        path = getattr(writer, "path", None)
+        return cls(
+            commit=writer.commit,
+            abort=writer.abort,
+            bind=writer.bind if isinstance(writer, Binds) else None,
+            validate=writer.validate if isinstance(writer, Validates) else None,
+            latest_epoch=writer.latestEpoch if isinstance(writer, RemembersEpochs) else None,
+            check_logged=writer.checkLogged if isinstance(writer, ChecksLogged) else None,
+            after_rewind=writer.afterRewind if isinstance(writer, HearsRewinds) else None,
+            rewindable=RewindableSink.of(writer),
+            delivery=str(getattr(writer, "delivery", AT_LEAST_ONCE)),
+            tuning_options=getattr(writer, "tuningOptions", ()),
+            path=None if path is None else str(path),
+        )
+
+
+@dataclass(frozen=True)
+class SinkBinding:
+    """A sink bound to its path and options.
+
+    :param driver: its side on the driver.
+    :param writer: its side on the executors.
+    :param description: for explain and progress, e.g. ``parquet[/data/out]``.
+    :param message_modules: where the writer's message classes may come from.
+    :param letters: writes the bad records of an epoch, if they are kept.
+    :param format: its name, and ``options`` the user's options: they tell one sink from another.
+    """
+
+    driver: DriverSink
+    writer: TaskWriter
+    description: str
+    message_modules: Collection[str] = ()
+    letters: TaskWriter | None = None
+    format: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)

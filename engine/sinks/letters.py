@@ -1,0 +1,18 @@
+"""What a dead letter looks like: of the task that writes it, and of the sink that keeps it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+SCHEMA = pa.schema(
+    [
+        pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("offset", pa.string()),
+        pa.field("record", pa.string()),
+        pa.field("error", pa.string(), nullable=False),
+    ]
+)
+"""``offset`` is JSON: the record stands before this position of its partition. ``record`` is what
+the source holds if it cannot be parsed, otherwise the parsed record as JSON."""

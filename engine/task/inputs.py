@@ -1,0 +1,86 @@
+"""The partitions that a task reads: one, or several in turn.
+
+A task holds a slot of the cluster for as long as the query lives, so partitions that have little to
+do share one. Each look begins behind the partition that had something last: a busy one cannot keep
+the others waiting for longer than its own batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from engine.errors import BadRecordError
+from engine.sources.contract import Offset, PartitionReader
+from engine.task.spec import Reading
+
+
+class TaskInput:
+    """The readers of one task.
+
+    :ivar partition: the number of the partition that the last batch came from.
+    """
+
+    def __init__(self, reading: Reading, on_bad_record: Callable[[BadRecordError], None] | None):
+        self._readers: list[PartitionReader] = []
+        self._first = reading.first_partition
+        self._turn = 0
+        try:
+            for partition in reading.partitions:
+                reader = reading.reader.open(partition, reading.until)
+                reader.on_bad_record = on_bad_record
+                self._readers.append(reader)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def partition(self) -> int:
+        return self._first + self._turn
+
+    @property
+    def offsets(self) -> tuple[Offset, ...]:
+        """The position of each partition behind everything that :meth:`read` has returned."""
+        return tuple(reader.offset for reader in self._readers)
+
+    @property
+    def offset(self) -> Offset:
+        """The position of :attr:`partition` alone."""
+        return self._readers[self._turn].offset
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether everything before the end that was given is read."""
+        return all(reader.exhausted for reader in self._readers)
+
+    def read(self, timeout_s: float) -> pa.RecordBatch | None:
+        """As :meth:`engine.sources.contract.PartitionReader.read`, of whichever partition has
+        something."""
+        if len(self._readers) == 1:
+            return self._readers[0].read(timeout_s)
+        batch = self._pass(0.0)
+        # Nothing is there: each is given its share of the time.
+        return batch if batch is not None else self._pass(timeout_s / len(self._readers))
+
+    def _pass(self, timeout_s: float) -> pa.RecordBatch | None:
+        for _ in self._readers:
+            self._turn = (self._turn + 1) % len(self._readers)
+            batch = self._readers[self._turn].read(timeout_s)
+            if batch is not None:
+                return batch
+        return None
+
+    def close(self) -> None:
+        """Close all readers, each whatever the others do.
+
+        :raises Exception: what the last one raised that failed.
+        """
+        failure: Exception | None = None
+        for reader in self._readers:
+            try:
+                reader.close()
+            except Exception as exc:
+                failure = exc
+        if failure is not None:
+            raise failure
