@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -35,6 +35,9 @@ class PartitionReader(ABC):
     """
 
     on_bad_record: Callable[[BadRecordError], None] | None = None
+    interruptible: ClassVar[bool] = False
+    """Whether :meth:`interrupt` works. A reader for which it does not is asked every few
+    milliseconds, because an epoch ends between two reads."""
 
     @abstractmethod
     def read(self, timeout_s: float) -> pa.RecordBatch | None:
@@ -58,6 +61,10 @@ class PartitionReader(ABC):
     def exhausted(self) -> bool:
         """Whether everything before ``until`` was returned; always False without ``until``."""
         return False
+
+    def interrupt(self) -> None:  # noqa: B027
+        """Have a :meth:`read` that waits return at once, or the next one if none does. Called from
+        another thread."""
 
     def close(self) -> None:  # noqa: B027
         """Release what is held. Not called when the process is killed."""

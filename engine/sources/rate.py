@@ -194,6 +194,8 @@ class Pace:
 class RatePartitionReader(PartitionReader):
     """The executor's side. ``until`` is the last value to return."""
 
+    interruptible = True
+
     def __init__(self, pace: Pace, partition: RatePartition, until: int | None = None) -> None:
         self._pace = pace
         self._index = partition.index
@@ -201,7 +203,7 @@ class RatePartitionReader(PartitionReader):
         # The creation is a whole millisecond, so it follows from the time of any row.
         self._created_us = (partition.run_time_ms - pace.due_us(self._read) // 1_000) * 1_000
         self._until_row = None if until is None else (until - self._index) // pace.partitions + 1
-        self._closed = Event()
+        self._woken = Event()
 
     def read(self, timeout_s: float) -> pa.RecordBatch | None:
         if self.exhausted:
@@ -211,9 +213,12 @@ class RatePartitionReader(PartitionReader):
         if now_us < due_us:
             wait_us = due_us - now_us
             if wait_us > timeout_s * 1e6:
-                self._closed.wait(timeout_s)
+                self._woken.wait(timeout_s)
+                self._woken.clear()
                 return None
-            self._closed.wait(wait_us / 1e6)
+            if self._woken.wait(wait_us / 1e6):
+                self._woken.clear()
+                return None
             now_us = max(time.time_ns() // 1_000, due_us)
         rows = min(self._pace.rows_due(now_us - self._created_us) - self._read, BATCH_ROWS)
         if self._until_row is not None:
@@ -251,8 +256,11 @@ class RatePartitionReader(PartitionReader):
         self._read = max(self._read, due)
         return self.offset
 
+    def interrupt(self) -> None:
+        self._woken.set()
+
     def close(self) -> None:
-        self._closed.set()
+        self._woken.set()
 
 
 _SCHEMA: Final = pa.schema([("timestamp", TIMESTAMP), ("value", pa.int64())])

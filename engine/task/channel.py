@@ -17,6 +17,7 @@ class Channel:
     :ivar closed_epoch: the newest epoch that the driver has closed, -1 before the first.
     :ivar committed_epoch: the newest epoch that the driver has told to be committed.
     :ivar final_epoch: the epoch after which the task ends, None if it goes on.
+    :ivar on_word: called, on the channel's thread, when one of these has changed.
     :ivar dismissed: why the task must leave at once, None while it may stay.
     """
 
@@ -27,6 +28,7 @@ class Channel:
         self.committed_epoch = NEVER
         self.final_epoch: int | None = None
         self.dismissed: str | None = None
+        self.on_word: Callable[[], None] = lambda: None
         self._connection = connection
         self._alive = alive
         self._heartbeat_s = heartbeat_s
@@ -51,8 +53,10 @@ class Channel:
         try:
             while True:
                 self._take(self._connection.receive())
+                self.on_word()
         except Exception as exc:  # closed, broken, forged or unreadable: all are its end
             self.dismissed = self.dismissed or f"the driver is gone: {exc}"
+            self.on_word()
 
     def _take(self, message: DriverMessage) -> None:
         if isinstance(message, EpochMarker):

@@ -15,11 +15,17 @@ from engine.errors import BadRecordError
 from engine.sources.contract import Offset, PartitionReader
 from engine.task.spec import Reading
 
+MARKER_POLL_S = 0.005
+"""An idle reader waits so long between two looks at what the driver has said."""
+INTERRUPTED_POLL_S = 1.0
+"""The same for a reader that word from the driver interrupts."""
+
 
 class TaskInput:
     """The readers of one task.
 
     :ivar partition: the number of the partition that the last batch came from.
+    :ivar wait_s: how long a read waits for records.
     """
 
     def __init__(self, reading: Reading, on_bad_record: Callable[[BadRecordError], None] | None):
@@ -34,6 +40,9 @@ class TaskInput:
         except BaseException:
             self.close()
             raise
+        # Of several, only one is waited for at a time: the others must not wait for long.
+        alone = len(self._readers) == 1 and self._readers[0].interruptible
+        self.wait_s = INTERRUPTED_POLL_S if alone else MARKER_POLL_S
 
     @property
     def partition(self) -> int:
@@ -54,14 +63,19 @@ class TaskInput:
         """Whether everything before the end that was given is read."""
         return all(reader.exhausted for reader in self._readers)
 
-    def read(self, timeout_s: float) -> pa.RecordBatch | None:
-        """As :meth:`engine.sources.contract.PartitionReader.read`, of whichever partition has
-        something."""
+    def read(self) -> pa.RecordBatch | None:
+        """What whichever partition has that has something; None if nothing came for a while, or the
+        driver has sent word."""
         if len(self._readers) == 1:
-            return self._readers[0].read(timeout_s)
+            return self._readers[0].read(self.wait_s)
         batch = self._pass(0.0)
         # Nothing is there: each is given its share of the time.
-        return batch if batch is not None else self._pass(timeout_s / len(self._readers))
+        return batch if batch is not None else self._pass(self.wait_s / len(self._readers))
+
+    def interrupt(self) -> None:
+        """Have a waiting :meth:`read` return. From any thread."""
+        for reader in self._readers:
+            reader.interrupt()
 
     def _pass(self, timeout_s: float) -> pa.RecordBatch | None:
         for _ in self._readers:

@@ -24,7 +24,7 @@ from engine.progress.counters import EpochCounters
 from engine.sinks.epoch_context import EpochContext
 from engine.task.bad_records import BadRecords
 from engine.task.channel import Channel
-from engine.task.inputs import TaskInput
+from engine.task.inputs import MARKER_POLL_S, TaskInput
 from engine.task.spec import TaskSpec
 from engine.task.transform import Transform, compile_steps
 from engine.wire.connection import Connection, connect
@@ -39,8 +39,6 @@ from engine.wire.messages import (
 
 logger = logging.getLogger(__name__)
 _ERRORS = ContinuousError.__module__
-MARKER_POLL_S = 0.005
-"""An idle reader waits so long between two looks at the marker."""
 
 
 class TaskDismissed(BaseException):
@@ -100,12 +98,15 @@ class _Task:
             self._input = TaskInput(
                 spec.reading, self._bad.unreadable if self._bad.tolerates else None
             )
+        self._channel.on_word = self._input.interrupt
         try:
             with _blaming(TransformError, "loading the query's functions", index):
                 transform = compile_steps(
                     spec.reading.pipeline,
                     lambda steps, batch: self._bad.sift(steps, batch, self._input.offset),
                 )
+            if transform.wants_idle:
+                self._input.wait_s = MARKER_POLL_S
             with _blaming(SinkError, "opening the sink", index):
                 self._writer.open(spec.identity)
             try:
@@ -225,7 +226,7 @@ class _Task:
             if channel.dismissed is not None:
                 raise TaskDismissed
             with reading:
-                batch = source.read(MARKER_POLL_S)
+                batch = source.read()
             if batch is not None:
                 counters.rows_read += batch.num_rows
                 yield batch
