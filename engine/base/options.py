@@ -73,7 +73,8 @@ class EngineOptions:
     """Settings of one query; the option's name is the field's in camel case.
 
     :param min_epochs_to_retain: how many committed epochs the logs keep, at least 2.
-    :param epoch_backlog_max: how many epochs may be closed and not committed.
+    :param epoch_backlog_max: how many closed epochs may wait for a late partition before the query
+        fails; 0 for the default, see :meth:`backlog_max`.
     :param task_start_timeout_s: all tasks must have started within so many seconds.
     :param task_timeout_s: a task that was silent for so long is lost.
     :param lease_heartbeat_ms: how often the lease in the checkpoint is renewed.
@@ -86,8 +87,8 @@ class EngineOptions:
         first restart after a lost task has none.
     :param restart_delay_max_ms: the longest pause.
     :param restart_reset_after_s: a query that was healthy for so long starts counting anew.
-    :param stall_after_intervals: an epoch that is not committed so many intervals (of a second at
-        least) after its end makes the query STALLED.
+    :param stall_after_intervals: the oldest epoch that is not committed so many intervals (of a
+        second at least) after its end makes the query STALLED.
     :param on_stall: ``report`` it, or ``restart`` in place.
     :param on_bad_record: what a record does that cannot be parsed, or that an expression or a
         user's function fails on: ``fail`` the query, be counted and left out (``skip``), or be
@@ -101,7 +102,7 @@ class EngineOptions:
     """
 
     min_epochs_to_retain: int = _whole(100, 2)
-    epoch_backlog_max: int = _whole(1_000, 1)
+    epoch_backlog_max: int = _whole(0, 0)
     task_start_timeout_s: int = _whole(120, 1)
     task_timeout_s: int = _whole(30, 1)
     lease_heartbeat_ms: int = _whole(1_000, 50)
@@ -119,6 +120,12 @@ class EngineOptions:
     allow_changed_query: bool = field(default=False, metadata={"choices": ("true", "false")})
     static_side_max_bytes: int = _whole(256 << 20, 1)
     refresh_interval: str = ""
+
+    def backlog_max(self, interval_ms: int) -> int:
+        """How many closed epochs may wait for a late partition: the others' messages of all of them
+        are held in memory. By default those of five minutes, from 10 up to 1,000."""
+        of_five_minutes = 300_000 // max(interval_ms, 1)
+        return self.epoch_backlog_max or min(max(of_five_minutes, 10), 1_000)
 
     @property
     def refresh_interval_ms(self) -> int | None:

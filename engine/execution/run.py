@@ -30,12 +30,7 @@ from engine.coordinator.events import (
     TaskLost,
     TasksEnded,
 )
-from engine.errors import (
-    ContinuousError,
-    NotEnoughSlotsError,
-    ProtocolError,
-    TaskLostError,
-)
+from engine.errors import ContinuousError, NotEnoughSlotsError, ProtocolError, TaskLostError
 from engine.execution.health import Stall, StallWatch
 from engine.execution.launcher import LaunchedTasks, Launcher, LeavingTasks
 from engine.task.spec import TaskSpec
@@ -135,7 +130,7 @@ class ContinuousRun:
             run_id=first.run_id,
             partitions=len(specs),
             first_epoch=first.first_epoch,
-            backlog_max=options.epoch_backlog_max,
+            backlog_max=options.backlog_max(interval_ms),
             bounded=self._bounded,
         )
         self.is_reconfiguring = False
@@ -147,7 +142,7 @@ class ContinuousRun:
         self._opened_ms: dict[int, int] = {}
         self._closed_ms: dict[int, int] = {}
         self._next_tick_s: float | None = None
-        self._next_look_s = 0.0
+        self._next_watch_s = 0.0
         self._ended = False
         self._error: ContinuousError | None = None
         self._explaining = threading.Lock()
@@ -216,7 +211,7 @@ class ContinuousRun:
             # Records flow from now on: the start of the tasks is no part of the epoch.
             self._opened_ms[self.coordinator.committed + 1] = self._clock.now_ms()
         if phase is Phase.REPLAYING:
-            self._closed_ms[self.coordinator.committed + 1] = self._clock.now_ms()
+            self._note_end(self.coordinator.committed + 1)
         if phase is Phase.RUNNING:
             self._schedule_tick()
         self._listener.on_phase(phase, reconfiguring=self.is_reconfiguring)
@@ -236,6 +231,9 @@ class ContinuousRun:
 
     def _watch(self, launched_s: float) -> None:
         now_s = self._clock.monotonic_s()
+        if now_s < self._next_watch_s:
+            return  # it looks at every partition: not after every message
+        self._next_watch_s = now_s + _WATCH_S
         if self.coordinator.phase is Phase.STARTING:
             self._watch_start(now_s - launched_s)
             return
@@ -243,7 +241,7 @@ class ContinuousRun:
             silence = f"it was silent for {self._options.task_timeout_s:g} s"
             self._handle(TaskLost(partition, silence))
         self._watch_health(now_s)
-        if self.coordinator.phase is Phase.RUNNING and self._is_time_to_look(now_s):
+        if self.coordinator.phase is Phase.RUNNING:
             self._watch_source()
 
     def _watch_start(self, waited_s: float) -> None:
@@ -260,9 +258,7 @@ class ContinuousRun:
             self._handle(RunFailed(error))
 
     def _watch_health(self, now_s: float) -> None:
-        oldest = self.coordinator.committed + 1
-        late = oldest if oldest in self._closed_ms else None
-        stall = self._stalls.look(now_s, late, self.coordinator.missing(oldest))
+        stall = self._stalls.look(now_s, self.coordinator.committed, self.coordinator.missing)
         if stall == self._stall:
             return
         self._stall = stall
@@ -271,12 +267,6 @@ class ContinuousRun:
         can_restart = self.coordinator.phase is not Phase.REPLAYING
         if stall is not None and stall.partitions and can_restart and self._restarts_on_stall:
             self._handle(RunFailed(stall.error()))
-
-    def _is_time_to_look(self, now_s: float) -> bool:
-        if now_s < self._next_look_s:
-            return False
-        self._next_look_s = now_s + _WATCH_S
-        return True
 
     def _watch_source(self) -> None:
         if self._reconfigured():
@@ -302,13 +292,17 @@ class ContinuousRun:
 
     def _act(self, action: Action) -> None:
         if isinstance(action, CloseEpoch):
-            now_ms = self._clock.now_ms()
-            self._closed_ms[action.epoch] = self._opened_ms[action.epoch + 1] = now_ms
+            self._note_end(action.epoch)
+            self._opened_ms[action.epoch + 1] = self._closed_ms[action.epoch]
             self._endpoint.broadcast(EpochMarker(action.epoch, final=action.final))
         elif isinstance(action, CommitEpoch):
             self._committing = self._committer.submit(self._commit, action)
         elif isinstance(action, EndRun):
             self._end(action.error)
+
+    def _note_end(self, epoch: int) -> None:
+        self._closed_ms[epoch] = self._clock.now_ms()
+        self._stalls.ended(epoch, self._clock.monotonic_s())
 
     def _commit(self, action: CommitEpoch) -> None:
         epoch = action.epoch
