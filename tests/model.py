@@ -16,6 +16,7 @@ from engine.execution.definition import QueryDefinition, SinkBinding, StreamBind
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sources.contract import DataSourceContinuousReader, Offset, PartitionReader
 from engine.task.spec import TaskSpec
+from engine.wire.connection import Dialing
 
 ONE_ATTEMPT = EngineOptions(
     lease_heartbeat_ms=50,
@@ -165,7 +166,7 @@ def definition(
     )
 
 
-def task_spec(made: QueryDefinition, address: tuple[str, int], secret: bytes) -> TaskSpec:
+def task_spec(made: QueryDefinition, dialing: Dialing) -> TaskSpec:
     """The task of its first partition, from the beginning, of a run without a driver."""
     return TaskSpec(
         query_id="q",
@@ -177,6 +178,5 @@ def task_spec(made: QueryDefinition, address: tuple[str, int], secret: bytes) ->
         reader=made.streams[0].reader,
         source_partition=(0, 0),
         write=made.sink.write,
-        address=address,
-        secret=secret,
+        dialing=dialing,
     )

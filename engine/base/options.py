@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.errors import ConfigError
 
@@ -68,6 +68,19 @@ def _choice(*choices: str) -> Any:
     return field(default=choices[0], metadata={"choices": choices})
 
 
+class PortRange(NamedTuple):
+    """Ports, the last one inclusive; port 0 stands for any that is free."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+
+ANY_PORT = PortRange(0, 0)
+
+
 @dataclass(frozen=True)
 class EngineOptions:
     """Settings of one query; the option's name is the field's in camel case.
@@ -94,6 +107,9 @@ class EngineOptions:
         user's function fails on: ``fail`` the query, be counted and left out (``skip``), or be
         written to ``dead_letter_path`` (``dead-letter``).
     :param dead_letter_path: a folder for JSON files.
+    :param coordinator_port: where the driver listens for its tasks: a port, a range of which the
+        first free one is taken (``"7100-7199"``), or ``"0"`` for any.
+    :param coordinator_tls: encrypt what driver and tasks say to each other.
     :param allow_changed_query: start even if the source or the sink are others than those of the
         checkpoint.
     :param static_side_max_bytes: how large a table may be that the stream is joined with.
@@ -117,6 +133,8 @@ class EngineOptions:
     on_stall: str = _choice(REPORT, RESTART)
     on_bad_record: str = _choice(FAIL, SKIP, DEAD_LETTER)
     dead_letter_path: str = ""
+    coordinator_port: str = "0"
+    coordinator_tls: bool = field(default=False, metadata={"choices": ("true", "false")})
     allow_changed_query: bool = field(default=False, metadata={"choices": ("true", "false")})
     static_side_max_bytes: int = _whole(256 << 20, 1)
     refresh_interval: str = ""
@@ -126,6 +144,22 @@ class EngineOptions:
         are held in memory. By default those of five minutes, from 10 up to 1,000."""
         of_five_minutes = 300_000 // max(interval_ms, 1)
         return self.epoch_backlog_max or min(max(of_five_minutes, 10), 1_000)
+
+    @property
+    def ports(self) -> PortRange:
+        """:attr:`coordinator_port`.
+
+        :raises ConfigError: it is none.
+        """
+        parts = [part.strip() for part in self.coordinator_port.split("-")]
+        if len(parts) <= 2 and all(part.isdecimal() for part in parts):
+            ports = PortRange(int(parts[0]), int(parts[-1]))
+            if ports == ANY_PORT or 1 <= ports.first <= ports.last <= 65_535:
+                return ports
+        raise ConfigError(
+            f"Option coordinatorPort: {self.coordinator_port!r} is no port, and no range of ports.",
+            hint='Write for example "7100", "7100-7199", or "0" for any free port.',
+        )
 
     @property
     def refresh_interval_ms(self) -> int | None:
@@ -157,7 +191,7 @@ class EngineOptions:
                 f"{taken.dead_letter_path!r}: one needs the other.",
                 hint='Set onBadRecord to "dead-letter" and deadLetterPath to a folder.',
             )
-        taken.refresh_interval_ms  # noqa: B018  # raises here, not when it is due
+        taken.refresh_interval_ms, taken.ports  # noqa: B018  # they raise here, not when used
         return taken, rest
 
 

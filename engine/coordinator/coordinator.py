@@ -64,7 +64,6 @@ from engine.coordinator.events import (
 from engine.errors import ContinuousError, EpochBacklogError, ProtocolError, TaskLostError
 from engine.wire.messages import EpochCommitMessage, TaskFailed, TaskMessage, TaskStarted
 
-
 COMPLETE_MAX = 2
 """So many epochs may be complete and not committed before the open one has to grow."""
 

@@ -233,8 +233,6 @@ class Attempt:
                 write=definition.sink.write,
                 on_bad_record=definition.options.on_bad_record,
                 write_letters=definition.sink.write_letters,
-                address=("", 0),
-                secret=b"",
                 until=None if until is None else until[stream],
                 heartbeat_s=min(2.0, definition.options.task_timeout_s / 4),
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import secrets
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -12,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from engine.base.clock import Clock
-from engine.base.options import RESTART, EngineOptions
+from engine.base.options import ANY_PORT, RESTART, EngineOptions
 from engine.coordinator.commit_runner import CommittedEpoch, EpochRunner
 from engine.coordinator.coordinator import EpochCoordinator, Phase
 from engine.coordinator.endpoint import Endpoint
@@ -34,6 +33,7 @@ from engine.errors import ContinuousError, NotEnoughSlotsError, ProtocolError, T
 from engine.execution.health import Stall, StallWatch
 from engine.execution.launcher import LaunchedTasks, Launcher, LeavingTasks
 from engine.task.spec import TaskSpec
+from engine.wire.listening import shown
 from engine.wire.messages import EpochCommitMessage, EpochMarker, TaskFailed
 
 logger = logging.getLogger(__name__)
@@ -83,14 +83,14 @@ class RunListener(Protocol):
 class ContinuousRun:
     """Launches the tasks, ticks the epochs, commits them, and ends.
 
-    :param specs: one per task; this object fills in the address and the secret.
+    :param specs: one per task; this object fills in how they reach it.
     :param interval_ms: length of an epoch; epochs end at multiples of it, as Spark's do, the first
         one at the first multiple after all tasks have started. 0: as fast as they commit.
     :param leaving: takes up the tasks that are still there when this run has ended.
     :param reconfigured: asked twice a second, by the coordinating thread: whether the source's
         partitions have changed. The run then finishes its open epoch and ends.
     :ivar is_reconfiguring: the run ended, or is ending, because ``reconfigured`` said so.
-    :raises OSError: the launcher's address cannot be listened on.
+    :raises ConfigError: the launcher's address cannot be listened on.
     """
 
     def __init__(
@@ -121,11 +121,15 @@ class ContinuousRun:
         self._bounded = first.until is not None
         self._restarts_on_stall = options.on_stall == RESTART
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        secret = secrets.token_bytes(32)
-        self._endpoint = Endpoint(launcher.host, secret, self._inbox.put, launcher.bind_host)
-        self._specs = [
-            replace(spec, address=self._endpoint.address, secret=secret) for spec in specs
-        ]
+        self._endpoint = Endpoint(
+            launcher.host,
+            self._inbox.put,
+            bind_host=launcher.bind_host,
+            ports=options.ports,
+            tls=options.coordinator_tls,
+            tasks=len(specs),
+        )
+        self._specs = [replace(spec, dialing=self._endpoint.dialing) for spec in specs]
         self.coordinator = EpochCoordinator(
             run_id=first.run_id,
             partitions=len(specs),
@@ -253,7 +257,7 @@ class ContinuousRun:
                 f"Only {started} of {wanted} tasks have started within "
                 f"{self._options.task_start_timeout_s:g} s.",
                 hint=f"The query needs {wanted} free task slots, and executors that reach "
-                f"{self._endpoint.address[0]}:{self._endpoint.address[1]}.",
+                f"{shown(*self._endpoint.dialing.address)}.",
             )
             self._handle(RunFailed(error))
 
@@ -352,6 +356,8 @@ class ContinuousRun:
             # know.
             while not self._endpoint.await_left(_LEFT_LOOK_S) and leaving.is_alive():
                 pass
+        if self._options.ports != ANY_PORT:  # the next run listens on the same one
+            self._endpoint.stop_listening()
         try:
             self._hear_the_last()
         except Exception:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from engine.base.options import FAIL
 from engine.pipeline.pipeline import Pipeline
 from engine.sources.contract import DataSourceContinuousReader, Offset
+from engine.wire.connection import Dialing
 
 EpochWriter = Callable[[Iterator[pa.RecordBatch]], Any]
 
@@ -22,6 +23,7 @@ class TaskSpec:
     :param index: the partition, from 0.
     :param stream: which of the query's streams it reads, from 0.
     :param source_partition: the reader's own description of it.
+    :param dialing: how it reaches the driver; the run fills it in.
     :param until: end the first epoch exactly at this offset of the whole stream and leave (the
         replay of an epoch whose end is known); None to read for as long as the query lives.
     :param write: called once per epoch with the epoch's batches, returns the writer's message.
@@ -40,8 +42,7 @@ class TaskSpec:
     reader: DataSourceContinuousReader
     source_partition: Any
     write: EpochWriter
-    address: tuple[str, int]
-    secret: bytes
+    dialing: Dialing | None = None
     until: Offset | None = None
     heartbeat_s: float = 2.0
     stream: int = 0
@@ -49,5 +50,5 @@ class TaskSpec:
     on_bad_record: str = FAIL
     write_letters: EpochWriter | None = None
 
-    def __repr__(self) -> str:  # the secret must not reach a log
+    def __repr__(self) -> str:  # a log needs no pipeline
         return f"TaskSpec(run_id={self.run_id!r}, index={self.index})"
