@@ -18,6 +18,7 @@ from engine.sinks.adapter import PlainTaskWriter
 from engine.sinks.contract import DriverSink, SinkBinding, WriterContext
 from engine.sources.contract import DataSourceContinuousReader, Offset, PartitionReader
 from engine.task.spec import Reading, TaskSpec, Writing
+from engine.wire.connection import Dialing
 
 ONE_ATTEMPT = EngineOptions(
     lease_heartbeat_ms=50,
@@ -180,13 +181,12 @@ def definition(
     )
 
 
-def task_spec(made: QueryDefinition, address: tuple[str, int], secret: bytes) -> TaskSpec:
+def task_spec(made: QueryDefinition, dialing: Dialing) -> TaskSpec:
     """The task of its first partition, from the beginning, of a run without a driver."""
     return TaskSpec(
         identity=WriterContext("q", "r", 0, task=0, tasks=1),
         reading=Reading(made.streams[0].reader, ((0, 0),), made.streams[0].pipeline),
         writing=Writing(made.sink.writer),
         first_epoch=0,
-        address=address,
-        secret=secret,
+        dialing=dialing,
     )

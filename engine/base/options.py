@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.errors import ConfigError
 
@@ -68,12 +68,26 @@ def _choice(*choices: str) -> Any:
     return field(default=choices[0], metadata={"choices": choices})
 
 
+class PortRange(NamedTuple):
+    """Ports, the last one inclusive; port 0 stands for any that is free."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+
+ANY_PORT = PortRange(0, 0)
+
+
 @dataclass(frozen=True)
 class EngineOptions:
     """Settings of one query; the option's name is the field's in camel case.
 
     :param min_epochs_to_retain: how many committed epochs the logs keep, at least 2.
-    :param epoch_backlog_max: how many epochs may be closed and not committed.
+    :param epoch_backlog_max: how many closed epochs may wait for a late partition before the query
+        fails; 0 for the default, see :meth:`backlog_max`.
     :param partitions_per_task: so many partitions of a source share a task and its slot; 0: one
         each where there are slots enough, else as few as it takes.
     :param task_start_timeout_s: all tasks must have started within so many seconds.
@@ -88,13 +102,16 @@ class EngineOptions:
         first restart after a lost task has none.
     :param restart_delay_max_ms: the longest pause.
     :param restart_reset_after_s: a query that was healthy for so long starts counting anew.
-    :param stall_after_intervals: an epoch that is not committed so many intervals (of a second at
-        least) after its end makes the query STALLED.
+    :param stall_after_intervals: the oldest epoch that is not committed so many intervals (of a
+        second at least) after its end makes the query STALLED.
     :param on_stall: ``report`` it, or ``restart`` in place.
     :param on_bad_record: what a record does that cannot be parsed, or that an expression or a
         user's function fails on: ``fail`` the query, be counted and left out (``skip``), or be
         written to ``dead_letter_path`` (``dead-letter``).
     :param dead_letter_path: a folder for JSON files.
+    :param coordinator_port: where the driver listens for its tasks: a port, a range of which the
+        first free one is taken (``"7100-7199"``), or ``"0"`` for any.
+    :param coordinator_tls: encrypt what driver and tasks say to each other.
     :param allow_changed_query: start even if the source or the sink are others than those of the
         checkpoint.
     :param static_side_max_bytes: how large a table may be that the stream is joined with.
@@ -103,7 +120,7 @@ class EngineOptions:
     """
 
     min_epochs_to_retain: int = _whole(100, 2)
-    epoch_backlog_max: int = _whole(1_000, 1)
+    epoch_backlog_max: int = _whole(0, 0)
     partitions_per_task: int = _whole(0, 0)
     task_start_timeout_s: int = _whole(120, 1)
     task_timeout_s: int = _whole(30, 1)
@@ -119,9 +136,33 @@ class EngineOptions:
     on_stall: str = _choice(REPORT, RESTART)
     on_bad_record: str = _choice(FAIL, SKIP, DEAD_LETTER)
     dead_letter_path: str = ""
+    coordinator_port: str = "0"
+    coordinator_tls: bool = field(default=False, metadata={"choices": ("true", "false")})
     allow_changed_query: bool = field(default=False, metadata={"choices": ("true", "false")})
     static_side_max_bytes: int = _whole(256 << 20, 1)
     refresh_interval: str = ""
+
+    def backlog_max(self, interval_ms: int) -> int:
+        """How many closed epochs may wait for a late partition: the others' messages of all of them
+        are held in memory. By default those of five minutes, from 10 up to 1,000."""
+        of_five_minutes = 300_000 // max(interval_ms, 1)
+        return self.epoch_backlog_max or min(max(of_five_minutes, 10), 1_000)
+
+    @property
+    def ports(self) -> PortRange:
+        """:attr:`coordinator_port`.
+
+        :raises ConfigError: it is none.
+        """
+        parts = [part.strip() for part in self.coordinator_port.split("-")]
+        if len(parts) <= 2 and all(part.isdecimal() for part in parts):
+            ports = PortRange(int(parts[0]), int(parts[-1]))
+            if ports == ANY_PORT or 1 <= ports.first <= ports.last <= 65_535:
+                return ports
+        raise ConfigError(
+            f"Option coordinatorPort: {self.coordinator_port!r} is no port, and no range of ports.",
+            hint='Write for example "7100", "7100-7199", or "0" for any free port.',
+        )
 
     @property
     def refresh_interval_ms(self) -> int | None:
@@ -153,7 +194,7 @@ class EngineOptions:
                 f"{taken.dead_letter_path!r}: one needs the other.",
                 hint='Set onBadRecord to "dead-letter" and deadLetterPath to a folder.',
             )
-        taken.refresh_interval_ms  # noqa: B018  # raises here, not when it is due
+        taken.refresh_interval_ms, taken.ports  # noqa: B018  # they raise here, not when used
         return taken, rest
 
 

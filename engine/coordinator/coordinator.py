@@ -3,12 +3,21 @@
 Theory of operation
 -------------------
 Tasks produce records of the *open* epoch. When it has elapsed, the coordinator closes it (every
-task gets the marker) and opens the next; nothing waits for a commit. Each task then reports its
+task gets the marker) and opens the next; no task waits for a commit. Each task then reports its
 part of the closed epoch. An epoch is *complete* when every partition has reported it. Complete
 epochs are committed one at a time and in order::
 
-    ... committed | committing | closed, some reports missing | open
-                 ^ self.committed                             ^ self.open_epoch
+    ... committed | committing | complete | closed, some reports missing | open
+                 ^ self.committed                                        ^ self.open_epoch
+
+Two things can be behind, and each has its limit:
+
+- the sink: an epoch is closed only while fewer than :data:`COMPLETE_MAX` are complete and not
+  committed. One is being committed, the next is at hand when that is done, and the open one grows:
+  a slow sink gets fewer and longer epochs, and lag and memory do not pile up. That it has elapsed
+  is not forgotten: it is closed as soon as there is room;
+- a partition: at most ``backlog_max`` epochs, and the final one, are closed and not committed.
+  When that many wait for a partition, the run fails and names it.
 
 Invariants, checked in :meth:`EpochCoordinator.check`:
 
@@ -16,8 +25,10 @@ Invariants, checked in :meth:`EpochCoordinator.check`:
 - at most one epoch is being committed;
 - an epoch is committed only with one report of each partition;
 - no report is kept of an epoch that is committed or still open;
-- at most ``backlog_max`` epochs, and the final one, are closed and not committed. When a partition
-  is late, the run fails and names it; when only the sink is slow, the open epoch just grows.
+- at most ``backlog_max`` epochs, and the final one, are closed and not committed;
+- an epoch that has elapsed stays open only while there is no room.
+
+An event costs the same whatever the number of partitions, but for the one that completes an epoch.
 
 All transitions stand in :data:`TRANSITIONS`: phase → event → handler. An event that has no entry
 is our bug and raises ProtocolError. After the end, what was still under way is heard: a report, to
@@ -34,6 +45,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, get_args
 
+from engine.base.listing import listed
 from engine.coordinator.events import (
     Action,
     CloseEpoch,
@@ -52,6 +64,9 @@ from engine.coordinator.events import (
 from engine.errors import ContinuousError, EpochBacklogError, ProtocolError, TaskLostError
 from engine.wire.messages import EpochCommitMessage, TaskFailed, TaskMessage, TaskStarted
 
+COMPLETE_MAX = 2
+"""So many epochs may be complete and not committed before the open one has to grow."""
+
 
 class Phase(Enum):
     """Where a run is in its life."""
@@ -69,7 +84,7 @@ class EpochCoordinator:
     :param run_id: messages of any other run are refused.
     :param partitions: how many tasks there are.
     :param first_epoch: the first epoch of this run; the one before it is committed (or is -1).
-    :param backlog_max: how many epochs may be closed and not committed.
+    :param backlog_max: how many epochs may be closed and not committed while a partition is late.
     :param bounded: the tasks end the first epoch by themselves, at a given offset, and the run
         ends with its commit: a replay of an epoch whose end is already in the offset log.
     """
@@ -93,6 +108,7 @@ class EpochCoordinator:
         self.started: set[int] = set()
         self.reports: dict[int, dict[int, EpochCommitMessage]] = {}
         self.final_epoch: int | None = None
+        self.is_overdue = False  # the open epoch has elapsed, and could not be closed
         self.refused = 0  # messages of older runs
         if bounded:
             self.final_epoch = first_epoch
@@ -118,12 +134,14 @@ class EpochCoordinator:
         return [partition for partition in range(self.partitions) if partition not in reported]
 
     def check(self) -> None:
-        """Assert the invariants."""
+        """Assert the invariants; called after every event, so it looks at what can have changed."""
         assert self.committed < self.open_epoch
-        final = self.final_epoch is not None
-        assert self.open_epoch - self.committed - 1 <= self.backlog_max + final
+        assert self._waiting <= self.backlog_max + (self.final_epoch is not None)
         assert self.committing is None or self.committing == self.committed + 1
-        assert all(self.committed < epoch < self.open_epoch for epoch in self.reports)
+        assert self.committed not in self.reports
+        assert self.open_epoch not in self.reports
+        assert len(self.reports) <= self._waiting
+        assert not (self.is_overdue and self._has_room)
         assert len(self.started) <= self.partitions
 
     # -- handlers ---------------------------------------------------------------------------
@@ -144,16 +162,18 @@ class EpochCoordinator:
         return self._next_commit()
 
     def _epoch_elapsed(self, event: EpochElapsed) -> list[Action]:
-        if self.open_epoch - self.committed - 1 < self.backlog_max:
+        oldest = self.committed + 1
+        if self._has_room:
             return [self._close()]
-        late = self.missing(self.committed + 1)
-        if not late:
-            return []  # the sink is behind, no partition is: let the open epoch grow
+        if self._waiting < self.backlog_max or self._is_complete(oldest):
+            self.is_overdue = True  # the sink is behind, no partition is
+            return []
+        late = self.missing(oldest)
         return self._fail(
             EpochBacklogError(
-                f"{self.backlog_max} epochs wait for epoch {self.committed + 1}, which partitions "
-                f"{late} have not finished.",
-                epoch=self.committed + 1,
+                f"{self.backlog_max} epochs wait for epoch {oldest}, which partitions "
+                f"{listed(late)} have not finished.",
+                epoch=oldest,
                 partition=late[0],
                 hint="See what these tasks do, or raise option epochBacklogMax.",
             )
@@ -181,7 +201,10 @@ class EpochCoordinator:
         del self.reports[event.epoch]
         if event.epoch == self.final_epoch:
             return self._end(None)
-        return self._next_commit()
+        actions = self._next_commit()
+        if self.is_overdue and self._has_room:
+            actions.append(self._close())
+        return actions
 
     def _commit_failed(self, event: CommitFailed) -> list[Action]:
         return self._fail(event.error)
@@ -237,14 +260,28 @@ class EpochCoordinator:
 
     # -- decisions --------------------------------------------------------------------------
 
+    @property
+    def _waiting(self) -> int:
+        """How many epochs are closed and not committed."""
+        return self.open_epoch - self.committed - 1
+
+    @property
+    def _has_room(self) -> bool:
+        complete = sum(map(self._is_complete, self.reports))
+        return complete < COMPLETE_MAX and self._waiting < self.backlog_max
+
+    def _is_complete(self, epoch: int) -> bool:
+        return len(self.reports.get(epoch, ())) == self.partitions
+
     def _close(self) -> CloseEpoch:
         epoch = self.open_epoch
         self.open_epoch += 1
+        self.is_overdue = False
         return CloseEpoch(epoch, final=epoch == self.final_epoch)
 
     def _next_commit(self) -> list[Action]:
         epoch = self.committed + 1
-        if self.committing is not None or epoch not in self.reports or self.missing(epoch):
+        if self.committing is not None or not self._is_complete(epoch):
             return []
         self.committing = epoch
         reports = self.reports[epoch]
@@ -261,6 +298,7 @@ class EpochCoordinator:
 
     def _end(self, error: ContinuousError | None) -> list[Action]:
         self.phase = Phase.ENDED
+        self.is_overdue = False
         return [EndRun(error)]
 
 

@@ -1,173 +1,126 @@
-"""The driver's end of the wire: one authenticated connection per task."""
+"""The driver's end of the wire: who of the tasks is connected, and what they say."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import socket
+import secrets
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
-from engine.coordinator.events import Event, TaskLost
-from engine.errors import AuthenticationError, ConfigError
-from engine.wire.connection import Connection, accept
-from engine.wire.messages import Dismissed, DriverMessage, TaskAlive, TaskMessage, Welcome
-
-logger = logging.getLogger(__name__)
-_ACCEPT_PAUSE_S = 0.1
+from engine.base.options import ANY_PORT, PortRange
+from engine.coordinator.events import Event, RunFailed, TaskLost
+from engine.errors import ProtocolError
+from engine.wire.connection import Dialing
+from engine.wire.listening import bare, listen, make_room
+from engine.wire.messages import Dismissed, DriverMessage, TaskAlive, Welcome
+from engine.wire.peer import Peer
+from engine.wire.server import UNPROVED_MAX, Server
+from engine.wire.session import pickled
+from engine.wire.tls import driver_context
 
 
 class Endpoint:
     """Listens for the tasks of one run and delivers what they say, in the order of each task.
 
     :param host: this machine's address as the executors know it.
-    :param secret: what a task has to prove.
-    :param deliver: called on the connection's thread with each message, and with
-        :class:`TaskLost` when a connection ends.
+    :param deliver: called on the wire's thread with each message, and with :class:`TaskLost` when
+        a task's connection ends, after all its messages.
     :param bind_host: the address to listen on, if it is another one.
-    :raises ConfigError: it cannot be listened on.
+    :param ports: of which the first free one is taken.
+    :param tls: encrypt, too.
+    :param tasks: how many will connect.
+    :ivar dialing: how tasks reach it; the secret is this endpoint's own.
+    :raises ConfigError: it cannot be listened on, or there cannot be so many connections, or the
+        package for TLS is missing.
     """
 
     def __init__(
         self,
         host: str,
-        secret: bytes,
         deliver: Callable[[Event], None],
+        *,
         bind_host: str | None = None,
+        ports: PortRange = ANY_PORT,
+        tls: bool = False,
+        tasks: int = 1,
     ) -> None:
-        self._host = host
-        self._secret = secret
         self._deliver = deliver
-        self._lock = threading.Lock()
-        self._left = threading.Condition(self._lock)
-        self._connections: dict[int, Connection] = {}
-        self._unnamed: set[Connection] = set()
-        self._last_heard: dict[int, float] = {}
+        self._left = threading.Condition()
+        self._peers: set[Peer] = set()
+        """Those that know the secret."""
+        self._heard: dict[Peer, tuple[int, float]] = {}
+        """Their partition, and when they have said something for the last time."""
         self._closing: str | None = None
-        self._pause = threading.Event()
-        try:
-            self._listener = socket.create_server((bind_host or host, 0), backlog=256)
-        except OSError as exc:
-            raise ConfigError(
-                f"The coordinator cannot listen on {bind_host or host}: {exc}.",
-                hint="Set spark.driver.bindAddress to an address of this machine, and "
-                "spark.driver.host to one that the executors reach.",
-            ) from exc
-        self._port = int(self._listener.getsockname()[1])
-        threading.Thread(target=self._listen, name="coordinator-listen", daemon=True).start()
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Where tasks connect to: (host, port)."""
-        return self._host, self._port
+        make_room(tasks, UNPROVED_MAX)
+        context, certificate = driver_context() if tls else (None, None)
+        listening = listen(bind_host or host, ports)
+        secret = secrets.token_bytes(32)
+        address = bare(host), int(listening.getsockname()[1])
+        self.dialing = Dialing(address, secret, certificate)
+        self._server = Server(listening, secret, context, self)
 
     def broadcast(self, message: DriverMessage) -> None:
-        """Tell every connected task. A broken connection is noticed by its own thread."""
-        with self._lock:
-            connections = list(self._connections.values())
-        for connection in connections:
-            try:
-                connection.send(message)
-            except OSError as exc:
-                logger.debug("cannot tell a task %s: %s", message, exc)
+        """Tell every connected task, soon. One that does not read what it is sent is dropped."""
+        payload = pickled(message)
+        self._server.order(lambda: self._send_all(payload))
 
     def silent(self, seconds: float) -> list[int]:
         """The connected partitions that have said nothing for longer than ``seconds``."""
         limit = time.monotonic() - seconds
-        with self._lock:
-            return sorted(p for p, heard in self._last_heard.items() if heard < limit)
+        with self._left:
+            return sorted(p for p, heard_s in self._heard.values() if heard_s < limit)
 
     def dismiss(self, reason: str) -> None:
         """Tell every task, also one that connects only now, to leave."""
-        with self._lock:
-            self._closing = reason
+        self._closing = reason
         self.broadcast(Dismissed(reason))
 
     def await_left(self, timeout_s: float) -> bool:
         """Wait until no task is connected; whether that is so. All that they have said was
         delivered then."""
         with self._left:
-            return self._left.wait_for(
-                lambda: not self._connections and not self._unnamed, timeout_s
-            )
+            return self._left.wait_for(lambda: not self._peers, timeout_s)
+
+    def stop_listening(self) -> None:
+        """Leave the port to the next run; who is connected stays."""
+        self._server.stop_listening()
 
     def close(self) -> None:
         """Stop listening and drop all connections."""
         self._closing = self._closing or "the run has ended"
-        self._pause.set()
-        # Wakes the thread that accepts. Systems that refuse this wake it by close().
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        with self._lock:
-            connections = [*self._connections.values(), *self._unnamed]
-            self._connections.clear()
-        for connection in connections:
-            connection.close()
+        self._server.close()
 
-    def _listen(self) -> None:
-        while True:
-            try:
-                sock, _peer = self._listener.accept()
-            except OSError as exc:
-                if self._closing is not None:
-                    return
-                # A peer that left the queue, or no file descriptor: the next one may get in.
-                logger.warning("a connection was not accepted: %s", exc)
-                self._pause.wait(_ACCEPT_PAUSE_S)
-                continue
-            threading.Thread(
-                target=self._serve, args=(sock,), name="coordinator-task", daemon=True
-            ).start()
+    # -- on the wire's thread -----------------------------------------------------------------
 
-    def _serve(self, sock: socket.socket) -> None:
-        try:
-            connection = accept(sock, self._secret)
-        except AuthenticationError as exc:
-            logger.warning("refused a connection: %s", exc)
-            return
-        partition = None
-        reason = "its connection was closed"
-        with self._lock:
-            self._unnamed.add(connection)
-            late, closing = self._pause.is_set(), self._closing
-        if late:
-            connection.close()
-        try:
-            connection.send(Welcome() if closing is None else Dismissed(closing))
-            while True:
-                message: TaskMessage = connection.receive()
-                partition = message.partition
-                self._hear(partition, connection)
-                if not isinstance(message, TaskAlive):
-                    self._deliver(message)
-        except EOFError:
-            pass
-        except OSError as exc:
-            reason = f"its connection broke: {exc}"
-        except Exception as exc:  # forged, or of a class that this process cannot load
-            logger.exception("a message of partition %s cannot be read", partition)
-            reason = f"its message cannot be read: {type(exc).__name__}: {exc}"
-        finally:
-            connection.close()
-            if partition is not None:
-                self._deliver(TaskLost(partition, reason))
-            self._forget(partition, connection)
-
-    def _hear(self, partition: int, connection: Connection) -> None:
-        with self._lock:
-            self._unnamed.discard(connection)
-            self._connections.setdefault(partition, connection)
-            self._last_heard[partition] = time.monotonic()
-            closing = self._closing
-        if closing is not None:
-            connection.send(Dismissed(closing))
-
-    def _forget(self, partition: int | None, connection: Connection) -> None:
+    def on_proved(self, peer: Peer) -> None:
+        """See :class:`engine.wire.server.PeerListener`."""
         with self._left:
-            self._unnamed.discard(connection)
-            if partition is not None and self._connections.get(partition) is connection:
-                del self._connections[partition]
-                self._last_heard.pop(partition, None)
+            self._peers.add(peer)
+        closing = self._closing
+        self._server.send(peer, pickled(Welcome() if closing is None else Dismissed(closing)))
+
+    def on_message(self, peer: Peer, message: Any) -> None:
+        """See :class:`engine.wire.server.PeerListener`."""
+        partition: int = message.partition
+        with self._left:
+            self._heard[peer] = partition, time.monotonic()
+        if not isinstance(message, TaskAlive):
+            self._deliver(message)
+
+    def on_left(self, peer: Peer, reason: str) -> None:
+        """See :class:`engine.wire.server.PeerListener`."""
+        if peer in self._heard:
+            self._deliver(TaskLost(self._heard[peer][0], reason))
+        with self._left:
+            self._heard.pop(peer, None)
+            self._peers.discard(peer)
             self._left.notify_all()
+
+    def on_broken(self, error: Exception) -> None:
+        """See :class:`engine.wire.server.PeerListener`."""
+        self._deliver(RunFailed(ProtocolError(f"The wire failed: {type(error).__name__}: {error}")))
+
+    def _send_all(self, payload: bytes) -> None:
+        for peer in list(self._peers):
+            self._server.send(peer, payload)

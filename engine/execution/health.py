@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from engine.base.listing import listed
 from engine.errors import EpochStalledError
 
 INTERVAL_MIN_S = 1.0
@@ -23,7 +24,7 @@ class Stall:
 
     def __str__(self) -> str:
         late = (
-            f"partitions {list(self.partitions)} have not finished it"
+            f"partitions {listed(self.partitions)} have not finished it"
             if self.partitions
             else "the sink has not committed it"
         )
@@ -40,7 +41,8 @@ class Stall:
 
 
 class StallWatch:
-    """Tells a stall once it has lasted for too long.
+    """Tells a stall once an epoch is late, counted from its own end: that others are committed
+    meanwhile makes it no younger.
 
     :param interval_ms: of the epochs.
     :param after_intervals: so many intervals after its end an epoch is late.
@@ -48,19 +50,28 @@ class StallWatch:
 
     def __init__(self, interval_ms: int, after_intervals: int) -> None:
         self._after_s = max(interval_ms / 1000, INTERVAL_MIN_S) * after_intervals
-        self._epoch = -1
-        self._since_s = 0.0
+        self._ended_s: dict[int, float] = {}  # ascending
 
-    def look(self, now_s: float, epoch: int | None, missing: Sequence[int]) -> Stall | None:
-        """:param now_s: monotonic.
-        :param epoch: the oldest that has ended and is not committed, None if there is none.
-        :param missing: the partitions that have not finished it.
+    def ended(self, epoch: int, now_s: float) -> None:
+        """An epoch is over; to be told in their order.
+
+        :param now_s: monotonic.
         """
-        if epoch is None:
-            self._epoch = -1
+        self._ended_s[epoch] = now_s
+
+    def look(
+        self, now_s: float, committed: int, missing: Callable[[int], Sequence[int]]
+    ) -> Stall | None:
+        """Whether the oldest epoch that has ended and is not committed is late.
+
+        :param now_s: monotonic.
+        :param committed: the newest committed epoch.
+        :param missing: tells the partitions that have not finished an epoch.
+        """
+        for epoch in [epoch for epoch in self._ended_s if epoch <= committed]:
+            del self._ended_s[epoch]
+        oldest = committed + 1
+        ended_s = self._ended_s.get(oldest)
+        if ended_s is None or now_s - ended_s < self._after_s:
             return None
-        if epoch != self._epoch:
-            self._epoch, self._since_s = epoch, now_s
-        if now_s - self._since_s < self._after_s:
-            return None
-        return Stall(epoch, tuple(missing))
+        return Stall(oldest, tuple(missing(oldest)))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import queue
-import secrets
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
 
-from engine.base.options import RESTART
+from engine.base.options import ANY_PORT, RESTART
 from engine.coordinator.commit_runner import EpochRunner
 from engine.coordinator.coordinator import EpochCoordinator, Phase
 from engine.coordinator.endpoint import Endpoint
@@ -42,6 +41,7 @@ from engine.execution.run_listener import EpochTimes
 from engine.execution.source_watch import SourceWatch
 from engine.execution.start import QueryStart
 from engine.task.spec import TaskSpec
+from engine.wire.listening import shown
 from engine.wire.messages import EpochCommitMessage, EpochMarker, TaskFailed
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class ContinuousRun:
     :param reconfigured: asked twice a second, by a thread of its own: whether the source's
         partitions have changed. The run then finishes its open epoch and ends.
     :ivar is_reconfiguring: the run ended, or is ending, because ``reconfigured`` said so.
-    :raises OSError: the launcher's address cannot be listened on.
+    :raises ConfigError: the launcher's address cannot be listened on.
     """
 
     def __init__(
@@ -93,16 +93,20 @@ class ContinuousRun:
         self._bounded = first.reading.until is not None
         self._restarts_on_stall = options.on_stall == RESTART
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        secret = secrets.token_bytes(32)
-        self._endpoint = Endpoint(launcher.host, secret, self._inbox.put, launcher.bind_host)
-        self._specs = [
-            replace(spec, address=self._endpoint.address, secret=secret) for spec in specs
-        ]
+        self._endpoint = Endpoint(
+            launcher.host,
+            self._inbox.put,
+            bind_host=launcher.bind_host,
+            ports=options.ports,
+            tls=options.coordinator_tls,
+            tasks=len(specs),
+        )
+        self._specs = [replace(spec, dialing=self._endpoint.dialing) for spec in specs]
         self.coordinator = EpochCoordinator(
             run_id=first.run_id,
             partitions=len(specs),
             first_epoch=first.first_epoch,
-            backlog_max=options.epoch_backlog_max,
+            backlog_max=options.backlog_max(interval_ms),
             bounded=self._bounded,
         )
         self.is_reconfiguring = False
@@ -114,6 +118,7 @@ class ContinuousRun:
         self._opened_ms: dict[int, int] = {}
         self._closed_ms: dict[int, int] = {}
         self._next_tick_s: float | None = None
+        self._next_watch_s = 0.0
         self._ended = False
         self._error: ContinuousError | None = None
         self._explaining = threading.Lock()
@@ -182,7 +187,7 @@ class ContinuousRun:
             # Records flow from now on: the start of the tasks is no part of the epoch.
             self._opened_ms[self.coordinator.committed + 1] = self._clock.now_ms()
         if phase is Phase.REPLAYING:
-            self._closed_ms[self.coordinator.committed + 1] = self._clock.now_ms()
+            self._note_end(self.coordinator.committed + 1)
         if phase is Phase.RUNNING:
             self._schedule_tick()
             self._source_watch.start()
@@ -203,6 +208,9 @@ class ContinuousRun:
 
     def _watch(self, launched_s: float) -> None:
         now_s = self._clock.monotonic_s()
+        if now_s < self._next_watch_s:
+            return  # it looks at every partition: not after every message
+        self._next_watch_s = now_s + _WATCH_S
         if self.coordinator.phase is Phase.STARTING:
             self._watch_start(now_s - launched_s)
             return
@@ -220,14 +228,12 @@ class ContinuousRun:
                 f"Only {started} of {wanted} tasks have started within "
                 f"{self._options.task_start_timeout_s:g} s.",
                 hint=f"The query needs {wanted} free task slots, and executors that reach "
-                f"{self._endpoint.address[0]}:{self._endpoint.address[1]}.",
+                f"{shown(*self._endpoint.dialing.address)}.",
             )
             self._handle(RunFailed(error))
 
     def _watch_health(self, now_s: float) -> None:
-        oldest = self.coordinator.committed + 1
-        late = oldest if oldest in self._closed_ms else None
-        stall = self._stalls.look(now_s, late, self.coordinator.missing(oldest))
+        stall = self._stalls.look(now_s, self.coordinator.committed, self.coordinator.missing)
         if stall == self._stall:
             return
         self._stall = stall
@@ -260,8 +266,8 @@ class ContinuousRun:
 
     def _act(self, action: Action) -> None:
         if isinstance(action, CloseEpoch):
-            now_ms = self._clock.now_ms()
-            self._closed_ms[action.epoch] = self._opened_ms[action.epoch + 1] = now_ms
+            self._note_end(action.epoch)
+            self._opened_ms[action.epoch + 1] = self._closed_ms[action.epoch]
             self._endpoint.broadcast(
                 EpochMarker(action.epoch, final=action.final, committed=self.coordinator.committed)
             )
@@ -269,6 +275,10 @@ class ContinuousRun:
             self._committing = self._committer.submit(self._commit, action)
         elif isinstance(action, EndRun):
             self._end(action.error)
+
+    def _note_end(self, epoch: int) -> None:
+        self._closed_ms[epoch] = self._clock.now_ms()
+        self._stalls.ended(epoch, self._clock.monotonic_s())
 
     def _commit(self, action: CommitEpoch) -> None:
         epoch = action.epoch
@@ -319,6 +329,8 @@ class ContinuousRun:
             # know.
             while not self._endpoint.await_left(_LEFT_LOOK_S) and leaving.is_alive():
                 pass
+        if self._options.ports != ANY_PORT:  # the next run listens on the same one
+            self._endpoint.stop_listening()
         try:
             self._hear_the_last()
         except Exception:

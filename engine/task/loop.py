@@ -53,7 +53,8 @@ def run_task(spec: TaskSpec) -> None:
     :raises AuthenticationError: the driver refused the task.
     :raises OSError: the driver cannot be reached.
     """
-    connection = connect(spec.address, spec.secret)
+    assert spec.dialing is not None
+    connection = connect(spec.dialing)
     if not _is_welcome(connection):
         connection.close()
         return

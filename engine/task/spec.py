@@ -9,6 +9,7 @@ from engine.base.options import FAIL
 from engine.pipeline.pipeline import Pipeline
 from engine.sinks.contract import TaskWriter, WriterContext
 from engine.sources.contract import DataSourceContinuousReader, Offset
+from engine.wire.connection import Dialing
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class TaskSpec:
     """One task of one run.
 
     :param identity: whose task it is, and its index.
+    :param dialing: how it reaches the driver; the run fills it in.
     :param heartbeat_s: a task that has said nothing for so many seconds says that it is alive.
     """
 
@@ -58,8 +60,7 @@ class TaskSpec:
     reading: Reading
     writing: Writing
     first_epoch: int
-    address: tuple[str, int] = ("", 0)
-    secret: bytes = b""
+    dialing: Dialing | None = None
     heartbeat_s: float = 2.0
 
     @property
@@ -72,5 +73,5 @@ class TaskSpec:
         """Of the task, from 0."""
         return self.identity.task
 
-    def __repr__(self) -> str:  # the secret must not reach a log
+    def __repr__(self) -> str:  # a log needs no pipeline
         return f"TaskSpec(run_id={self.run_id!r}, index={self.index})"

@@ -1,74 +1,85 @@
-"""Authenticated messages over TCP between the driver and its tasks.
-
-Both sides hold the run's secret, which travels to the executors inside Spark's own task closure.
-
-::
-
-    driver → task   16 bytes   driver nonce
-    task → driver   48 bytes   task nonce, HMAC(secret, "task" + driver nonce + task nonce)
-    driver → task   32 bytes   HMAC(secret, "driver" + driver nonce + task nonce)
-    then frames, each way:
-        4 bytes   length n of the payload, big endian
-        32 bytes  HMAC(session key, direction + frame number + payload)
-        n bytes   payload: one pickled message
-
-The session key is HMAC(secret, "session" + both nonces); all HMACs are SHA-256. A peer that does
-not prove the secret is dropped before anything else that it sent is read, and a frame is unpickled
-only after its HMAC was verified; the frame number makes a repeated or reordered frame fail.
-"""
+"""The task's end of the wire: connects to the driver, and sends and receives messages."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 import os
 import pickle
+import random
+import select
 import socket
-import struct
+import ssl
 import threading
-from typing import Any
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
 
-import cloudpickle
+from engine.errors import AuthenticationError
+from engine.wire import session
+from engine.wire.session import Session
+from engine.wire.tls import task_context
 
-from engine.errors import AuthenticationError, ProtocolError
+PATIENCE_S = 30.0
+"""A driver that drops us before it has heard the proof may only be busy with others."""
+_PAUSE_MAX_S = 0.5
+_CHUNK = 1 << 18
+_JOINED_MAX = 1 << 16
+_PIECE = 1 << 20
+_POLL_MS = 1_000
+_Result = TypeVar("_Result")
 
-_NONCE = 16
-_MAC = 32
-_HEADER = struct.Struct(">I")
-FRAME_BYTES_MAX = 1 << 30
-HANDSHAKE_TIMEOUT_S = 10.0
 
+@dataclass(frozen=True)
+class Dialing:
+    """All that a task needs to reach its driver.
 
-def _mac(key: bytes, *parts: bytes) -> bytes:
-    return hmac.new(key, b"".join(parts), hashlib.sha256).digest()
+    :param address: (host, port).
+    :param secret: what both sides prove to each other.
+    :param certificate: the driver's, as PEM; None without TLS.
+    """
+
+    address: tuple[str, int]
+    secret: bytes = field(repr=False)
+    certificate: str | None = field(default=None, repr=False)
 
 
 class Connection:
-    """One authenticated connection. :meth:`send` may be called from several threads,
-    :meth:`receive` from one."""
+    """One authenticated connection. :meth:`send` and :meth:`close` may be called from several
+    threads, :meth:`receive` from one.
 
-    def __init__(self, sock: socket.socket, session_key: bytes, role: bytes) -> None:
+    The socket does not block, and waiting is done outside of the lock: an SSL socket must not be
+    used by two threads at once.
+    """
+
+    def __init__(self, sock: socket.socket, established: Session) -> None:
         self._socket = sock
-        self._key = session_key
-        self._out, self._in = (b"d", b"t") if role == b"driver" else (b"t", b"d")
-        self._sent = self._received = 0
+        self._session = established
+        self._lock = threading.Lock()
         self._send_lock = threading.Lock()
+        self._arrived: deque[bytearray] = deque()
+        self._buffer = memoryview(bytearray(_CHUNK))
+        self._is_closed = False
+        sock.setblocking(False)
+
+    def fileno(self) -> int:
+        """Readable when :meth:`receive` has something to read."""
+        return self._socket.fileno()
 
     def send(self, message: Any) -> None:
         """:raises OSError: the connection is gone.
         :raises ProtocolError: the message is too long.
         """
-        payload = _pickled(message)
-        if len(payload) > FRAME_BYTES_MAX:
-            raise ProtocolError(
-                f"A message of {len(payload)} bytes is over the limit of {FRAME_BYTES_MAX}.",
-                hint="Shorten the epoch, or use a sink that does not ship rows to the driver.",
-            )
+        payload = session.pickled(message)
         with self._send_lock:
-            mac = _mac(self._key, self._out, struct.pack(">Q", self._sent), payload)
-            self._sent += 1
-            self._socket.sendall(_HEADER.pack(len(payload)) + mac + payload)
+            head = self._session.seal(payload)
+            if len(payload) <= _JOINED_MAX:
+                self._send_all(head + payload)
+            else:  # no second copy of what is large
+                self._send_all(head)
+                self._send_all(payload)
 
     def receive(self) -> Any:
         """Wait for the next message.
@@ -77,91 +88,105 @@ class Connection:
         :raises OSError: the connection broke.
         :raises AuthenticationError: a frame was forged or reordered.
         """
-        head = _receive_exactly(self._socket, _HEADER.size + _MAC)
-        (length,) = _HEADER.unpack(head[: _HEADER.size])
-        if length > FRAME_BYTES_MAX:
-            raise AuthenticationError("A frame is longer than any message.")
-        payload = _receive_exactly(self._socket, length)
-        mac = _mac(self._key, self._in, struct.pack(">Q", self._received), payload)
-        if not hmac.compare_digest(mac, head[_HEADER.size :]):
-            raise AuthenticationError("A frame failed its authentication.")
-        self._received += 1
-        return pickle.loads(payload)  # noqa: S301  # its sender has proved the run's secret
+        while not self._arrived:
+            count = self._try(partial(self._socket.recv_into, self._buffer), select.POLLIN)
+            if not count:
+                raise EOFError("The peer closed the connection.")
+            self._arrived += self._session.open(self._buffer[:count])
+        return pickle.loads(self._arrived.popleft())  # noqa: S301  # its sender knows the secret
 
     def close(self) -> None:
         """End the connection; a waiting :meth:`receive` gets EOFError or OSError."""
-        with contextlib.suppress(OSError):  # the peer may have been faster
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        with self._lock:
+            self._is_closed = True
+            with contextlib.suppress(OSError):  # the peer may have been faster
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.close()
+
+    def _send_all(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            piece = view[:_PIECE]  # TLS takes a piece whole, or wants the same one again
+            view = view[self._try(partial(self._socket.send, piece), select.POLLOUT) :]
+
+    def _try(self, call: Callable[[], _Result], ready: int) -> _Result:
+        """Call until it does not have to wait."""
+        while True:
+            with self._lock:
+                if self._is_closed:
+                    raise OSError("The connection was closed.")
+                descriptor = self._socket.fileno()
+                try:
+                    return call()
+                except ssl.SSLWantReadError:
+                    wanted = select.POLLIN
+                except ssl.SSLWantWriteError:
+                    wanted = select.POLLOUT
+                except (BlockingIOError, InterruptedError):
+                    wanted = ready
+            waiting = select.poll()
+            waiting.register(descriptor, wanted)
+            waiting.poll(_POLL_MS)  # in pieces: the number may be another file's after a close
 
 
-def _pickled(message: Any) -> bytes:
-    try:
-        return pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
-    except Exception:
-        # A class of a notebook's or a script's own: by value, as PySpark sends them.
-        return bytes(cloudpickle.dumps(message))
-
-
-def connect(address: tuple[str, int], secret: bytes) -> Connection:
+def connect(dialing: Dialing, patience_s: float = PATIENCE_S) -> Connection:
     """The task's end: connect to the driver and prove the secret.
 
+    :param patience_s: so long a driver is called again that drops us.
     :raises OSError: the driver cannot be reached.
     :raises AuthenticationError: the driver does not know the secret, or dropped us.
     """
-    sock = socket.create_connection(address, timeout=HANDSHAKE_TIMEOUT_S)
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        try:
+            return _call(dialing)
+        except (EOFError, TimeoutError, ConnectionResetError, BrokenPipeError) as exc:
+            if time.monotonic() >= deadline_s:
+                raise AuthenticationError(
+                    f"The driver at {dialing.address[0]}:{dialing.address[1]} dropped the "
+                    f"connection of this task: {exc}",
+                    hint="The task may belong to a run that has ended.",
+                ) from exc
+        # Not all at once: the others were dropped at the same moment.
+        threading.Event().wait(random.uniform(0, _PAUSE_MAX_S))  # noqa: S311
+
+
+def _call(dialing: Dialing) -> Connection:
+    deadline_s = time.monotonic() + session.HANDSHAKE_TIMEOUT_S
+    sock = socket.create_connection(dialing.address, timeout=session.HANDSHAKE_TIMEOUT_S)
     try:
-        driver_nonce = _receive_exactly(sock, _NONCE)
-        task_nonce = os.urandom(_NONCE)
-        sock.sendall(task_nonce + _mac(secret, b"task", driver_nonce, task_nonce))
-        proof = _receive_exactly(sock, _MAC)
-        if not hmac.compare_digest(proof, _mac(secret, b"driver", driver_nonce, task_nonce)):
-            raise AuthenticationError("The driver failed to prove the secret of this run.")
-    except EOFError as exc:
-        sock.close()
-        raise AuthenticationError("The driver dropped the connection of this task.") from exc
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if dialing.certificate is not None:
+            sock = _secured(sock, dialing.certificate)
+        driver_nonce = _receive_exactly(sock, session.NONCE_BYTES, deadline_s)
+        task_nonce = os.urandom(session.NONCE_BYTES)
+        sock.sendall(session.task_proof(dialing.secret, driver_nonce, task_nonce))
+        proof = _receive_exactly(sock, session.MAC_BYTES, deadline_s)
+        session.check_driver(dialing.secret, driver_nonce, task_nonce, proof)
+        return Connection(sock, Session(dialing.secret, driver_nonce, task_nonce, b"task"))
     except BaseException:
         sock.close()
         raise
-    return _established(sock, secret, driver_nonce, task_nonce, b"task")
 
 
-def accept(sock: socket.socket, secret: bytes) -> Connection:
-    """The driver's end of a new connection.
-
-    :raises AuthenticationError: the peer does not know the secret; the socket is closed.
-    """
+def _secured(sock: socket.socket, certificate: str) -> ssl.SSLSocket:
     try:
-        sock.settimeout(HANDSHAKE_TIMEOUT_S)
-        driver_nonce = os.urandom(_NONCE)
-        sock.sendall(driver_nonce)
-        answer = _receive_exactly(sock, _NONCE + _MAC)
-        task_nonce, proof = answer[:_NONCE], answer[_NONCE:]
-        if not hmac.compare_digest(proof, _mac(secret, b"task", driver_nonce, task_nonce)):
-            raise AuthenticationError("A peer failed to prove the secret of this run.")
-        sock.sendall(_mac(secret, b"driver", driver_nonce, task_nonce))
-    except (EOFError, OSError) as exc:
-        sock.close()
-        raise AuthenticationError("A peer left before it proved the secret of this run.") from exc
-    except BaseException:
-        sock.close()
-        raise
-    return _established(sock, secret, driver_nonce, task_nonce, b"driver")
+        return task_context(certificate).wrap_socket(sock)
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as exc:
+        raise EOFError("The peer closed the connection.") from exc
+    except ssl.SSLError as exc:
+        raise AuthenticationError(f"The driver is not the one of this run: {exc}.") from exc
 
 
-def _established(
-    sock: socket.socket, secret: bytes, driver_nonce: bytes, task_nonce: bytes, role: bytes
-) -> Connection:
-    sock.settimeout(None)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return Connection(sock, _mac(secret, b"session", driver_nonce, task_nonce), role)
-
-
-def _receive_exactly(sock: socket.socket, count: int) -> bytes:
-    data = bytearray()
+def _receive_exactly(sock: socket.socket, count: int, deadline_s: float) -> bytes:
+    data = b""
     while len(data) < count:
-        chunk = sock.recv(min(count - len(data), 1 << 20))
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the driver does not answer")
+        sock.settimeout(left_s)
+        chunk = sock.recv(count - len(data))
         if not chunk:
             raise EOFError("The peer closed the connection.")
         data += chunk
-    return bytes(data)
+    return data

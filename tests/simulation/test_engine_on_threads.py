@@ -265,8 +265,8 @@ def test_a_coordinator_that_fails_ends_the_query(
 def test_tasks_leave_when_the_driver_is_gone(story: Story) -> None:
     made = definition(story.feed, story.sink, story.folder)
     heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    endpoint = Endpoint("127.0.0.1", b"s", heard.put)
-    spec = task_spec(made, endpoint.address, b"s")
+    endpoint = Endpoint("127.0.0.1", heard.put)
+    spec = task_spec(made, endpoint.dialing)
     task = threading.Thread(target=run_task, args=(spec,))
     task.start()
     assert isinstance(heard.get(timeout=WAIT_S), TaskStarted)

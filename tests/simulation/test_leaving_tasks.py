@@ -154,9 +154,9 @@ def test_a_task_that_comes_late_does_not_open_its_source(
     )
     made = definition(story.feed, story.sink, story.folder)
     heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    endpoint = Endpoint("127.0.0.1", b"s", heard.put)
+    endpoint = Endpoint("127.0.0.1", heard.put)
     endpoint.dismiss("the query has failed")
-    run_task(task_spec(made, endpoint.address, b"s"))
+    run_task(task_spec(made, endpoint.dialing))
     assert opened == []
     assert endpoint.await_left(WAIT_S)
     assert heard.empty()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -146,6 +150,8 @@ def test_random_walk_keeps_the_invariants(data: st.DataObject) -> None:
         elif next_report[step] < driver.coordinator.open_epoch:
             actions = driver.feed(report(next_report[step], step))
             next_report[step] += 1
+        coordinator = driver.coordinator
+        assert all(coordinator.committed < e < coordinator.open_epoch for e in coordinator.reports)
         pending += [action for action in actions if isinstance(action, CommitEpoch)]
         assert len(pending) <= 1
         if driver.ended:
@@ -166,16 +172,75 @@ def test_a_late_partition_ends_the_run_at_the_backlog_limit() -> None:
     assert "[1]" in str(error)
 
 
+def test_a_late_partition_that_is_one_of_many_is_not_listed_at_length() -> None:
+    driver = Driver(10_000, backlog_max=1).run(epochs=2)
+    assert len(str(driver.ended[0])) < 300
+    assert "and 9,990 more" in str(driver.ended[0])
+
+
 def test_a_slow_sink_lets_the_open_epoch_grow() -> None:
-    driver = Driver(1, backlog_max=3)
+    """Two complete epochs wait; what elapses meanwhile is one longer epoch."""
+    driver = Driver(1, backlog_max=10)
     driver.auto_commit = False
-    driver.run(epochs=3)
-    driver.feed(report(1), report(2), report(3))
-    driver.feed(EpochElapsed(), EpochElapsed())
-    assert driver.closed == [1, 2, 3]
+    driver.run(epochs=0)
+    for epoch in range(1, 100):
+        driver.feed(EpochElapsed())
+        if epoch in driver.closed:
+            driver.feed(report(epoch))
+    assert driver.closed == [1, 2]
     assert driver.ended == []
-    driver.feed(EpochCommitted(1), EpochElapsed())
+
+
+def test_an_epoch_that_elapsed_without_room_is_closed_as_soon_as_there_is_room() -> None:
+    driver = Driver(1)
+    driver.auto_commit = False
+    driver.run(epochs=2)
+    driver.feed(report(1), report(2), EpochElapsed(), EpochElapsed())
+    assert driver.closed == [1, 2]
+    assert driver.feed(EpochCommitted(1))[1:] == [CloseEpoch(3, final=False)]
+    driver.feed(report(3), EpochCommitted(2))
+    assert driver.closed == [1, 2, 3], "nothing has elapsed since"
+    driver.feed(EpochElapsed())
     assert driver.closed == [1, 2, 3, 4]
+
+
+def test_epochs_that_a_late_partition_completes_at_once_are_committed_first() -> None:
+    driver = Driver(2, backlog_max=5)
+    driver.auto_commit = False
+    driver.run(epochs=5)
+    driver.feed(*(report(epoch, p) for p in range(2) for epoch in range(1, 6)))
+    driver.feed(EpochElapsed(), EpochElapsed())
+    assert driver.ended == []
+    driver.feed(*(EpochCommitted(epoch) for epoch in (1, 2, 3)))
+    assert driver.closed == [1, 2, 3, 4, 5]
+    driver.feed(EpochCommitted(4))
+    assert driver.closed == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_event_costs_the_same_with_any_number_of_partitions() -> None:
+    """Python's steps are counted."""
+
+    def steps(partitions: int) -> float:
+        driver = Driver(partitions).run(epochs=1)
+        reports = [report(1, p) for p in range(partitions)]
+        count = 0
+
+        def note(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal count
+            frame.f_trace_opcodes = True
+            count += event == "opcode"
+            return note
+
+        traced = sys.gettrace()
+        sys.settrace(note)
+        try:
+            driver.feed(*reports)
+        finally:
+            sys.settrace(traced)
+        assert driver.committed == [1]
+        return count / partitions
+
+    assert steps(500) < 1.5 * steps(50)
 
 
 def test_nothing_elapses_before_all_tasks_have_started() -> None:
@@ -212,14 +277,15 @@ def test_drain_closes_the_open_epoch_and_ends_with_its_commit() -> None:
 
 
 def test_drain_with_a_full_backlog_closes_one_epoch_more() -> None:
-    driver = Driver(1, backlog_max=3)
+    driver = Driver(1)
     driver.auto_commit = False
-    driver.run(epochs=3)
-    driver.feed(report(1), report(2), report(3))
-    driver.feed(DrainAsked(), report(4))
+    driver.run(epochs=2)
+    driver.feed(report(1), report(2), EpochElapsed(), DrainAsked(), report(3))
+    assert driver.closed == [1, 2, 3]
     driver.auto_commit = True
     driver.feed(EpochCommitted(1))
     assert driver.ended == [None]
+    assert driver.committed == [2, 3]
 
 
 def test_drain_before_the_start_ends_at_once() -> None:

@@ -5,33 +5,42 @@ from __future__ import annotations
 from engine.execution.health import Stall, StallWatch
 
 
+def nobody(epoch: int) -> list[int]:
+    return []
+
+
 def test_an_epoch_is_late_after_so_many_intervals() -> None:
     watch = StallWatch(interval_ms=2_000, after_intervals=3)
-    assert watch.look(10.0, 7, [1]) is None
-    assert watch.look(15.9, 7, [1]) is None
-    assert watch.look(16.0, 7, [1]) == Stall(7, (1,))
+    watch.ended(7, 10.0)
+    assert watch.look(10.0, 6, lambda epoch: [1]) is None
+    assert watch.look(15.9, 6, lambda epoch: [1]) is None
+    assert watch.look(16.0, 6, lambda epoch: [1]) == Stall(7, (1,))
 
 
-def test_every_epoch_has_its_own_time() -> None:
+def test_a_commit_now_and_then_makes_the_next_epoch_no_younger() -> None:
+    """Each is the oldest for less than two intervals, and ended long before."""
     watch = StallWatch(interval_ms=1_000, after_intervals=2)
-    assert watch.look(0.0, 1, [0]) is None
-    assert watch.look(1.9, 2, [0]) is None
-    assert watch.look(3.8, 2, [0]) is None
-    assert watch.look(3.9, 2, []) == Stall(2, ())
+    for epoch in range(1, 4):
+        watch.ended(epoch, 0.0)
+    assert watch.look(1.9, 0, nobody) is None
+    assert watch.look(3.8, 1, nobody) == Stall(2, ())
+    assert watch.look(5.7, 2, nobody) == Stall(3, ())
+    assert watch.look(5.8, 3, nobody) is None
 
 
 def test_a_query_that_keeps_up_is_never_late() -> None:
     watch = StallWatch(interval_ms=1_000, after_intervals=1)
-    assert watch.look(0.0, 1, [0]) is None
-    assert watch.look(5.0, None, []) is None
-    assert watch.look(5.5, 1, [0]) is None
+    for epoch in range(100):
+        watch.ended(epoch, float(epoch))
+        assert watch.look(epoch + 0.9, epoch - 1, nobody) is None
+        assert watch.look(epoch + 0.95, epoch, nobody) is None
 
 
 def test_short_intervals_are_not_held_to_the_millisecond() -> None:
     watch = StallWatch(interval_ms=10, after_intervals=2)
-    assert watch.look(0.0, 1, [0]) is None
-    assert watch.look(1.9, 1, [0]) is None
-    assert watch.look(2.0, 1, [0]) is not None
+    watch.ended(1, 0.0)
+    assert watch.look(1.9, 0, nobody) is None
+    assert watch.look(2.0, 0, nobody) is not None
 
 
 def test_the_slow_partition_is_named() -> None:
@@ -39,3 +48,5 @@ def test_the_slow_partition_is_named() -> None:
     assert str(Stall(7, ())) == "Epoch 7 has ended, but the sink has not committed it"
     error = Stall(7, (1, 3)).error()
     assert (error.epoch, error.partition) == (7, 1)
+    many = Stall(7, tuple(range(10_000)))
+    assert "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9] and 9,990 more have not finished" in str(many)

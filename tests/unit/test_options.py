@@ -69,3 +69,24 @@ def test_the_engine_takes_its_own() -> None:
     assert EngineOptions().allow_changed_query is False
     with pytest.raises(ConfigError, match="allowChangedQuery: 'yes' is none of true, false"):
         EngineOptions.take({"allowChangedQuery": "yes"})
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "epochs"), [(0, 1_000), (20, 1_000), (1_000, 300), (60_000, 10)]
+)
+def test_a_late_partition_may_hold_up_five_minutes_by_default(
+    interval_ms: int, epochs: int
+) -> None:
+    assert EngineOptions().backlog_max(interval_ms) == epochs
+    assert EngineOptions(epoch_backlog_max=7).backlog_max(interval_ms) == 7
+
+
+def test_ports_are_one_or_a_range() -> None:
+    for text, ports in [("0", (0, 0)), ("7100", (7100, 7100)), ("7100 - 7199", (7100, 7199))]:
+        assert EngineOptions.take({"coordinatorPort": text})[0].ports == ports
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "0-9", "70000", "7199-7100", "1-2-3", "7100-"])
+def test_what_is_no_port_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="coordinatorPort"):
+        EngineOptions.take({"coordinatorPort": text})

@@ -1,0 +1,15 @@
+"""Numbers in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+SHOWN_MAX = 10
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """``[1, 3]``; of more than ten the first ones and how many follow: an error that names 10,000
+    partitions is read by nobody."""
+    shown = str(list(numbers[:SHOWN_MAX]))
+    more = len(numbers) - SHOWN_MAX
+    return f"{shown} and {more:,} more" if more > 0 else shown
