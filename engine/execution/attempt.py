@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from engine.base.clock import Clock
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.lease import Lease
+from engine.checkpoint.lease import Lease, read_holder
 from engine.checkpoint.query_state import QueryState
 from engine.coordinator.commit_runner import EpochRunner
 from engine.coordinator.events import DrainAsked, RunFailed, StopAsked
@@ -24,7 +24,6 @@ from engine.coordinator.restart_table import RestartPlan
 from engine.errors import (
     CheckpointError,
     ContinuousError,
-    NotEnoughSlotsError,
     SinkUnavailableError,
     SourceError,
     StaleRunError,
@@ -33,13 +32,13 @@ from engine.execution.admission import admit
 from engine.execution.definition import QueryDefinition
 from engine.execution.launcher import Launcher, LeavingTasks
 from engine.execution.lease_keeper import LeaseKeeper
-from engine.execution.run import SLOT_WAIT_S, ContinuousRun, RunListener
+from engine.execution.run import ContinuousRun, RunListener
+from engine.execution.slots import await_slots
 from engine.execution.survey import plan_restart
 from engine.sources.contract import Offset
 from engine.task.spec import TaskSpec
 
 logger = logging.getLogger(__name__)
-SLOT_POLL_S = 0.02
 EndEvent = DrainAsked | StopAsked | RunFailed
 
 
@@ -88,6 +87,7 @@ class Attempt:
         self._lease = lease
         self._keeper: LeaseKeeper | None = None
         self._plan: RestartPlan | None = None
+        self._needed = 0
         self._end_asked: EndEvent | None = None
         self._run: ContinuousRun | None = None
 
@@ -95,7 +95,7 @@ class Attempt:
 
     def recover(self) -> None:
         """Take the checkpoint, finish what an earlier run has prepared, and see that the tasks
-        will find slots.
+        will find slots, unless more may come.
 
         :raises ContinuousError: the query cannot go on from this checkpoint, or not now.
         """
@@ -108,7 +108,9 @@ class Attempt:
                 logger.info("committing epoch %d again", epoch)
                 self._runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
         self.committed_offsets = self._logged_offsets(plan.start_from)
-        self._check_slots(len(self._partitions()))
+        self._needed = len(self._partitions())
+        if not self._launcher.supply.grows:  # then it is a matter of how Spark was started
+            self._await_slots()
         self._plan = plan
         self._listener.on_recovered(checkpoint.committed_epoch())
 
@@ -122,8 +124,7 @@ class Attempt:
             heartbeat_interval_ms=options.lease_heartbeat_ms,
             clock=self._clock,
         )
-        self._keeper = LeaseKeeper(lease, checkpoint, self.tell, self._clock)
-        self._keeper.start(self._look)  # a sink may take its time to recover
+        self._keep(lease)  # a sink may take its time to recover
         self._runner = EpochRunner(
             checkpoint=checkpoint,
             lease=lease,
@@ -134,6 +135,30 @@ class Attempt:
             keeps_letters=definition.sink.write_letters is not None,
         )
         return lease
+
+    def _keep(self, lease: Lease) -> None:
+        checkpoint = self._definition.checkpoint
+        self._keeper = LeaseKeeper(lease, checkpoint, self._hear, self._clock)
+        self._keeper.start(self._look)
+
+    def _hear(self, event: EndEvent) -> None:
+        """What the lease's keeper tells."""
+        if isinstance(event, RunFailed) and self._is_fenced_by_itself(event.error):
+            return
+        self.tell(event)
+
+    def _is_fenced_by_itself(self, error: Exception) -> bool:
+        """Whether it was an attempt of this run that has claimed the checkpoint, and could not
+        write all that belongs to it. The next attempt claims it again."""
+        if not isinstance(error, StaleRunError) or self._lease is None:
+            return False
+        try:
+            holder = read_holder(self._definition.checkpoint.storage)
+        except CheckpointError:  # who it is is asked again by the next attempt
+            return False
+        if holder is None or holder.run_id != self._run_id:
+            return False
+        return holder.generation > self._lease.generation
 
     def _logged_offsets(self, epoch: int | None) -> tuple[Offset, ...] | None:
         if epoch is None:
@@ -168,21 +193,18 @@ class Attempt:
             )
         return found
 
-    def _check_slots(self, needed: int) -> None:
-        """Tasks that a moment ago were killed may hold their slots a little longer."""
-        deadline_s = self._clock.monotonic_s() + SLOT_WAIT_S
-        while True:
-            slots = self._launcher.slots()
-            if slots is None or slots.free >= needed:
-                return
-            if slots.total < needed or self._clock.monotonic_s() >= deadline_s:
-                raise NotEnoughSlotsError(
-                    f"The query has {needed} partitions and needs as many free task slots, but "
-                    f"{slots.free} of the {slots.total} slots are free.",
-                    hint="Reduce the source's partitions, stop other jobs, or add cores "
-                    "(spark.master local[N], or more executors).",
-                )
-            self._clock.sleep(SLOT_POLL_S)
+    def _await_slots(self) -> None:
+        """Returns early if the end is asked for."""
+        supply = self._launcher.supply
+        await_slots(
+            self._needed,
+            self._launcher.slots,
+            grows=supply.grows,
+            limit_s=supply.limit_s(self._definition.options),
+            clock=self._clock,
+            pause=self._rest,
+            say=self._listener.on_waiting,
+        )
 
     # -- epochs ---------------------------------------------------------------------------------
 
@@ -193,8 +215,9 @@ class Attempt:
             if self._plan is None:
                 self.recover()
             assert self._plan is not None
+            self._await_slots()
             error, next_epoch = None, self._plan.first_epoch
-            if self._plan.replay is not None:
+            if self._plan.replay is not None and self._end_asked is None:
                 error, next_epoch = self._replay(next_epoch), next_epoch + 1
             if error is None and self._end_asked is None:
                 error = self._run_epochs(next_epoch, until=None)
@@ -291,8 +314,16 @@ class Attempt:
 
         :return: whether nobody asked for the end.
         """
+        if self._keeper is None and self._lease is not None:
+            self._keep(self._lease)  # the one before's: this attempt could not take the checkpoint
+        return self._rest(seconds)
+
+    def _rest(self, seconds: float) -> bool:
         with self._changed:
-            return not self._changed.wait_for(lambda: self._end_asked is not None, seconds)
+            asked = self._clock.wait_for(
+                self._changed, lambda: self._end_asked is not None, seconds
+            )
+            return not asked
 
     @property
     def end_is_asked(self) -> bool:
@@ -334,6 +365,9 @@ class Attempt:
         try:
             if self._lease is not None:
                 self._lease.check()
+        except StaleRunError as exc:
+            if not self._is_fenced_by_itself(exc):
+                raise
         except CheckpointError as exc:  # the next attempt meets it, too, and has a budget for it
             logger.warning("the lease could not be looked at: %s", exc)
         return self._lease
