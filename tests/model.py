@@ -22,13 +22,15 @@ from engine.wire.connection import Dialing
 
 ONE_ATTEMPT = EngineOptions(
     lease_heartbeat_ms=50,
-    restarts_infrastructure=0,
-    restarts_source=0,
-    restarts_sink=0,
+    retry_infrastructure_for_ms=0,
+    retry_storage_for_ms=0,
+    retry_source_for_ms=0,
+    retry_sink_for_ms=0,
     restarts_user=0,
     restart_delay_ms=10,
 )
 """The first failure ends the query."""
+HOUR_MS = 3_600_000
 SCHEMA = pa.schema([pa.field("partition", pa.int32()), pa.field("seq", pa.int64())])
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -23,6 +24,12 @@ class Clock(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Let this thread wait so long."""
+
+    def wait_for(
+        self, changed: threading.Condition, holds: Callable[[], bool], seconds: float
+    ) -> bool:
+        """Wait on a condition, which the caller holds, but no longer than this; whether it holds
+        then."""
 
 
 class SystemClock:
@@ -39,6 +46,11 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         threading.Event().wait(seconds)
+
+    def wait_for(
+        self, changed: threading.Condition, holds: Callable[[], bool], seconds: float
+    ) -> bool:
+        return changed.wait_for(holds, seconds)
 
 
 class ManualClock:
@@ -61,6 +73,14 @@ class ManualClock:
     def sleep(self, seconds: float) -> None:
         """Advance at once."""
         self.advance(seconds)
+
+    def wait_for(
+        self, changed: threading.Condition, holds: Callable[[], bool], seconds: float
+    ) -> bool:
+        """Advance at once, unless it holds."""
+        if not holds():
+            self.advance(seconds)
+        return holds()
 
     def advance(self, seconds: float) -> None:
         """Move both hands forward."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, NamedTuple
 
 from engine.errors import ConfigError
@@ -64,6 +64,14 @@ def _whole(default: int, minimum: int) -> Any:
     return field(default=default, metadata={"minimum": minimum})
 
 
+def _interval(default: str | None) -> Any:
+    """An interval, as ``"1 hour"``; the option's name is the field's without its unit."""
+    return field(
+        default=None if default is None else parse_interval_ms(default),
+        metadata={"interval": True},
+    )
+
+
 def _choice(*choices: str) -> Any:
     return field(default=choices[0], metadata={"choices": choices})
 
@@ -83,7 +91,8 @@ ANY_PORT = PortRange(0, 0)
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Settings of one query; the option's name is the field's in camel case.
+    """Settings of one query; the option's name is the field's in camel case. Those in milliseconds
+    whose option does not say so take an interval: ``retrySinkFor`` takes ``"1 hour"``.
 
     :param min_epochs_to_retain: how many committed epochs the logs keep, at least 2.
     :param epoch_backlog_max: how many closed epochs may wait for a late partition before the query
@@ -93,15 +102,21 @@ class EngineOptions:
     :param task_start_timeout_s: all tasks must have started within so many seconds.
     :param task_timeout_s: a task that was silent for so long is lost.
     :param lease_heartbeat_ms: how often the lease in the checkpoint is renewed.
-    :param restarts_infrastructure: how often the query is restarted in place after lost tasks,
-        executors and connections, before it fails; see :mod:`engine.execution.restart_budget`.
-    :param restarts_source: the same after failures of the source.
-    :param restarts_sink: the same after failures of the sink.
-    :param restarts_user: the same after failures of expressions and the user's functions.
+    :param retry_infrastructure_for_ms: for how long the query is restarted in place, from the first
+        failure of an outage on, after lost tasks, executors and connections, before it fails; see
+        :mod:`engine.execution.restart_budget`. Zero: the first failure ends it.
+    :param retry_storage_for_ms: the same while the checkpoint's storage fails.
+    :param retry_source_for_ms: the same while the source fails.
+    :param retry_sink_for_ms: the same while the sink fails.
+    :param restarts_user: how often it is restarted after failures of expressions and the user's
+        functions.
     :param restart_delay_ms: the pause before the first restart; doubled with each further one. A
         first restart after a lost task has none.
     :param restart_delay_max_ms: the longest pause.
-    :param restart_reset_after_s: a query that was healthy for so long starts counting anew.
+    :param restart_reset_after_s: an outage is over, and counts begin anew, when epochs were
+        committed for so long.
+    :param slot_timeout_ms: for how long the query waits for free task slots before it fails; None:
+        what the launcher says, see :mod:`engine.execution.slots`.
     :param stall_after_intervals: the oldest epoch that is not committed so many intervals (of a
         second at least) after its end makes the query STALLED.
     :param on_stall: ``report`` it, or ``restart`` in place.
@@ -125,13 +140,15 @@ class EngineOptions:
     task_start_timeout_s: int = _whole(120, 1)
     task_timeout_s: int = _whole(30, 1)
     lease_heartbeat_ms: int = _whole(1_000, 50)
-    restarts_infrastructure: int = _whole(10, 0)
-    restarts_source: int = _whole(5, 0)
-    restarts_sink: int = _whole(5, 0)
+    retry_infrastructure_for_ms: int = _interval("1 hour")
+    retry_storage_for_ms: int = _interval("1 hour")
+    retry_source_for_ms: int = _interval("1 hour")
+    retry_sink_for_ms: int = _interval("1 hour")
     restarts_user: int = _whole(3, 0)
     restart_delay_ms: int = _whole(100, 1)
     restart_delay_max_ms: int = _whole(60_000, 1)
     restart_reset_after_s: int = _whole(300, 0)
+    slot_timeout_ms: int | None = _interval(None)
     stall_after_intervals: int = _whole(10, 1)
     on_stall: str = _choice(REPORT, RESTART)
     on_bad_record: str = _choice(FAIL, SKIP, DEAD_LETTER)
@@ -175,14 +192,17 @@ class EngineOptions:
     def take(cls, options: Mapping[str, str]) -> tuple[EngineOptions, dict[str, str]]:
         """Split a query's options (any case) into the engine's own and the sink's.
 
-        :raises ConfigError: an engine option is not a whole number, is too small, or is none of
-            the words it may be; or two of them contradict each other.
+        :raises ConfigError: an engine option is not a whole number, is too small, no interval, or
+            none of the words it may be; or two of them contradict each other; or it is one of an
+            earlier release, and names the one in its place.
         """
-        by_name = {each.name.replace("_", "").lower(): each for each in fields(cls)}
+        by_name = {_option(each).lower(): each for each in fields(cls)}
         own: dict[str, Any] = {}
         rest: dict[str, str] = {}
         for key, value in options.items():
             option = by_name.get(key.lower())
+            if key.lower() in _REPLACED:
+                raise _replaced(key)
             if option is None:
                 rest[key] = value
             else:
@@ -198,7 +218,29 @@ class EngineOptions:
         return taken, rest
 
 
+def _option(setting: Field[Any]) -> str:
+    name = setting.name.removesuffix("_ms") if "interval" in setting.metadata else setting.name
+    return name.replace("_", "")
+
+
+_REPLACED = {
+    f"restarts{culprit}".lower(): f"retry{culprit}For"
+    for culprit in ("Infrastructure", "Source", "Sink")
+}
+
+
+def _replaced(key: str) -> ConfigError:
+    return ConfigError(
+        f"There is no option {key} any more: what can come back by itself is retried for a time, "
+        "and not so many times.",
+        hint=f'Set option("{_REPLACED[key.lower()]}", "1 hour"), or "0 seconds" to fail at once. '
+        "A storage that is down has retryStorageFor; restartsUser is a count as before.",
+    )
+
+
 def _parsed(key: str, text: str, metadata: Mapping[str, Any]) -> Any:
+    if "interval" in metadata:
+        return parse_interval_ms(text, f"Option {key}")
     choices, minimum = metadata.get("choices"), metadata.get("minimum")
     if choices is not None:
         if text.lower() not in choices:

@@ -44,7 +44,8 @@ class CheckpointStatus:
     :param endpoint: URL of the run's HTTP endpoint.
     :param message: what the run does now, in words.
     :param restarts: how often this run was restarted in place; ``last_error`` is why the last time,
-        ``next_attempt_at_ms`` when the next attempt begins, if it waits for it.
+        ``next_attempt_at_ms`` when the next attempt begins, if it waits for it,
+        ``failing_since_ms`` when the first of its failures was since it has last committed.
     """
 
     id: str | None
@@ -65,6 +66,7 @@ class CheckpointStatus:
     restarts: int = 0
     last_error: str | None = None
     next_attempt_at_ms: int | None = None
+    failing_since_ms: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -162,6 +164,7 @@ class Checkpoint(CheckpointFolder):
             restarts=holder.restarts,
             last_error=holder.last_error,
             next_attempt_at_ms=holder.next_attempt_at_ms,
+            failing_since_ms=holder.failing_since_ms,
         )
 
     def _last_committed(self) -> tuple[int, tuple[JSON | None, ...]]:

@@ -56,7 +56,8 @@ class LeaseRecord:
     :param epoch: the last committed one that the run knew of, -1 for none.
     :param message: what the run does now, in words.
     :param restarts: how often it was restarted in place since it was started; ``last_error`` is why
-        the last time, ``next_attempt_at_ms`` when the next attempt begins, if it waits for it.
+        the last time, ``next_attempt_at_ms`` when the next attempt begins, if it waits for it,
+        ``failing_since_ms`` when the first of its failures was since it has last committed.
     """
 
     run_id: str
@@ -77,6 +78,7 @@ class LeaseRecord:
     restarts: int = 0
     last_error: str | None = None
     next_attempt_at_ms: int | None = None
+    failing_since_ms: int | None = None
 
     @property
     def process(self) -> Process:

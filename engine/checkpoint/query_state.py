@@ -10,6 +10,8 @@ class QueryState(str, Enum):
 
     STARTING = "STARTING"
     """A run holds the checkpoint; its tasks are not all running yet."""
+    WAITING = "WAITING"
+    """There are not enough task slots: the tasks start when there are."""
     RUNNING = "RUNNING"
     """Epochs are being committed."""
     STALLED = "STALLED"

@@ -41,6 +41,7 @@ def status(args: Namespace) -> Result:
             "error": found.error,
             "restarts": found.restarts or None,
             "last error": found.last_error,
+            "failing since": format_time(found.failing_since_ms),
             "next attempt": format_time(found.next_attempt_at_ms),
             "epoch": found.epoch,
             "offsets": json.dumps(found.offsets),

@@ -15,22 +15,24 @@ from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.first_offsets import first_offset
-from engine.checkpoint.lease import Lease
+from engine.checkpoint.lease import Lease, read_holder
 from engine.checkpoint.query_state import QueryState
 from engine.coordinator.commit_runner import EpochRunner
+from engine.coordinator.events import RunFailed
 from engine.coordinator.restart_table import RestartPlan
 from engine.errors import (
     CheckpointError,
     ContinuousError,
-    NotEnoughSlotsError,
     SinkUnavailableError,
     SourceError,
     StaleRunError,
 )
 from engine.execution.admission import admit
 from engine.execution.definition import QueryDefinition
+from engine.execution.ending import EndEvent
 from engine.execution.lease_keeper import LeaseKeeper
-from engine.execution.run import SLOT_WAIT_S, ContinuousRun
+from engine.execution.run import ContinuousRun
+from engine.execution.slots import await_slots
 from engine.execution.start import QueryStart
 from engine.execution.survey import plan_restart
 from engine.sinks.contract import SinkContext, WriterContext
@@ -38,7 +40,6 @@ from engine.sources.contract import Offset
 from engine.task.spec import Reading, TaskSpec, Writing
 
 logger = logging.getLogger(__name__)
-SLOT_POLL_S = 0.02
 SPREAD_LOOK_S = 10.0
 """Whether more slots have come is looked at so often."""
 
@@ -86,7 +87,7 @@ class Attempt:
 
     def recover(self) -> None:
         """Take the checkpoint, finish what an earlier run has prepared, and see that the tasks
-        will find slots.
+        will find slots, unless more may come.
 
         :raises ContinuousError: the query cannot go on from this checkpoint, or not now.
         """
@@ -102,7 +103,8 @@ class Attempt:
                 self._runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
         self.committed_offsets = self._logged_offsets(plan.start_from)
         self._shares = self._share()
-        self._check_slots(len(self._shares))
+        if not self._start.launcher.supply.grows:  # then it is a matter of how Spark was started
+            self._await_slots()
         self._plan = plan
         self._start.listener.on_recovered(checkpoint.committed_epoch())
 
@@ -117,8 +119,7 @@ class Attempt:
             heartbeat_interval_ms=options.lease_heartbeat_ms,
             clock=self._clock,
         )
-        self._keeper = LeaseKeeper(lease, checkpoint, start.ending.ask, self._clock)
-        self._keeper.start(start.listener.look)  # a sink may take its time to recover
+        self._keep(lease)  # a sink may take its time to recover
         self._runner = EpochRunner(
             checkpoint=checkpoint,
             lease=lease,
@@ -129,6 +130,30 @@ class Attempt:
             keeps_letters=definition.sink.letters is not None,
         )
         return lease
+
+    def _keep(self, lease: Lease) -> None:
+        checkpoint = self._definition.checkpoint
+        self._keeper = LeaseKeeper(lease, checkpoint, self._hear, self._clock)
+        self._keeper.start(self._start.listener.look)
+
+    def _hear(self, event: EndEvent) -> None:
+        """What the lease's keeper tells."""
+        if isinstance(event, RunFailed) and self._is_fenced_by_itself(event.error):
+            return
+        self._start.ending.ask(event)
+
+    def _is_fenced_by_itself(self, error: Exception) -> bool:
+        """Whether it was an attempt of this run that has claimed the checkpoint, and could not
+        write all that belongs to it. The next attempt claims it again."""
+        if not isinstance(error, StaleRunError) or self._lease is None:
+            return False
+        try:
+            holder = read_holder(self._definition.checkpoint.storage)
+        except CheckpointError:  # who it is is asked again by the next attempt
+            return False
+        if holder is None or holder.run_id != self._start.run_id:
+            return False
+        return holder.generation > self._lease.generation
 
     def _logged_offsets(self, epoch: int | None) -> tuple[Offset, ...] | None:
         if epoch is None:
@@ -182,21 +207,19 @@ class Attempt:
             for index, stream in enumerate(self._definition.streams)
         )
 
-    def _check_slots(self, needed: int) -> None:
-        """Tasks that a moment ago were killed may hold their slots a little longer."""
-        deadline_s = self._clock.monotonic_s() + SLOT_WAIT_S
-        while True:
-            slots = self._start.launcher.slots()
-            if slots is None or slots.free >= needed:
-                return
-            if slots.total < needed or self._clock.monotonic_s() >= deadline_s:
-                raise NotEnoughSlotsError(
-                    f"The query has {needed} tasks and needs as many free task slots, but "
-                    f"{slots.free} of the {slots.total} slots are free.",
-                    hint="Reduce the source's partitions, stop other jobs, or add cores "
-                    "(spark.master local[N], or more executors).",
-                )
-            self._clock.sleep(SLOT_POLL_S)
+    def _await_slots(self) -> None:
+        """Returns early if the end is asked for."""
+        launcher, ending = self._start.launcher, self._start.ending
+        supply = launcher.supply
+        await_slots(
+            len(self._shares),
+            launcher.slots,
+            grows=supply.grows,
+            limit_s=supply.limit_s(self._definition.options),
+            clock=self._clock,
+            pause=lambda seconds: not ending.wait(seconds),
+            say=self._start.listener.on_waiting,
+        )
 
     # -- epochs ---------------------------------------------------------------------------------
 
@@ -207,8 +230,9 @@ class Attempt:
             if self._plan is None:
                 self.recover()
             assert self._plan is not None
+            self._await_slots()
             error, next_epoch = None, self._plan.first_epoch
-            if self._plan.replay is not None:
+            if self._plan.replay is not None and not self._start.ending.is_asked:
                 error, next_epoch = self._replay(next_epoch), next_epoch + 1
             if error is None and not self._start.ending.is_asked:
                 error = self._run_epochs(next_epoch, until=None)
@@ -301,6 +325,12 @@ class Attempt:
 
     # -- the end --------------------------------------------------------------------------------
 
+    def keep_checkpoint(self) -> None:
+        """Go on renewing the lease, also if this attempt could not take the checkpoint: then that
+        of the one before."""
+        if self._keeper is None and self._lease is not None:
+            self._keep(self._lease)
+
     @property
     def open_epoch(self) -> int | None:
         """The epoch that records arriving now belong to; None while no tasks run."""
@@ -331,6 +361,9 @@ class Attempt:
         try:
             if self._lease is not None:
                 self._lease.check()
+        except StaleRunError as exc:
+            if not self._is_fenced_by_itself(exc):
+                raise
         except CheckpointError as exc:  # the next attempt meets it, too, and has a budget for it
             logger.warning("the lease could not be looked at: %s", exc)
         return self._lease

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from engine.base.clock import Clock
 from engine.coordinator.events import DrainAsked, RunFailed, StopAsked
 from engine.errors import ContinuousError
 
@@ -16,7 +17,8 @@ class EndRequest:
     """Asked for by the user, through the checkpoint, or by what has failed beside the epochs (a
     lost lease). The last word counts, but nothing takes a failure back."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._changed = threading.Condition()
         self._asked: EndEvent | None = None
         self._tell: Callable[[EndEvent], None] | None = None
@@ -48,7 +50,7 @@ class EndRequest:
     def wait(self, seconds: float) -> bool:
         """Wait for the request; whether it is there."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._asked is not None, seconds)
+            return self._clock.wait_for(self._changed, lambda: self._asked is not None, seconds)
 
     @property
     def is_asked(self) -> bool:

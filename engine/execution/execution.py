@@ -65,6 +65,7 @@ class ContinuousExecution:
         self.error: ContinuousError | None = None
         self.last_error: ContinuousError | None = None
         self.next_attempt_at_ms: int | None = None
+        self.failing_since_ms: int | None = None
         self.committed_epoch = -1
         self._committed_offsets: tuple[Offset, ...] | None = None
         self._starts: tuple[Offset, ...] = ()
@@ -81,7 +82,7 @@ class ContinuousExecution:
         self._terminated = threading.Event()
         self._attempt: Attempt | None = None
         self._start: QueryStart | None = None
-        self._ending = EndRequest()
+        self._ending = EndRequest(self._clock)
 
     @property
     def restarts(self) -> int:
@@ -141,6 +142,7 @@ class ContinuousExecution:
             "restarts": self.restarts,
             "last_error": None if self.last_error is None else str(self.last_error),
             "next_attempt_at_ms": self.next_attempt_at_ms,
+            "failing_since_ms": self.failing_since_ms,
         }
 
     # -- running --------------------------------------------------------------------------------
@@ -155,14 +157,16 @@ class ContinuousExecution:
                     error = self._read_again()
                 if error is None and not attempt.is_reconfiguring:
                     break
-                if error is not None:
+                if error is None:
+                    self._enter(QueryState.STARTING, "Going on from the last committed epoch")
+                else:
                     delay_s = self._restart_delay_s(error)
                     if delay_s is None:
                         break
+                    attempt.keep_checkpoint()
                     if self._ending.wait(delay_s):
                         error = self._ending.error
                         break
-                self._enter(QueryState.STARTING, "Going on from the last committed epoch")
                 attempt = self._new_attempt(attempt.let_go())
         except BaseException as exc:
             logger.exception("the query failed")
@@ -190,11 +194,18 @@ class ContinuousExecution:
         if self._ending.is_asked or never_ran:  # what has never worked is told at once
             return None
         first_s, last_s = self._committing_s or (0.0, 0.0)
-        delay_s = self._policy.next_delay_s(error, healthy_s=last_s - first_s)
+        delay_s = self._policy.next_delay_s(
+            error,
+            now_s=self._clock.monotonic_s(),
+            healthy_s=last_s - first_s,
+            proven=self.committed_epoch >= 0,
+        )
         if delay_s is None:
             return None
+        now_ms = self._clock.now_ms()
         self.last_error = error
-        self.next_attempt_at_ms = self._clock.now_ms() + round(delay_s * 1000)
+        self.failing_since_ms = self.failing_since_ms or now_ms
+        self.next_attempt_at_ms = now_ms + round(delay_s * 1000)
         logger.warning("restart %d in %.1f s, after: %s", self.restarts, delay_s, error)
         self._enter(QueryState.RESTARTING, f"Restart {self.restarts} follows, after: {error}")
         return delay_s
@@ -207,6 +218,8 @@ class ContinuousExecution:
     def on_recovered(self, committed_epoch: int) -> None:
         """See :class:`engine.execution.start.StartListener`."""
         with self._changed:
+            if committed_epoch > self.committed_epoch:
+                self.failing_since_ms = None
             self.committed_epoch = committed_epoch
             if self._attempt is not None:
                 self._committed_offsets = self._attempt.committed_offsets
@@ -221,6 +234,14 @@ class ContinuousExecution:
         elif phase is not Phase.ENDED:
             self.has_run = self.has_run or phase is Phase.RUNNING
             self._enter(*_PHASES[phase])
+
+    def on_waiting(self, what: str | None) -> None:
+        """See :class:`engine.execution.run_listener.RunListener`."""
+        logger.info("%s", what or "the task slots are there")
+        if what is None:
+            self._enter(*_PHASES[Phase.STARTING])
+        else:
+            self._enter(QueryState.WAITING, what)
 
     def on_stall(self, stall: Stall | None) -> None:
         """See :class:`engine.execution.run_listener.RunListener`."""
@@ -261,6 +282,7 @@ class ContinuousExecution:
         with self._changed:
             self.committed_epoch = committed.epoch
             self._committed_offsets = committed.offsets
+            self.failing_since_ms = None
             self._committing_s = (self._committing_s or (now_s,))[0], now_s
             self.recent_progress.append(report)
             self._changed.notify_all()

@@ -6,24 +6,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from engine.errors import ContinuousError, TaskLostError
+from engine.execution.slots import LOCAL, Slots, SlotSupply
 from engine.task.loop import run_task
 from engine.task.spec import TaskSpec
 
 logger = logging.getLogger(__name__)
 CANCEL_TIMEOUT_S = 10.0
 OnEnd = Callable[[ContinuousError | None], None]
-
-
-@dataclass(frozen=True)
-class Slots:
-    """Task slots of the cluster: ``free`` of ``total`` have nothing to do now."""
-
-    total: int
-    free: int
 
 
 class LaunchedTasks(Protocol):
@@ -42,12 +34,16 @@ class Launcher(Protocol):
 
     :ivar host: an address of this process that the tasks can reach.
     :ivar bind_host: the address to listen on, if it is another one.
+    :ivar supply: where its task slots come from.
     :ivar application: what the cluster calls this application, for the checkpoint's lease.
     :ivar application_url: where its web page is, if it has one.
     """
 
     host: str
     bind_host: str | None
+
+    @property
+    def supply(self) -> SlotSupply: ...
 
     @property
     def application(self) -> str | None: ...
@@ -100,6 +96,7 @@ class ThreadLauncher:
 
     host = "127.0.0.1"
     bind_host: str | None = None
+    supply = LOCAL
     application: str | None = None
     application_url: str | None = None
 

@@ -30,7 +30,6 @@ from engine.coordinator.events import (
 )
 from engine.errors import (
     ContinuousError,
-    NotEnoughSlotsError,
     ProtocolError,
     TaskLostError,
 )
@@ -38,6 +37,7 @@ from engine.execution.definition import QueryDefinition
 from engine.execution.health import Stall, StallWatch
 from engine.execution.launcher import LaunchedTasks
 from engine.execution.run_listener import EpochTimes
+from engine.execution.slots import PLACED_WITHIN_S, PlacementWatch
 from engine.execution.source_watch import SourceWatch
 from engine.execution.start import QueryStart
 from engine.task.spec import TaskSpec
@@ -46,8 +46,6 @@ from engine.wire.messages import EpochCommitMessage, EpochMarker, TaskFailed
 
 logger = logging.getLogger(__name__)
 _WATCH_S = 0.5
-SLOT_WAIT_S = 15.0
-"""A launched task that has found no slot for so long finds none."""
 _LEFT_LOOK_S = 0.1
 KILL_WAIT_S = 5.0
 """Spark kills the worker of a cancelled task after 2 s."""
@@ -119,6 +117,8 @@ class ContinuousRun:
         self._closed_ms: dict[int, int] = {}
         self._next_tick_s: float | None = None
         self._next_watch_s = 0.0
+        self._placement: PlacementWatch | None = None
+        self._waiting: str | None = None
         self._ended = False
         self._error: ContinuousError | None = None
         self._explaining = threading.Lock()
@@ -212,17 +212,18 @@ class ContinuousRun:
             return  # it looks at every partition: not after every message
         self._next_watch_s = now_s + _WATCH_S
         if self.coordinator.phase is Phase.STARTING:
-            self._watch_start(now_s - launched_s)
+            self._watch_start(now_s, launched_s)
             return
         for partition in self._endpoint.silent(self._options.task_timeout_s):
             silence = f"it was silent for {self._options.task_timeout_s:g} s"
             self._handle(TaskLost(partition, silence))
         self._watch_health(now_s)
 
-    def _watch_start(self, waited_s: float) -> None:
-        if waited_s > SLOT_WAIT_S:
-            self._watch_slots()
-        if waited_s > self._options.task_start_timeout_s:
+    def _watch_start(self, now_s: float, launched_s: float) -> None:
+        if now_s - launched_s > PLACED_WITHIN_S:
+            self._watch_slots(now_s, launched_s)
+        placed_s = launched_s if self._placement is None else self._placement.placed_s
+        if now_s - placed_s > self._options.task_start_timeout_s:
             started, wanted = len(self.coordinator.started), self.coordinator.partitions
             error = TaskLostError(
                 f"Only {started} of {wanted} tasks have started within "
@@ -248,19 +249,15 @@ class ContinuousRun:
         self.is_reconfiguring = True
         self.tell(DrainAsked())
 
-    def _watch_slots(self) -> None:
+    def _watch_slots(self, now_s: float, launched_s: float) -> None:
         assert self._tasks is not None
-        slots, waiting = self._launcher.slots(), self._tasks.unplaced()
-        if slots is not None and waiting and not self._ended:
-            self._handle(
-                RunFailed(
-                    NotEnoughSlotsError(
-                        f"{waiting} of the query's {self.coordinator.partitions} tasks have found "
-                        f"no free slot among {slots.total} within {SLOT_WAIT_S:g} s.",
-                        hint="Stop other jobs, add cores, or reduce the source's partitions.",
-                    )
-                )
-            )
+        if self._placement is None:
+            limit_s = self._launcher.supply.limit_s(self._options)
+            self._placement = PlacementWatch(self.coordinator.partitions, limit_s, launched_s)
+        waiting = self._placement.look(now_s, self._tasks.unplaced())
+        if waiting != self._waiting:
+            self._waiting = waiting
+            self._listener.on_waiting(waiting)
 
     # -- actions ------------------------------------------------------------------------------
 

@@ -41,5 +41,8 @@ class RunListener(Protocol):
         :param reports: per stream, one for each of its partitions.
         """
 
+    def on_waiting(self, what: str | None) -> None:
+        """The tasks wait for this; None: it has come."""
+
     def on_stall(self, stall: Stall | None) -> None:
         """Epochs are late (told once per stall), or advance again."""

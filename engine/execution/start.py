@@ -39,5 +39,5 @@ class QueryStart:
     clock: Clock
     listener: StartListener
     sharing: TaskSharing
-    ending: EndRequest = field(default_factory=EndRequest)
+    ending: EndRequest
     leaving: LeavingTasks = field(default_factory=LeavingTasks)

@@ -44,8 +44,9 @@ class ContinuousQuery:
     def status(self) -> dict[str, Any]:
         """``message``, ``isDataAvailable``, ``isTriggerActive`` as in Spark; and ``state`` (a value
         of :class:`engine.checkpoint.query_state.QueryState`), ``epoch``, the last committed one
-        (-1: none), ``restarts`` in place so far, ``last_error``, why the last one was needed, and
-        ``next_attempt_at_ms``, when the next one comes, if the query waits for it."""
+        (-1: none), ``restarts`` in place so far, ``last_error``, why the last one was needed,
+        ``next_attempt_at_ms``, when the next one comes, if the query waits for it, and
+        ``failing_since_ms``: None once an epoch is committed again."""
         execution = self._execution
         return {
             "message": execution.message,
@@ -56,6 +57,7 @@ class ContinuousQuery:
             "restarts": execution.restarts,
             "last_error": None if execution.last_error is None else str(execution.last_error),
             "next_attempt_at_ms": execution.next_attempt_at_ms,
+            "failing_since_ms": execution.failing_since_ms,
         }
 
     @property

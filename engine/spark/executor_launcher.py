@@ -6,11 +6,13 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import ClusterEndedError, ConfigError, ContinuousError, TaskLostError
-from engine.execution.launcher import CANCEL_TIMEOUT_S, LaunchedTasks, OnEnd, Slots
+from engine.execution.launcher import CANCEL_TIMEOUT_S, LaunchedTasks, OnEnd
+from engine.execution.slots import Slots, supply_of
 from engine.task.loop import run_task
 from engine.task.spec import TaskSpec
 
@@ -42,6 +44,7 @@ class SparkLauncher:
                 hint="Set spark.speculation to false.",
             )
         self._may_grow = conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+        self.supply = supply_of(self._context.master or "local")
         self.application = self._context.applicationId
         self.application_url = self._context.uiWebUrl
 
@@ -50,24 +53,13 @@ class SparkLauncher:
 
         :raises ClusterEndedError: there is no JVM any more.
         """
-        from py4j.protocol import Py4JNetworkError
-
-        try:
-            return self._slots()
-        except (Py4JNetworkError, ConnectionError) as exc:
-            raise ClusterEndedError(
-                f"Spark has ended: its JVM does not answer ({type(exc).__name__}: {exc}).",
-                hint="Start the query again, in a new process: it goes on from the last committed "
-                "epoch. The log of the JVM may tell why it died.",
-            ) from exc
-
-    def _slots(self) -> Slots | None:
-        context = self._context._jsc.sc()
         if self._may_grow:
             return None
-        profile = context.resourceProfileManager().defaultResourceProfile()
-        total = context.maxNumConcurrentTasks(profile)
-        return Slots(total, max(total - _root_pool(self._context).runningTasks(), 0))
+        with _jvm_answers():
+            context = self._context._jsc.sc()
+            profile = context.resourceProfileManager().defaultResourceProfile()
+            total = context.maxNumConcurrentTasks(profile)
+            return Slots(total, max(total - _root_pool(self._context).runningTasks(), 0))
 
     def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> LaunchedTasks:
         return _Job(self._context, run_id, specs, on_end)
@@ -112,13 +104,14 @@ class _Job:
         self._on_end(error)
 
     def unplaced(self) -> int:
-        waiting = _root_pool(self._context).getSortedTaskSetQueue()  # only with pending tasks
-        jobs = [waiting.apply(index) for index in range(waiting.size())]
-        return sum(
-            job.numTasks() - job.tasksSuccessful() - job.runningTasks()
-            for job in jobs
-            if self._tag in (job.taskSet().properties().getProperty("spark.job.tags") or "")
-        )
+        with _jvm_answers():
+            waiting = _root_pool(self._context).getSortedTaskSetQueue()  # only with pending tasks
+            jobs = [waiting.apply(index) for index in range(waiting.size())]
+            return sum(
+                job.numTasks() - job.tasksSuccessful() - job.runningTasks()
+                for job in jobs
+                if self._tag in (job.taskSet().properties().getProperty("spark.job.tags") or "")
+            )
 
     def cancel(self) -> None:
         # Dismissed tasks leave by themselves; cancelling at once would have Spark wait 2 s and
@@ -131,6 +124,21 @@ class _Job:
             self._thread.join(timeout=LEAVE_TIMEOUT_S)
         if self._thread.is_alive():
             logger.warning("Spark has not ended the tasks of run %s: they hang", self._run_id)
+
+
+@contextmanager
+def _jvm_answers() -> Iterator[None]:
+    """:raises ClusterEndedError: it does not: there is no JVM any more."""
+    from py4j.protocol import Py4JNetworkError
+
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionError) as exc:
+        raise ClusterEndedError(
+            f"Spark has ended: its JVM does not answer ({type(exc).__name__}: {exc}).",
+            hint="Start the query again, in a new process: it goes on from the last committed "
+            "epoch. The log of the JVM may tell why it died.",
+        ) from exc
 
 
 def _root_pool(context: SparkContext) -> Any:

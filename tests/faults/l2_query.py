@@ -20,7 +20,8 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.errors import ContinuousError, TaskLostError
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
-from engine.execution.launcher import LaunchedTasks, OnEnd, Slots
+from engine.execution.launcher import LaunchedTasks, OnEnd
+from engine.execution.slots import LOCAL, Slots
 from engine.expressions.schemas import to_arrow
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.query.binding import bind_writer
@@ -39,7 +40,13 @@ SPARK_SCHEMA = StructType(
     [StructField("p", IntegerType()), StructField("s", LongType()), StructField("h", StringType())]
 )
 _OPTIONS = EngineOptions(
-    lease_heartbeat_ms=50, restart_delay_ms=10, restart_delay_max_ms=100, restarts_sink=2
+    lease_heartbeat_ms=50,
+    restart_delay_ms=10,
+    restart_delay_max_ms=100,
+    retry_infrastructure_for_ms=2_000,
+    retry_storage_for_ms=2_000,
+    retry_source_for_ms=2_000,
+    retry_sink_for_ms=1_000,
 )
 
 
@@ -144,6 +151,7 @@ class ForkLauncher:
 
     host = "127.0.0.1"
     bind_host: str | None = None
+    supply = LOCAL
     application: str | None = None
     application_url: str | None = None
 

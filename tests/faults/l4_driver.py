@@ -152,7 +152,6 @@ def start_all(spark: SparkSession, setup: Setup) -> list[ContinuousQuery]:
             .queryName(name)
             .option("checkpointLocation", str(setup.checkpoint(name)))
             .option("leaseHeartbeatMs", setup.heartbeat_ms)
-            .option("restartsInfrastructure", 1_000)
             .option("restartResetAfterS", 0)
             .trigger(continuous=f"{setup.interval_ms} milliseconds")
         )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from engine.base.clock import Clock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.execution.execution import ContinuousExecution
 from engine.execution.launcher import Launcher, ThreadLauncher
@@ -23,10 +26,12 @@ class Story:
         self.feed = Feed(partitions)
         self.sink = ModelSink()
 
-    def start(self, launcher: Launcher | None = None, **options: Any) -> ContinuousQuery:
+    def start(
+        self, launcher: Launcher | None = None, clock: Clock | None = None, **options: Any
+    ) -> ContinuousQuery:
         """Start the query; without further options its first failure ends it."""
         made = definition(self.feed, self.sink, self.folder, **options)
-        execution = ContinuousExecution(made, launcher or ThreadLauncher())
+        execution = ContinuousExecution(made, launcher or ThreadLauncher(), clock)
         execution.start()
         return ContinuousQuery(execution, str)
 
@@ -40,3 +45,13 @@ class Story:
         while len(self.sink.rows()) < count and query.isActive:
             epoch += 1
             assert query.awaitEpoch(epoch, WAIT_S) or not query.isActive
+
+
+def await_status(story: Story, holds: Callable[[Any], bool]) -> None:
+    """Poll the checkpoint until its status is so."""
+    turn = threading.Event()
+    for _ in range(WAIT_S * 50):
+        if holds(story.checkpoint.status()):
+            return
+        turn.wait(0.02)
+    raise AssertionError(f"it did not come: {story.checkpoint.status()}")

@@ -18,15 +18,12 @@ from engine.coordinator.events import Event
 from engine.errors import (
     CheckpointError,
     ConcurrentRunError,
-    NotEnoughSlotsError,
     ProtocolError,
     SinkCommitUnknownError,
     SinkUnavailableError,
     SourceError,
     TaskLostError,
 )
-from engine.execution.execution import ContinuousExecution
-from engine.execution.launcher import Slots, ThreadLauncher
 from engine.task.loop import TaskDismissed, run_task
 from engine.wire.messages import TaskStarted
 from tests.model import ModelMessage, ModelReader, definition, task_spec
@@ -177,21 +174,6 @@ def test_retention_keeps_what_was_asked_for(story: Story) -> None:
     assert checkpoint.commits.ids() == [epoch - 2, epoch - 1, epoch]
     assert checkpoint.offsets.ids()[0] == epoch - 2
     story.start().stop()
-
-
-def test_no_slot_is_an_error_that_names_both_numbers(
-    story: Story, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("engine.execution.attempt.SLOT_WAIT_S", 0.5)
-
-    class OneSlot(ThreadLauncher):
-        def slots(self) -> Slots:
-            return Slots(total=4, free=1)
-
-    execution = ContinuousExecution(definition(story.feed, story.sink, story.folder), OneSlot())
-    with pytest.raises(NotEnoughSlotsError, match=r"2 tasks .* 1 of the 4 slots"):
-        execution.start()
-    assert story.checkpoint.status().state is QueryState.FAILED
 
 
 def test_a_writer_that_returns_early_loses_nothing_silently(story: Story) -> None:

@@ -16,7 +16,7 @@ from engine.errors import TaskLostError
 from engine.execution.launcher import LaunchedTasks, OnEnd, ThreadLauncher
 from engine.task.loop import TaskDismissed, run_task
 from engine.task.spec import TaskSpec
-from tests.model import ModelMessage, ModelReader, definition, task_spec
+from tests.model import HOUR_MS, ModelMessage, ModelReader, definition, task_spec
 from tests.simulation.story import WAIT_S, Story
 
 ROWS = 30
@@ -64,7 +64,7 @@ class SlowJob:
 
 def test_a_restart_does_not_wait_for_them_but_the_end_does(story: Story) -> None:
     launcher = SlowToBury()
-    query = story.start(launcher, restarts_infrastructure=1)
+    query = story.start(launcher, retry_infrastructure_for_ms=HOUR_MS)
     query.awaitEpoch(0, WAIT_S)
     story.feed.faults[(1, 3)] = TaskDismissed()
     story.feed.add(ROWS)
@@ -83,7 +83,7 @@ def test_a_restart_does_not_wait_for_them_but_the_end_does(story: Story) -> None
 @pytest.mark.parametrize("budget", [0, 1])
 def test_why_a_task_was_lost_is_told_late(story: Story, budget: int) -> None:
     launcher = SlowToBury("The executor had no memory left.")
-    query = story.start(launcher, restarts_infrastructure=budget)
+    query = story.start(launcher, retry_infrastructure_for_ms=budget * HOUR_MS)
     query.awaitEpoch(0, WAIT_S)
     story.feed.faults[(1, 3)] = TaskDismissed()
     story.feed.add(ROWS)
@@ -122,7 +122,7 @@ def test_a_task_that_still_writes_is_waited_for(story: Story) -> None:
         return write(_slowly(batches, held, goes_on))
 
     story.sink.write = slow  # type: ignore[method-assign]
-    query = story.start(EndsAtOnce(), restarts_source=1)
+    query = story.start(EndsAtOnce(), retry_source_for_ms=HOUR_MS)
     story.feed.faults[(1, 0)] = ValueError("the wire is cut")
     story.feed.add(1)
     assert held.wait(WAIT_S)

@@ -19,7 +19,7 @@ from engine.pipeline.pipeline import IDLE, FunctionSession, MapBatches, PythonFu
 from engine.query.handle import ContinuousQuery
 from engine.sinks.contract import SinkContext, TaskWriter, WriterContext
 from engine.sources.contract import Offset
-from tests.model import SCHEMA, ModelMessage, ModelReader, definition
+from tests.model import HOUR_MS, SCHEMA, ModelMessage, ModelReader, definition
 from tests.simulation.story import WAIT_S, Story
 
 
@@ -60,7 +60,7 @@ def test_a_failure_in_the_first_epoch_loses_nothing_of_a_source_that_starts_at_t
 ) -> None:
     story.feed.add(3)
     story.feed.faults[(0, 5)] = SystemExit("killed")
-    query = started(from_now(story, interval_ms=60_000, restarts_infrastructure=1))
+    query = started(from_now(story, interval_ms=60_000, retry_infrastructure_for_ms=HOUR_MS))
     await_running(query)
     story.feed.add(4)  # 3 to 6; the task dies at 5, long before the first epoch ends
     while query.status["restarts"] < 1 or query.status["state"] != "RUNNING":
@@ -158,7 +158,7 @@ def test_partitions_share_the_slots_there_are(tmp_path: Path) -> None:
 def test_shared_partitions_survive_their_task(tmp_path: Path) -> None:
     story = Story(tmp_path, partitions=5)
     story.feed.faults[(3, 20)] = SystemExit("killed")
-    query = story.start(partitions_per_task=3, restarts_infrastructure=1)
+    query = story.start(partitions_per_task=3, retry_infrastructure_for_ms=HOUR_MS)
     await_running(query)
     story.feed.add(40)
     query.processAllAvailable()
@@ -274,7 +274,7 @@ def test_an_epoch_that_fails_is_aborted_and_the_writer_closed(tmp_path: Path) ->
         if epoch == 2 and not any(each[0] == "aborted" for each in told):
             raise OSError("no route")
 
-    query = started(recorded(story, Recorder(told, fail), restarts_sink=1))
+    query = started(recorded(story, Recorder(told, fail), retry_sink_for_ms=HOUR_MS))
     assert query.awaitEpoch(3, WAIT_S)
     query.drain(WAIT_S)
     aborted = told.index(("aborted", 2))
@@ -297,7 +297,7 @@ def test_the_driver_s_side_is_told_whose_epochs_it_gets(story: Story) -> None:
     told: list[SinkContext] = []
     story.sink.bind = told.append  # type: ignore[attr-defined]
     story.sink.fail_commit[1] = OSError("down")
-    query = story.start(restarts_sink=1)
+    query = story.start(retry_sink_for_ms=HOUR_MS)
     assert query.awaitEpoch(2, WAIT_S)
     query.drain(WAIT_S)
     assert [context.generation for context in told] == [0, 1]

@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from engine.errors import ConfigError
+from tests.model import HOUR_MS
 from tests.simulation.story import WAIT_S, Story
 
 
@@ -17,7 +18,7 @@ def free_port() -> int:
 
 def test_a_restart_in_place_listens_on_the_same_port_again(story: Story) -> None:
     port = free_port()
-    query = story.start(coordinator_port=str(port), restarts_source=2)
+    query = story.start(coordinator_port=str(port), retry_source_for_ms=HOUR_MS)
     for fault in range(1, 3):
         story.feed.faults[(1, fault)] = ValueError("the wire is cut")
         story.feed.add(2)
@@ -33,14 +34,14 @@ def test_a_restart_in_place_listens_on_the_same_port_again(story: Story) -> None
 def test_a_taken_port_ends_the_start(story: Story) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        query = story.start(coordinator_port=str(port), restarts_infrastructure=5)
+        query = story.start(coordinator_port=str(port), retry_infrastructure_for_ms=HOUR_MS)
         with pytest.raises(ConfigError, match=f"cannot listen on port {port}"):
             query.awaitTermination(WAIT_S)
     assert query.status["restarts"] == 0
 
 
 def test_over_tls(story: Story) -> None:
-    query = story.start(coordinator_tls=True, restarts_source=1)
+    query = story.start(coordinator_tls=True, retry_source_for_ms=HOUR_MS)
     story.feed.faults[(0, 5)] = ValueError("the wire is cut")
     story.feed.add(10)
     story.await_rows(query, 20)

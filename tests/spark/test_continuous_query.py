@@ -26,7 +26,7 @@ from engine.errors import (
     TransformError,
     UnsupportedQueryError,
 )
-from engine.execution.launcher import Slots
+from engine.execution.slots import Slots
 from engine.query.handle import ContinuousQuery
 from engine.query.writer import ContinuousStreamWriter
 from engine.sinks.memory import MemoryWriter
@@ -209,20 +209,11 @@ def test_more_tasks_than_slots_are_refused(spark: SparkSession, tmp_path: Path) 
     assert Checkpoint(str(tmp_path / "checkpoint")).status().state is QueryState.FAILED
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A query does not wait long for slots."""
-    for module in ("engine.execution.attempt", "engine.execution.run"):
-        monkeypatch.setattr(f"{module}.SLOT_WAIT_S", 2.0)
-
-
-def test_busy_slots_are_not_free(
-    spark: SparkSession, tmp_path: Path, start: Start, impatient: None
-) -> None:
+def test_busy_slots_are_not_free(spark: SparkSession, tmp_path: Path, start: Start) -> None:
     query = start(files(rate(spark, partitions=1), tmp_path / "one"))
     query.awaitEpoch(0, WAIT_S)
     with pytest.raises(NotEnoughSlotsError, match="1 of the 2 slots are free"):
-        files(rate(spark, partitions=2), tmp_path / "two").start()
+        files(rate(spark, partitions=2), tmp_path / "two", slotTimeout="2 seconds").start()
 
 
 def test_a_job_of_somebody_else_that_takes_the_slots(
@@ -230,13 +221,12 @@ def test_a_job_of_somebody_else_that_takes_the_slots(
     tmp_path: Path,
     start: Start,
     monkeypatch: pytest.MonkeyPatch,
-    impatient: None,
 ) -> None:
     """The count before the launch can be wrong; the tasks that wait for a slot are noticed."""
     query = start(files(rate(spark, partitions=1), tmp_path / "one"))
     query.awaitEpoch(0, WAIT_S)
     monkeypatch.setattr(SparkLauncher, "slots", lambda self: Slots(2, 2))
-    late = start(files(rate(spark, partitions=2), tmp_path / "two"))
+    late = start(files(rate(spark, partitions=2), tmp_path / "two", slotTimeout="2 seconds"))
     with pytest.raises(NotEnoughSlotsError, match="1 of the query's 2 tasks"):
         late.awaitTermination(WAIT_S)
 
@@ -257,7 +247,7 @@ def test_a_query_survives_a_killed_worker(
 ) -> None:
     """By itself, in place; without a budget by its next start."""
     df = rate(spark).selectExpr("value")
-    query = start(files(df, tmp_path, restartsInfrastructure=budget))
+    query = start(files(df, tmp_path, retryInfrastructureFor=f"{budget} hours"))
     query.awaitEpoch(2, WAIT_S)
     os.kill(worker_pids()[0], signal.SIGKILL)
     if budget == 0:

@@ -61,6 +61,25 @@ def test_what_the_engine_and_spark_hand_in_is_not_refused() -> None:
         Options("sink noop", {"path": "/x"}).refuse_others()
 
 
+def test_an_interval_of_the_engine() -> None:
+    own, rest = EngineOptions.take(
+        {"retrySinkFor": "90 minutes", "SLOTTIMEOUT": "2 minutes 500 ms"}
+    )
+    assert (own.retry_sink_for_ms, own.slot_timeout_ms, rest) == (5_400_000, 120_500, {})
+    assert EngineOptions().slot_timeout_ms is None
+    with pytest.raises(ConfigError, match="Option retrySourceFor: 'soon' cannot be used"):
+        EngineOptions.take({"retrySourceFor": "soon"})
+
+
+@pytest.mark.parametrize("culprit", ["Infrastructure", "Source", "Sink"])
+def test_a_count_of_restarts_is_refused_and_names_what_to_set(culprit: str) -> None:
+    with pytest.raises(
+        ConfigError, match=rf'no option restarts{culprit}.*"retry{culprit}For", "1 ho'
+    ):
+        EngineOptions.take({f"restarts{culprit}": "5"})
+    assert EngineOptions.take({"restartsUser": "5"})[0].restarts_user == 5
+
+
 def test_the_engine_takes_its_own() -> None:
     given = {"ALLOWchangedQuery": "True", "minEpochsToRetain": "7", "path": "/out"}
     own, rest = EngineOptions.take(given)

@@ -9,6 +9,7 @@ from engine.errors import (
     BadRecordError,
     CheckpointCorruptError,
     CheckpointError,
+    CheckpointVersionError,
     ClusterEndedError,
     ConcurrentRunError,
     ConfigError,
@@ -31,10 +32,42 @@ from engine.errors import (
 from engine.execution.restart_budget import JITTER, Blame, RestartPolicy, blame
 
 NO_JITTER = 0.5
+HOUR_S = 3_600.0
 
 
-def policy(**options: int) -> RestartPolicy:
-    return RestartPolicy(EngineOptions(**options), chance=lambda: NO_JITTER)
+class Policy:
+    """A policy, and the time of its query.
+
+    :ivar now_s: moves by the pauses that are granted.
+    """
+
+    def __init__(self, chance: float = NO_JITTER, **options: int) -> None:
+        self._policy = RestartPolicy(EngineOptions(**options), chance=lambda: chance)
+        self.now_s = 1_000.0
+
+    @property
+    def restarts(self) -> int:
+        return self._policy.restarts
+
+    def next_delay_s(
+        self, error: ContinuousError, healthy_s: float = 0.0, *, proven: bool = True
+    ) -> float | None:
+        delay_s = self._policy.next_delay_s(
+            error, now_s=self.now_s, healthy_s=healthy_s, proven=proven
+        )
+        self.now_s += delay_s or 0.0
+        return delay_s
+
+    def outage(self, error: ContinuousError, *, proven: bool = True) -> list[float]:
+        """The pauses of an outage that does not end."""
+        pauses: list[float] = []
+        while (pause_s := self.next_delay_s(error, proven=proven)) is not None:
+            pauses.append(pause_s)
+        return pauses
+
+
+def policy(**options: int) -> Policy:
+    return Policy(**options)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +91,9 @@ def policy(**options: int) -> RestartPolicy:
         (StaleRunError("x"), None),
         (ProtocolError("x"), None),
         (ConfigError("x"), None),
-        (NotEnoughSlotsError("x"), Blame.INFRASTRUCTURE),
-        (CheckpointError("x"), Blame.INFRASTRUCTURE),
+        (NotEnoughSlotsError("x"), None),
+        (CheckpointError("x"), Blame.STORAGE),
+        (CheckpointVersionError("x"), None),
         (ClusterEndedError("x"), None),
     ],
 )
@@ -76,11 +110,11 @@ def test_pauses_double_up_to_the_longest() -> None:
 
 
 def test_a_pause_is_never_longer_than_the_longest() -> None:
-    options = EngineOptions(restart_delay_ms=100, restart_delay_max_ms=500, restarts_source=5_000)
-    granted = RestartPolicy(options, chance=lambda: 0.999)
-    delays = [granted.next_delay_s(SourceError("x"), 0.0) or 0.0 for _ in range(5_000)]
+    granted = Policy(0.999, restart_delay_ms=100, restart_delay_max_ms=500)
+    delays = granted.outage(SourceError("x"))
+    assert len(delays) > 5_000
     assert max(delays) <= 0.5
-    assert min(delays[10:]) > 0.49
+    assert min(delays[10:-1]) > 0.49
 
 
 def test_a_task_that_is_lost_for_the_first_time_is_replaced_at_once() -> None:
@@ -91,29 +125,65 @@ def test_a_task_that_is_lost_for_the_first_time_is_replaced_at_once() -> None:
 
 @pytest.mark.parametrize(("chance", "delay_s"), [(0.0, 0.08), (0.5, 0.1), (1.0, 0.12)])
 def test_jitter_spreads_the_pause(chance: float, delay_s: float) -> None:
-    granted = RestartPolicy(EngineOptions(), chance=lambda: chance)
-    assert granted.next_delay_s(SourceError("x"), 0.0) == pytest.approx(delay_s)
+    assert Policy(chance).next_delay_s(SourceError("x")) == pytest.approx(delay_s)
 
 
-def test_each_budget_is_its_own() -> None:
-    granted = policy(restarts_sink=2, restarts_source=1)
-    assert granted.next_delay_s(SinkUnavailableError("x"), 0.0) is not None
-    assert granted.next_delay_s(SinkUnavailableError("x"), 0.0) is not None
-    assert granted.next_delay_s(SinkUnavailableError("x"), 0.0) is None
-    assert granted.next_delay_s(SourceUnavailableError("x"), 0.0) is not None
-    assert granted.next_delay_s(SourceUnavailableError("x"), 0.0) is None
-    assert granted.restarts == 3
+OUTAGES = [
+    (TaskLostError("x"), "retry_infrastructure_for_ms"),
+    (CheckpointError("x"), "retry_storage_for_ms"),
+    (SourceUnavailableError("x"), "retry_source_for_ms"),
+    (SinkUnavailableError("x"), "retry_sink_for_ms"),
+]
 
 
-def test_a_healthy_time_gives_the_budgets_back() -> None:
-    granted = policy(restarts_sink=1, restart_reset_after_s=60)
-    assert granted.next_delay_s(SinkUnavailableError("x"), 0.0) == pytest.approx(0.1)
+@pytest.mark.parametrize(("error", "option"), OUTAGES)
+def test_an_outage_is_borne_for_an_hour(error: ContinuousError, option: str) -> None:
+    assert sum(policy().outage(error)) == pytest.approx(HOUR_S)
+    assert sum(policy(**{option: 30_000}).outage(error)) == pytest.approx(30.0)
+    assert policy(**{option: 0}).outage(error) == []
+
+
+def test_a_database_that_fails_over_for_half_a_minute_ends_nothing() -> None:
+    granted = policy()
+    began_s = granted.now_s
+    while granted.now_s - began_s < 30:
+        assert granted.next_delay_s(SinkUnavailableError("failing over")) is not None
+    assert granted.restarts < 12
+    assert granted.now_s - began_s < 60
+
+
+def test_each_outage_is_its_own() -> None:
+    granted = policy(retry_source_for_ms=60_000)
+    assert granted.outage(SourceUnavailableError("x"))
+    assert granted.next_delay_s(SinkUnavailableError("x")) is not None
+    assert granted.next_delay_s(SourceUnavailableError("x")) is None
+
+
+def test_the_users_code_has_a_count() -> None:
+    granted = policy(restarts_user=3)
+    granted.now_s += 10 * HOUR_S
+    assert len(granted.outage(TransformError("x"))) == 3
+
+
+def test_a_healthy_time_ends_the_outage() -> None:
+    granted = policy(retry_sink_for_ms=30_000, restart_reset_after_s=60, restarts_user=1)
+    assert granted.outage(SinkUnavailableError("x"))
+    assert granted.outage(TransformError("x"))
     assert granted.next_delay_s(SinkUnavailableError("x"), 59.9) is None
+    granted.now_s += 60
     assert granted.next_delay_s(SinkUnavailableError("x"), 60.0) == pytest.approx(0.1)
+    assert granted.next_delay_s(TransformError("x")) is not None
+
+
+def test_what_has_never_committed_is_given_up_after_a_minute() -> None:
+    """It is more likely wrong than its sink is down."""
+    error = SinkUnavailableError("no such host")
+    assert sum(policy().outage(error, proven=False)) == pytest.approx(60.0)
+    assert sum(policy(retry_sink_for_ms=5_000).outage(error, proven=False)) == pytest.approx(5.0)
 
 
 def test_a_final_error_uses_nothing_up() -> None:
-    granted = policy(restarts_source=1)
-    assert granted.next_delay_s(BadRecordError("x"), 0.0) is None
+    granted = policy()
+    assert granted.next_delay_s(BadRecordError("x")) is None
     assert granted.restarts == 0
-    assert granted.next_delay_s(SourceError("x"), 0.0) is not None
+    assert granted.next_delay_s(SourceError("x")) is not None

@@ -1,0 +1,192 @@
+"""What comes back after a while, on the query's own clock: pauses take no time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine.base.clock import ManualClock
+from engine.checkpoint.lease import Lease
+from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.errors import CheckpointError, SinkCommitUnknownError, SinkUnavailableError
+from engine.execution.restart_budget import UNPROVEN_S
+from engine.task.loop import TaskDismissed
+from tests.model import HOUR_MS
+from tests.simulation.story import WAIT_S, Story, await_status
+
+ROWS = 20
+
+
+class Outage:
+    """Something is down for so many seconds of the clock, once ``begin`` was called."""
+
+    def __init__(self, clock: ManualClock, seconds: float) -> None:
+        self._clock, self._seconds = clock, seconds
+        self._until_s: float | None = None
+        self.seen: list[dict[str, Any]] = []
+
+    def begin(self) -> None:
+        self._until_s = self._clock.monotonic_s() + self._seconds
+
+    @property
+    def is_on(self) -> bool:
+        return self._until_s is not None and self._clock.monotonic_s() < self._until_s
+
+    @property
+    def is_over(self) -> bool:
+        return self._until_s is not None and not self.is_on
+
+
+def sink_that_is_down(story: Story, is_down: Callable[[], bool]) -> None:
+    commit = story.sink.commit
+
+    def failing(messages: Any, epoch: int) -> None:
+        if is_down():
+            raise ConnectionError("the database fails over")
+        commit(messages, epoch)
+
+    story.sink.commit = failing  # type: ignore[method-assign]
+
+
+def finish(story: Story, query: Any, outage: Outage) -> None:
+    story.feed.add(ROWS)
+    story.await_rows(query, 2 * ROWS)
+    assert outage.is_over
+    assert query.awaitEpoch(query.status["epoch"] + 1, WAIT_S)
+    assert query.drain(WAIT_S)
+    assert story.sink.assert_exactly_once(2) == 2 * ROWS
+    status = story.checkpoint.status()
+    assert (status.state, status.error) == (QueryState.STOPPED, None)
+
+
+def test_a_sink_that_is_down_for_most_of_an_hour(story: Story) -> None:
+    clock = ManualClock()
+    outage = Outage(clock, 50 * 60)
+    query = story.start(clock=clock, interval_ms=0, retry_sink_for_ms=HOUR_MS)
+    assert query.awaitEpoch(0, WAIT_S)
+    began_ms, seen = clock.now_ms(), []
+
+    def is_down() -> bool:
+        if outage.is_on:
+            seen.append(query.status)
+        return outage.is_on
+
+    sink_that_is_down(story, is_down)
+    outage.begin()
+    finish(story, query, outage)
+    assert 50 < query.status["restarts"] < 100
+    assert {status["failing_since_ms"] for status in seen[1:]} == {began_ms}
+    assert {status["state"] for status in seen[1:]} == {QueryState.RESTARTING.value}
+    assert all("fails over" in status["message"] for status in seen[1:])
+    assert query.status["failing_since_ms"] is None
+    last = query.lastProgress
+    assert last is not None
+    assert "fails over" in last["lastError"]
+
+
+def test_an_outage_that_does_not_end_is_given_up_after_an_hour(story: Story) -> None:
+    clock = ManualClock()
+    query = story.start(clock=clock, interval_ms=0, retry_sink_for_ms=HOUR_MS)
+    assert query.awaitEpoch(0, WAIT_S)
+    began_s = clock.monotonic_s()
+    sink_that_is_down(story, lambda: True)
+    with pytest.raises(SinkCommitUnknownError, match="fails over"):
+        query.awaitTermination(WAIT_S)
+    assert clock.monotonic_s() - began_s == pytest.approx(HOUR_MS / 1000)
+
+
+def test_a_sink_that_has_never_worked_is_told_after_a_minute(story: Story) -> None:
+    clock = ManualClock()
+    sink_that_is_down(story, lambda: True)
+    query = story.start(clock=clock, interval_ms=0, retry_sink_for_ms=HOUR_MS)
+    with pytest.raises(SinkCommitUnknownError, match="fails over"):
+        query.awaitTermination(WAIT_S)
+    assert clock.monotonic_s() == pytest.approx(UNPROVEN_S)
+
+
+def test_a_sink_that_is_down_at_the_start_is_told_by_the_start(story: Story) -> None:
+    def latest() -> int:
+        raise ConnectionError("the database fails over")
+
+    story.sink.latestEpoch = latest  # type: ignore[attr-defined]
+    with pytest.raises(SinkUnavailableError, match="fails over"):
+        story.start(retry_sink_for_ms=HOUR_MS)
+    assert story.checkpoint.status().state is QueryState.FAILED
+
+
+def test_a_storage_that_is_down_for_half_an_hour(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    outage = Outage(clock, 30 * 60)
+    for name in ("create", "replace", "read", "list", "exists", "delete", "sync"):
+        method = getattr(LocalStorage, name)
+
+        def failing(self: LocalStorage, *given: Any, _method: Any = method, **named: Any) -> Any:
+            if outage.is_on:
+                raise CheckpointError("no route to the storage")
+            return _method(self, *given, **named)
+
+        monkeypatch.setattr(LocalStorage, name, failing)
+    query = story.start(clock=clock, interval_ms=0, retry_storage_for_ms=HOUR_MS)
+    assert query.awaitEpoch(0, WAIT_S)
+    outage.begin()
+    finish(story, query, outage)
+    assert "no route" in query.status["last_error"]
+
+
+def test_an_attempt_that_has_only_claimed_the_checkpoint_fences_no_later_one(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The storage fails when the claim is made, and the one before is gone."""
+    heartbeat = Lease.heartbeat
+    failures: list[CheckpointError] = []
+
+    def failing(self: Lease, **changes: Any) -> None:
+        if failures and not changes:  # the first one, of a lease that is just acquired
+            raise failures.pop()
+        heartbeat(self, **changes)
+
+    monkeypatch.setattr(Lease, "heartbeat", failing)
+    query = story.start(
+        retry_storage_for_ms=HOUR_MS, retry_infrastructure_for_ms=HOUR_MS, restart_delay_ms=500
+    )
+    assert query.awaitEpoch(0, WAIT_S)
+    failures.append(CheckpointError("no route to the storage"))
+    story.feed.faults[(0, 0)] = TaskDismissed()
+    story.feed.add(ROWS)
+    story.await_rows(query, 2 * ROWS)
+    assert query.status["restarts"] == 2
+    assert query.drain(WAIT_S)
+    assert story.sink.assert_exactly_once(2) == 2 * ROWS
+
+
+def test_the_checkpoint_is_kept_while_it_could_not_be_taken(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that is made in the pause behind is heard."""
+    acquire = Lease.acquire
+    failures: list[CheckpointError] = []
+
+    def failing(checkpoint: Any, **rest: Any) -> Lease:
+        if failures:
+            raise failures.pop()
+        return acquire(checkpoint, **rest)
+
+    monkeypatch.setattr(Lease, "acquire", failing)
+    query = story.start(
+        retry_storage_for_ms=HOUR_MS,
+        retry_infrastructure_for_ms=HOUR_MS,
+        restart_delay_ms=WAIT_S * 10_000,
+    )
+    assert query.awaitEpoch(0, WAIT_S)
+    failures.append(CheckpointError("no route to the storage"))
+    story.feed.faults[(0, 0)] = TaskDismissed()
+    story.feed.add(ROWS)
+    await_status(story, lambda status: "no route" in (status.last_error or ""))
+    story.checkpoint.requests.ask("stop", by="test")
+    assert query.awaitTermination(WAIT_S)
+    assert query.exception() is None
