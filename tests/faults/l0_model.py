@@ -39,19 +39,23 @@ def run(seed: int, seconds: float) -> LevelResult:
 
 
 def walk(seed: int, result: LevelResult, faults: Sequence[str] = FAULTS) -> World:
-    """One world from its beginning to its end.
+    """One world from its beginning to its end; what it found begins with its seed, which is enough
+    to walk it again.
 
     :param faults: the kinds of faults at single steps; more often if there are fewer kinds.
     """
     world = World(seed)
     world.fuses = faults
-    with world.installed():
-        for _ in range(MOVES_MAX):
-            move(world)
-            if world.broken:
-                break
-        else:
-            world.finish()
+    try:
+        with world.installed():
+            for _ in range(MOVES_MAX):
+                move(world)
+                if world.broken:
+                    break
+            else:
+                world.finish()
+    except Exception as exc:  # an invariant that the engine itself checks, for example
+        world.broken.append(f"{type(exc).__name__}: {exc}")
     result.faults.update(world.machine.faults)
     result.records += sum(world.source.feed.available)
     result.torn += world.torn

@@ -72,6 +72,7 @@ class World:
         self.drivers: list[Driver] = []
         self.inbox: list[Any] = []
         self.markers: list[tuple[Task, events.CloseEpoch]] = []
+        self.cut: set[tuple[str, int]] = set()
         self.whole: set[tuple[int, ...]] = {(0,) * self.partitions}
         self.glimpses: list[Counter[Record]] = []
         self.zombie_writes = 0
@@ -224,10 +225,15 @@ class World:
         listening = self.awake_drivers()
         if repeat:
             self.machine.faults["message repeated"] += 1
+        connection = (message.run_id, message.partition)
+        if listening and message.run_id not in [driver.run_id for driver in listening]:
+            self.cut.add(connection)  # others got it: its own run hears nothing that follows
         for driver in listening:
             if driver.run_id != message.run_id:
                 self.machine.faults["message of an older run"] += 1
-            self._tell(driver, message)
+                self._tell(driver, message)
+            elif connection not in self.cut:
+                self._tell(driver, message)
         if not listening and not repeat:
             self.inbox.append(message)
 
