@@ -23,7 +23,8 @@ The lease is held all the time, so no run can start, and the steps are these:
 
 Each step can be done again. Nor does a reader that knows nothing of rewinds meet a state that is
 wrong: until step 5 is over, the restart table finds epochs that are logged and prepared, and
-commits them again; a pinned epoch is a gap to it, which it refuses.
+commits them again; a pinned epoch is a gap to it, which it refuses. A run from before the rewind
+may wake up behind it, in the middle of a write: :mod:`engine.coordinator.late_entries`.
 
 A stream writer takes rows back with these methods; all but the first are optional:
 
@@ -50,13 +51,12 @@ from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.pins import Pin, committed_entries, move_later_pins
 from engine.checkpoint.query_state import QueryState
-from engine.checkpoint.storage.contract import Storage
+from engine.checkpoint.rewound import DONE
 from engine.errors import CheckpointCorruptError, ConfigError
 
 logger = logging.getLogger(__name__)
 
 INTENT = "control/rewind"
-_DONE = "control/rewound"
 ASIDE = "rewound"
 # One step may take this long times the intervals of a lease: a sink may have much to take back.
 _HEARTBEAT_MS = 3_000
@@ -191,21 +191,13 @@ def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> None
         checkpoint.progress.write(kept)
     move_later_pins(storage, epoch, f"{ASIDE}/{intent.generation}")
     lease.check()
-    storage.replace(_DONE, dump(asdict(intent)).encode())
+    storage.replace(DONE, dump(asdict(intent)).encode())
     storage.delete(INTENT)
 
 
 def was_rewound(checkpoint: CheckpointFolder) -> bool:
     """Whether a rewind of this checkpoint was ever finished."""
-    return checkpoint.storage.exists(_DONE)
-
-
-def last_rewind(storage: Storage) -> bytes | None:
-    """What the last finished rewind has left, of each one another; None if there was none."""
-    try:
-        return storage.read(_DONE)
-    except FileNotFoundError:
-        return None
+    return checkpoint.storage.exists(DONE)
 
 
 def _check(checkpoint: CheckpointFolder, target: int | Pin, sink: Any, accept_repeats: bool) -> Pin:
