@@ -51,7 +51,8 @@ from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.pins import Pin, committed_entries, move_later_pins
 from engine.checkpoint.query_state import QueryState
-from engine.checkpoint.rewound import DONE
+from engine.checkpoint.rewound import DONE, read_rewound
+from engine.checkpoint.storage.contract import Storage
 from engine.errors import CheckpointCorruptError, ConfigError
 
 logger = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ class _Intent:
     """``control/rewind``.
 
     :param offsets: the epoch's entry in the offset log; ``commit`` that in the commit log.
+    :param reach: see :class:`engine.checkpoint.rewound.Rewound`.
     :param take_back: the sink takes the later rows back, to this ``position`` if it gave one.
     """
 
@@ -98,6 +100,7 @@ class _Intent:
     commit: str
     take_back: bool
     position: JSON = None
+    reach: int | None = None
 
 
 def rewind(
@@ -128,14 +131,17 @@ def rewind(
     try:
         finish_rewind(checkpoint, lease, sink)
         pin = _check(checkpoint, target, sink, accept_repeats)
+        committed = checkpoint.committed_epoch()
+        earlier = read_rewound(checkpoint.storage)
         intent = _Intent(
             to_epoch=pin.epoch,
-            from_epoch=checkpoint.committed_epoch(),
+            from_epoch=committed,
             generation=lease.generation,
             offsets=pin.offsets,
             commit=pin.commit,
             take_back=hasattr(sink, "rewind"),
             position=pin.sink_position,
+            reach=max(committed + 1, -1 if earlier is None else earlier.reach),
         )
         lease.check()
         checkpoint.storage.replace(INTENT, dump(asdict(intent)).encode())
@@ -184,7 +190,9 @@ def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> None
     # Step 5
     _move_later(checkpoint.offsets, intent, lease)
     _move_later(checkpoint.prepared, intent, lease)
-    # Step 6
+    # Step 6: nothing of what was moved comes back once the intent is gone.
+    for log in (checkpoint.commits, checkpoint.offsets, checkpoint.prepared):
+        storage.sync(log.name)
     reports = checkpoint.progress.read()
     kept = [report for report in reports if report.get("batchId", -1) <= epoch]
     if kept != reports:
@@ -273,7 +281,19 @@ def _move_later(log: MetadataLog[Any], intent: _Intent, lease: Lease) -> None:
         if epoch > intent.to_epoch:
             lease.heartbeat()
             name = f"{log.name}/{epoch}"
-            log.storage.move(name, f"{ASIDE}/{intent.generation}/{name}")
+            log.storage.move(name, _place_aside(log.storage, name, intent, lease))
+
+
+def _place_aside(storage: Storage, name: str, intent: _Intent, lease: Lease) -> str:
+    """Where an entry is moved to. If the rewind was interrupted, another entry of this name may
+    have been moved before: this one is the late write of a run that was suspended in it."""
+    place = f"{ASIDE}/{intent.generation}/{name}"
+    try:
+        if storage.read(place) != storage.read(name):
+            place = f"{ASIDE}/{lease.generation}/{name}"
+    except FileNotFoundError:
+        pass
+    return place
 
 
 def _position(position: JSON) -> tuple[JSON, ...]:

@@ -24,16 +24,19 @@ class Rewound(NamedTuple):
     :param to_epoch: the last epoch that stayed.
     :param from_epoch: the last one that was committed before.
     :param generation: of the rewind: who writes after it has a higher one.
+    :param reach: the last epoch that a run from before it, or from before an earlier rewind, may
+        have been about to write an entry of.
     """
 
     to_epoch: int
     from_epoch: int
     generation: int
+    reach: int
 
     @property
     def taken_back(self) -> range:
-        """The epochs that a run from before the rewind may still write an entry of."""
-        return range(self.to_epoch + 1, self.from_epoch + 2)
+        """The epochs of which an entry may come late."""
+        return range(self.to_epoch + 1, self.reach + 1)
 
 
 def read_rewound(storage: Storage) -> Rewound | None:
@@ -46,7 +49,8 @@ def read_rewound(storage: Storage) -> Rewound | None:
         return None
     try:
         given = load_object(data)
-        return Rewound(*(int(given[name]) for name in Rewound._fields))
+        reach = given.get("reach") or given["from_epoch"] + 1
+        return Rewound(given["to_epoch"], given["from_epoch"], given["generation"], reach)
     except (ValueError, KeyError, TypeError) as exc:
         raise CheckpointCorruptError(
             f"{storage.path(DONE)} cannot be read: {exc}.",

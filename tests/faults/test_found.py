@@ -133,3 +133,20 @@ def test_a_connection_is_not_heard_from_its_middle() -> None:
         world.carry_out(sleeper)
         assert sleeper.coordinator.started == set()
         assert sleeper.coordinator.reports == {}
+
+
+def test_what_a_rewind_has_moved_does_not_come_back_with_a_power_loss() -> None:
+    """Its removal was not on the disk when the rewind was over: the epochs were committed again,
+    and the sink did not have them any more."""
+    world = World(0, sink="table")
+    with world.installed():
+        checkpoint = Checkpoint(CHECKPOINT, clock=world.machine.clock)
+        checkpoint.create_or_read_query_id("the query")
+        for epoch in range(3):
+            committed(checkpoint, epoch, epoch + 1)
+        rewinder = Process(world.machine, "rewinder", "a")
+        assert rewinder.run(lambda: checkpoint.rewind(0, sink=world.sink))
+        for seed in range(9):
+            world.machine.disk.lose_power(Random(seed))
+        assert (checkpoint.commits.ids(), checkpoint.offsets.ids()) == ([0], [0])
+        assert checkpoint.prepared.ids() == [0]

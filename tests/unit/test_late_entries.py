@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.rewind import INTENT, finish_rewind
 from engine.checkpoint.rewound import Rewound
 from engine.coordinator.commit_runner import EpochRunner
 from engine.coordinator.late_entries import late_entries
@@ -22,7 +24,7 @@ from engine.execution.survey import plan_restart
 from tests.model import Feed, ModelMessage, ModelReader, ModelSink
 
 TARGET, LAST = 5, 9
-REWOUND = Rewound(TARGET, LAST, generation=1)
+REWOUND = Rewound(TARGET, LAST, generation=1, reach=LAST + 1)
 
 
 class Query:
@@ -142,6 +144,28 @@ def test_what_spark_goes_on_with_after_a_rewind_is_believed(query: Query) -> Non
     micro_batch = OffsetEntry(({"0": 200},), {"batchWatermarkMs": 0})
     query.checkpoint.offsets.add(8, micro_batch)
     assert query.restarts() == RestartPlan(8, 7, replay=8)
+
+
+def test_a_sleeper_from_before_an_earlier_rewind(query: Query) -> None:
+    """The last rewind has taken nothing back; the one before it has."""
+    query.checkpoint.rewind(TARGET, accept_repeats=True)
+    query.wakes(COMMITS, 8)
+    assert query.restarts() == RestartPlan(TARGET + 1, TARGET, set_aside=((COMMITS, 8),))
+
+
+@pytest.mark.parametrize("log", [OFFSETS, COMMITS, PREPARED])
+def test_a_sleeper_wakes_while_a_rewind_is_interrupted(query: Query, log: str) -> None:
+    """The entry of that number was moved before, and another one is there again."""
+    checkpoint = query.checkpoint
+    record = json.loads(checkpoint.storage.read("control/rewound"))
+    late = f"{log}/8"
+    checkpoint.storage.replace(INTENT, json.dumps(record).encode())
+    checkpoint.storage.create(late, b"late")
+    lease = Lease.acquire(checkpoint, run_id="next", clock=query.clock)
+    finish_rewind(checkpoint, lease, None)
+    assert not checkpoint.storage.exists(late)
+    assert checkpoint.storage.read(f"rewound/{record['generation']}/{late}") != b"late"
+    assert checkpoint.storage.read(f"rewound/{lease.generation}/{late}") == b"late"
 
 
 def test_entries_are_spark_s_to_the_byte_until_there_was_a_rewind(query: Query) -> None:
