@@ -8,6 +8,7 @@ source to its end, and the sink is compared with the source.
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Sequence
 
 from engine.coordinator.events import DrainAsked, StopAsked
@@ -56,7 +57,8 @@ def walk(seed: int, result: LevelResult, faults: Sequence[str] = FAULTS) -> Worl
             else:
                 world.finish()
     except Exception as exc:  # an invariant that the engine itself checks, for example
-        world.broken.append(f"{type(exc).__name__}: {exc}")
+        said = str(exc) or traceback.extract_tb(exc.__traceback__)[-1].line
+        world.broken.append(f"{type(exc).__name__}: {said}")
     result.faults.update(world.machine.faults)
     result.records += sum(world.source.feed.available)
     result.torn += world.torn
