@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from engine.query.handle import ContinuousQuery
     from engine.query.registration import register
     from engine.query.writer import ContinuousStreamWriter, write_stream
+    from engine.sinks.foreach_batch import BatchContext
 
 __all__ = [
+    "BatchContext",
     "Checkpoint",
     "ContinuousError",
     "ContinuousQuery",
@@ -33,6 +35,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BatchContext": "engine.sinks.foreach_batch",
     "Checkpoint": "engine.checkpoint.checkpoint",
     "ContinuousError": "engine.errors",
     "ContinuousQuery": "engine.query.handle",

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from engine.checkpoint.rewind import ASIDE, last_rewind
+from engine.checkpoint.rewind import ASIDE
+from engine.checkpoint.rewound import last_rewind
 
 EVENTS_MAX = 50
 """So many events at most before Airflow has stored them."""

@@ -31,7 +31,8 @@ from engine.base.json_text import dump, load_object
 from engine.checkpoint.first_offsets import is_first_offset
 from engine.checkpoint.folder import COPY_RECORD
 from engine.checkpoint.retention import KEEP_EPOCHS_DEFAULT
-from engine.checkpoint.rewind import INTENT, last_rewind
+from engine.checkpoint.rewind import INTENT
+from engine.checkpoint.rewound import last_rewind
 from engine.errors import CheckpointCorruptError, CheckpointError, ConfigError
 
 if TYPE_CHECKING:

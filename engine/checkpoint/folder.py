@@ -17,6 +17,7 @@ from engine.checkpoint.logs.offset_log import offset_log
 from engine.checkpoint.logs.prepared_log import PreparedEntry, prepared_log
 from engine.checkpoint.recent_progress import ProgressFile
 from engine.checkpoint.requests import Requests
+from engine.checkpoint.rewound import without_late
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.opening import open_storage
 from engine.errors import CheckpointCorruptError, CheckpointError
@@ -128,12 +129,11 @@ class CheckpointFolder:
 
     def epochs(self) -> list[int]:
         """The committed epochs that retention has kept, oldest first."""
-        return self.commits.ids()
+        return without_late(self.commits.ids(), self.storage)
 
     def committed_epoch(self) -> int:
         """The last committed epoch, -1 if there is none. Opens no entry."""
-        latest = self.commits.latest_id()
-        return -1 if latest is None else latest
+        return max(self.epochs(), default=-1)
 
     def committed_offsets(self, epoch: int | None = None) -> tuple[JSON | None, ...] | None:
         """The end offsets of a committed epoch, one per source.

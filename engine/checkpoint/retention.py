@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine.base.clock import Clock, SystemClock
 from engine.checkpoint.logs.metadata_log import entry_id
-from engine.checkpoint.rewind import INTENT, last_rewind
+from engine.checkpoint.rewind import INTENT
+from engine.checkpoint.rewound import last_rewind
 from engine.checkpoint.storage.contract import FileInfo, checksum_twin
 from engine.errors import ConfigError
 

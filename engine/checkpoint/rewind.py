@@ -23,7 +23,8 @@ The lease is held all the time, so no run can start, and the steps are these:
 
 Each step can be done again. Nor does a reader that knows nothing of rewinds meet a state that is
 wrong: until step 5 is over, the restart table finds epochs that are logged and prepared, and
-commits them again; a pinned epoch is a gap to it, which it refuses.
+commits them again; a pinned epoch is a gap to it, which it refuses. A run from before the rewind
+may wake up behind it, in the middle of a write: :mod:`engine.coordinator.late_entries`.
 
 What a stream writer has to offer for it: :mod:`engine.checkpoint.rewindable`.
 """
@@ -43,13 +44,13 @@ from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.pins import Pin, committed_entries, move_later_pins
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewindable import RewindableSink
+from engine.checkpoint.rewound import DONE, read_rewound
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import CheckpointCorruptError, ConfigError
 
 logger = logging.getLogger(__name__)
 
 INTENT = "control/rewind"
-_DONE = "control/rewound"
 ASIDE = "rewound"
 # One step may take this long times the intervals of a lease: a sink may have much to take back.
 _HEARTBEAT_MS = 3_000
@@ -81,6 +82,7 @@ class _Intent:
     """``control/rewind``.
 
     :param offsets: the epoch's entry in the offset log; ``commit`` that in the commit log.
+    :param reach: see :class:`engine.checkpoint.rewound.Rewound`.
     :param take_back: the sink takes the later rows back, to this ``position`` if it gave one.
     """
 
@@ -91,6 +93,7 @@ class _Intent:
     commit: str
     take_back: bool
     position: JSON = None
+    reach: int | None = None
 
 
 def rewind(
@@ -122,14 +125,17 @@ def rewind(
     try:
         finish_rewind(checkpoint, lease, offer)
         pin = _check(checkpoint, target, offer, accept_repeats)
+        committed = checkpoint.committed_epoch()
+        earlier = read_rewound(checkpoint.storage)
         intent = _Intent(
             to_epoch=pin.epoch,
-            from_epoch=checkpoint.committed_epoch(),
+            from_epoch=committed,
             generation=lease.generation,
             offsets=pin.offsets,
             commit=pin.commit,
             take_back=offer.rewind is not None,
             position=pin.sink_position,
+            reach=max(committed + 1, -1 if earlier is None else earlier.reach),
         )
         lease.check()
         checkpoint.storage.replace(INTENT, dump(asdict(intent)).encode())
@@ -179,28 +185,22 @@ def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> None
     # Step 5
     _move_later(checkpoint.offsets, intent, lease)
     _move_later(checkpoint.prepared, intent, lease)
-    # Step 6
+    # Step 6: nothing of what was moved comes back once the intent is gone.
+    for log in (checkpoint.commits, checkpoint.offsets, checkpoint.prepared):
+        storage.sync(log.name)
     reports = checkpoint.progress.read()
     kept = [report for report in reports if report.get("batchId", -1) <= epoch]
     if kept != reports:
         checkpoint.progress.write(kept)
     move_later_pins(storage, epoch, f"{ASIDE}/{intent.generation}")
     lease.check()
-    storage.replace(_DONE, dump(asdict(intent)).encode())
+    storage.replace(DONE, dump(asdict(intent)).encode())
     storage.delete(INTENT)
 
 
 def was_rewound(checkpoint: CheckpointFolder) -> bool:
     """Whether a rewind of this checkpoint was ever finished."""
-    return checkpoint.storage.exists(_DONE)
-
-
-def last_rewind(storage: Storage) -> bytes | None:
-    """What the last finished rewind has left, of each one another; None if there was none."""
-    try:
-        return storage.read(_DONE)
-    except FileNotFoundError:
-        return None
+    return checkpoint.storage.exists(DONE)
 
 
 def _check(
@@ -277,7 +277,19 @@ def _move_later(log: MetadataLog[Any], intent: _Intent, lease: Lease) -> None:
         if epoch > intent.to_epoch:
             lease.heartbeat()
             name = f"{log.name}/{epoch}"
-            log.storage.move(name, f"{ASIDE}/{intent.generation}/{name}")
+            log.storage.move(name, _place_aside(log.storage, name, intent, lease))
+
+
+def _place_aside(storage: Storage, name: str, intent: _Intent, lease: Lease) -> str:
+    """Where an entry is moved to. If the rewind was interrupted, another entry of this name may
+    have been moved before: this one is the late write of a run that was suspended in it."""
+    place = f"{ASIDE}/{intent.generation}/{name}"
+    try:
+        if storage.read(place) != storage.read(name):
+            place = f"{ASIDE}/{lease.generation}/{name}"
+    except FileNotFoundError:
+        pass
+    return place
 
 
 def _position(position: JSON) -> tuple[JSON, ...]:

@@ -18,6 +18,7 @@ import logging
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from engine.base.failpoints import reach
@@ -26,6 +27,7 @@ from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
+from engine.checkpoint.rewind import was_rewound
 from engine.errors import (
     CheckpointError,
     ConfigError,
@@ -194,9 +196,14 @@ class EpochRunner:
         reach("commitSink.after")
         # Step 4
         self._lease.check()
-        self._add(self._checkpoint.commits, epoch, CommitEntry())
+        self._add(self._checkpoint.commits, epoch, CommitEntry(generation=self._told_generation))
         steps.done("commitOffsets")
         reach("commitOffsets.after")
+
+    @cached_property
+    def _told_generation(self) -> int | None:
+        """What our entries tell: as long as there was no rewind, they are Spark's to the byte."""
+        return self._lease.generation if was_rewound(self._checkpoint) else None
 
     def _commit_sink(self, epoch: int, messages: Sequence[Any]) -> None:
         try:

@@ -23,6 +23,8 @@ before the first epoch starts:
 - the newest commit entry, if it is torn: its epoch is finished or run again to the very same
   offsets, so nobody who saw it as committed was told a lie;
 - prepared entries beyond ``o``: nothing says where their epoch ends;
+- what a run has written behind a rewind that it slept through
+  (:mod:`engine.coordinator.late_entries`): its epoch belongs to a history that was taken back;
 - offset entries behind the first epoch that cannot be finished: the sink commits in order, so it
   has seen none of them. Spark's continuous mode leaves such entries, and after a restart commits
   them for other rows than they were written for (a loss of rows).
@@ -76,6 +78,7 @@ def decide(
     unreadable_offsets: Collection[int] = (),
     unreadable_commits: Collection[int] = (),
     unreadable_prepared: Collection[int] = (),
+    late: Collection[tuple[str, int]] = (),
 ) -> RestartPlan:
     """Look the state of the disk up in the table.
 
@@ -86,6 +89,7 @@ def decide(
     :param unreadable_offsets: those of ``offsets_ids`` that were tried and cannot be read.
     :param unreadable_commits: those of ``commits_ids`` that were tried and cannot be read.
     :param unreadable_prepared: those of ``prepared`` that were tried and cannot be read.
+    :param late: (log, epoch) of entries that came behind a rewind; not among the others.
     :raises CheckpointCorruptError: the logs contradict each other; lists both.
     :raises SinkAheadError: the sink holds epochs that this checkpoint has never logged.
     """
@@ -97,6 +101,7 @@ def decide(
         frozenset(unreadable_offsets),
         frozenset(unreadable_commits),
         frozenset(unreadable_prepared),
+        late,
     )
     (row,) = (row for row in TABLE if row.matches(disk))
     return row.outcome(disk)
@@ -161,8 +166,9 @@ def _survey(
     torn_offsets: frozenset[int],
     torn_commits: frozenset[int],
     torn_prepared: frozenset[int],
+    late: Collection[tuple[str, int]],
 ) -> Disk:
-    set_aside: list[tuple[str, int]] = []
+    set_aside: list[tuple[str, int]] = list(late)
     listing = (
         f"The offset log holds {_runs(offsets)}, the commit log {_runs(commits)}, "
         f"the prepared log {_runs(sorted(prepared))}."

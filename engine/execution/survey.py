@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.base.failpoints import reach
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.logs.prepared_log import PreparedEntry
+from engine.checkpoint.rewound import read_rewound
+from engine.coordinator.late_entries import late_entries
 from engine.coordinator.restart_table import COMMITS, OFFSETS, PREPARED, RestartPlan, decide
 from engine.errors import CheckpointCorruptError
 from engine.sinks.contract import SinkBinding
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
@@ -29,27 +32,35 @@ def plan_restart(
     for folder in ("", OFFSETS, COMMITS, PREPARED):
         checkpoint.storage.sync(folder)
     prepared_log = checkpoint.prepared_with(sink.message_modules)
-    offsets = _without_leftovers(checkpoint.offsets.ids())
-    commits = _without_leftovers(checkpoint.commits.ids())
     prepared = prepared_log.ids()
-    torn_commits = _unreadable(checkpoint.commits.get, commits[-1:])
     torn_prepared = _unreadable(prepared_log.get, prepared)
+    latest_epoch, check_logged = sink.driver.latest_epoch, sink.driver.check_logged
+    sink_epoch = None if latest_epoch is None else latest_epoch()
+    late = _late(checkpoint, prepared_log, prepared, sink_epoch)
+    prepared = [epoch for epoch in prepared if (PREPARED, epoch) not in late]
+    offsets = _without_leftovers(
+        [epoch for epoch in checkpoint.offsets.ids() if (OFFSETS, epoch) not in late]
+    )
+    commits = _without_leftovers(
+        [epoch for epoch in checkpoint.commits.ids() if (COMMITS, epoch) not in late]
+    )
+    torn_commits = _unreadable(checkpoint.commits.get, commits[-1:])
     committed = max((epoch for epoch in commits if epoch not in torn_commits), default=-1)
     _check_identity(checkpoint, prepared_log, [e for e in prepared if e not in torn_prepared])
     for epoch in prepared:
         if epoch in offsets and epoch >= committed and epoch not in torn_prepared:
             _compare(checkpoint, prepared_log, epoch, committed, check)
-    latest_epoch, check_logged = sink.driver.latest_epoch, sink.driver.check_logged
     plan = decide(
         offsets_ids=offsets,
         commits_ids=commits,
         prepared=prepared,
-        sink_epoch=None if latest_epoch is None else latest_epoch(),
+        sink_epoch=sink_epoch,
         unreadable_offsets=_unreadable(
             checkpoint.offsets.get, (epoch for epoch in offsets if epoch >= committed)
         ),
         unreadable_commits=torn_commits,
         unreadable_prepared=[epoch for epoch in torn_prepared if epoch > committed],
+        late=late,
     )
     if check_logged is not None:  # of what the writer keeps beside its rows
         check_logged(max(offsets, default=-1))
@@ -65,6 +76,50 @@ def plan_restart(
         logs[name].delete(epoch)
     reach("setAside.after")
     return plan
+
+
+def _late(
+    checkpoint: Checkpoint,
+    prepared_log: MetadataLog[PreparedEntry],
+    prepared: Sequence[int],
+    sink_epoch: int | None,
+) -> frozenset[tuple[str, int]]:
+    """What a run wrote behind a rewind that it slept through."""
+    rewound = read_rewound(checkpoint.storage)
+    offsets, commits = checkpoint.offsets.ids(), checkpoint.commits.ids()
+    if rewound is None or max(commits, default=-1) >= rewound.taken_back.stop:
+        return frozenset()
+
+    def entries(log: MetadataLog[T], epochs: Iterable[int]) -> dict[int, T | None]:
+        """Those that were taken back; None for a torn one."""
+        wanted = [epoch for epoch in epochs if epoch in rewound.taken_back]
+        torn = _unreadable(log.get, wanted)
+        return {epoch: None if epoch in torn else log.get(epoch) for epoch in wanted}
+
+    by = {
+        epoch: None if entry is None else entry.generation
+        for epoch, entry in entries(prepared_log, prepared).items()
+    }
+    # Who has prepared the next epoch since has seen that this one is committed.
+    unsure = [epoch for epoch in commits if (by.get(epoch + 1) or 0) <= rewound.generation]
+    committed_by = {
+        epoch: None if entry is None else entry.generation
+        for epoch, entry in entries(checkpoint.commits, unsure).items()
+    }
+    open_offsets = entries(checkpoint.offsets, set(offsets).difference(commits))
+    return late_entries(
+        rewound,
+        offsets=offsets,
+        commits=commits,
+        prepared_by=by,
+        committed_by=committed_by,
+        vouched=[
+            epoch
+            for epoch in offsets
+            if (sink_epoch is not None and epoch <= sink_epoch)
+            or ((entry := open_offsets.get(epoch)) is not None and entry.metadata is not None)
+        ],
+    )
 
 
 def _check_identity(

@@ -6,7 +6,9 @@ committed, on the engine's thread: what it takes delays the following commits. S
 starts need free task slots besides those of the continuous tasks.
 
 It is called for epochs that have rows. After a crash it may be called again with the same epoch and
-the same rows: a function that must not act twice keeps the epoch.
+the same rows: a function that must not act twice keeps the epoch. After a rewind the same epoch
+stands for other rows, and another query counts its epochs from 0, too: :class:`BatchContext` tells
+the query and the generation.
 
 Source: Spark's ForeachBatchSink.
 """
@@ -14,6 +16,8 @@ Source: Spark's ForeachBatchSink.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,6 +32,34 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+_current: ContextVar[BatchContext | None] = ContextVar("engine.BatchContext", default=None)
+
+
+@dataclass(frozen=True)
+class BatchContext:
+    """One call of a ``foreachBatch`` function, which has Spark's signature ``(DataFrame, epoch)``
+    and asks for the rest with :meth:`get`. Frozen.
+
+    :param query_id: survives restarts.
+    :param run_id: of this start of the query.
+    :param generation: counts starts, restarts and rewinds, from 0: that of the run which commits
+        the epoch now. If the epoch is finished after a restart, it is higher than that of the first
+        try, and the rows are the same.
+    :param epoch: the one being committed.
+    """
+
+    query_id: str
+    run_id: str
+    generation: int
+    epoch: int
+
+    @staticmethod
+    def get() -> BatchContext | None:
+        """The context of the function that calls this, on its own thread; None outside of one, and
+        where Spark itself runs it (``trigger(processingTime=...)``)."""
+        return _current.get()
+
+
 class ForeachBatchWriter(DataSourceStreamArrowWriter):
     """:raises ConfigError: ``function`` is no function."""
 
@@ -40,6 +72,14 @@ class ForeachBatchWriter(DataSourceStreamArrowWriter):
             )
         self._function, self._spark, self._schema = function, spark, schema
         self._arrow_schema = to_arrow(schema, "sink foreachBatch")
+        self._bound: Any = None
+
+    def bind(self, context: Any) -> None:
+        """Whose epochs will be committed: called by each attempt before anything else.
+
+        :param context: has ``query_id``, ``run_id`` and ``generation``.
+        """
+        self._bound = context
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # the executors only write
@@ -50,5 +90,15 @@ class ForeachBatchWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         tables = unpack(messages, self._arrow_schema)
         if tables:
-            rows = pa.concat_tables(tables)
-            self._function(self._spark.createDataFrame(rows, self._schema), batchId)
+            frame = self._spark.createDataFrame(pa.concat_tables(tables), self._schema)
+            outer = _current.set(self._context(batchId))
+            try:
+                self._function(frame, batchId)
+            finally:
+                _current.reset(outer)
+
+    def _context(self, epoch: int) -> BatchContext | None:
+        bound = self._bound
+        if bound is None:
+            return None
+        return BatchContext(bound.query_id, bound.run_id, bound.generation, epoch)

@@ -75,6 +75,7 @@ class FakeDisk:
 
     :param before: called with the name of each call that changes something, and its path, before
         it takes effect: the place to die, to sleep, or to fail.
+    :param touch: called with the path of every call, looks included: the place to be slow, or down.
     :param now_s: the time of files.
     """
 
@@ -82,8 +83,10 @@ class FakeDisk:
         self,
         before: Callable[[str, str], None] = lambda call, path: None,
         now_s: Callable[[], float] = lambda: 0.0,
+        touch: Callable[[str], None] = lambda path: None,
     ) -> None:
         self._before = before
+        self._touch = touch
         self._now_s = now_s
         self._root = _Node(True, 0.0)
         self._open: dict[int, tuple[_Node, str, list[int]]] = {}
@@ -93,6 +96,7 @@ class FakeDisk:
 
     def open(self, path: Any, flags: int, mode: int = 0o777) -> int:
         path = os.fspath(path)
+        self._touch(path)
         if flags & os.O_CREAT:
             self._before("create", path)
             folder, name = self._parent(path)
@@ -112,6 +116,7 @@ class FakeDisk:
     def write(self, descriptor: int, data: Any) -> int:
         node, path, _ = self._opened(descriptor)
         data = bytes(data)
+        self._touch(path)
         try:
             self._before("write", path)
         except BaseException:
@@ -134,6 +139,7 @@ class FakeDisk:
 
     def fsync(self, descriptor: int) -> None:
         node, path, _ = self._opened(descriptor)
+        self._touch(path)
         self._before("fsync", path)
         if node.is_folder:
             node.synced_names, node.changes = dict(node.names), []
@@ -147,6 +153,7 @@ class FakeDisk:
         self._open.pop(descriptor, None)
 
     def link(self, source: Any, target: Any) -> None:
+        self._touch(os.fspath(target))
         self._before("link", os.fspath(target))
         node = self._find(source)
         folder, name = self._parent(target)
@@ -155,6 +162,7 @@ class FakeDisk:
         folder.change({name: node})
 
     def replace(self, source: Any, target: Any) -> None:
+        self._touch(os.fspath(target))
         self._before("replace", os.fspath(target))
         node = self._find(source)
         folder, name = self._parent(target)
@@ -162,6 +170,7 @@ class FakeDisk:
         folder.change({PurePath(source).name: None, name: node})
 
     def unlink(self, path: Any) -> None:
+        self._touch(os.fspath(path))
         self._before("unlink", os.fspath(path))
         folder, name = self._parent(path)
         if name not in folder.names:
@@ -169,6 +178,7 @@ class FakeDisk:
         folder.change({name: None})
 
     def mkdir(self, path: Any, mode: int = 0o777) -> None:
+        self._touch(os.fspath(path))
         self._before("mkdir", os.fspath(path))
         folder, name = self._parent(path)
         if name in folder.names:
@@ -176,10 +186,12 @@ class FakeDisk:
         folder.change({name: _Node(True, self._now_s())})
 
     def stat(self, path: Any) -> Any:
+        self._touch(os.fspath(path))
         return _stat(self._find(path))
 
     @contextmanager
     def scandir(self, path: Any) -> Iterator[list[SimpleNamespace]]:
+        self._touch(os.fspath(path))
         node = self._find(path)
         if not node.is_folder:
             raise _error(errno.ENOTDIR, path)

@@ -8,10 +8,12 @@ source to its end, and the sink is compared with the source.
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Sequence
 
 from engine.coordinator.events import DrainAsked, StopAsked
-from tests.faults.processes import IO_ERROR, KILL, POWER, SLEEP, Fuse
+from tests.faults import outages
+from tests.faults.processes import EXECUTORS, IO_ERROR, KILL, POWER, SLEEP, Fuse
 from tests.faults.query import Driver
 from tests.faults.result import LevelResult
 from tests.faults.world import World
@@ -39,19 +41,24 @@ def run(seed: int, seconds: float) -> LevelResult:
 
 
 def walk(seed: int, result: LevelResult, faults: Sequence[str] = FAULTS) -> World:
-    """One world from its beginning to its end.
+    """One world from its beginning to its end; what it found begins with its seed, which is enough
+    to walk it again.
 
     :param faults: the kinds of faults at single steps; more often if there are fewer kinds.
     """
     world = World(seed)
     world.fuses = faults
-    with world.installed():
-        for _ in range(MOVES_MAX):
-            move(world)
-            if world.broken:
-                break
-        else:
-            world.finish()
+    try:
+        with world.installed():
+            for _ in range(MOVES_MAX):
+                move(world)
+                if world.broken:
+                    break
+            else:
+                world.finish()
+    except Exception as exc:  # an invariant that the engine itself checks, for example
+        said = str(exc) or traceback.extract_tb(exc.__traceback__)[-1].line
+        world.broken.append(f"{type(exc).__name__}: {said}")
     result.faults.update(world.machine.faults)
     result.records += sum(world.source.feed.available)
     result.torn += world.torn
@@ -65,6 +72,10 @@ def move(world: World) -> None:
     """One move, chosen at random."""
     driver = world.current()
     chance = world.chance
+    if world.rewindable and chance.random() < (0.3 if driver is None or not driver.awake else 0.01):
+        if driver is not None and not driver.awake:
+            world.pass_time(11)
+        world.rewind(fuse(world, 0.2))
     if driver is None or chance.random() < (0.02 if driver.awake else 0.3):
         if driver is not None and not driver.awake:
             world.pass_time(11)  # its lease expires
@@ -170,6 +181,22 @@ def _power(world: World, driver: Driver) -> None:
     world.machine.lose_power()
 
 
+def _slow(world: World, driver: Driver) -> None:
+    """Each call to the checkpoint's storage takes so many seconds from now on."""
+    world.machine.faults["slow storage"] += 1
+    world.machine.weather.delay_s = world.chance.choice([0.0, 0.01, 0.1, 0.5])
+
+
+def _outage(world: World, driver: Driver) -> None:
+    if not outages.HAS_WINDOWS:
+        return
+    place = world.chance.choice(outages.PLACES)
+    seconds = world.chance.choice(outages.SECONDS)
+    if place == EXECUTORS:
+        seconds = outages.REPLACED_AFTER_S
+    outages.survive(world, driver, place, seconds)
+
+
 def _prune(world: World, driver: Driver) -> None:
     world.prune(world.chance.randint(2, 4), fuse(world, 0.3))
 
@@ -195,6 +222,8 @@ MOVES, WEIGHTS = zip(
     (_kill, 1),
     (_lose_task, 1),
     (_power, 1),
+    (_slow, 0.5),
+    (_outage, 0.3),
     (_prune, 2),
     (_end, 1),
     strict=True,

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from engine.base import durable
+from engine.base.json_text import dump, load_object
+from engine.checkpoint import rewind, rewound
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs import prepared_log
 from engine.checkpoint.logs.commit_log import CommitEntry
@@ -21,18 +23,19 @@ from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.storage import local_storage
+from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.coordinator.commit_runner import CommittedEpoch, EpochRunner, _Stopwatch
-from engine.coordinator.coordinator import EpochCoordinator
-from engine.coordinator.events import CommitEpoch
+from engine.coordinator.coordinator import TRANSITIONS, EpochCoordinator, Phase
+from engine.coordinator.events import CommitEpoch, EpochElapsed
 from engine.execution import survey
 from engine.sinks.files import file_sink_log
 from engine.sinks.files.epoch_files import _OpenFile
 from engine.sinks.files.file_sink_log import FileSinkLog, SinkFile, entry_name
 from engine.wire.messages import EpochCommitMessage
-from tests.faults import l0_model, l3_torn_files
+from tests.faults import l0_model, l3_torn_files, query
 from tests.faults.parts import KeyedSink
-from tests.faults.processes import SLEEP
+from tests.faults.processes import SLEEP, Machine
 from tests.faults.result import LevelResult
 
 Patch = AbstractContextManager[Any]
@@ -80,10 +83,7 @@ def hunt(name: str, seed: int) -> str | None:
             return found[0][:110] if found else None
         for number in range(seed, seed + WORLDS_MAX):
             result = LevelResult("")
-            try:
-                l0_model.walk(number, result, faults)
-            except AssertionError as exc:  # an invariant that the engine itself checks
-                return f"seed {number}: assertion: {exc}"[:110]
+            l0_model.walk(number, result, faults)
             if result.broken:
                 return result.broken[0][:110]
     return None
@@ -240,6 +240,45 @@ def _() -> Iterator[None]:
         yield
 
 
+@mutant("a process that is hidden is taken for dead", ZOMBIES)
+def _() -> Patch:
+    return _replace(Machine, "may_exist", lambda machine, pid: False)
+
+
+@mutant("what comes late behind a rewind is believed", ZOMBIES)
+def _() -> Patch:
+    return _replace(survey, "_late", lambda *_: frozenset())
+
+
+@mutant("a rewind forgets the sleepers of the one before", ZOMBIES)
+@contextmanager
+def _() -> Iterator[None]:
+    last_rewind = rewound.last_rewind
+
+    def without_reach(storage: Storage) -> bytes | None:
+        data = last_rewind(storage)
+        return None if data is None else dump({**load_object(data), "reach": None}).encode()
+
+    with _replace(rewound, "last_rewind", without_reach):
+        yield
+
+
+@mutant("a rewind is over before its moves are on the disk")
+@contextmanager
+def _() -> Iterator[None]:
+    finish = rewind.finish_rewind
+
+    def unsynchronised(*given: Any) -> None:
+        with _replace(LocalStorage, "sync", lambda storage, folder: None):
+            finish(*given)
+
+    with (
+        _replace(rewind, "finish_rewind", unsynchronised),
+        _replace(query, "finish_rewind", unsynchronised),
+    ):
+        yield
+
+
 @mutant("an entry that is there already is ignored", ZOMBIES)
 def _() -> Patch:
     def add(runner: EpochRunner, log: MetadataLog[Any], epoch: int, entry: Any) -> None:
@@ -263,6 +302,12 @@ def _() -> Iterator[None]:
 
 
 # -- the coordinator ------------------------------------------------------------------------------
+
+
+@mutant("epochs are closed however many wait")
+def _() -> Patch:
+    close: dict[type, Any] = {EpochElapsed: lambda coordinator, event: [coordinator._close()]}
+    return mock.patch.dict(TRANSITIONS[Phase.RUNNING], close)
 
 
 @mutant("an epoch is committed with a report missing")

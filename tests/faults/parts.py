@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -17,12 +17,12 @@ import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from engine.checkpoint.storage.local_storage import LocalStorage
-from engine.errors import ContinuousError, OffsetOutOfRangeError
+from engine.errors import ContinuousError, OffsetOutOfRangeError, SinkCommitRejectedError
 from engine.query.binding import bind_writer
 from engine.sinks.contract import AT_LEAST_ONCE, EXACTLY_ONCE, DriverSink, SinkBinding
 from engine.sinks.files.data_source import JsonDataSource
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
-from tests.faults.processes import Machine
+from tests.faults.processes import SINK, SOURCE, Machine
 from tests.model import SCHEMA, Feed, ModelMessage, ModelReader, model_binding
 
 Record = tuple[int, int]
@@ -31,29 +31,42 @@ SPARK_SCHEMA = StructType([StructField("partition", IntegerType()), StructField(
 
 
 class Source(ModelReader):
-    """Forgets what was acknowledged to it, as a queue does."""
+    """Forgets what was acknowledged to it, as a queue does; or not, as a log does."""
 
-    def __init__(self, partitions: int) -> None:
+    def __init__(self, machine: Machine, partitions: int, *, forgets: bool) -> None:
         super().__init__(Feed(partitions))
+        self.machine, self.forgets = machine, forgets
         self.forgotten = [0] * partitions
+
+    def initialOffset(self) -> dict[str, int]:
+        self.machine.weather.reach(SOURCE)
+        return super().initialOffset()
+
+    def partitions(self, start: dict[str, int]) -> Sequence[Any]:
+        self.machine.weather.reach(SOURCE)
+        return super().partitions(start)
 
     def take(self, partition: int, seq: int, count: int) -> list[Record]:
         """Up to ``count`` records from ``seq`` on.
 
         :raises OffsetOutOfRangeError: they were acknowledged before.
+        :raises OSError: the source is down.
         """
+        self.machine.weather.reach(SOURCE)
         if seq < self.forgotten[partition]:
             raise OffsetOutOfRangeError(f"record {seq} of partition {partition} is gone")
         end = min(seq + count, self.feed.available[partition])
         return [(partition, each) for each in range(seq, end)]
 
     def commit(self, end: dict[str, int]) -> None:
-        for partition, seq in end.items():
+        self.machine.weather.reach(SOURCE)
+        for partition, seq in end.items() if self.forgets else ():
             self.forgotten[int(partition)] = max(self.forgotten[int(partition)], seq)
 
 
 class KeyedSink:
     """A table somewhere else with the epoch as its key: an epoch that is there is not taken again.
+    What a run from before a rewind wants to commit is refused.
 
     :param tells: whether it can tell its newest epoch.
     """
@@ -64,17 +77,32 @@ class KeyedSink:
     def __init__(self, machine: Machine, tells: bool) -> None:
         self.machine = machine
         self.table: dict[int, list[Record]] = {}
+        self.fence = -1
+        self.newest_generation: Callable[[], int] = lambda: -1
         if tells:
             self.latestEpoch = lambda: max(self.table, default=-1)
+        if self.delivery == EXACTLY_ONCE:
+            self.rewind = self._rewind
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> ModelMessage:
         rows = [[r["partition"], r["seq"]] for batch in batches for r in batch.to_pylist()]
         return ModelMessage(rows)
 
     def commit(self, messages: Sequence[ModelMessage], epoch: int) -> None:
+        self.machine.weather.reach(SINK)
         self.machine.step("sink", f"sink/{epoch}" if epoch not in self.table else "sink")
+        current = self.machine.current
+        if current is not None and (current.generation or 0) < self.fence:
+            raise SinkCommitRejectedError(f"generation {self.fence} has rewound the table")
         if epoch not in self.table:
             self.put(epoch, [(p, seq) for message in messages for p, seq in message.rows])
+        self.machine.step("sink answers", "sink")
+
+    def _rewind(self, epoch: int) -> None:
+        self.machine.step("sink", "sink")
+        self.fence = max(self.fence, self.newest_generation())
+        for later in [each for each in self.table if each > epoch]:
+            del self.table[later]
         self.machine.step("sink answers", "sink")
 
     def put(self, epoch: int, rows: list[Record]) -> None:
@@ -105,6 +133,7 @@ class PlainSink(KeyedSink):
         self.shown: Counter[Record] = Counter()
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> ModelMessage:
+        self.machine.weather.reach(SINK)
         message = super().write(batches)
         for partition, seq in message.rows:
             self.machine.step("sink", "sink")

@@ -160,17 +160,50 @@ class _Sleeper:
         self._back.release()
 
 
+SINK, SOURCE, STORAGE, EXECUTORS = "sink", "source", "storage", "executors"
+
+
+class Weather:
+    """What does not work for a while, and how slow the storage is.
+
+    :ivar down: one of the four above, or None.
+    :ivar delay_s: of each call to the checkpoint's storage; others go on meanwhile.
+    """
+
+    def __init__(self, clock: SimulatedClock) -> None:
+        self.down: str | None = None
+        self.delay_s = 0.0
+        self.on_delay: Callable[[], None] = lambda: None
+        self._clock = clock
+
+    def reach(self, what: str, name: str = "") -> None:
+        """:raises OSError: it is down."""
+        if self.down == what:
+            raise OSError(errno.EIO, f"{what} is down", name)
+
+    def delay(self) -> None:
+        """A call takes its time."""
+        if self.delay_s:
+            self._clock.advance(self.delay_s)
+            self.on_delay()
+
+
 class Machine:
     """The disk, the clock, and the processes on them. Which of them runs is :attr:`current`;
-    None is the test itself, to whom nothing happens."""
+    None is the test itself, to whom nothing happens.
+
+    :ivar hides_processes: ``/proc`` shows nobody but oneself.
+    """
 
     def __init__(self, chance: Random) -> None:
         self.chance = chance
         self.faults: Counter[str] = Counter()
         self.clock = SimulatedClock()
-        self.disk = FakeDisk(self.step, lambda: self.clock.now_ms() / 1000)
+        self.weather = Weather(self.clock)
+        self.disk = FakeDisk(self.step, lambda: self.clock.now_ms() / 1000, self.touch)
         self.processes: list[Process] = []
         self.current: Process | None = None
+        self.hides_processes = False
         self.watchers: list[Callable[[Process, str, str], None]] = []
 
     def step(self, call: str, path: str) -> None:
@@ -179,6 +212,12 @@ class Machine:
             self.current.step(call, path)
             for watch in self.watchers:
                 watch(self.current, call, path)
+
+    def touch(self, path: str) -> None:
+        """A call of the current process to the checkpoint's storage, before it takes effect."""
+        if self.current is not None and path.startswith("/checkpoint"):
+            self.weather.reach(STORAGE, path)
+            self.weather.delay()
 
     def lose_power(self) -> None:
         for process in self.processes:
@@ -191,18 +230,22 @@ class Machine:
             if not process.alive and process.asleep is not None:
                 process.die()
 
-    # -- what engine.checkpoint.process tells about this machine
+    # -- what engine.checkpoint.process asks of this machine
 
     def identity(self) -> ProcessIdentity:
         assert self.current is not None
-        return ProcessIdentity(self.current.host, self.current.pid, "simulated")
+        return ProcessIdentity(self.current.host, self.current.pid, f"simulated/{self.current.pid}")
 
-    def is_running(self, identity: ProcessIdentity) -> bool | None:
+    def hostname(self) -> str:
         assert self.current is not None
-        if identity.host != self.current.host:
-            return None
-        known = identity.started == "simulated" and 0 < identity.pid <= len(self.processes)
-        return known and self.processes[identity.pid - 1].alive
+        return self.current.host
+
+    def start_ticks(self, pid: int) -> str | None:
+        hidden = self.hides_processes and self.current is not None and pid != self.current.pid
+        return None if hidden or not self.may_exist(pid) else str(pid)
+
+    def may_exist(self, pid: int) -> bool:
+        return 0 < pid <= len(self.processes) and self.processes[pid - 1].alive
 
 
 class SimulatedClock(ManualClock):

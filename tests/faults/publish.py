@@ -26,7 +26,8 @@ _LEVELS = """\
 - **L0**: the engine's coordinator, runner, logs, lease, recovery, retention and files sink on a
   simulated disk that loses, tears and reorders what was not synchronised; power failures, kills,
   suspensions and I/O errors at every file-system step, messages delayed and repeated, clocks that
-  jump. Every seed is one world.
+  jump, rewinds, slow storage, processes that cannot be seen; a sink, a source, the storage or the
+  executors that are down for up to an hour of simulated time. Every seed is one world.
 - **L1**: a process with the whole engine is killed with SIGKILL before and after each named step,
   when it comes there for the first, the fourth and the ninth time, for every sink; then pairs:
   killed again while it recovers.
@@ -46,7 +47,9 @@ _LEVELS = """\
   unsynchronised data, and it does so by a model of a disk. No real machine was switched off.
 - A run that is suspended in the very middle of a write finishes that one write when it wakes, after
   another run has taken over; it is not counted as a zombie write, a second one is. Logs are
-  created and never overwritten, and the next start compares them, so that such a write is found.
+  created and never overwritten, and the next start compares them, so that such a write is found,
+  behind a rewind, too. The log of a files sink is not rewound on L0: a run that sleeps in it still
+  writes there when it wakes behind a rewind.
 - L2 is a sample of all system calls, with one sink. L1 to L3 run on a local disk; S3 has tests
   against a server of its own, and no faults.
 - The mutants run on L0 and L3: they prove those two.

@@ -7,23 +7,35 @@ threads and sockets.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
+from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.first_offsets import first_offset
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.rewind import finish_rewind
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.coordinator import events
 from engine.coordinator.commit_runner import EpochRunner
 from engine.coordinator.coordinator import EpochCoordinator
-from engine.errors import CheckpointError, ContinuousError
+from engine.coordinator.restart_table import RestartPlan
+from engine.errors import (
+    CheckpointError,
+    ContinuousError,
+    NotEnoughSlotsError,
+    SinkUnavailableError,
+    SourceError,
+)
+from engine.execution.attempt import _blaming
+from engine.execution.restart_budget import RestartPolicy
 from engine.execution.survey import plan_restart
 from engine.progress.counters import EpochCounters
 from engine.sinks.epoch_context import EpochContext
 from engine.wire.messages import EpochCommitMessage, TaskStarted
 from tests.faults.parts import Record, batch_of
-from tests.faults.processes import Process
+from tests.faults.processes import EXECUTORS, Process
 
 if TYPE_CHECKING:
     from tests.faults.world import World
@@ -69,11 +81,12 @@ class Task(Process):
         batches = iter([batch_of(self.rows)] if self.rows else [])
         message = driver.binding.writer.write(self.epoch, batches)
         offsets = ([self.index, self.seq],)
-        driver.world.send_report(
-            EpochCommitMessage(
-                driver.run_id, self.index, self.epoch, offsets, message, EpochCounters()
+        if self in driver.tasks or not driver.alive:  # else its attempt has hung up
+            driver.world.send_report(
+                EpochCommitMessage(
+                    driver.run_id, self.index, self.epoch, offsets, message, EpochCounters()
+                )
             )
-        )
         self.rows = []
         if self.end is not None or self.epoch == self.final_epoch:
             self.ended = True
@@ -99,6 +112,8 @@ class Driver(Process):
         self.started = self.ended = False
         self.error: ContinuousError | None = None
         self.fenced_writes = 0
+        self.policy = RestartPolicy(EngineOptions(), world.chance.random)
+        self.committed_s: list[float] = []
 
     def start(self) -> None:
         checkpoint = self.checkpoint
@@ -113,25 +128,41 @@ class Driver(Process):
         try:
             self.recover()
         except ContinuousError as exc:
-            self.lease.release(QueryState.FAILED, error=str(exc))
+            if not self.started:  # else another attempt follows
+                self.lease.release(QueryState.FAILED, error=str(exc))
             raise
         self.started = True
 
+    def start_again(self) -> None:
+        """The next attempt, in place.
+
+        :raises ContinuousError: it cannot begin.
+        """
+        self.world.hang_up(self)
+        self.tasks, self.to_commit = [], None
+        self.start()
+        self.ended, self.error = False, None
+
+    def restart_delay_s(self, error: ContinuousError) -> float | None:
+        """What the engine's policy says."""
+        healthy_s = (self.committed_s[-1] - self.committed_s[0]) if self.committed_s else 0.0
+        self.committed_s = []
+        clock: dict[str, Any] = {"now_s": self.machine.clock.monotonic_s(), "proven": True}
+        with_windows = "now_s" in signature(RestartPolicy.next_delay_s).parameters
+        return self.policy.next_delay_s(error, healthy_s=healthy_s, **clock if with_windows else {})
+
+    @property
+    def keeps_lease(self) -> bool:
+        """Whether its keeper could renew the lease now."""
+        return self.started and not self.ended and not self.lease._lock.locked()
+
     def recover(self) -> None:
         world, checkpoint = self.world, self.checkpoint
-        self.runner = EpochRunner(
-            checkpoint=checkpoint,
-            lease=self.lease,
-            sources=[world.source],
-            sink=self.binding.driver,
-            message_modules=self.binding.message_modules,
-            min_epochs_to_retain=world.retain,
-        )
-        plan = plan_restart(checkpoint, self.binding, self.lease.check)
-        for epoch in plan.recommit:
-            self.runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
+        with _blaming(SinkUnavailableError, "the sink could not recover"):
+            plan = self._settle()
         if plan.start_from is None:
-            self.position = first_offset(checkpoint.storage, 0, world.source.initialOffset)
+            with _blaming(SourceError, "the source cannot tell where it begins"):
+                self.position = first_offset(checkpoint.storage, 0, world.source.initialOffset)
         else:
             offsets = checkpoint.committed_offsets(plan.start_from)
             if offsets is None:  # as in an attempt: another run has purged it meanwhile
@@ -144,8 +175,28 @@ class Driver(Process):
             (until,) = entry.offsets
         self.launch(plan.first_epoch, until)
 
+    def _settle(self) -> RestartPlan:
+        """Finish what earlier runs have begun."""
+        world, checkpoint = self.world, self.checkpoint
+        self.runner = EpochRunner(
+            checkpoint=checkpoint,
+            lease=self.lease,
+            sources=[world.source],
+            sink=self.binding.driver,
+            message_modules=self.binding.message_modules,
+            min_epochs_to_retain=world.retain,
+        )
+        finish_rewind(checkpoint, self.lease, self.binding.driver.rewindable)
+        plan = plan_restart(checkpoint, self.binding, self.lease.check)
+        for epoch in plan.recommit:
+            self.runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
+        return plan
+
     def launch(self, first_epoch: int, until: dict[str, int] | None) -> None:
-        parts = self.world.source.partitions(self.position)
+        with _blaming(SourceError, "the source cannot tell its partitions"):
+            parts = self.world.source.partitions(self.position)
+        if self.machine.weather.down == EXECUTORS:
+            raise NotEnoughSlotsError("the executors are gone")
         self.coordinator = EpochCoordinator(
             run_id=self.run_id,
             partitions=len(parts),
@@ -193,6 +244,7 @@ class Driver(Process):
             self.handle(events.CommitFailed(action.epoch, exc))
         else:
             self.to_commit = None
+            self.committed_s = [*self.committed_s[:1], self.machine.clock.monotonic_s()]
             self.handle(events.EpochCommitted(action.epoch))
 
     def heartbeat(self) -> None:
@@ -205,6 +257,17 @@ class Driver(Process):
 
     def leave(self) -> None:
         """What follows the end of a run: a replay is followed by the stream itself."""
+        if self.wind_up():
+            return
+        try:
+            state = QueryState.STOPPED if self.error is None else QueryState.FAILED
+            self.lease.release(state, error=None if self.error is None else str(self.error))
+        except ContinuousError:
+            pass  # as engine.execution.execution, which only logs it
+        self.alive = False
+
+    def wind_up(self) -> bool:
+        """End an attempt; whether the stream itself has followed a replay."""
         if self.to_commit is not None:
             self.commit()
         coordinator = self.coordinator
@@ -215,13 +278,8 @@ class Driver(Process):
         if self._bounded and self.error is None and coordinator.committed >= self._final:
             self.ended = False
             self.launch(coordinator.committed + 1, None)
-            return
-        try:
-            state = QueryState.STOPPED if self.error is None else QueryState.FAILED
-            self.lease.release(state, error=None if self.error is None else str(self.error))
-        except ContinuousError:
-            pass  # as engine.execution.execution, which only logs it
-        self.alive = False
+            return True
+        return False
 
     @property
     def _bounded(self) -> bool:

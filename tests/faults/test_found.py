@@ -109,3 +109,43 @@ def test_what_a_dead_run_has_left_is_durable_before_it_is_acted_upon() -> None:
         assert plan_restart(writer, SINK).recommit == (0,)
         world.machine.disk.lose_power(Random(1))
         assert writer.offsets.ids() == [0]
+
+
+def test_a_connection_is_not_heard_from_its_middle() -> None:
+    """A driver slept while its task said that it has started; another run got that message. What
+    the task says next is on the same connection: the sleeper does not hear it either."""
+    world = World(3, sink="table")
+    world.begun_by_spark = True  # the last epoch runs again: its tasks end it by themselves
+    with world.installed():
+        sleeper = world.start_driver()
+        sleeper.frozen = True
+        world.pass_time(11)
+        assert world.start_driver().started
+        while world.inbox:
+            world.deliver(0)
+        assert world.wake(sleeper) is None
+        for task in sleeper.tasks:
+            world.read(task, 10)
+            world.report(task)
+        while world.inbox:
+            world.deliver(0)
+        world.carry_out(sleeper)
+        assert sleeper.coordinator.started == set()
+        assert sleeper.coordinator.reports == {}
+
+
+def test_what_a_rewind_has_moved_does_not_come_back_with_a_power_loss() -> None:
+    """Its removal was not on the disk when the rewind was over: the epochs were committed again,
+    and the sink did not have them any more."""
+    world = World(0, sink="table")
+    with world.installed():
+        checkpoint = Checkpoint(CHECKPOINT, clock=world.machine.clock)
+        checkpoint.create_or_read_query_id("the query")
+        for epoch in range(3):
+            committed(checkpoint, epoch, epoch + 1)
+        rewinder = Process(world.machine, "rewinder", "a")
+        assert rewinder.run(lambda: checkpoint.rewind(0, sink=world.sink))
+        for seed in range(9):
+            world.machine.disk.lose_power(Random(seed))
+        assert (checkpoint.commits.ids(), checkpoint.offsets.ids()) == ([0], [0])
+        assert checkpoint.prepared.ids() == [0]

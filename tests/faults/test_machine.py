@@ -104,6 +104,15 @@ class QueryMachine(RuleBasedStateMachine):
     def prune(self, keep: int, fault: Any) -> None:
         self.world.prune(keep, fault)
 
+    @precondition(lambda self: self.world.rewindable)
+    @rule(fault=faults)
+    def rewind(self, fault: Any) -> None:
+        self.world.rewind(fault)
+
+    @rule(seconds=st.sampled_from([0.0, 0.01, 0.5]))
+    def slow_storage(self, seconds: float) -> None:
+        self.world.machine.weather.delay_s = seconds
+
     @rule()
     def glimpse(self) -> None:
         self.world.glimpse()

@@ -8,6 +8,7 @@ replaced, by the methods of :class:`World`.
 from __future__ import annotations
 
 import re
+import socket
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ from typing import Any
 from unittest import mock
 
 from engine.base import durable
+from engine.checkpoint import process as process_module
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
@@ -25,8 +27,8 @@ from engine.checkpoint.retention import prune
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.coordinator import events
 from engine.coordinator.coordinator import Phase
-from engine.errors import ConcurrentRunError, ContinuousError
-from engine.wire.messages import EpochCommitMessage, TaskStarted
+from engine.errors import ConcurrentRunError, ContinuousError, SinkError, SourceError
+from engine.wire.messages import EpochCommitMessage, TaskFailed, TaskStarted
 from tests.faults.parts import (
     UNREADABLE,
     FilesSink,
@@ -35,7 +37,7 @@ from tests.faults.parts import (
     Record,
     Source,
 )
-from tests.faults.processes import Fuse, Machine, Process
+from tests.faults.processes import SINK, Fuse, Machine, Process
 from tests.faults.query import CHECKPOINT, HEARTBEAT_MS, Driver, Task
 
 VISIBLE = re.compile(r"/(offsets|commits|prepared|_spark_metadata)/[0-9]")
@@ -58,8 +60,11 @@ class World:
         self.begun_by_spark = chance.random() < 0.2
         self.retain = chance.choice([2, 3, 100])
         self.backlog_max = chance.randint(1, 4)
-        self.source = Source(self.partitions)
+        self.machine.hides_processes = chance.random() < 0.2
         kind = sink or chance.choice(SINKS)
+        # A run that sleeps in the log of a files sink still writes there behind a rewind.
+        self.rewindable = chance.random() < 0.4 and kind != "files"
+        self.source = Source(self.machine, self.partitions, forgets=not self.rewindable)
         self.sink: Any = (
             FilesSink(self.machine)
             if kind == "files"
@@ -67,11 +72,15 @@ class World:
             if kind == "plain"
             else KeyedSink(self.machine, tells=kind == "table that tells")
         )
+        self.sink.newest_generation = self._newest_claim
+        self.machine.weather.on_delay = self._beat_meanwhile
+        self.beaten_s, self.beating = 0.0, False
         self.hosts = ["a", "a", "b"]
         self.fuses: Sequence[str] = ()
         self.drivers: list[Driver] = []
         self.inbox: list[Any] = []
         self.markers: list[tuple[Task, events.CloseEpoch]] = []
+        self.cut: set[tuple[str, int]] = set()
         self.whole: set[tuple[int, ...]] = {(0,) * self.partitions}
         self.glimpses: list[Counter[Record]] = []
         self.zombie_writes = 0
@@ -97,9 +106,10 @@ class World:
             mock.patch.object(durable, "system", machine.disk),
             mock.patch.object(durable, "_kept", set()),
             mock.patch.object(ProcessIdentity, "current", machine.identity),
-            mock.patch.object(
-                ProcessIdentity, "is_running", lambda identity: machine.is_running(identity)
-            ),
+            mock.patch.object(process_module, "_place", return_value="simulated"),
+            mock.patch.object(process_module, "_start_ticks", machine.start_ticks),
+            mock.patch.object(process_module, "_may_exist", machine.may_exist),
+            mock.patch.object(socket, "gethostname", machine.hostname),
         ):
             try:
                 yield
@@ -135,11 +145,7 @@ class World:
 
     def start_driver(self, fuse: Fuse | None = None) -> Driver:
         """A run that tries to take the checkpoint. Refused while another one is well."""
-        well = [
-            each for each in self.awake_drivers() if not each.ended and not self.is_fenced(each)
-        ]
-        if well and well[0].generation != self._newest_claim():
-            well = []  # a run that took it while it slept has died between its claim and the rest
+        well = self._well()
         number = len(self.drivers)
         driver = Driver(self, f"run {number}", self.chance.choice(self.hosts))
         self.drivers.append(driver)
@@ -154,6 +160,35 @@ class World:
         if driver.started and any(each.alive and not each.ended for each in well):
             self.broken.append(f"{driver.name} took the checkpoint of a run that was well")
         return driver
+
+    def _well(self) -> list[Driver]:
+        """The runs that nobody may take the checkpoint from."""
+        well = [
+            each for each in self.awake_drivers() if not each.ended and not self.is_fenced(each)
+        ]
+        # Else a run that took it while it slept has died between its claim and the rest.
+        return well if well and well[0].generation == self._newest_claim() else []
+
+    def rewind(self, fuse: Fuse | None = None) -> None:
+        """Somebody takes the query back to an epoch. Refused while a run is well."""
+        process = Process(self.machine, "rewind", "b")
+        checkpoint = Checkpoint(LocalStorage(CHECKPOINT), clock=self.machine.clock)
+        epochs, well, done = checkpoint.epochs(), self._well(), False
+
+        def operate() -> None:
+            nonlocal done
+            sink = self.sink.binding().driver.rewindable
+            checkpoint.rewind(self.chance.choice(epochs), sink=sink, accept_repeats=True)
+            done = True
+
+        if not epochs:
+            return
+        with suppress(ContinuousError):
+            process.run(operate, fuse)
+        if done:
+            self.machine.faults["rewind"] += 1
+            if well:
+                self.broken.append("a rewind took the checkpoint of a run that was well")
 
     def current(self) -> Driver | None:
         """The newest run that goes on."""
@@ -191,6 +226,8 @@ class World:
         if task.awake and not task.ended and task.driver.alive:
             try:
                 task.run(lambda: task.read(count))
+            except OSError as exc:  # as engine.task.loop says it
+                self.fail_task(task, SourceError(f"the source failed: {exc}"))
             except ContinuousError as exc:
                 if not self.is_fenced(task.driver):
                     self.broken.append(f"lost: {exc}")
@@ -201,7 +238,9 @@ class World:
         if task.awake and not task.ended and task.may_report:
             try:
                 task.run(task.report, fuse)
-            except (ContinuousError, OSError):
+            except (ContinuousError, OSError) as exc:
+                if self.machine.weather.down == SINK:
+                    self.fail_task(task, SinkError(f"the sink failed: {exc}"))
                 task.alive = False
             if not task.alive:
                 self.lose_task(task)
@@ -224,10 +263,15 @@ class World:
         listening = self.awake_drivers()
         if repeat:
             self.machine.faults["message repeated"] += 1
+        connection = (message.run_id, message.partition)
+        if listening and message.run_id not in [driver.run_id for driver in listening]:
+            self.cut.add(connection)  # others got it: its own run hears nothing that follows
         for driver in listening:
             if driver.run_id != message.run_id:
                 self.machine.faults["message of an older run"] += 1
-            self._tell(driver, message)
+                self._tell(driver, message)
+            elif connection not in self.cut:
+                self._tell(driver, message)
         if not listening and not repeat:
             self.inbox.append(message)
 
@@ -245,11 +289,36 @@ class World:
         if task in driver.tasks:
             self._tell(driver, events.TaskLost(task.index, "it was killed"))
 
+    def fail_task(self, task: Task, error: ContinuousError) -> None:
+        """A task dies, and can still say why."""
+        task.die()
+        if task in task.driver.tasks:
+            self._tell(task.driver, TaskFailed(task.driver.run_id, task.index, error, ""))
+
+    def hang_up(self, driver: Driver) -> None:
+        """The driver closes the connections of an attempt. Its tasks may go on, unheard."""
+        self.inbox = [each for each in self.inbox if each.run_id != driver.run_id]
+        self.markers = [each for each in self.markers if each[0].driver is not driver]
+        self.cut = {each for each in self.cut if each[0] != driver.run_id}
+
     def beat(self) -> None:
         """All runs that are awake renew their lease."""
         for driver in self.awake_drivers():
             if driver is not self.machine.current and not driver.ended:
                 driver.run(driver.heartbeat)
+
+    def _beat_meanwhile(self) -> None:
+        """A call to the storage takes its time: the keepers of all leases do not wait for it."""
+        now_s, current = self.machine.clock.monotonic_s(), self.machine.current
+        if self.beating or now_s - self.beaten_s < HEARTBEAT_MS / 1000:
+            return
+        self.beating, self.beaten_s = True, now_s
+        try:
+            if isinstance(current, Driver) and current.keeps_lease:
+                current.heartbeat()
+            self.beat()
+        finally:
+            self.beating = False
 
     def pass_time(self, seconds: float) -> None:
         """Time goes by; runs that are awake renew their lease meanwhile."""
@@ -312,6 +381,7 @@ class World:
                 self.wake(process)
         for driver in self.drivers:
             driver.die()
+        self.machine.weather.delay_s = 0.0
         self._run_to_the_end()
         self.glimpse()
         if self.broken or not self.glimpses:

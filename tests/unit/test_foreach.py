@@ -4,6 +4,7 @@ import pickle
 from collections.abc import Iterator
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from engine.sinks.adapter import task_writer
 from engine.sinks.contract import DriverSink
 from engine.sinks.epoch_context import EpochContext
 from engine.sinks.foreach import ForeachWriter
-from engine.sinks.foreach_batch import ForeachBatchWriter
+from engine.sinks.foreach_batch import BatchContext, ForeachBatchWriter
 from engine.sinks.noop import NoMessage, NoopWriter
 from engine.sinks.pyspark_rows import rows_of
 
@@ -132,6 +133,33 @@ def test_what_cannot_take_rows_is_refused() -> None:
             ForeachWriter(function, IDS)
     with pytest.raises(ConfigError, match="foreachBatch takes a function"):
         ForeachBatchWriter(3, None, IDS)  # type: ignore[arg-type]
+
+
+def test_a_foreach_batch_function_asks_whose_epoch_it_commits() -> None:
+    seen: list[BatchContext | None] = []
+    session: Any = SimpleNamespace(createDataFrame=lambda rows, schema: rows)
+    writer = ForeachBatchWriter(lambda rows, epoch: seen.append(BatchContext.get()), session, IDS)
+    message = writer.write(iter([ids(1)]))
+    writer.commit([message], 7)
+    writer.bind(SimpleNamespace(query_id="q", run_id="r", generation=2))
+    writer.commit([message], 7)
+    writer.bind(SimpleNamespace(query_id="q", run_id="s", generation=4))
+    writer.commit([message], 8)
+    assert seen == [None, BatchContext("q", "r", 2, 7), BatchContext("q", "s", 4, 8)]
+    assert BatchContext.get() is None
+
+
+def test_a_foreach_batch_function_that_fails_leaves_no_context_behind() -> None:
+    def fail(rows: Any, epoch: int) -> None:
+        assert BatchContext.get() is not None
+        raise ValueError("no")
+
+    session: Any = SimpleNamespace(createDataFrame=lambda rows, schema: rows)
+    writer = ForeachBatchWriter(fail, session, IDS)
+    writer.bind(SimpleNamespace(query_id="q", run_id="r", generation=0))
+    with pytest.raises(ValueError, match="no"):
+        writer.commit([writer.write(iter([ids(1)]))], 0)
+    assert BatchContext.get() is None
 
 
 def test_rows_have_pyspark_s_values() -> None:

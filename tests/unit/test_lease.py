@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from engine.base.clock import ManualClock, SystemClock
+from engine.checkpoint import process
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import EXPIRES_AFTER_INTERVALS, Lease, read_holder
 from engine.checkpoint.process import Process
@@ -208,6 +209,61 @@ def test_a_process_elsewhere_cannot_be_judged(change: dict[str, str]) -> None:
     me = Process.current()
     assert replace(me, **change).is_running() is None  # type: ignore[arg-type]
     assert replace(me, pid=2**22 + 1, **change).is_running() is None
+
+
+@pytest.fixture
+def hidden_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A /proc that shows nothing but the process that looks, as with hidepid=2."""
+    proc = tmp_path / "proc"
+    (proc / "sys/kernel/random").mkdir(parents=True)
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    (proc / "sys/kernel/random/boot_id").write_text(boot)
+    (proc / str(os.getpid())).symlink_to(f"/proc/{os.getpid()}")
+    (proc / "self").symlink_to(str(os.getpid()))
+    monkeypatch.setattr(process, "_PROC", proc)
+    process._place.cache_clear()
+    yield proc
+    process._place.cache_clear()
+
+
+def test_a_process_that_proc_does_not_show_is_not_dead(hidden_proc: Path) -> None:
+    me = Process.current()
+    assert me.is_running() is True
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert replace(me, pid=child.pid).is_running() is None
+        child.communicate(b"\n")
+    assert replace(me, pid=child.pid).is_running() is False  # the kernel knows that it is gone
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may signal every process")
+def test_a_process_of_another_user_is_not_dead(hidden_proc: Path) -> None:
+    assert replace(Process.current(), pid=1).is_running() is None
+
+
+def test_who_holds_a_checkpoint_unseen_keeps_it_until_the_lease_expires(
+    checkpoint: Checkpoint, clock: ManualClock, hidden_proc: Path
+) -> None:
+    lease = acquire(checkpoint, clock)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        for name in ("control/lease", "control/generations/0"):
+            hidden = replace(lease.record, pid=child.pid)
+            checkpoint.storage.replace(name, hidden.serialize())
+        with pytest.raises(ConcurrentRunError):
+            acquire(checkpoint, clock, "run-b")
+        clock.advance(EXPIRED_S)
+        assert acquire(checkpoint, clock, "run-b").generation == 1
+        child.communicate(b"\n")
+
+
+def test_a_proc_of_another_namespace_tells_nothing(hidden_proc: Path) -> None:
+    """As in a container that sees the /proc of its host: the numbers are those of others."""
+    me = Process.current()
+    (hidden_proc / "self").unlink()
+    (hidden_proc / "self").symlink_to("1")
+    (hidden_proc / "1").symlink_to(f"/proc/{os.getpid()}")
+    process._place.cache_clear()
+    assert Process.current().started == ""
+    assert me.is_running() is None
 
 
 class EventfulClock(ManualClock):

@@ -4,7 +4,9 @@
     {"nextBatchWatermarkMs":0}
 
 Version 2 adds ``stateUniqueIds`` and version 3 ``sinkMetadataMap``; both come from Spark's
-micro-batches and are read only to be kept. Before Spark 2.4 the second line was ``{}``; a missing
+micro-batches and are read only to be kept. Once a query was rewound, our own entries also tell the
+``generation`` of the run that wrote them, which Spark skips: so the late write of a run from before
+the rewind is told apart. Before Spark 2.4 the second line was ``{}``; a missing
 one is read as that. Source: Spark CommitLog; SPARK-56970.
 """
 
@@ -27,6 +29,7 @@ class CommitEntry:
     :param next_batch_watermark_ms: the event-time watermark that the next epoch starts with.
     :param state_unique_ids: operator → partition → store ids; from version 2 on.
     :param sinks: sink name → its metadata, exactly one of them active; version 3.
+    :param generation: of the run that wrote it; None if it does not say.
     :raises ValueError: the parts do not fit the version.
     """
 
@@ -34,6 +37,7 @@ class CommitEntry:
     state_unique_ids: dict[str, Any] | None = None
     sinks: dict[str, Any] | None = None
     version: int = 1
+    generation: int | None = None
 
     def __post_init__(self) -> None:
         if self.version == 1 and self.state_unique_ids:
@@ -52,6 +56,8 @@ def serialize(entry: CommitEntry) -> bytes:
         fields["stateUniqueIds"] = entry.state_unique_ids
     if entry.version >= 3:
         fields["sinkMetadataMap"] = entry.sinks
+    if entry.generation is not None:
+        fields["generation"] = entry.generation
     return f"v{entry.version}\n{dump(fields)}".encode()
 
 
@@ -62,9 +68,12 @@ def deserialize(data: bytes) -> CommitEntry:
     version, lines = split_version(data, MAX_VERSION, "offset commit log")
     fields = load_object(lines[0] if lines and lines[0].strip() else "{}")
     watermark = fields.get("nextBatchWatermarkMs", 0)
+    generation = fields.get("generation")
     state_ids, sinks = fields.get("stateUniqueIds"), fields.get("sinkMetadataMap")
     if not isinstance(watermark, int):
         raise ValueError(f"nextBatchWatermarkMs is {watermark!r}")
+    if not isinstance(generation, int | None):
+        raise ValueError(f"generation is {generation!r}")
     for name, value in (("stateUniqueIds", state_ids), ("sinkMetadataMap", sinks)):
         if not isinstance(value, dict | None):
             raise ValueError(f"{name} is {value!r}")
@@ -75,6 +84,7 @@ def deserialize(data: bytes) -> CommitEntry:
         state_ids if version >= 2 else None,
         sinks if version >= 3 else None,
         version,
+        generation,
     )
 
 

@@ -1,0 +1,79 @@
+"""What the last rewind of a checkpoint has left, for those who read its logs afterwards.
+
+A run that was suspended in the very middle of a write when the query was rewound carries out that
+one write when it wakes (see :mod:`engine.checkpoint.lease`): create-if-absent would refuse it, but
+the rewind has moved the entry of that number away. Only the numbers that the rewind took back, and
+the next one, can come late like this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from engine.base.json_text import load_object
+from engine.checkpoint.storage.contract import Storage
+from engine.errors import CheckpointCorruptError
+
+DONE = "control/rewound"
+
+
+class Rewound(NamedTuple):
+    """The last finished rewind.
+
+    :param to_epoch: the last epoch that stayed.
+    :param from_epoch: the last one that was committed before.
+    :param generation: of the rewind: who writes after it has a higher one.
+    :param reach: the last epoch that a run from before it, or from before an earlier rewind, may
+        have been about to write an entry of.
+    """
+
+    to_epoch: int
+    from_epoch: int
+    generation: int
+    reach: int
+
+    @property
+    def taken_back(self) -> range:
+        """The epochs of which an entry may come late."""
+        return range(self.to_epoch + 1, self.reach + 1)
+
+
+def read_rewound(storage: Storage) -> Rewound | None:
+    """None if the checkpoint was never rewound.
+
+    :raises CheckpointCorruptError: the record cannot be read.
+    """
+    data = last_rewind(storage)
+    if data is None:
+        return None
+    try:
+        given = load_object(data)
+        reach = given.get("reach") or given["from_epoch"] + 1
+        return Rewound(given["to_epoch"], given["from_epoch"], given["generation"], reach)
+    except (ValueError, KeyError, TypeError) as exc:
+        raise CheckpointCorruptError(
+            f"{storage.path(DONE)} cannot be read: {exc}.",
+            hint="Restore the checkpoint from a copy.",
+        ) from exc
+
+
+def last_rewind(storage: Storage) -> bytes | None:
+    """The record as it is, of each rewind another one; None if there was none."""
+    try:
+        return storage.read(DONE)
+    except FileNotFoundError:
+        return None
+
+
+def without_late(ids: Sequence[int], storage: Storage) -> list[int]:
+    """The entries of a log, without those that came late, behind a gap which the rewind has left.
+
+    :param ids: ascending.
+    """
+    gap = next((at for at in range(1, len(ids)) if ids[at] != ids[at - 1] + 1), None)
+    if gap is None:  # as nearly always: nothing more is read
+        return list(ids)
+    rewound = read_rewound(storage)
+    late = () if rewound is None or ids[-1] not in rewound.taken_back else rewound.taken_back
+    return [id for at, id in enumerate(ids) if at < gap or id not in late]
