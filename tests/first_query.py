@@ -26,7 +26,7 @@ def without_activation() -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("PYSPARK_", "PYTHON", "VIRTUAL_ENV"))
     }
-    folders = [folder for folder in os.environ["PATH"].split(os.pathsep)]
+    folders = os.environ["PATH"].split(os.pathsep)
     kept["PATH"] = os.pathsep.join(
         folder
         for folder in folders

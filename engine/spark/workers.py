@@ -42,7 +42,7 @@ def is_local(master: str) -> bool:
 def use_this_python(context: SparkContext) -> None:
     """Have the tasks of a local session run with the interpreter of this process, unless the user
     has chosen one. PySpark reads ``pythonExec`` whenever it hands a function to the JVM."""
-    if "PYSPARK_PYTHON" not in os.environ and is_local(context.master):
+    if "PYSPARK_PYTHON" not in os.environ and is_local(str(context.master)):
         context.pythonExec = context.getConf().get("spark.pyspark.python") or sys.executable
 
 
@@ -54,7 +54,7 @@ def check_workers(context: SparkContext, slots: Slots | None) -> None:
     """
     application = context.applicationId
     if application in _checked or (
-        is_local(context.master) and context.pythonExec == sys.executable
+        is_local(str(context.master)) and context.pythonExec == sys.executable
     ):
         return
     if slots is not None and slots.total > 0 and slots.free == 0:
