@@ -21,6 +21,11 @@ def log_dir() -> str | None:
     return _option("log_dir") or None
 
 
+def python() -> str | None:
+    """The interpreter of queries on the workers' machines, unless the connection says it."""
+    return _option("python") or None
+
+
 def page_refresh_s() -> int:
     """Seconds after which the pages that show the queries look again; 0: never."""
     return int(_option("page_refresh"))

@@ -38,6 +38,16 @@ _CONFIGURATION = {
             "example": "/var/log/continuous",
             "default": "",
         },
+        "python": {
+            "description": (
+                "The Python that runs queries on the worker's machine, unless the connection says "
+                "it: of a virtual environment with this package and PySpark. Empty: Airflow's own."
+            ),
+            "version_added": "0.2.0",
+            "type": "string",
+            "example": "/opt/queries/bin/python",
+            "default": "",
+        },
         "page_refresh": {
             "description": (
                 "Seconds after which the pages that show the queries look again; 0: never."
@@ -161,6 +171,14 @@ def get_provider_info() -> dict[str, Any]:
                         "description": (
                             "Where the queries' output goes, on the worker's machine. Without it: "
                             "beside a local checkpoint, else in Airflow's own log folder."
+                        ),
+                        "schema": {"type": ["string", "null"]},
+                    },
+                    "python": {
+                        "label": "Python",
+                        "description": (
+                            "The Python that runs queries on the worker's machine, of a virtual "
+                            "environment with this package and PySpark. Without it: Airflow's own."
                         ),
                         "schema": {"type": ["string", "null"]},
                     },

@@ -8,8 +8,10 @@ no other file descriptor.
 from __future__ import annotations
 
 import os
+import site
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -44,17 +46,29 @@ def launch_detached(
         os.close(descriptor)
 
 
-def query_environment() -> dict[str, str]:
+def query_environment(*, other_python: bool = False) -> dict[str, str]:
     """Return the task's environment without Airflow's own settings, some of which are secrets.
 
     What the task could import, such as modules beside the DAG file, the process can import too.
+
+    :param other_python: the process is of another Python, which has its own packages.
     """
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(_AIRFLOW_SETTINGS)
     }
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    environment["PYTHONPATH"] = os.pathsep.join(
+        path for path in sys.path if path and not (other_python and _is_of_this_python(path))
+    )
     environment["PYTHONUNBUFFERED"] = "1"
     return environment
+
+
+def _is_of_this_python(path: str) -> bool:
+    """Whether a folder of the path holds the standard library or installed packages."""
+    known = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    known += [*site.getsitepackages(), site.getusersitepackages()]
+    archive = "python{}{}.zip".format(*sys.version_info)
+    return Path(path).name == archive or any(Path(path).is_relative_to(each) for each in known)
 
 
 def tail(log_path: Path, lines_max: int = 20) -> str:

@@ -49,12 +49,14 @@ class Submission:
     :param log_dir: created if missing.
     :param previous_run_id: the run that held the checkpoint before, if there was one.
     :param variables: environment variables of the query, besides those of the task.
+    :param python: the interpreter of the driver; None: the one that runs this.
     """
 
     document: Mapping[str, Any]
     log_dir: Path
     previous_run_id: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    python: str | None = None
     started_at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     @property
@@ -81,7 +83,12 @@ class Submission:
 
     def environment(self) -> dict[str, str]:
         """Return the whole environment of a process on this machine."""
-        return {**query_environment(), **self.variables}
+        own = query_environment(other_python=self.python is not None)
+        return {**own, **self.variables}
+
+    def engine(self) -> tuple[str, ...]:
+        """Return the engine's command line on this machine."""
+        return ENGINE if self.python is None else (self.python, "-m", "engine")
 
 
 @dataclass(frozen=True)

@@ -83,12 +83,13 @@ class Cluster:
         """Whether files of this machine reach the driver."""
         return self.deploy_mode == "client" or self.manager != "standalone"
 
-    def find_binary(self) -> str:
-        """Return the path of spark-submit: on the PATH, or beside this Python.
+    def find_binary(self, python: str | None = None) -> str:
+        """Return the path of spark-submit: on the PATH, or beside the driver's Python.
 
+        :param python: the driver's; by default this one.
         :raises ConfigError: there is none.
         """
-        beside = str(Path(sys.executable).parent)
+        beside = str(Path(python or sys.executable).parent)
         path = shutil.which(self.binary) or shutil.which(self.binary, path=beside)
         if path is None:
             raise ConfigError(
@@ -123,14 +124,15 @@ class Cluster:
             use_java(java)
         environment = submission.environment()
         if self.deploy_mode == "client":
-            environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+            environment.setdefault("PYSPARK_DRIVER_PYTHON", submission.python or sys.executable)
         else:  # the driver has another machine's Python, and gets this environment on some clusters
             environment = {
                 name: value
                 for name, value in environment.items()
                 if name in submission.variables or name.startswith(_FOR_SPARK)
             }
-        if "SPARK_HOME" not in environment and _is_installed_by_pip(self.find_binary()):
+        of_this_python = submission.python is None and _is_installed_by_pip(self.find_binary())
+        if "SPARK_HOME" not in environment and of_this_python:
             environment["SPARK_HOME"] = str(spark_home())
         return environment
 

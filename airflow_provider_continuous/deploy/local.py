@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from airflow_provider_continuous import submission as submissions
 from airflow_provider_continuous.launch import launch_detached
 from airflow_provider_continuous.submission import Submission, SubmittedQuery
 
@@ -11,7 +10,7 @@ def start(submission: Submission) -> SubmittedQuery:
     """Start the process, detached from the task."""
     spec_path = submission.write_specification()
     log_path = submission.path(".log")
-    command = [*submissions.ENGINE, "run", str(spec_path), "--forget"]
+    command = [*submission.engine(), "run", str(spec_path), "--forget"]
     try:
         process = launch_detached(command, log_path, submission.environment())
     except BaseException:

@@ -11,6 +11,7 @@ from typing import Any
 from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 
+from airflow_provider_continuous import configuration
 from airflow_provider_continuous.compat import AirflowNotFoundException
 from engine.base.redaction import redact
 from engine.errors import ConfigError
@@ -24,6 +25,7 @@ class ConnectionSettings:
 
     :param deploy_mode: one of :data:`DEPLOY_MODES`.
     :param conf: Spark's settings for every query.
+    :param python: the interpreter of drivers on this machine; None: Airflow's own.
     :param spark_conn_id: for spark-submit: the connection of the Spark provider.
     :param environment: environment variables of the query.
     :param secrets: environment variables whose values are in connections: ``conn_id.password``,
@@ -39,6 +41,7 @@ class ConnectionSettings:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: Mapping[str, str] = field(default_factory=dict)
     spark_submit: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    python: str | None = field(default_factory=configuration.python)
 
     def with_more(
         self,
@@ -91,6 +94,7 @@ def read_settings(conn_id: str, extra: Mapping[str, Any]) -> ConnectionSettings:
         _object(conn_id, extra, "environment", "environment"),
         _object(conn_id, extra, "secrets", "secrets field"),
         _object(conn_id, extra, "spark_submit", "spark_submit field"),
+        extra.get("python") or configuration.python(),
     )
 
 

@@ -136,7 +136,7 @@ def _plan_with_files(
     if properties and not options.properties_file:
         command.insert(1, "--load-spark-defaults")  # which any properties file would hide
     private_files = (properties,) if properties else ()
-    return Plan([cluster.find_binary(), *command[1:]], environment, private_files)
+    return Plan([cluster.find_binary(submission.python), *command[1:]], environment, private_files)
 
 
 def _plan_nested(
@@ -171,7 +171,7 @@ def _plan_nested(
         application_args=inner[1:],
     )
     environment = {**cluster.environment(submission), SPECIFICATION: spec}
-    return Plan([cluster.find_binary(), *outer[1:]], environment)
+    return Plan([cluster.find_binary(submission.python), *outer[1:]], environment)
 
 
 def _code(

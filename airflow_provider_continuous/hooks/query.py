@@ -14,6 +14,7 @@ from airflow.sdk import BaseHook
 from airflow_provider_continuous.compat import AirflowNotFoundException
 from airflow_provider_continuous.deploy import local, spark_submit
 from airflow_provider_continuous.deploy.cluster import Cluster
+from airflow_provider_continuous.deploy.interpreter import check_interpreter
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings, read_settings
 from airflow_provider_continuous.errors import is_final
@@ -96,9 +97,12 @@ class ContinuousQueryHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """Tell whether the connection can be used (Airflow's button in the form)."""
         try:
-            self.settings.variables()
+            variables = self.settings.variables()
             cluster = self._cluster()
-            binary = None if cluster is None else cluster.find_binary()
+            if self.settings.python is not None:
+                environment = query_environment(other_python=True)
+                check_interpreter(self.settings.python, {**environment, **variables})
+            binary = None if cluster is None else cluster.find_binary(self.settings.python)
         except ConfigError as error:
             return False, str(error)
         if cluster is None:
@@ -144,7 +148,10 @@ class ContinuousQueryHook(BaseHook):
             Path(log_dir) if log_dir else default_log_dir(location),
             previous_run_id=status.run_id,
             variables=self.settings.variables(),
+            python=self.settings.python,
         )
+        if submission.python is not None:
+            check_interpreter(submission.python, submission.environment())
         if self.settings.deploy_mode == "local":
             submitted = local.start(submission)
         else:

@@ -103,8 +103,9 @@ def check_pyspark() -> Finding:
 
 
 def check_python() -> Finding:
-    """A session that sets nothing would start workers of this Python version."""
-    worker = os.environ.get("PYSPARK_PYTHON", "python3")
+    """Tasks on this machine run with a Python of this version. What executors elsewhere have, the
+    start of a query asks them."""
+    worker = os.environ.get("PYSPARK_PYTHON", sys.executable)
     ours = "{}.{}".format(*sys.version_info)
     theirs = _python_version(worker)
     if theirs == ours:
@@ -114,7 +115,7 @@ def check_python() -> Finding:
         "python",
         "warning",
         f"the workers' Python, {worker}, {found}; this is version {ours}.",
-        f"continuous run sets it itself; for sessions of your own: "
+        f"continuous run sets it itself; for sessions of your own: unset PYSPARK_PYTHON, or "
         f"export PYSPARK_PYTHON={sys.executable}",
     )
 

@@ -1,14 +1,19 @@
 """PySpark's own worker code, called in this process: what a function may return, what becomes of a
 wrong type, and every error text are then Spark's by construction.
 
-Spark's executor writes this to the Python worker, and so does :func:`load`, into a buffer::
+Spark's executor describes functions to the Python worker, and so does :func:`load`. PySpark 4.3 has
+objects for that, earlier versions read a stream::
 
     int functions, and for each of them
-      int arguments, and for each of them: int position, bool named [, int length, UTF-8 name]
+      int arguments, and for each of them: int position [, bool named [, int length, UTF-8 name]]
       int commands in the chain, and for each of them: int length, pickle of (function, type)
-      long result id
+      [long result id]
 
-Source: Spark's ``PythonUDFRunner.writeUDFs`` and ``pyspark.worker.read_udfs``.
+:data:`_VERSIONS` has what differs: in PySpark 4.1 the stream begins with the settings, arguments of
+functions over whole batches have no names, and there is no result id.
+
+Source: Spark's ``PythonUDFRunner.writeUDFs``, ``pyspark.worker.read_udfs`` and, since 4.3,
+``pyspark.worker_message``.
 """
 
 from __future__ import annotations
@@ -16,16 +21,20 @@ from __future__ import annotations
 import inspect
 import io
 import json
+import socket
 import struct
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from engine.errors import ConfigError
 from engine.pipeline.pipeline import PythonFunction
 
-_KNOWN_PARAMETERS = ("pickleSer", "infile", "eval_type", "runner_conf", "eval_conf")
+_BATCHED, _ARROW_BATCHED, _MAP_PANDAS, _MAP_ARROW = 100, 101, 205, 207
+"""``PythonEvalType``."""
 _START_ARROW_STREAM = 4
 """So many bytes announce a stream of Arrow batches that a worker sends."""
 
@@ -33,12 +42,16 @@ _START_ARROW_STREAM = 4
 def unknown_version() -> str | None:
     """Why this PySpark's worker code cannot be used, None if it can."""
     import pyspark
+
+    if _parameters() in _VERSIONS:
+        return None
+    return f"Python functions need PySpark 4.1, 4.2 or 4.3; this is {pyspark.__version__}"
+
+
+def _parameters() -> tuple[str, ...]:
     from pyspark import worker
 
-    found = tuple(inspect.signature(worker.read_udfs).parameters)
-    if found == _KNOWN_PARAMETERS:
-        return None
-    return f"Python functions need PySpark 4.2; this is {pyspark.__version__}"
+    return tuple(inspect.signature(worker.read_udfs).parameters)
 
 
 @dataclass(frozen=True)
@@ -53,6 +66,16 @@ class Worker:
     serializer: Any
 
 
+@dataclass(frozen=True)
+class _Task:
+    """What a worker is told about the functions that it is to run."""
+
+    eval_type: int
+    functions: Sequence[PythonFunction]
+    conf: Mapping[str, str]
+    input_type: str  # JSON
+
+
 def load(
     eval_type: int,
     functions: Sequence[PythonFunction],
@@ -62,19 +85,77 @@ def load(
     """Unpickle functions; to be called on the executor.
 
     :param input_type: the arguments' ``StructType`` as parsed JSON.
+    :raises ConfigError: the executor's PySpark is none that is known.
     """
+    if reason := unknown_version():
+        raise ConfigError(
+            f"{reason}, on {socket.gethostname()}.", hint="Install the driver's version there."
+        )
     from pyspark import worker
     from pyspark.worker_util import pickleSer
 
     read: Any = worker.read_udfs  # which is not annotated
-    function, _, deserializer, serializer = read(
-        pickleSer,
-        io.BytesIO(_written(functions)),
-        eval_type,
-        worker.RunnerConf(io.BytesIO(_written_conf(conf))),
-        worker.EvalConf(io.BytesIO(_written_conf({"input_type": json.dumps(input_type)}))),
-    )
+    task = _Task(eval_type, functions, conf, json.dumps(input_type))
+    function, _, deserializer, serializer = read(pickleSer, *_VERSIONS[_parameters()](task))
     return Worker(lambda batches: iter(function(0, batches)), deserializer, serializer)
+
+
+# -- versions ---------------------------------------------------------------------------------
+
+
+def _for_4_1(task: _Task) -> tuple[Any, ...]:
+    parts = []
+    if task.eval_type != _BATCHED:
+        parts.append(_written_conf(task.conf))
+    if task.eval_type == _ARROW_BATCHED:
+        parts.append(_text(task.input_type))
+    parts.append(b"\0")  # no profiler
+    named = task.eval_type not in (_MAP_PANDAS, _MAP_ARROW)
+    parts.append(_written(task.functions, named=named, identified=False))
+    return io.BytesIO(b"".join(parts)), task.eval_type
+
+
+def _for_4_2(task: _Task) -> tuple[Any, ...]:
+    from pyspark import worker
+
+    return (
+        io.BytesIO(_written(task.functions, named=True, identified=True)),
+        task.eval_type,
+        worker.RunnerConf(io.BytesIO(_written_conf(task.conf))),
+        worker.EvalConf(io.BytesIO(_written_conf({"input_type": task.input_type}))),
+    )
+
+
+def _for_4_3(task: _Task) -> tuple[Any, ...]:
+    from pyspark import worker
+
+    message: Any = import_module("pyspark.worker_message")  # which 4.2 does not have
+    described = []
+    for number, function in enumerate(task.functions):
+        arguments = list(zip(function.keywords, function.arguments, strict=True))
+        described.append(
+            message.UDFInfo(
+                udfs=[memoryview(command) for command in function.commands],
+                args=[position for keyword, position in arguments if keyword is None],
+                kwargs={keyword: position for keyword, position in arguments if keyword},
+                result_id=number,
+            )
+        )
+    runner_conf: Any = worker.RunnerConf
+    eval_conf: Any = worker.EvalConf
+    conf = runner_conf(dict(task.conf)), eval_conf({"input_type": task.input_type})
+    return described, task.eval_type, *conf
+
+
+_VERSIONS: Mapping[tuple[str, ...], Callable[[_Task], tuple[Any, ...]]] = {
+    ("pickleSer", "infile", "eval_type"): _for_4_1,
+    ("pickleSer", "infile", "eval_type", "runner_conf", "eval_conf"): _for_4_2,
+    ("pickleSer", "udf_info_list", "eval_type", "runner_conf", "eval_conf"): _for_4_3,
+}
+"""From the parameters of ``read_udfs``, which tell the versions apart, to its arguments."""
+
+
+# -- broadcasts and bytes ---------------------------------------------------------------------
 
 
 def provide_broadcasts(broadcasts: Mapping[int, bytes]) -> None:
@@ -88,15 +169,18 @@ def provide_broadcasts(broadcasts: Mapping[int, bytes]) -> None:
             _broadcastRegistry[number] = Broadcast(path=str(Path(file.name)))
 
 
-def _written(functions: Sequence[PythonFunction]) -> bytes:
+def _written(functions: Sequence[PythonFunction], *, named: bool, identified: bool) -> bytes:
     parts = [_int(len(functions))]
     for number, function in enumerate(functions):
         parts.append(_int(len(function.arguments)))
         for position, keyword in zip(function.arguments, function.keywords, strict=True):
-            parts += [_int(position), b"\0" if keyword is None else b"\1" + _text(keyword)]
+            parts.append(_int(position))
+            if named:
+                parts.append(b"\0" if keyword is None else b"\1" + _text(keyword))
         parts.append(_int(len(function.commands)))
         parts += [_int(len(command)) + command for command in function.commands]
-        parts.append(struct.pack(">q", number))
+        if identified:
+            parts.append(struct.pack(">q", number))
     return b"".join(parts)
 
 

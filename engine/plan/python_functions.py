@@ -46,6 +46,7 @@ _CONF: Final = (
     "spark.sql.execution.pandas.convertToArrowArraySafely",
     "spark.sql.execution.pyspark.binaryAsBytes",
     "spark.sql.execution.pythonUDF.arrow.concurrency.level",
+    "spark.sql.execution.pythonUDF.mapInBatch.legacy.acceptAnyIterable.enabled",
     "spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled",
     "spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype",
     "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName",

@@ -20,6 +20,7 @@ from engine.query.write_request import CHECKPOINT, WriteRequest, checkpoint_loca
 from engine.spark.drains import finish_batch, finish_epoch
 from engine.spark.failure import describe_error
 from engine.spark.supervised import SparkExecution
+from engine.spark.workers import use_this_python
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -45,11 +46,13 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
         )
     location, temporary = checkpoint_location(request, pop_option(options, CHECKPOINT))
     checkpoint = Checkpoint(location)
+    context = request.df.sparkSession.sparkContext
+    use_this_python(context)
     options[CHECKPOINT] = _as_spark_names(checkpoint)
     execution = SparkExecution(
         checkpoint,
         finish_epoch if request.trigger_kind == "continuous" else finish_batch,
-        application=request.df.sparkSession.sparkContext.applicationId,
+        application=context.applicationId,
         heartbeat_interval_ms=own.lease_heartbeat_ms,
         temporary=temporary,
     )

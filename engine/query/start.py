@@ -24,7 +24,12 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     """Plan, check, and start; see
     :meth:`engine.query.writer.ContinuousStreamWriter.start`."""
     from engine.spark.executor_launcher import SparkLauncher
+    from engine.spark.workers import check_workers, use_this_python
 
+    context = request.df.sparkSession.sparkContext
+    launcher = SparkLauncher(request.df.sparkSession)
+    use_this_python(context)
+    check_workers(context, launcher.slots())
     interval_ms = parse_interval_ms(str(request.trigger_value))
     options, rest = EngineOptions.take(request.sink_options)
     streams = _streams(request, options)
@@ -37,7 +42,6 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
             hint="Leave it out.",
         )
     location = pop_option(rest, CHECKPOINT)
-    launcher = SparkLauncher(request.df.sparkSession)
     sink = _sink(request, rest, session_timezone)
     if options.on_bad_record == DEAD_LETTER:
         sink = with_dead_letters(sink, options.dead_letter_path)

@@ -4,6 +4,9 @@ Spark's own forks first and imports then, about a second of work in each worker;
 be the one that replaces a killed one, with the query waiting. For the setting
 ``spark.python.daemon.module``; the engine must be installed where it runs.
 
+Daemon and workers also outlive signals that are meant for the driver (:mod:`engine.spark.signals`):
+the daemon ends when the JVM closes its standard input, and takes its workers along.
+
 No thread may run when a process forks: what is imported here starts none that would be missed
 (OpenBLAS, which numpy brings, stops its own before a fork).
 """
@@ -13,14 +16,15 @@ from __future__ import annotations
 import gc
 import sys
 import zipimport
+from typing import Any
 
-import pyspark.worker  # noqa: F401
-from pyspark import daemon
+import pyspark.worker
 
 import engine
 import engine.sinks.builtin_sinks
 import engine.sources.builtin_sources
 import engine.task.loop
+from engine.spark.signals import hold_back, let_pass_without_effect
 
 _ = engine.write_stream  # the modules that a query's functions live in import it
 
@@ -34,7 +38,22 @@ def _forget_zip_importers() -> None:
         del cache[path]
 
 
+def _outlive_signals() -> None:
+    """PySpark's daemon gives each worker the default handlers, and calls this ``main`` then."""
+    hold_back()
+    work: Any = pyspark.worker.main
+
+    def main(*files: Any) -> None:
+        let_pass_without_effect()
+        work(*files)
+
+    pyspark.worker.main = main
+
+
 if __name__ == "__main__":
+    _outlive_signals()
+    from pyspark import daemon  # PySpark 4.1 looks up the worker's main here
+
     _forget_zip_importers()
     gc.freeze()  # a collection in a worker would copy every page that it shares with the daemon
     daemon.manager()

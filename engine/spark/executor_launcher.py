@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from engine.errors import ClusterEndedError, ConfigError, ContinuousError, TaskLostError
 from engine.execution.launcher import CANCEL_TIMEOUT_S, LaunchedTasks, OnEnd
 from engine.execution.slots import Slots, supply_of
+from engine.spark.failure import gist
 from engine.task.loop import run_task
 from engine.task.spec import TaskSpec
 
@@ -95,10 +96,10 @@ class _Job:
             indexes.foreach(lambda index: run_task(tasks[index]))
         except Exception as exc:
             logger.debug("the Spark job of run %s ended", run_id, exc_info=True)
-            gist = _gist(exc)
-            if not (self._is_left and _OUR_DOING.search(gist)):
+            reason = gist(exc)
+            if not (self._is_left and _OUR_DOING.search(reason)):
                 error = TaskLostError(
-                    f"The Spark job of the query failed: {gist}",
+                    f"The Spark job of the query failed: {reason}",
                     hint="The executor's log tells more.",
                 )
         self._on_end(error)
@@ -144,14 +145,3 @@ def _jvm_answers() -> Iterator[None]:
 def _root_pool(context: SparkContext) -> Any:
     """Spark's own books of what runs now. The public status tracker lags behind by seconds."""
     return context._jsc.sc().taskScheduler().rootPool()
-
-
-def _gist(error: Exception) -> str:
-    """The first line of Spark's message, and what the Python worker raised if it is told there."""
-    java = getattr(error, "java_exception", None)
-    text = str(java.getMessage() if java is not None else error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not lines:
-        return type(error).__name__
-    raised = re.search(r"^(?!org\.|java\.)[A-Za-z_][\w.]*(?:Error|Exception|Exit)\b.*$", text, re.M)
-    return lines[0] if raised is None else f"{lines[0]} {raised.group().strip()}"

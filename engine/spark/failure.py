@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from engine.base.redaction import redact
 from engine.errors import ContinuousError
 
@@ -23,3 +25,14 @@ def describe_error(error: BaseException) -> str:
         half = _SHOWN_CHARACTERS // 2
         text = f"{text[:half]}\n...\n{text[-half:]}"
     return text
+
+
+def gist(error: Exception) -> str:
+    """The first line of Spark's message, and what the Python worker raised if it is told there."""
+    java = getattr(error, "java_exception", None)
+    text = str(java.getMessage() if java is not None else error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    raised = re.search(r"^(?!org\.|java\.)[A-Za-z_][\w.]*(?:Error|Exception|Exit)\b.*$", text, re.M)
+    return lines[0] if raised is None else f"{lines[0]} {raised.group().strip()}"

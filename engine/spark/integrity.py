@@ -31,7 +31,7 @@ def changed_files() -> list[str]:
     if record is None:
         raise ConfigError(
             "pyspark is not installed as a package, so its files cannot be checked.",
-            hint='Install it: pip install "pyspark==4.2.0".',
+            hint="Install it: pip install pyspark.",
         )
     # Not Distribution.files: since Python 3.12 it leaves out what is missing.
     return sorted(

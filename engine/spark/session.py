@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from engine.base.redaction import SECRET_NAME
 from engine.errors import ConfigError
 from engine.spark.java import MINIMUM_VERSION, find_java, use_java
+from engine.spark.signals import leave_signals_to_the_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +47,8 @@ def build_session(
     defaults = {key: value for key, value in DEFAULTS.items() if key not in _submitted_conf()}
     settings = {**defaults, **conf}
     _start_jvm(settings)
+    if not _is_submitted():
+        leave_signals_to_the_driver()
     # The master may come from spark-defaults.conf, which the JVM has read by now.
     if conf.get("spark.master", SparkConf().get("spark.master", "local[*]")).startswith("local"):
         settings = {**WARM_DAEMON, **settings}

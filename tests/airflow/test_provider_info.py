@@ -80,6 +80,7 @@ def test_the_connection_form_reaches_airflow() -> None:
         "secrets",
         "checkpoint-root",
         "log-dir",
+        "python",
         "conf",
     }
 

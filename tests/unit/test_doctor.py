@@ -41,6 +41,8 @@ def test_two_versions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_python_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    assert sys.executable in check_python().found, "what a start of a query sets"
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     assert check_python().state == "ok"
     other = tmp_path / "python"

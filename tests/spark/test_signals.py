@@ -1,0 +1,63 @@
+"""A signal that reaches every process of a query, as from a terminal, systemd or ``timeout``, ends
+it as one to the driver does."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.query_state import QueryState
+from tests.spark.test_cli_run import WAIT_S, Run, run, spec
+
+pytestmark = pytest.mark.spark
+_ = run  # a fixture
+
+
+def to_the_group(driver: psutil.Process, number: int) -> None:
+    os.killpg(driver.pid, number)
+
+
+def to_each(driver: psutil.Process, number: int) -> None:
+    """The driver comes last: by then everything that the signal could end has got it."""
+    for process in [*driver.children(recursive=True), driver]:
+        process.send_signal(number)
+
+
+@pytest.mark.parametrize(
+    ("send", "number"),
+    [
+        (to_the_group, signal.SIGTERM),
+        (to_each, signal.SIGTERM),
+        (to_each, signal.SIGINT),
+    ],
+)
+def test_a_signal_to_all_processes_drains(
+    tmp_path: Path,
+    run: Callable[[Path, dict[str, Any]], Run],
+    send: Callable[[psutil.Process, int], None],
+    number: int,
+) -> None:
+    checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
+    query = run(tmp_path, spec(tmp_path))
+    query.wait_for(lambda: checkpoint.committed_epoch() >= 1)
+    driver = psutil.Process(query.process.pid)
+    others = driver.children(recursive=True)
+    assert any("java" in each.name() for each in others)
+    assert sum("python" in each.name() for each in others) >= 3, "the daemon and two workers"
+    before = checkpoint.committed_epoch()
+    send(driver, number)
+    code, result = query.result()
+    log = query.log.read_text()
+    assert (code, result["state"]) == (0, "STOPPED"), log
+    assert "restart" not in log, "no task was lost"
+    assert result["epoch"] > before, "the open epoch was committed"
+    assert checkpoint.status().state is QueryState.STOPPED
+    _, alive = psutil.wait_procs(others, timeout=WAIT_S)
+    assert not alive

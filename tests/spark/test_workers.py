@@ -1,0 +1,88 @@
+"""Which Python the tasks of a user's own session run with; each test has a Spark of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.spark.java import find_java, use_java
+from tests.first_query import first_query, without_activation
+
+pytestmark = pytest.mark.spark
+ON_EXECUTORS = """
+import json, sys
+from pyspark.sql import SparkSession
+from engine import ContinuousError, write_stream
+
+master, checkpoint = sys.argv[1:]
+spark = SparkSession.builder.master(master).config("spark.ui.enabled", "false").getOrCreate()
+df = spark.readStream.format("rate").option("numPartitions", 1).load()
+writer = write_stream(df).format("noop").option("checkpointLocation", checkpoint)
+try:
+    query = writer.start()
+    query.awaitEpoch(0)
+    query.drain()
+    told = {"epoch": query.status["epoch"]}
+except ContinuousError as error:
+    told = {"error": str(error), "kind": type(error).__name__}
+finally:
+    spark.stop()
+print(json.dumps(told))
+"""
+
+
+def python(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """This interpreter, by its path."""
+    java = find_java()
+    assert java is not None
+    use_java(java)
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={**without_activation(), **variables},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_the_first_query_runs_in_an_environment_that_is_not_activated(tmp_path: Path) -> None:
+    ran = python("-c", first_query(tmp_path), folder=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert "timestamp" in ran.stdout
+
+
+def start_on(master: str, folder: Path, **variables: str) -> dict[str, Any]:
+    """What became of a query that was started with a session of its own."""
+    ran = python("-c", ON_EXECUTORS, master, str(folder / "checkpoint"), folder=folder, **variables)
+    assert ran.returncode == 0, ran.stderr
+    told: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return told
+
+
+def test_a_start_refuses_executors_that_have_no_engine(tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    venv.create(bare, with_pip=False, symlinks=True)
+    told = start_on("local-cluster[1,1,1024]", tmp_path, PYSPARK_PYTHON=str(bare / "bin/python"))
+    assert told["kind"] == "ConfigError"
+    assert "cannot import engine" in told["error"]
+    assert str(bare / "bin/python") in told["error"]
+    assert "PYSPARK_PYTHON" in told["error"], "what to do"
+    assert not (tmp_path / "checkpoint").exists(), "before anything else"
+
+
+def test_a_start_refuses_an_interpreter_that_is_not_there(tmp_path: Path) -> None:
+    told = start_on("local[2]", tmp_path, PYSPARK_PYTHON="/nowhere/python")
+    assert told["kind"] == "ConfigError"
+    assert "/nowhere/python" in told["error"]
+
+
+def test_a_start_takes_executors_that_have_all(tmp_path: Path) -> None:
+    told = start_on("local-cluster[1,1,1024]", tmp_path, PYSPARK_PYTHON=sys.executable)
+    assert told == {"epoch": told.get("epoch")}, told

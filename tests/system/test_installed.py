@@ -1,0 +1,144 @@
+"""The wheel in empty environments: what a user gets who types ``pip install``.
+
+Packages come from uv's cache where it has them. Without it, and without a network, these tests are
+skipped, and say so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_provider_continuous.hooks.query import ContinuousQueryHook
+from airflow_provider_continuous.rest import wait_for
+from engine.checkpoint.query_state import QueryState
+from engine.spark.java import find_java, use_java
+from tests.first_query import first_query, without_activation
+
+pytestmark = pytest.mark.system
+REPOSITORY = Path(__file__).parents[2]
+_OFFLINE = re.compile(r"error sending request|dns error|failed to fetch|network", re.I)
+WITH_A_FUNCTION = """
+from pyspark.sql.functions import udf
+
+shifted = df.select(udf(lambda value: value + 1, "bigint")("v").alias("next"))
+query = write_stream(shifted).format("memory").queryName("shifted").start()
+query.awaitEpoch(2)
+query.drain()
+assert spark.table("shifted").where("next > 0").count() > 0
+"""
+"""What follows the README's query."""
+
+
+def uv(*arguments: str) -> str:
+    """What uv says; it works outside of the project, whose settings are not a user's."""
+    find = ["sh", str(REPOSITORY / "scripts" / "find_uv.sh"), sys.executable]
+    found = subprocess.run(find, capture_output=True, text=True, check=True).stdout.strip()
+    program = str(REPOSITORY / found) if found.startswith(".uv") else found
+    ran = subprocess.run(
+        [program, "--no-config", "--directory", "/", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        env={k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONPATH")},
+    )
+    if ran.returncode and _OFFLINE.search(ran.stderr):
+        pytest.skip(f"no package index: {ran.stderr.strip().splitlines()[-1]}")
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout + ran.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package, built."""
+    folder = tmp_path_factory.mktemp("wheel")
+    uv("build", "--quiet", "--wheel", "--out-dir", str(folder), str(REPOSITORY))
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def plain(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment that holds the package and what it needs."""
+    return install(tmp_path_factory.mktemp("plain"), str(wheel))
+
+
+def install(folder: Path, *packages: str) -> Path:
+    python = folder / "venv" / "bin" / "python"
+    uv("venv", "--quiet", "--python", sys.executable, str(folder / "venv"))
+    uv("pip", "install", "--quiet", "--python", str(python), *packages)
+    return python
+
+
+def ran(command: Sequence[str | Path], folder: Path) -> str:
+    """Standard output of a program that ends well, in an environment that is not activated."""
+    java = find_java()
+    assert java is not None
+    use_java(java)
+    ended = subprocess.run(
+        list(map(str, command)),
+        cwd=folder,
+        env=without_activation(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
+    return ended.stdout
+
+
+def test_the_first_query_runs_and_one_with_a_function(plain: Path, tmp_path: Path) -> None:
+    program = tmp_path / "first.py"
+    program.write_text(first_query(tmp_path) + WITH_A_FUNCTION)
+    assert "timestamp" in ran([plain, program], tmp_path)
+
+
+def test_the_doctor_finds_a_plain_installation_well(plain: Path, tmp_path: Path) -> None:
+    told = json.loads(ran([plain.with_name("continuous"), "doctor", "--json"], tmp_path))
+    assert [each for each in told["findings"] if each["state"] == "failed"] == []
+
+
+def test_the_airflow_extra_takes_one_version_of_pyspark(wheel: Path, tmp_path: Path) -> None:
+    uv("venv", "--quiet", "--python", sys.executable, str(tmp_path / "venv"))
+    python = str(tmp_path / "venv" / "bin" / "python")
+    told = uv("pip", "install", "--dry-run", "--python", python, f"{wheel}[airflow]")
+    versions = dict(re.findall(r"^ \+ (pyspark|pyspark-client)==(\S+)$", told, re.M))
+    assert len(versions) == 2
+    assert len(set(versions.values())) == 1, versions
+
+
+def test_airflow_starts_a_query_in_another_environment(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = {"conn_type": "continuous", "extra": {"python": str(plain)}}
+    monkeypatch.setenv("AIRFLOW_CONN_CONTINUOUS_DEFAULT", json.dumps(connection))
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    hook = ContinuousQueryHook()
+    location = str(tmp_path / "checkpoint")
+    submitted = hook.submit(
+        hook.specification(
+            {
+                "source": {"format": "rate", "options": {"numPartitions": 1}},
+                "sink": {"format": "noop"},
+                "trigger": {"continuous": "500 milliseconds"},
+                "conf": {"spark.master": "local[1]"},
+                "checkpoint_location": location,
+            }
+        )
+    )
+    try:
+        status = hook.wait_until_started(submitted, timeout_s=180)
+        assert psutil.Process(status.pid).cmdline()[0] == str(plain)
+        wait_for(lambda: hook.status(location).epoch >= 1 or None, 120, "a committed epoch")
+    finally:
+        submitted.process.terminate()
+        submitted.process.wait(120)
+    assert hook.status(location).state is QueryState.STOPPED
