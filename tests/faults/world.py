@@ -177,8 +177,8 @@ class World:
 
         def operate() -> None:
             nonlocal done
-            sink = self.sink.binding().writer
-            checkpoint.rewind(self.chance.choice(epochs), sink=sink, accept_repeats=True)
+            epoch = self.chance.choice(epochs)
+            checkpoint.rewind(epoch, sink=self.sink, accept_repeats=True)
             done = True
 
         if not epochs:
