@@ -26,12 +26,15 @@ class Rewound(NamedTuple):
     :param generation: of the rewind: who writes after it has a higher one.
     :param reach: the last epoch that a run from before it, or from before an earlier rewind, may
         have been about to write an entry of.
+    :param offsets: the entry of ``to_epoch`` in the offset log; ``commit`` that in the commit log.
     """
 
     to_epoch: int
     from_epoch: int
     generation: int
     reach: int
+    offsets: str
+    commit: str
 
     @property
     def taken_back(self) -> range:
@@ -50,7 +53,9 @@ def read_rewound(storage: Storage) -> Rewound | None:
     try:
         given = load_object(data)
         reach = given.get("reach") or given["from_epoch"] + 1
-        return Rewound(given["to_epoch"], given["from_epoch"], given["generation"], reach)
+        return Rewound(
+            **{name: given[name] for name in Rewound._fields if name != "reach"}, reach=reach
+        )
     except (ValueError, KeyError, TypeError) as exc:
         raise CheckpointCorruptError(
             f"{storage.path(DONE)} cannot be read: {exc}.",

@@ -137,9 +137,10 @@ class EpochRunner:
                 source.commit(end)
             reach("sourceCommit.after")
             checkpoint = self._checkpoint
-            # Commits first: a reader must not find a committed epoch without its offsets.
+            # Commits first: a reader must not find a committed epoch without its offsets. If the
+            # query is rewound meanwhile, the oldest epoch may be its newest.
             for log in (checkpoint.commits, checkpoint.offsets, checkpoint.prepared):
-                log.purge(epoch + 1 - self._retain)
+                log.purge(epoch + 1 - self._retain, self._lease.check)
         except Exception:
             logger.exception("cleaning up after epoch %d failed", epoch)
         steps.done("retention")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 from engine.base.failpoints import reach
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.logs.prepared_log import PreparedEntry
-from engine.checkpoint.rewound import read_rewound
+from engine.checkpoint.rewound import Rewound, read_rewound
 from engine.coordinator.late_entries import late_entries
 from engine.coordinator.restart_table import COMMITS, OFFSETS, PREPARED, RestartPlan, decide
 from engine.errors import CheckpointCorruptError
@@ -36,7 +36,11 @@ def plan_restart(
     torn_prepared = _unreadable(prepared_log.get, prepared)
     latest_epoch, check_logged = sink.driver.latest_epoch, sink.driver.check_logged
     sink_epoch = None if latest_epoch is None else latest_epoch()
-    late = _late(checkpoint, prepared_log, prepared, sink_epoch)
+    rewound = read_rewound(checkpoint.storage)
+    late: frozenset[tuple[str, int]] = frozenset()
+    if rewound is not None:
+        late = _late(rewound, checkpoint, prepared_log, prepared, sink_epoch)
+        _restore_target(rewound, checkpoint, late, check)
     prepared = [epoch for epoch in prepared if (PREPARED, epoch) not in late]
     offsets = _without_leftovers(
         [epoch for epoch in checkpoint.offsets.ids() if (OFFSETS, epoch) not in late]
@@ -78,16 +82,32 @@ def plan_restart(
     return plan
 
 
+def _restore_target(
+    rewound: Rewound,
+    checkpoint: Checkpoint,
+    late: Collection[tuple[str, int]],
+    check: Callable[[], None],
+) -> None:
+    """A run that slept through the rewind in the middle of its retention removes, when it wakes, an
+    entry that was the oldest then, and may be the only one now."""
+    epoch, commits = rewound.to_epoch, checkpoint.commits.ids()
+    if max((each for each in commits if (COMMITS, each) not in late), default=-1) > epoch:
+        return
+    for log, text in ((checkpoint.offsets, rewound.offsets), (checkpoint.commits, rewound.commit)):
+        check()
+        log.storage.create(f"{log.name}/{epoch}", text.encode())
+
+
 def _late(
+    rewound: Rewound,
     checkpoint: Checkpoint,
     prepared_log: MetadataLog[PreparedEntry],
     prepared: Sequence[int],
     sink_epoch: int | None,
 ) -> frozenset[tuple[str, int]]:
     """What a run wrote behind a rewind that it slept through."""
-    rewound = read_rewound(checkpoint.storage)
     offsets, commits = checkpoint.offsets.ids(), checkpoint.commits.ids()
-    if rewound is None or max(commits, default=-1) >= rewound.taken_back.stop:
+    if max(commits, default=-1) >= rewound.taken_back.stop:
         return frozenset()
 
     def entries(log: MetadataLog[T], epochs: Iterable[int]) -> dict[int, T | None]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from engine import __version__
 from engine.base.redaction import redact
 from engine.errors import ConfigError
-from engine.execution.launcher import Slots
+from engine.execution.slots import Slots
 from engine.spark.failure import gist
 
 if TYPE_CHECKING:

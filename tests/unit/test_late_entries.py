@@ -11,6 +11,7 @@ from engine.base.clock import ManualClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.query_state import QueryState
@@ -23,7 +24,7 @@ from engine.execution.survey import plan_restart
 from tests.model import Feed, ModelMessage, ModelReader, ModelSink, model_binding
 
 TARGET, LAST = 5, 9
-REWOUND = Rewound(TARGET, LAST, generation=1, reach=LAST + 1)
+REWOUND = Rewound(TARGET, LAST, generation=1, reach=LAST + 1, offsets="", commit="")
 
 
 class Query:
@@ -38,7 +39,7 @@ class Query:
 
     def go_on(self, to_epoch: int, seq: int) -> None:
         """A run commits up to ``to_epoch``; ``seq`` records an epoch."""
-        lease = self._lease()
+        lease = self.lease()
         runner = self.runner(lease)
         for epoch in range(self.checkpoint.committed_epoch() + 1, to_epoch + 1):
             end = [0, (epoch + 1) * seq]
@@ -47,7 +48,7 @@ class Query:
 
     def prepares(self, epoch: int, seq: int, *, logs: bool) -> None:
         """A run dies before it has told the sink."""
-        lease = self._lease()
+        lease = self.lease()
         offsets = OffsetEntry(({"0": seq},))
         text = self.checkpoint.offsets.text(offsets)
         entry = PreparedEntry(lease.generation, lease.run_id, (ModelMessage([]),), text)
@@ -76,17 +77,17 @@ class Query:
         binding = model_binding(sink)
         return plan_restart(self.checkpoint, binding)
 
-    def runner(self, lease: Lease) -> EpochRunner:
+    def runner(self, lease: Lease, retain: int = 100) -> EpochRunner:
         return EpochRunner(
             checkpoint=self.checkpoint,
             lease=lease,
             sources=[ModelReader(Feed(1))],
             sink=self.sink,
             message_modules=("tests.model",),
-            min_epochs_to_retain=100,
+            min_epochs_to_retain=retain,
         )
 
-    def _lease(self) -> Lease:
+    def lease(self) -> Lease:
         return Lease.acquire(self.checkpoint, run_id="run", clock=self.clock)
 
 
@@ -126,6 +127,38 @@ def test_late_offsets_give_way_to_those_that_go_with_the_messages(query: Query) 
     query.wakes(OFFSETS, 8)
     assert query.restarts() == RestartPlan(9, 8, recommit=(8,))
     assert query.checkpoint.offsets.get(8) == OffsetEntry(({"0": 180},))
+
+
+@pytest.mark.parametrize("log", [OFFSETS, COMMITS])
+def test_a_sleeper_in_its_retention_removes_the_only_epoch_that_is_left(
+    query: Query, log: str
+) -> None:
+    for name in (COMMITS, OFFSETS, PREPARED):
+        for epoch in range(TARGET):
+            query.checkpoint.storage.delete(f"{name}/{epoch}")
+    query.checkpoint.storage.delete(f"{log}/{TARGET}")
+    assert query.restarts() == RestartPlan(TARGET + 1, TARGET)
+    assert query.checkpoint.status().offsets == ({"0": 60},)
+
+
+def test_retention_stops_when_the_query_is_rewound_meanwhile(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sleeps in the middle of one removal, and does no other when it wakes."""
+    lease = query.lease()
+    runner = query.runner(lease, retain=2)
+    delete, woken = MetadataLog.delete, []
+
+    def sleep(log: MetadataLog[Any], epoch: int) -> None:
+        if not woken:
+            query.clock.advance(60)
+            query.checkpoint.rewind(TARGET, accept_repeats=True)
+        woken.append((log.name, epoch))
+        delete(log, epoch)
+
+    monkeypatch.setattr(MetadataLog, "delete", sleep)
+    runner.commit(TARGET + 1, [[[0, 99]]], [ModelMessage([])])
+    assert woken == [(COMMITS, 0)]
 
 
 def test_a_reader_does_not_believe_a_late_commit(query: Query) -> None:

@@ -138,9 +138,10 @@ class MetadataLog(Generic[T]):
             raise _missing(missing, start, end)
         return [(id, entry) for id, entry in found if entry is not None]
 
-    def purge(self, below: int) -> None:
+    def purge(self, below: int, check: Callable[[], None] = lambda: None) -> None:
         """Delete the entries with ids less than ``below``, oldest first.
 
+        :param check: asserts before each deletion that it may still be done.
         :raises CheckpointError: one cannot be deleted.
         """
         if below <= 0:
@@ -151,6 +152,7 @@ class MetadataLog(Generic[T]):
         else:
             doomed = range(first, below)
         for id in doomed:
+            check()
             self.delete(id)
         self._purged_below = below if first is None else max(first, below)
 
