@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.base.failpoints import reach
+from engine.base.redaction import log_failure, redact
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
@@ -140,7 +141,7 @@ class EpochRunner:
             for log in (checkpoint.commits, checkpoint.offsets, checkpoint.prepared):
                 log.purge(epoch + 1 - self._retain)
         except Exception:
-            logger.exception("cleaning up after epoch %d failed", epoch)
+            log_failure(logger, "cleaning up after epoch %d failed", epoch)
         steps.done("retention")
         reach("retention.after")
         return CommittedEpoch(epoch, ends, steps.duration_ms)
@@ -181,7 +182,7 @@ class EpochRunner:
             self._lease.check()
             self._sink.abort(list(messages), epoch)
         except Exception as exc:
-            logger.warning("epoch %d was not aborted cleanly: %s", epoch, exc)
+            logger.warning("epoch %d was not aborted cleanly: %s", epoch, redact(str(exc)))
 
     def _finish(
         self, epoch: int, messages: Sequence[Any], steps: _Stopwatch, *, sink_has_it: bool = False

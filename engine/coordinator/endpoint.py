@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from engine.base.redaction import log_failure
 from engine.coordinator.events import Event, TaskLost
 from engine.errors import AuthenticationError, ConfigError
 from engine.wire.connection import Connection, accept
@@ -147,7 +148,7 @@ class Endpoint:
         except OSError as exc:
             reason = f"its connection broke: {exc}"
         except Exception as exc:  # forged, or of a class that this process cannot load
-            logger.exception("a message of partition %s cannot be read", partition)
+            log_failure(logger, "a message of partition %s cannot be read", partition)
             reason = f"its message cannot be read: {type(exc).__name__}: {exc}"
         finally:
             connection.close()

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from engine.base.clock import Clock, SystemClock
+from engine.base.redaction import log_failure
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_state import QueryState
 from engine.coordinator.commit_runner import CommittedEpoch
@@ -165,7 +166,7 @@ class ContinuousExecution:
                         break
                 attempt = self._new_attempt(attempt.let_go())
         except BaseException as exc:
-            logger.exception("the query failed")
+            log_failure(logger, "the query failed")
             error = _as_continuous_error(exc)
         finally:
             self._terminate(attempt, error)
@@ -322,7 +323,7 @@ class ContinuousExecution:
             try:
                 step()
             except Exception:
-                logger.exception("the query did not end cleanly")
+                log_failure(logger, "the query did not end cleanly")
         with self._changed:
             self.error = error
             text = "Stopped" if error is None else f"Terminated with exception: {error}"
@@ -335,7 +336,7 @@ class ContinuousExecution:
             try:
                 stream.reader.stop()
             except Exception:
-                logger.exception("the source %s did not stop cleanly", stream.description)
+                log_failure(logger, "the source %s did not stop cleanly", stream.description)
 
     # -- looking --------------------------------------------------------------------------------
 
