@@ -63,7 +63,8 @@ class _Rule:
 _RULES = (
     _Rule(
         ("private key",),
-        r"(?P<kept>-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----)(?!\*)(?s:.*?)(?:-----END [A-Z ]*-----|\Z)",
+        r"(?P<kept>-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----)(?!\*)"
+        r"(?s:.*?)(?:-----END [A-Z ]*-----|\Z)",
     ),
     # Up to the last @: a password may hold any character. Digits up to a slash are a port.
     _Rule(
