@@ -133,6 +133,13 @@ def test_a_query_lives_on_the_cluster(
     assert not psutil.pid_exists(status.pid or -1)
 
 
+def is_executor(process: psutil.Process) -> bool:
+    try:
+        return any("CoarseGrainedExecutorBackend" in word for word in process.cmdline())
+    except psutil.Error:  # one that has ended
+        return False
+
+
 @pytest.mark.parametrize("hook", ["client"], indirect=True)
 def test_a_query_waits_for_the_executor_that_replaces_a_killed_one(
     hook: ContinuousQueryHook, cluster: SparkCluster, query: dict[str, Any], tmp_path: Path
@@ -151,9 +158,7 @@ def test_a_query_waits_for_the_executor_that_replaces_a_killed_one(
         hook.wait_until_started(submitted, 600)
         wait_for(lambda: hook.status(location).epoch >= 2, 240, "three epochs", 0.1)
         before = hook.status(location).epoch
-        executors = [
-            c for c in cluster.children() if any("ExecutorBackend" in a for a in c.cmdline())
-        ]
+        executors = [child for child in cluster.children() if is_executor(child)]
         assert len(executors) == 1
         executors[0].kill()
         wait_for(goes_on, 240, "epochs of the next executor", 0.05)
