@@ -46,5 +46,6 @@ class DriverLog:
         del lines[:-LINES_MAX]
         left_out = start + len(data) - self.position - sum(map(len, lines))
         self.position = start + len(data)
-        shown = [redact(line.decode(errors="replace").rstrip("\r\n")) for line in lines]
+        text = "\n".join(line.decode(errors="replace").rstrip("\r\n") for line in lines)
+        shown = redact(text).split("\n") if lines else []  # a key may go over several lines
         return [f"... {left_out:,} bytes left out, see {self._path}", *shown] if left_out else shown

@@ -80,4 +80,4 @@ def tail(log_path: Path, lines_max: int = 20) -> str:
             lines = log.read().decode(errors="replace").splitlines()
     except OSError:
         return ""
-    return "\n".join(redact(line) for line in lines[-lines_max:])
+    return redact("\n".join(lines[-lines_max:]))  # a key may go over several lines

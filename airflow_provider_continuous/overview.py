@@ -78,6 +78,8 @@ class QueryOverview:
             "latency_p99_ms": self.latency_ms.get("p99"),
             "lag_s": self.lag_s,
             "restarts": status.restarts,
+            "failing_since_ms": status.failing_since_ms,
+            "next_attempt_at_ms": status.next_attempt_at_ms,
             "error": self.error,
             "started_at_ms": status.started_at_ms,
             "committed_at_ms": self.committed_at_ms,

@@ -35,11 +35,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from engine.redaction import redact
+
 
 class ContinuousError(Exception):
     """Base of all errors of the engine.
 
-    :param message: what went wrong: the thing and the cause.
+    :param message: what went wrong: the thing and the cause. The attribute is as given; the text of
+        the error has no secrets.
     :param hint: what to do next, shown after the message.
     :param epoch: the epoch concerned, if one is.
     :param partition: the partition concerned, if one is.
@@ -62,7 +65,12 @@ class ContinuousError(Exception):
         self.partition = partition
 
     def __str__(self) -> str:
-        return f"{self.message} {self.hint}" if self.hint else self.message
+        """What people read. Much of it comes from others (a database's error, a user's function),
+        so what looks like a secret is hidden here, on the way to whoever shows it."""
+        return redact(f"{self.message} {self.hint}" if self.hint else self.message)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors travel from executors to the driver: keyword arguments have to survive.

@@ -29,6 +29,7 @@ def on_task_instance_failed(
     from airflow_provider_continuous.links.query import location_of
     from airflow_provider_continuous.notifications.query import describe
     from airflow_provider_continuous.overview import look_at
+    from engine.base.redaction import redact
 
     try:
         location = location_of(task)
@@ -36,4 +37,4 @@ def on_task_instance_failed(
             hook = CheckpointHook(location, getattr(task, "storage_conn_id", None))
             logger.info("%s", describe(look_at(hook.checkpoint, location)))
     except Exception as failure:
-        logger.warning("How the query is cannot be told: %s", failure)
+        logger.warning("How the query is cannot be told: %s", redact(str(failure)))

@@ -19,6 +19,7 @@ _TROUBLE_FIRST = (
     QueryState.LOST,
     QueryState.STALLED,
     QueryState.RESTARTING,
+    QueryState.WAITING,
 )
 
 

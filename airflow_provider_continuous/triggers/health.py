@@ -119,7 +119,8 @@ class QueryHealthTrigger(CheckpointTrigger):
         found = []
         # Spark's own checkpoints do not say who runs them: there, commits alone tell.
         if status.state not in (QueryState.RUNNING, QueryState.UNKNOWN):
-            found.append(f"the query is {status.state}")
+            doing = f" ({status.message})" if status.message else ""
+            found.append(f"the query is {status.state}{doing}")
         age_s = figures["commit_age_s"]
         if age_s is None or age_s > self.stalled_after_s:
             found.append(

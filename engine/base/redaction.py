@@ -1,30 +1,28 @@
-"""Keeps secrets out of what people read: errors and logs."""
+"""Keeps secrets out of what people read: records in errors, and tracebacks in logs.
+
+What is hidden, :func:`redact`, is told by :mod:`engine.redaction`. Errors of the engine hide it by
+themselves whenever they become text (:meth:`engine.errors.ContinuousError.__str__`), and so the
+lease, status, progress and Airflow have none; what other errors say passes through here.
+"""
 
 from __future__ import annotations
 
-import re
+import logging
+import sys
+import traceback
 
-HIDDEN = "***"
-SECRET_NAME = re.compile(
-    r"pass(word|wd|phrase)?|secret|token|credential|authorization"
-    r"|(?:api|access|account|private|encryption|shared)[._-]?key",
-    re.IGNORECASE,
-)
-"""Names of fields and options whose values nobody may read."""
-_ASSIGNED = re.compile(
-    rf"""(["']?[\w.-]*(?:{SECRET_NAME.pattern})[\w.-]*["']?\s*[:=]\s*)"""
-    r"""("(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|[^\s,;}}&]+)""",
-    re.IGNORECASE,
-)
-_IN_URL = re.compile(r"""(://[^/\s:@'"]*:)[^/\s'"]+@""")
+from engine.redaction import HIDDEN, SECRET_NAME, redact
+
+__all__ = [
+    "HIDDEN",
+    "SECRET_NAME",
+    "RedactingFormatter",
+    "describe_trace",
+    "log_failure",
+    "redact",
+    "shown",
+]
 _SHOWN_CHARACTERS = 200
-
-
-def redact(text: str) -> str:
-    """The text with what is assigned to a secret's name hidden: ``"password": "x"``,
-    ``token=x``; and the password of a URL: ``//user:x@host``."""
-    text = _IN_URL.sub(lambda match: f"{match.group(1)}{HIDDEN}@", text)
-    return _ASSIGNED.sub(lambda match: f"{match.group(1)}{HIDDEN}", text)
 
 
 def shown(text: str) -> str:
@@ -32,3 +30,22 @@ def shown(text: str) -> str:
     # Redacted first: a cut in the middle of a secret's name would hide the name, not the secret.
     clean = redact(text)
     return clean if len(clean) <= _SHOWN_CHARACTERS else f"{clean[:_SHOWN_CHARACTERS]}..."
+
+
+def describe_trace(error: BaseException) -> str:
+    """The traceback of an error and of its causes, redacted."""
+    return redact("".join(traceback.format_exception(error)).rstrip())
+
+
+def log_failure(logger: logging.Logger, text: str, *values: object) -> None:
+    """As ``logger.exception``, without the secrets of the traceback."""
+    error = sys.exc_info()[1]
+    assert error is not None, "called where an error was caught"
+    logger.error(f"{text}\n%s", *values, describe_trace(error))
+
+
+class RedactingFormatter(logging.Formatter):
+    """Redacts whole lines, whoever has logged them, with their tracebacks."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))

@@ -34,6 +34,7 @@ from typing import Any
 from engine.base.clock import Clock, SystemClock
 from engine.base.failpoints import reach
 from engine.base.json_text import dump, load_object
+from engine.base.redaction import redact
 from engine.checkpoint.folder import CheckpointFolder
 from engine.checkpoint.logs.metadata_log import entry_id
 from engine.checkpoint.process import Process
@@ -302,7 +303,8 @@ class Lease:
         self._assert_claimed()
         # The time before the write: a lease never seems younger here than it does to others.
         renewed_s = self._clock.monotonic_s()
-        record = replace(self._record, heartbeat_at_ms=self._clock.now_ms(), **changes)
+        told = {name: _told(name, value) for name, value in changes.items()}
+        record = replace(self._record, heartbeat_at_ms=self._clock.now_ms(), **told)
         self._storage.replace(_LEASE, record.serialize(), durable=durable)
         self._record, self._renewed_s = record, renewed_s
 
@@ -347,6 +349,11 @@ def _is_renewed(storage: Storage, holder: LeaseRecord, clock: Clock) -> bool:
         if now != holder:
             return now is not None and now.state.is_active
     return False
+
+
+def _told(name: str, value: Any) -> Any:
+    """What people say, and others' errors, without secrets: everybody reads the lease."""
+    return redact(value) if name in ("message", "error", "last_error") and value else value
 
 
 def _describe(record: LeaseRecord) -> str:

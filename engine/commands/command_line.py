@@ -10,11 +10,11 @@ import argparse
 import json
 import logging
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from engine import __version__
+from engine.base.redaction import RedactingFormatter, describe_trace
 from engine.commands.live import ERASE_LINE
 from engine.commands.result import FAILED, WRONG_USE, Result
 from engine.errors import ConfigError
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result = Result({"error": describe_error(error)}, "", exit_code, error)
     if result.error is not None:
         if args.debug:
-            traceback.print_exception(result.error)
+            print(describe_trace(result.error), file=sys.stderr)
         print(f"continuous {args.command}: {describe_error(result.error)}", file=sys.stderr)
     if args.json:
         print(json.dumps(result.data), flush=True)
@@ -55,11 +55,9 @@ def _execute(args: argparse.Namespace) -> Result:
 
 def _configure_logging(debug: bool) -> None:
     erase = ERASE_LINE if sys.stderr.isatty() else ""
-    logging.basicConfig(
-        level=logging.DEBUG if debug else logging.INFO,
-        format=f"{erase}%(asctime)s %(levelname)s %(message)s",
-        stream=sys.stderr,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(RedactingFormatter(f"{erase}%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.DEBUG if debug else logging.INFO, handlers=[handler])
     logging.getLogger("py4j").setLevel(logging.WARNING)
 
 

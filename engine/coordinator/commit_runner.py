@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import Any
 
 from engine.base.failpoints import reach
+from engine.base.redaction import log_failure, redact
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
@@ -142,7 +143,7 @@ class EpochRunner:
             for log in (checkpoint.commits, checkpoint.offsets, checkpoint.prepared):
                 log.purge(epoch + 1 - self._retain, self._lease.check)
         except Exception:
-            logger.exception("cleaning up after epoch %d failed", epoch)
+            log_failure(logger, "cleaning up after epoch %d failed", epoch)
         steps.done("retention")
         reach("retention.after")
         return CommittedEpoch(epoch, ends, steps.duration_ms)
@@ -183,7 +184,7 @@ class EpochRunner:
             self._lease.check()
             self._sink.abort(list(messages), epoch)
         except Exception as exc:
-            logger.warning("epoch %d was not aborted cleanly: %s", epoch, exc)
+            logger.warning("epoch %d was not aborted cleanly: %s", epoch, redact(str(exc)))
 
     def _finish(
         self, epoch: int, messages: Sequence[Any], steps: _Stopwatch, *, sink_has_it: bool = False

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from engine.base.clock import Clock, SystemClock
+from engine.base.redaction import log_failure
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_state import QueryState
 from engine.coordinator.commit_runner import CommittedEpoch
@@ -75,8 +76,10 @@ class ContinuousExecution:
         self._policy = RestartPolicy(definition.options)
         self.has_run = False
         self._unstalled = self.state, self.message
-        self._committing_s: tuple[float, float] | None = None
-        """When this attempt committed its first epoch and its last one; monotonic."""
+        self._running_s: float | None = None
+        """When the tasks of this attempt were all running; monotonic."""
+        self._healthy_s = 0.0
+        """From then until its last commit."""
         self._progress_saved_ms = 0
         self._changed = threading.Condition()
         self._terminated = threading.Event()
@@ -151,7 +154,7 @@ class ContinuousExecution:
         error: ContinuousError | None = None
         try:
             while True:
-                self._committing_s = None
+                self._running_s, self._healthy_s = None, 0.0
                 error = attempt.run()
                 if attempt.is_reconfiguring and attempt.is_refresh_due:
                     error = self._read_again()
@@ -169,7 +172,7 @@ class ContinuousExecution:
                         break
                 attempt = self._new_attempt(attempt.let_go())
         except BaseException as exc:
-            logger.exception("the query failed")
+            log_failure(logger, "the query failed")
             error = _as_continuous_error(exc)
         finally:
             self._terminate(attempt, error)
@@ -193,11 +196,10 @@ class ContinuousExecution:
         never_ran = blame(error) is Blame.INFRASTRUCTURE and not self.has_run
         if self._ending.is_asked or never_ran:  # what has never worked is told at once
             return None
-        first_s, last_s = self._committing_s or (0.0, 0.0)
         delay_s = self._policy.next_delay_s(
             error,
             now_s=self._clock.monotonic_s(),
-            healthy_s=last_s - first_s,
+            healthy_s=self._healthy_s,
             proven=self.committed_epoch >= 0,
         )
         if delay_s is None:
@@ -232,7 +234,9 @@ class ContinuousExecution:
         if phase is Phase.DRAINING and reconfiguring:
             self._enter(QueryState.RECONFIGURING, "Taking up new partitions, or tables")
         elif phase is not Phase.ENDED:
-            self.has_run = self.has_run or phase is Phase.RUNNING
+            if phase is Phase.RUNNING:
+                self.has_run = True
+                self._running_s = self._clock.monotonic_s()
             self._enter(*_PHASES[phase])
 
     def on_waiting(self, what: str | None) -> None:
@@ -283,7 +287,8 @@ class ContinuousExecution:
             self.committed_epoch = committed.epoch
             self._committed_offsets = committed.offsets
             self.failing_since_ms = None
-            self._committing_s = (self._committing_s or (now_s,))[0], now_s
+            if self._running_s is not None:
+                self._healthy_s = now_s - self._running_s
             self.recent_progress.append(report)
             self._changed.notify_all()
         now_ms = self._clock.now_ms()
@@ -321,7 +326,7 @@ class ContinuousExecution:
             try:
                 step()
             except Exception:
-                logger.exception("the query did not end cleanly")
+                log_failure(logger, "the query did not end cleanly")
         with self._changed:
             self.error = error
             text = "Stopped" if error is None else f"Terminated with exception: {error}"
@@ -338,7 +343,7 @@ class ContinuousExecution:
             try:
                 stream.reader.stop()
             except Exception:
-                logger.exception("the source %s did not stop cleanly", stream.description)
+                log_failure(logger, "the source %s did not stop cleanly", stream.description)
 
     # -- looking --------------------------------------------------------------------------------
 

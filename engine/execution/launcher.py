@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from engine.base.redaction import log_failure
 from engine.errors import ContinuousError, TaskLostError
 from engine.execution.slots import LOCAL, Slots, SlotSupply
 from engine.task.loop import run_task
@@ -75,7 +76,7 @@ class LeavingTasks:
             try:
                 tasks.cancel()
             except Exception:
-                logger.exception("the tasks were not cancelled cleanly")
+                log_failure(logger, "the tasks were not cancelled cleanly")
             finally:
                 when_gone()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.base.clock import Clock
+from engine.base.redaction import log_failure
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.coordinator.events import DrainAsked, RunFailed, StopAsked
@@ -63,7 +64,7 @@ class LeaseKeeper:
                 self._tell(RunFailed(exc))
                 return
             except Exception:
-                logger.exception("the lease was not renewed")
+                log_failure(logger, "the lease was not renewed")
             if self._stopped.wait(interval_s):
                 return
 

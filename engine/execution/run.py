@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from engine.base.options import ANY_PORT, RESTART
+from engine.base.redaction import log_failure, redact
 from engine.coordinator.commit_runner import EpochRunner
 from engine.coordinator.coordinator import EpochCoordinator, Phase
 from engine.coordinator.endpoint import Endpoint
@@ -152,7 +153,7 @@ class ContinuousRun:
         except ContinuousError as exc:
             self._end(exc)
         except Exception as exc:
-            logger.exception("the coordinator failed")
+            log_failure(logger, "the coordinator failed")
             self._end(ProtocolError(f"The coordinator failed: {type(exc).__name__}: {exc}"))
         self._leave()
         return self._error
@@ -171,7 +172,7 @@ class ContinuousRun:
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, TaskFailed):
-            logger.error("task of partition %d failed:\n%s", event.partition, event.trace)
+            logger.error("task of partition %d failed:\n%s", event.partition, redact(event.trace))
         before = self.coordinator.phase
         actions = self.coordinator.handle(event)
         self.coordinator.check()
@@ -298,7 +299,7 @@ class ContinuousRun:
         except ContinuousError as exc:
             self._inbox.put(CommitFailed(epoch, exc))
         except BaseException as exc:  # SystemExit of a user's function, too: nobody else hears it
-            logger.exception("the commit of epoch %d failed", epoch)
+            log_failure(logger, "the commit of epoch %d failed", epoch)
             error = ProtocolError(
                 f"The commit of epoch {epoch} failed: {type(exc).__name__}: {exc}", epoch=epoch
             )
@@ -331,7 +332,7 @@ class ContinuousRun:
         try:
             self._hear_the_last()
         except Exception:
-            logger.exception("what was under way at the end was not heard")
+            log_failure(logger, "what was under way at the end was not heard")
         for epoch, messages in self._uncommitted():
             self._runner.abort(epoch, messages)
 

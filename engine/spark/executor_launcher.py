@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from engine.base.redaction import describe_trace
 from engine.errors import ClusterEndedError, ConfigError, ContinuousError, TaskLostError
 from engine.execution.launcher import CANCEL_TIMEOUT_S, LaunchedTasks, OnEnd
 from engine.execution.slots import Slots, supply_of
@@ -95,7 +96,7 @@ class _Job:
             indexes = context.parallelize(range(len(tasks)), len(tasks))
             indexes.foreach(lambda index: run_task(tasks[index]))
         except Exception as exc:
-            logger.debug("the Spark job of run %s ended", run_id, exc_info=True)
+            logger.debug("the Spark job of run %s ended\n%s", run_id, describe_trace(exc))
             reason = gist(exc)
             if not (self._is_left and _OUR_DOING.search(reason)):
                 error = TaskLostError(

@@ -13,8 +13,8 @@ _SHOWN_CHARACTERS = 2_000
 
 def describe_error(error: BaseException) -> str:
     """What went wrong. Of Spark's errors the message, with the traceback of the user's Python and
-    without what follows it: the JVM's stack, the query's plan. What is assigned to a secret's name
-    in there is hidden."""
+    without what follows it: the JVM's stack, the query's plan. What looks like a secret is
+    hidden."""
     if isinstance(error, ContinuousError):
         return str(error)
     text = str(error)

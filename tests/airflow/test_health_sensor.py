@@ -104,6 +104,17 @@ def test_states_that_fail_at_once(
         sensor(mode=mode, fail_on=(), timeout=0).execute(context)
 
 
+def test_a_query_that_waits_for_slots_says_so(
+    live: LiveCheckpoint, sensor: Sensor, context: Any
+) -> None:
+    live.hold()
+    live.commit(0)
+    assert live.lease is not None
+    live.lease.heartbeat(state=QueryState.WAITING, message="Waiting for 2 of 4 task slots")
+    with pytest.raises(AirflowFailException, match=r"WAITING \(Waiting for 2 of 4 task slots\)"):
+        sensor(unhealthy_for=0).execute(context)
+
+
 def test_a_stalled_query(live: LiveCheckpoint, sensor: Sensor, context: Any) -> None:
     live.hold("run-1", QueryState.STALLED)
     live.commit(0)

@@ -131,3 +131,47 @@ def test_a_query_lives_on_the_cluster(
     told = task_log + submitted.log_path.read_text() + cluster.driver_logs()
     assert SECRET not in told
     assert not psutil.pid_exists(status.pid or -1)
+
+
+def is_executor(process: psutil.Process) -> bool:
+    try:
+        return any("CoarseGrainedExecutorBackend" in word for word in process.cmdline())
+    except psutil.Error:  # one that has ended
+        return False
+
+
+@pytest.mark.parametrize("hook", ["client"], indirect=True)
+def test_a_query_waits_for_the_executor_that_replaces_a_killed_one(
+    hook: ContinuousQueryHook, cluster: SparkCluster, query: dict[str, Any], tmp_path: Path
+) -> None:
+    location = query["checkpoint_location"]
+    submitted = hook.submit(hook.specification(query))
+    seen: dict[QueryState, int] = {}
+
+    def goes_on() -> bool:
+        status = hook.status(location)
+        seen[status.state] = status.restarts
+        assert not status.state.is_over, status.error
+        return status.epoch >= before + 3
+
+    try:
+        hook.wait_until_started(submitted, 600)
+        wait_for(lambda: hook.status(location).epoch >= 2, 240, "three epochs", 0.1)
+        before = hook.status(location).epoch
+        executors = [child for child in cluster.children() if is_executor(child)]
+        assert len(executors) == 1
+        executors[0].kill()
+        wait_for(goes_on, 240, "epochs of the next executor", 0.05)
+        restarts = hook.status(location).restarts
+        hook.drain(location, by="a test")
+        wait_for(lambda: hook.find(location) is None, 240, "the end of the query", 0.1)
+        assert submitted.process.wait(240) == 0
+    except BaseException:
+        print(submitted.log_path.read_text())
+        submitted.end()
+        raise
+    assert QueryState.WAITING in seen
+    assert restarts <= 3
+    assert hook.status(location).state is QueryState.STOPPED
+    numbers = pq.read_table(tmp_path / "out")["value"].to_pylist()
+    assert sorted(numbers) == list(range(len(numbers)))

@@ -21,7 +21,7 @@ def healthy(live: LiveCheckpoint, **limits: Any) -> Any:
     return trigger.observe()
 
 
-@pytest.mark.parametrize("state", [QueryState.RESTARTING, QueryState.STALLED])
+@pytest.mark.parametrize("state", [QueryState.RESTARTING, QueryState.STALLED, QueryState.WAITING])
 def test_epochs_of_a_query_that_does_not_run_well_are_not_healthy(
     live: LiveCheckpoint, state: QueryState
 ) -> None:

@@ -106,6 +106,8 @@ def test_running(live: LiveCheckpoint) -> None:
     trigger = QueryRunningTrigger(live.location, poll_interval_s=0.01)
     assert trigger.observe() is None
     assert live.lease is not None
+    live.lease.heartbeat(state=QueryState.WAITING, message="Waiting for 2 of 4 task slots")
+    assert trigger.observe() is None
     live.lease.heartbeat(state=QueryState.RUNNING)
 
     event = first_event(trigger)

@@ -190,3 +190,22 @@ def test_the_checkpoint_is_kept_while_it_could_not_be_taken(
     story.checkpoint.requests.ask("stop", by="test")
     assert query.awaitTermination(WAIT_S)
     assert query.exception() is None
+
+
+def test_an_epoch_of_minutes_is_a_healthy_time(story: Story) -> None:
+    """One that is committed at all: the time that it took counts, also if it is the only one."""
+    clock = ManualClock()
+    commit, failed = story.sink.commit, set[int]()
+
+    def slow(messages: Any, epoch: int) -> None:
+        if epoch % 2 and epoch < 10 and epoch not in failed:
+            failed.add(epoch)
+            raise ConnectionError("the database fails over")
+        clock.advance(400)
+        commit(messages, epoch)
+
+    story.sink.commit = slow  # type: ignore[method-assign]
+    query = story.start(clock=clock, interval_ms=0, retry_sink_for_ms=600_000)
+    assert query.awaitEpoch(10, WAIT_S)
+    assert query.status["restarts"] == len(failed) == 5
+    query.drain(WAIT_S)

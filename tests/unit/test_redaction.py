@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.base.redaction import redact, shown
+from engine.base.redaction import HIDDEN, redact, shown
 
 
 @pytest.mark.parametrize(
@@ -24,10 +24,71 @@ from engine.base.redaction import redact, shown
         ("http://host:8080/?mail=a@b", "http://host:8080/?mail=a@b"),
         ("s3://my_conn@bucket/a:b@c", "s3://my_conn@bucket/a:b@c"),
         ('{"monkey": 5, "secretly" 6}', '{"monkey": 5, "secretly" 6}'),
+        # Spark's own pattern: (?i)secret|password|token|access[.]?key
+        ("spark.hadoop.fs.s3a.access.key=abc", "spark.hadoop.fs.s3a.access.key=***"),
+        ("spark.ssl.keyPassword abc, sslSecret:abc", "spark.ssl.keyPassword abc, sslSecret:***"),
+        # connection texts
+        (
+            "jdbc:sqlserver://h:1;user=a;password={x;y};e=1",
+            "jdbc:sqlserver://h:1;user=a;password=***;e=1",
+        ),
+        ("jdbc:oracle:thin:scott/tiger@//db:1521/x", "jdbc:oracle:thin:scott/***@//db:1521/x"),
+        ("mongodb+srv://u:p/w@h1,h2/db", "mongodb+srv://u:***@h1,h2/db"),
+        ("host=db password='x y' user=a", "host=db password=*** user=a"),
+        ("AccountName=me;AccountKey=ab+/c==;x=1", "AccountName=me;AccountKey=***;x=1"),
+        ("https://b/x?sv=1&sig=a%2Bb&se=2", "https://b/x?sv=1&sig=***&se=2"),
+        ("SharedAccessSignature=sr", "SharedAccessSignature=***"),
+        ("sasl.jaas.config=org.x required", "sasl.jaas.config=*** required"),
+        # code, as tracebacks show it
+        ('connect(host, password="x y")', "connect(host, password=***)"),
+        ('f("user", "a").option("password", "x")', 'f("user", "a").option("password", ***)'),
+        ("{'secret': None, b'token': b'abc'}", "{'secret': ***, b'token': ***}"),
+        (r"{\"password\": \"x\", \"n\": 1}", r"{\"password\": ***, \"n\": 1}"),
+        ("curl --api-key abc --verbose", "curl --api-key *** --verbose"),
+        ("<password>x y</password>", "<password>***</password>"),
+        # headers and known forms
+        ("Authorization: Bearer abc.def", "Authorization: ***"),
+        ("{'authorization': 'Basic dTpw'}", "{'authorization': ***}"),
+        ("got 401 with Bearer abcdefgh12", "got 401 with Bearer ***"),
+        ("the key AKIAIOSFODNN7EXAMPLE is off", "the key *** is off"),
+        ("aws_secret_access_key = wJalr/x+y", "aws_secret_access_key = ***"),
+        ("with ghp_" + "a" * 36, "with ***"),
+        ("jwt eyJhbGciOiJI.eyJzdWIiOiIx.abc-_ end", "jwt *** end"),
+        (
+            "a -----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY----- b",
+            "a -----BEGIN RSA PRIVATE KEY-----*** b",
+        ),
+        ("-----BEGIN PRIVATE KEY-----\\nMIIE", "-----BEGIN PRIVATE KEY-----***"),
+        # what is none
+        ("passengers: 5, passed=3, design: x", "passengers: 5, passed=3, design: x"),
+        ("http://db:5432/t, user ann@db", "http://db:5432/t, user ann@db"),
+        ("primary key (id), partition key: 3", "primary key (id), partition key: 3"),
+        ("password authentication failed for user", "password authentication failed for user"),
+        ("a bearer of news", "a bearer of news"),
     ],
 )
 def test_what_is_assigned_to_a_secret_is_hidden(text: str, clean: str) -> None:
     assert redact(text) == clean
+    assert redact(clean) == clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a",
+        "token",
+        "://a:",
+        '"password',
+        "token\\",
+        "'token', '",
+        "authorization: ",
+        "\\'",
+        "--token ",
+    ],
+)
+def test_nobody_can_write_a_text_that_takes_long(text: str) -> None:
+    """A search that takes the square of the length would not end here."""
+    assert HIDDEN in redact("token=x " + text * (500_000 // len(text)))
 
 
 def test_a_record_is_cut_after_it_was_redacted() -> None:

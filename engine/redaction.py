@@ -1,0 +1,107 @@
+"""What may not be read, told by how it looks: passwords, keys and tokens in any text.
+
+Texts of others (a driver's error, a traceback, a URL) are not ours to trust. What is hidden:
+
+- what is assigned to a name like a secret's: ``"password": "x"``, ``token=x``, ``("secret", "x")``,
+  ``--api-key x``, ``<password>x</password>``; Spark's own pattern for settings (``secret``,
+  ``password``, ``token``, ``access.key``) is among the names;
+- the password of a URL, ``//user:x@host``, and of an Oracle JDBC URL, ``user/x@``;
+- ``Authorization`` headers and bearer tokens;
+- keys that are known by their form: AWS, GitHub, Slack, Google, JSON web tokens, PEM blocks.
+
+Whatever :func:`redact` does not know it does not hide: secrets belong where no text can show them.
+This file imports nothing, so that everything can use it; :mod:`engine.base.redaction` has what logs
+and records need.
+"""
+
+from __future__ import annotations
+
+import re
+
+HIDDEN = "***"
+SECRET_NAME = re.compile(
+    r"pass(?:word|wd|phrase|code|key)|pass(?![a-z])|pwd|secret|token|credential|authorization"
+    r"|cookie|jaas|shared[._-]?access|(?<![a-z])(?:sas|sig|auth)(?![a-z])"
+    r"|(?:api|access|account|private|encryption|shared|signing|master|client|storage)[._-]?key",
+    re.IGNORECASE,
+)
+"""Names of fields and options whose values nobody may read."""
+
+# Lengths are bounded: whoever writes a text must not decide how long it is looked at.
+_NAME = rf"[\w.-]*(?:{SECRET_NAME.pattern})[\w.-]{{0,64}}"
+_QUOTE = r"""(?:\\{0,8}["'])"""
+# Quoted, if need be by quotes that are quoted themselves, as in JSON within JSON; or up to the next
+# separator. Not beyond the line: a quote that is cut off would take the rest of a log with it.
+_VALUE = (
+    r'"(?:[^"\\\n]|\\.)*"?'
+    r"|'(?:[^'\\\n]|\\.)*'?"
+    r'|(?P<escaped>\\{1,8}["\'])(?:(?!(?P=escaped)).)*(?:(?P=escaped))?'
+    r"|\{[^}\n]*\}?"
+    r"|[^\s,;}&)\]<>]+"
+)
+_BEHIND = rf"\g<kept>{HIDDEN}"
+
+
+_WORDS = (
+    *("pass", "pwd", "secret", "token", "credential", "auth", "cookie", "jaas"),
+    *("access", "key", "sas", "sig"),
+)
+"""Every secret's name has one of them. Looking for words is cheap, and most texts have none."""
+
+
+class _Rule:
+    """:param words: a text without all of them has nothing for this rule; lower case.
+    :param shown: what a secret is replaced by.
+    """
+
+    def __init__(self, words: tuple[str, ...], pattern: str, shown: str = _BEHIND) -> None:
+        self.words = words
+        self.pattern = re.compile(pattern, re.IGNORECASE)
+        self.shown = shown
+
+
+_RULES = (
+    _Rule(
+        ("private key",),
+        r"(?P<kept>-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----)(?!\*)"
+        r"(?s:.*?)(?:-----END [A-Z ]*-----|\Z)",
+    ),
+    # Up to the last @: a password may hold any character. Digits up to a slash are a port.
+    _Rule(
+        ("://",),
+        r"""(?P<kept>://[^/\s:@'"]{0,256}:)(?!\d{1,5}[/?#,;)\]])[^\s'"]{1,512}@""",
+        rf"{_BEHIND}@",
+    ),
+    _Rule(
+        ("jdbc:oracle",),
+        r"""(?P<kept>jdbc:oracle:\w+:[^/\s@'"]{1,256}/)[^\s'"]{1,512}@""",
+        rf"{_BEHIND}@",
+    ),
+    _Rule(("bearer",), r"\b(?P<kept>Bearer\s+)[\w.~+/=-]{8,}"),
+    _Rule(("akia", "asia"), r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", HIDDEN),
+    _Rule(("gh", "glpat"), r"\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{20,})", HIDDEN),
+    _Rule(("xox", "aiza"), r"\b(?:xox[a-z]-[\w-]{10,}|AIza[\w-]{35})", HIDDEN),
+    _Rule(("eyj",), r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", HIDDEN),
+    _Rule(
+        ("authorization",),
+        rf"(?P<kept>authorization{_QUOTE}?\s*[:=,]\s*{_QUOTE}?)(?:[a-z][\w-]*\s+)?[^\s,;'\"}}]+",
+    ),
+    # A pair, as in code: option("password", "x").
+    _Rule(
+        _WORDS,
+        rf"(?P<kept>(?P<name>{_QUOTE}){_NAME}(?P=name)\s*,\s*)"
+        rf"(?P<value>{_QUOTE})(?:(?!(?P=value)|\n).)*(?:(?P=value))?",
+    ),
+    _Rule(_WORDS, rf"(?P<kept><{_NAME}>)[^<]+"),
+    _Rule(_WORDS, rf"(?<![\w-])(?P<kept>--{_NAME}\s+)[^\s-]\S*"),
+    _Rule(_WORDS, rf"(?<![\w.-])(?P<kept>{_QUOTE}?{_NAME}{_QUOTE}?\s*(?:=>|[:=])\s*)(?:{_VALUE})"),
+)
+
+
+def redact(text: str) -> str:
+    """The text with everything hidden that looks like a secret. Doing it again changes nothing."""
+    lowered = text.lower()
+    for rule in _RULES:
+        if any(word in lowered for word in rule.words):
+            text = rule.pattern.sub(rule.shown, text)
+    return text

@@ -1,0 +1,50 @@
+"""What a query's driver says in its error carries secrets; Airflow shows none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_continuous.driver_log import DriverLog
+from airflow_provider_continuous.errors import QueryEndedError
+from airflow_provider_continuous.launch import tail
+from airflow_provider_continuous.notifications.query import describe
+from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.overview import look_at
+from airflow_provider_continuous.triggers.query import QueryRunningTrigger
+from engine.checkpoint.query_state import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+SECRET = "hunter2"
+LEAK = f"connect('postgresql://ann:{SECRET}@db', token='{SECRET}') failed: Bearer {SECRET}{SECRET}"
+KEY = f"a\n-----BEGIN PRIVATE KEY-----\n{SECRET}\n{SECRET}\n-----END PRIVATE KEY-----\nb\n"
+
+
+def test_events_errors_pages_and_notifications(live: LiveCheckpoint) -> None:
+    live.hold()
+    assert live.lease is not None
+    live.lease.heartbeat(message=LEAK, last_error=LEAK)
+    live.end(QueryState.FAILED, LEAK)
+    event = QueryRunningTrigger(live.location).observe()
+    assert event is not None
+    assert "ann:***@db" in event["error"]
+    with pytest.raises(QueryEndedError) as caught:
+        expect(event, "running")
+    overview = look_at(live.checkpoint, live.location)
+    told = [
+        json.dumps(event),
+        str(caught.value),
+        json.dumps(overview.to_dict()),
+        describe(overview),
+    ]
+    assert SECRET not in "".join(told)
+
+
+def test_the_drivers_log(tmp_path: Path) -> None:
+    log = tmp_path / "driver.log"
+    log.write_text(f"{LEAK}\n{KEY}")
+    for shown in (tail(log).split("\n"), DriverLog(log).new_lines()):
+        assert SECRET not in "".join(shown)
+        assert shown[-1] == "b"
