@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from engine.base.redaction import redact
+from engine.redaction.logs import redact
 
 LINES_MAX = 200
 BYTES_MAX = 64 * 1024

@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
-from engine.base.redaction import redact
+from engine.redaction.logs import redact
 
 _AIRFLOW_SETTINGS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW")
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.base.redaction import redact
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
+from engine.redaction.logs import redact
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from engine.redaction import redact
+from engine.redaction.texts import redact
 
 
 class ContinuousError(Exception):

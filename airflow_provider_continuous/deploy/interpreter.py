@@ -11,8 +11,8 @@ import subprocess
 from collections.abc import Mapping
 
 from engine import __version__
-from engine.base.redaction import redact
 from engine.errors import ConfigError
+from engine.redaction.logs import redact
 
 _TIMEOUT_S = 60
 _SHOW = "import importlib.util, engine; importlib.util.find_spec('pyspark.sql'); " + (

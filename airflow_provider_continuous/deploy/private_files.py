@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from airflow_provider_continuous.submission import Submission
-from engine.base.redaction import redact
 from engine.errors import ConfigError
+from engine.redaction.logs import redact
 
 PROPERTIES_SUFFIX = ".properties"
 

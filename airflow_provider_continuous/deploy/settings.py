@@ -13,8 +13,8 @@ from airflow.sdk.log import mask_secret
 
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.compat import AirflowNotFoundException
-from engine.base.redaction import redact
 from engine.errors import ConfigError
+from engine.redaction.logs import redact
 
 DEPLOY_MODES = ("local", "spark-submit")
 

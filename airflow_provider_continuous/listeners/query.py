@@ -29,7 +29,7 @@ def on_task_instance_failed(
     from airflow_provider_continuous.links.query import location_of
     from airflow_provider_continuous.notifications.query import describe
     from airflow_provider_continuous.overview import look_at
-    from engine.base.redaction import redact
+    from engine.redaction.logs import redact
 
     try:
         location = location_of(task)

@@ -22,8 +22,8 @@ from airflow_provider_continuous import configuration
 from airflow_provider_continuous.plugins import formats
 from airflow_provider_continuous.plugins.queries import all_queries, query_details, shown_roots
 from airflow_provider_continuous.roots import NotBelowRootsError
-from engine.base.redaction import redact
 from engine.errors import ContinuousError
+from engine.redaction.logs import redact
 
 _POLICY = (
     "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; "

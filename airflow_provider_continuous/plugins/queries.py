@@ -8,10 +8,10 @@ from airflow_provider_continuous import configuration
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.overview import look_at
 from airflow_provider_continuous.roots import Root, checkpoint_below
-from engine.base.redaction import redact
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ContinuousError
+from engine.redaction.logs import redact
 
 EPOCHS_SHOWN = 50
 _TROUBLE_FIRST = (

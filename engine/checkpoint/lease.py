@@ -34,13 +34,13 @@ from typing import Any
 from engine.base.clock import Clock, SystemClock
 from engine.base.failpoints import reach
 from engine.base.json_text import dump, load_object
-from engine.base.redaction import redact
 from engine.checkpoint.folder import CheckpointFolder
 from engine.checkpoint.logs.metadata_log import entry_id
 from engine.checkpoint.process import Process
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import ConcurrentRunError, StaleRunError
+from engine.redaction.logs import redact
 
 EXPIRES_AFTER_INTERVALS = 10
 _CLAIMS = "control/generations"

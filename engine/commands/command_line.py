@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from engine import __version__
-from engine.base.redaction import RedactingFormatter, describe_trace
 from engine.commands.live import ERASE_LINE
 from engine.commands.result import FAILED, WRONG_USE, Result
 from engine.errors import ConfigError
+from engine.redaction.logs import RedactingFormatter, describe_trace
 from engine.spark.failure import describe_error
 
 INTERRUPTED = 130

@@ -22,7 +22,6 @@ from functools import cached_property
 from typing import Any
 
 from engine.base.failpoints import reach
-from engine.base.redaction import log_failure, redact
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
@@ -36,6 +35,7 @@ from engine.errors import (
     ProtocolError,
     SinkCommitUnknownError,
 )
+from engine.redaction.logs import log_failure, redact
 from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.wire.messages import SunkEpoch
 

@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Any
 
 from engine.base.clock import Clock, SystemClock
-from engine.base.redaction import log_failure
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_state import QueryState
 from engine.coordinator.commit_runner import CommittedEpoch
@@ -34,6 +33,7 @@ from engine.execution.run_listener import EpochTimes
 from engine.execution.sharing import TaskSharing
 from engine.execution.start import QueryStart
 from engine.progress.report import QueryIdentity, StreamProgress, epoch_progress
+from engine.redaction.logs import log_failure
 from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.wire.messages import EpochCommitMessage
 

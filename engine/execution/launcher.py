@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from engine.base.redaction import log_failure
 from engine.errors import ContinuousError, TaskLostError
 from engine.execution.slots import LOCAL, Slots, SlotSupply
+from engine.redaction.logs import log_failure
 from engine.task.loop import run_task
 from engine.task.spec import TaskSpec
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.base.clock import Clock
-from engine.base.redaction import log_failure
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.coordinator.events import DrainAsked, RunFailed, StopAsked
 from engine.errors import CheckpointError, ContinuousError
+from engine.redaction.logs import log_failure
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from engine.base.options import ANY_PORT, RESTART
-from engine.base.redaction import log_failure, redact
 from engine.coordinator.commit_runner import EpochRunner
 from engine.coordinator.coordinator import EpochCoordinator, Phase
 from engine.coordinator.endpoint import Endpoint
@@ -41,6 +40,7 @@ from engine.execution.run_listener import EpochTimes
 from engine.execution.slots import PLACED_WITHIN_S, PlacementWatch
 from engine.execution.source_watch import SourceWatch
 from engine.execution.start import QueryStart
+from engine.redaction.logs import log_failure, redact
 from engine.task.spec import TaskSpec
 from engine.wire.listening import shown
 from engine.wire.messages import EpochCommitMessage, EpochMarker, TaskFailed

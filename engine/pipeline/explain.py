@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from engine.base import redaction
 from engine.expressions.types import sql_name
 from engine.pipeline.pipeline import Pipeline
+from engine.redaction.texts import SECRET_NAME
+from engine.redaction.texts import redact as redacted
 
 REDACTED: Final = "*********(redacted)"
 """What Spark prints in place of a secret."""
@@ -16,9 +17,7 @@ REDACTED: Final = "*********(redacted)"
 def redact(options: Mapping[str, str]) -> dict[str, str]:
     """The options with the values of those that look like secrets replaced."""
     return {
-        key: REDACTED
-        if redaction.SECRET_NAME.search(key) or redaction.SECRET_NAME.search(value)
-        else redaction.redact(value)
+        key: REDACTED if SECRET_NAME.search(key) or SECRET_NAME.search(value) else redacted(value)
         for key, value in options.items()
     }
 

@@ -33,7 +33,7 @@ import pyarrow as pa
 from engine.expressions.types import sql_name
 from engine.pipeline.pipeline import Pipeline
 
-# Wider than engine.base.redaction, which people read: what is not stored cannot leak.
+# Wider than engine.redaction.logs, which people read: what is not stored cannot leak.
 _SECRET_KEY: Final = re.compile(
     r"secret|passw|passphrase|pwd|token|credential|key|private|sas|jaas|auth", re.IGNORECASE
 )

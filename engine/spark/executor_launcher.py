@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from engine.base.redaction import describe_trace
 from engine.errors import ClusterEndedError, ConfigError, ContinuousError, TaskLostError
 from engine.execution.launcher import CANCEL_TIMEOUT_S, LaunchedTasks, OnEnd
 from engine.execution.slots import Slots, supply_of
+from engine.redaction.logs import describe_trace
 from engine.spark.failure import gist
 from engine.task.loop import run_task
 from engine.task.spec import TaskSpec

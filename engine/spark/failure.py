@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from engine.base.redaction import redact
 from engine.errors import ContinuousError
+from engine.redaction.logs import redact
 
 _BEHIND_THE_REASON = ("\n\nJVM stacktrace:", "\n=== Streaming Query ===", "\n\tat ")
 _SHOWN_CHARACTERS = 2_000

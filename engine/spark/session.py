@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.base.redaction import SECRET_NAME
 from engine.errors import ConfigError
+from engine.redaction.logs import SECRET_NAME
 from engine.spark.java import MINIMUM_VERSION, find_java, use_java
 from engine.spark.signals import leave_signals_to_the_driver
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from engine import __version__
-from engine.base.redaction import redact
 from engine.errors import ConfigError
 from engine.execution.slots import Slots
+from engine.redaction.logs import redact
 from engine.spark.failure import gist
 
 if TYPE_CHECKING:

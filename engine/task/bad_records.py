@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from engine.base.options import DEAD_LETTER, FAIL
-from engine.base.redaction import redact, shown
 from engine.base.sift import sift
 from engine.errors import BadRecordError, ContinuousError, TransformError
 from engine.progress.counters import EpochCounters
+from engine.redaction.logs import redact, shown
 from engine.sinks.letters import SCHEMA
 from engine.sources.contract import Offset
 from engine.task.steps import Steps

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from engine.base.redaction import RedactingFormatter
 from engine.commands import command_line
 from engine.errors import ContinuousError, SinkError, SourceError
+from engine.redaction.logs import RedactingFormatter
 from engine.spark.failure import describe_error
 from engine.task.loop import TaskDismissed
 from tests.model import HOUR_MS, ModelReader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.base.redaction import HIDDEN, redact, shown
+from engine.redaction.logs import HIDDEN, redact, shown
 
 
 @pytest.mark.parametrize(

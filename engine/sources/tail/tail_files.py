@@ -12,8 +12,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.base.redaction import shown
 from engine.errors import BadRecordError
+from engine.redaction.logs import shown
 from engine.sources.contract import Offset, PartitionReader
 from engine.sources.line_formats import BadLineError, LineFormat
 from engine.sources.tail.watched_folder import CHUNK_BYTES, Folder

@@ -1,8 +1,8 @@
 """Keeps secrets out of what people read: records in errors, and tracebacks in logs.
 
-What is hidden, :func:`redact`, is told by :mod:`engine.redaction`. Errors of the engine hide it by
-themselves whenever they become text (:meth:`engine.errors.ContinuousError.__str__`), and so the
-lease, status, progress and Airflow have none; what other errors say passes through here.
+What is hidden, :func:`redact`, is told by :mod:`engine.redaction.texts`. Errors of the engine hide
+it by themselves whenever they become text (:meth:`engine.errors.ContinuousError.__str__`), and so
+the lease, status, progress and Airflow have none; what other errors say passes through here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import sys
 import traceback
 
-from engine.redaction import HIDDEN, SECRET_NAME, redact
+from engine.redaction.texts import HIDDEN, SECRET_NAME, redact
 
 __all__ = [
     "HIDDEN",

@@ -10,7 +10,7 @@ Texts of others (a driver's error, a traceback, a URL) are not ours to trust. Wh
 - keys that are known by their form: AWS, GitHub, Slack, Google, JSON web tokens, PEM blocks.
 
 Whatever :func:`redact` does not know it does not hide: secrets belong where no text can show them.
-This file imports nothing, so that everything can use it; :mod:`engine.base.redaction` has what logs
+This file imports nothing, so that everything can use it; :mod:`engine.redaction.logs` has what logs
 and records need.
 """
 
