@@ -69,5 +69,5 @@ class Background:
                 work = self._waiting.pop(kind)
             try:
                 work()
-            except Exception:
+            except BaseException:  # SystemExit of a user's function, too: nobody else hears it
                 logger.exception("%s failed", kind)

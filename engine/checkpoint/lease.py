@@ -27,8 +27,8 @@ is suspended.
 
 The engine's rule for a write that others see is: ``check``, then write. A run that is suspended
 between the two can still write once. The logs refuse that write if the epoch is taken
-(create-if-absent), and a sink tells generations apart. What cannot be refused, the sink's commit, is
-preceded by a look of its own, never by a recent one.
+(create-if-absent), and a sink tells generations apart. What cannot be refused, the sink's commit,
+is preceded by a look of its own, never by a recent one.
 """
 
 from __future__ import annotations

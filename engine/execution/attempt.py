@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from engine.base.background import Background
 from engine.base.clock import Clock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
@@ -40,6 +41,7 @@ from engine.task.spec import TaskSpec
 
 logger = logging.getLogger(__name__)
 SLOT_POLL_S = 0.02
+_BACKGROUND_S = 5.0
 EndEvent = DrainAsked | StopAsked | RunFailed
 
 
@@ -57,6 +59,7 @@ class Attempt:
     :param listener: hears how the epochs go.
     :param look: what the lease says with each heartbeat.
     :param lease: of the attempt before, until this one has its own.
+    :ivar later: does what nobody waits for, until :meth:`run` returns.
     :ivar committed_offsets: where the last committed epoch ends, per stream; None before the first.
     """
 
@@ -87,6 +90,7 @@ class Attempt:
         self._look = look
         self._lease = lease
         self._keeper: LeaseKeeper | None = None
+        self.later = Background("continuous-background")
         self._plan: RestartPlan | None = None
         self._end_asked: EndEvent | None = None
         self._run: ContinuousRun | None = None
@@ -110,7 +114,7 @@ class Attempt:
         self.committed_offsets = self._logged_offsets(plan.start_from)
         self._check_slots(len(self._partitions()))
         self._plan = plan
-        self._listener.on_recovered(checkpoint.committed_epoch())
+        self._listener.on_recovered(plan.first_epoch - 1)
 
     def _take(self, checkpoint: Checkpoint) -> Lease:
         definition, options = self._definition, self._definition.options
@@ -127,11 +131,13 @@ class Attempt:
         self._runner = EpochRunner(
             checkpoint=checkpoint,
             lease=lease,
+            query_id=self._query_id,
             sources=[stream.reader for stream in definition.streams],
             sink=definition.sink.writer,
-            message_modules=definition.sink.message_modules,
+            codec=definition.sink.codec,
             min_epochs_to_retain=options.min_epochs_to_retain,
             keeps_letters=definition.sink.write_letters is not None,
+            later=self.later,
         )
         return lease
 
@@ -139,7 +145,8 @@ class Attempt:
         if epoch is None:
             return None
         checkpoint, streams = self._definition.checkpoint, self._definition.streams
-        offsets = checkpoint.committed_offsets(epoch)
+        entry = checkpoint.offsets.get(epoch)  # committed, says the plan
+        offsets = None if entry is None else entry.offsets
         if offsets is None or len(offsets) != len(streams) or None in offsets:
             raise CheckpointError(
                 f"The checkpoint {checkpoint.url} holds the offsets {offsets} of epoch {epoch}, "
@@ -200,6 +207,9 @@ class Attempt:
                 error = self._run_epochs(next_epoch, until=None)
         except ContinuousError as exc:
             error = exc
+        finally:
+            if not self.later.close(_BACKGROUND_S):
+                logger.warning("the cleaning up behind the last epoch hangs, and is left behind")
         return error or self.asked_error
 
     def _replay(self, epoch: int) -> ContinuousError | None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.logs.codec import MessageCodec
 from engine.pipeline.pipeline import Pipeline
 from engine.sources.contract import DataSourceContinuousReader
 from engine.task.spec import EpochWriter
@@ -39,7 +40,8 @@ class SinkBinding:
     :param description: for explain and progress, e.g. ``parquet[/data/out]``.
     :param delivery: the guarantee, e.g. ``"exactly once"``.
     :param write_letters: writes the bad records of an epoch, if they are kept; picklable.
-    :param message_modules: where the writer's message classes may come from.
+    :param message_modules: where the classes of a third party's messages may come from;
+        ``message_types`` are the engine's own, by their tags.
     :param format: its name, and ``options`` the user's options: they tell one sink from another.
     """
 
@@ -51,6 +53,12 @@ class SinkBinding:
     write_letters: EpochWriter | None = None
     format: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    message_types: Mapping[str, type] = field(default_factory=dict)
+
+    @property
+    def codec(self) -> MessageCodec:
+        """Stores the writer's messages."""
+        return MessageCodec(self.message_types, self.message_modules)
 
 
 @dataclass(frozen=True)

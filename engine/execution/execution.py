@@ -14,6 +14,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from engine.base.clock import Clock, SystemClock
@@ -262,11 +263,11 @@ class ContinuousExecution:
         now_ms = self._clock.now_ms()
         if now_ms - self._progress_saved_ms >= _PROGRESS_EVERY_MS:
             self._progress_saved_ms = now_ms
-            self._save_progress()
+            attempt.later("progress", partial(self._save_progress, list(self.recent_progress)))
 
-    def _save_progress(self) -> None:
+    def _save_progress(self, reports: Sequence[dict[str, Any]]) -> None:
         try:
-            self.definition.checkpoint.progress.write(list(self.recent_progress))
+            self.definition.checkpoint.progress.write(reports)
         except (OSError, ContinuousError) as exc:
             logger.warning("progress was not saved: %s", exc)
 
@@ -292,7 +293,7 @@ class ContinuousExecution:
         steps: list[Callable[[], object]] = [
             self._leaving.await_gone,
             self._stop_sources,
-            lambda: self._save_progress() if attempt.owns_checkpoint() else None,
+            lambda: self._save_last_progress(attempt),
             lambda: attempt.release(state, error),
         ]
         if self.definition.temporary_checkpoint and error is None:
@@ -308,6 +309,10 @@ class ContinuousExecution:
             self._enter(state, text)
             self._terminated.set()
             self._changed.notify_all()
+
+    def _save_last_progress(self, attempt: Attempt) -> None:
+        if attempt.owns_checkpoint():
+            self._save_progress(list(self.recent_progress))
 
     def _stop_sources(self) -> None:
         for stream in self.definition.streams:

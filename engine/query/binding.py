@@ -90,12 +90,14 @@ def bind_writer(
 
     :param name: its format; ``options`` are the user's.
     """
+    module = type(writer).__module__
     return SinkBinding(
         writer=writer,
         write=epoch_writer(writer),
         description=description,
         delivery=delivery_of(writer),
-        message_modules=("engine", "pyspark.sql.datasource", type(writer).__module__),
+        message_modules=() if module.startswith("engine.") else (module,),
+        message_types=getattr(writer, "messageTypes", {}),
         format=name or description,
         options=options or {},
     )

@@ -36,6 +36,7 @@ def with_dead_letters(sink: SinkBinding, path: str) -> SinkBinding:
         writer=_BothWriters(sink.writer, letters),
         description=f"{sink.description}, bad records: json[{path}]",
         write_letters=letters.write,
+        message_types={**sink.message_types, **letters.messageTypes},
     )
 
 

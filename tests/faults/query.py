@@ -121,9 +121,10 @@ class Driver(Process):
         self.runner = EpochRunner(
             checkpoint=checkpoint,
             lease=self.lease,
+            query_id=self.query_id,
             sources=[world.source],
             sink=self.binding.writer,
-            message_modules=self.binding.message_modules,
+            codec=self.binding.codec,
             min_epochs_to_retain=world.retain,
         )
         plan = plan_restart(checkpoint, self.binding, self.lease.check)

@@ -356,10 +356,10 @@ def test_a_storage_that_cannot_be_looked_at_between_two_attempts(
     check = Lease.check
     failures = [CheckpointError("no route to the storage")]
 
-    def failing(self: Lease) -> None:
+    def failing(self: Lease, *, recent: bool = False) -> None:
         if failures and not story.feed.faults:
             raise failures.pop()
-        check(self)
+        check(self, recent=recent)
 
     query = story.start(restarts_infrastructure=2, restarts_source=1)
     query.awaitEpoch(0, WAIT_S)

@@ -108,36 +108,6 @@ class MetadataLog(Generic[T]):
         """The highest id, or None. Opens no entry."""
         return max(self.ids(), default=None)
 
-    def latest(self) -> tuple[int, T] | None:
-        """The entry with the highest id, or None.
-
-        :raises CheckpointCorruptError: it is unreadable.
-        """
-        seen = None
-        while (id := self.latest_id()) is not None and id != seen:
-            entry = self.get(id)
-            if entry is not None:
-                return id, entry
-            # Deleted since the listing: by purge_after, or it was purged and newer ones came.
-            seen = id
-        return None
-
-    def range(self, start: int | None = None, end: int | None = None) -> list[tuple[int, T]]:
-        """The entries from ``start`` to ``end``, both inclusive; None: from the first, to the last.
-
-        :raises CheckpointCorruptError: one is missing or unreadable.
-        """
-        assert start is None or end is None or start <= end, f"{start} > {end}"
-        ids = [
-            id for id in self.ids() if (start is None or id >= start) and (end is None or id <= end)
-        ]
-        verify_ids(ids, start, end)
-        found = [(id, self.get(id)) for id in ids]
-        missing = [id for id, entry in found if entry is None]
-        if missing:
-            raise _missing(missing, start, end)
-        return [(id, entry) for id, entry in found if entry is not None]
-
     def purge(self, below: int) -> None:
         """Delete the entries with ids less than ``below``, oldest first.
 
@@ -154,15 +124,6 @@ class MetadataLog(Generic[T]):
             self.delete(id)
         self._purged_below = below if first is None else max(first, below)
 
-    def purge_after(self, id: int) -> None:
-        """Delete the entries with higher ids, newest first.
-
-        :raises CheckpointError: one cannot be deleted.
-        """
-        for each in reversed(self.ids()):
-            if each > id:
-                self.delete(each)
-
     def delete(self, id: int) -> None:
         """Delete one entry, and its checksum twin. A missing one is fine.
 
@@ -177,32 +138,6 @@ class MetadataLog(Generic[T]):
 def entry_id(name: str) -> int | None:
     """The id of an entry's file name; None if the file is not an entry."""
     return int(name) if _ENTRY_NAME.fullmatch(name) else None
-
-
-def verify_ids(ids: Sequence[int], start: int | None, end: int | None) -> None:
-    """Check that sorted ``ids`` are all from ``start`` to ``end``; None: any first, any last.
-
-    :raises CheckpointCorruptError: some are missing; names them.
-    """
-    if start is None and end is None and not ids:
-        return
-    if not ids:
-        named = " to ".join(str(id) for id in (start, end) if id is not None)
-        raise CheckpointCorruptError(f"batch {named} doesn't exist", hint=_CORRUPT_HINT)
-    first = ids[0] if start is None else start
-    last = ids[-1] if end is None else end
-    assert ids[0] >= first, f"{ids[0]} comes before {first}"
-    assert ids[-1] <= last, f"{ids[-1]} comes after {last}"
-    missing = sorted(set(range(first, last + 1)).difference(ids))
-    if missing:
-        raise _missing(missing, start, end)
-
-
-def _missing(ids: Sequence[int], start: int | None, end: int | None) -> CheckpointCorruptError:
-    listed = ", ".join(map(str, ids))
-    return CheckpointCorruptError(
-        f"batches ({listed}) don't exist (startId: {start}, endId: {end})", hint=_CORRUPT_HINT
-    )
 
 
 def split_version(data: bytes, max_supported: int, what: str) -> tuple[int, list[str]]:

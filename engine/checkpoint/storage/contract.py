@@ -97,7 +97,7 @@ class Storage(ABC):
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
 
-    def together(self, *looks: Callable[[], Any]) -> list[Any]:
+    def together(self, *looks: Callable[[], Any]) -> Sequence[Any]:
         """What independent looks return, in their order; at the same time where each of them is a
         round trip to somewhere else.
 

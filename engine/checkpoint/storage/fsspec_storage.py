@@ -153,7 +153,7 @@ class FsspecStorage(Storage):
             return False
         return True
 
-    def together(self, *looks: Callable[[], Any]) -> list[Any]:
+    def together(self, *looks: Callable[[], Any]) -> Sequence[Any]:
         with ThreadPoolExecutor(_TOGETHER_MAX) as pool:
             return [future.result() for future in [pool.submit(look) for look in looks]]
 
