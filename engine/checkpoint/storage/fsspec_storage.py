@@ -76,6 +76,8 @@ class FsspecStorage(Storage):
         if urlsplit(url).scheme in _OBJECT_STORES:
             # A look for a claim must see what is there now.
             options.setdefault("use_listings_cache", False)
+        if urlsplit(url).scheme in ("s3", "s3a"):
+            options.setdefault("max_concurrency", 1)  # else it asks for a size before it reads
         try:
             fs, root = fsspec.core.url_to_fs(url, **options)
         except ImportError as exc:
