@@ -98,6 +98,8 @@ class EngineOptions:
     :param static_side_max_bytes: how large a table may be that the stream is joined with.
     :param refresh_interval: how often such tables are read again, e.g. ``"10 minutes"``; empty:
         only when the query starts.
+    :param empty_epoch_interval: an epoch in which nothing was read goes on until something is, but
+        not for longer than this, e.g. ``"5 minutes"``; empty: it ends after the trigger's interval.
     """
 
     min_epochs_to_retain: int = _whole(100, 2)
@@ -119,6 +121,14 @@ class EngineOptions:
     allow_changed_query: bool = field(default=False, metadata={"choices": ("true", "false")})
     static_side_max_bytes: int = _whole(256 << 20, 1)
     refresh_interval: str = ""
+    empty_epoch_interval: str = ""
+
+    @property
+    def empty_epoch_interval_ms(self) -> int:
+        """:attr:`empty_epoch_interval`; 0: an empty epoch is as long as any."""
+        if not self.empty_epoch_interval:
+            return 0
+        return parse_interval_ms(self.empty_epoch_interval, "Option emptyEpochInterval")
 
     @property
     def refresh_interval_ms(self) -> int | None:
@@ -150,7 +160,9 @@ class EngineOptions:
                 f"{taken.dead_letter_path!r}: one needs the other.",
                 hint='Set onBadRecord to "dead-letter" and deadLetterPath to a folder.',
             )
-        taken.refresh_interval_ms  # noqa: B018  # raises here, not when it is due
+        # They raise here, not when it is due.
+        taken.refresh_interval_ms  # noqa: B018
+        taken.empty_epoch_interval_ms  # noqa: B018
         return taken, rest
 
 

@@ -246,6 +246,7 @@ class Attempt:
                 address=("", 0),
                 secret=b"",
                 until=None if until is None else until[stream],
+                tells_arrivals=definition.options.empty_epoch_interval_ms > 0,
                 heartbeat_s=min(2.0, definition.options.task_timeout_s / 4),
             )
             for index, (stream, partition) in enumerate(self._partitions())

@@ -39,7 +39,7 @@ from engine.errors import (
 from engine.execution.health import Stall, StallWatch
 from engine.execution.launcher import LaunchedTasks, Launcher, LeavingTasks
 from engine.task.spec import TaskSpec
-from engine.wire.messages import EpochCommitMessage, EpochMarker, TaskFailed
+from engine.wire.messages import EpochCommitMessage, EpochMarker, RecordsArrived, TaskFailed
 
 logger = logging.getLogger(__name__)
 _WATCH_S = 0.5
@@ -147,6 +147,9 @@ class ContinuousRun:
         self._opened_ms: dict[int, int] = {}
         self._closed_ms: dict[int, int] = {}
         self._next_tick_s: float | None = None
+        self._empty_ms = options.empty_epoch_interval_ms
+        self._filled_epoch = -1
+        """The newest that is known not to be empty."""
         self._next_look_s = 0.0
         self._ended = False
         self._error: ContinuousError | None = None
@@ -199,6 +202,9 @@ class ContinuousRun:
             return None
 
     def _handle(self, event: Event) -> None:
+        if isinstance(event, RecordsArrived):
+            self._fill(event)
+            return
         if isinstance(event, TaskFailed):
             logger.error("task of partition %d failed:\n%s", event.partition, event.trace)
         before = self.coordinator.phase
@@ -226,7 +232,24 @@ class ContinuousRun:
             self._next_tick_s = None
             if self._interval_ms:
                 self._schedule_tick()
-            self._handle(EpochElapsed())
+            if not self._may_go_on():
+                self._handle(EpochElapsed())
+
+    def _may_go_on(self) -> bool:
+        """Whether the open epoch is empty, and may stay open for longer than others."""
+        epoch = self.coordinator.open_epoch
+        left_ms = self._opened_ms.get(epoch, 0) + self._empty_ms - self._clock.now_ms()
+        if self._filled_epoch >= epoch or not 0 < left_ms <= self._empty_ms:
+            return False
+        if not self._interval_ms:
+            self._next_tick_s = self._clock.monotonic_s() + left_ms / 1000
+        return True
+
+    def _fill(self, event: RecordsArrived) -> None:
+        if event.run_id == self._run_id:
+            self._filled_epoch = max(self._filled_epoch, event.epoch)
+            if not self._interval_ms and self._next_tick_s is not None:
+                self._schedule_tick()  # it need not wait until an empty one is over
 
     def _schedule_tick(self) -> None:
         # Aligned by the wall clock, awaited by the monotonic one: the former may jump meanwhile.
@@ -384,8 +407,9 @@ class ContinuousRun:
                 event = self._inbox.get_nowait()
             except queue.Empty:
                 return
-            for action in self.coordinator.handle(event):
-                self._act(action)
+            if not isinstance(event, RecordsArrived):
+                for action in self.coordinator.handle(event):
+                    self._act(action)
 
     def _on_tasks_end(self, error: ContinuousError | None) -> None:
         self._tasks_error = error

@@ -27,6 +27,7 @@ from engine.task.transform import Transform, compile_steps
 from engine.wire.connection import Connection, connect
 from engine.wire.messages import (
     EpochCommitMessage,
+    RecordsArrived,
     SunkEpoch,
     TaskAlive,
     TaskFailed,
@@ -174,12 +175,16 @@ class _Task:
     ) -> Iterator[pa.RecordBatch]:
         channel = self._channel
         bounded = self._spec.until is not None
+        untold = self._spec.tells_arrivals
         reading = _blaming(SourceError, "reading the source", self._spec.index, epoch)
         while channel.closed_epoch < epoch:
             if channel.dismissed is not None:
                 raise TaskDismissed
             with reading:
                 batch = reader.read(MARKER_POLL_S)
+            if untold and (batch is not None or counters.bad_records):
+                channel.send(RecordsArrived(self._spec.run_id, self._spec.index, epoch))
+                untold = False
             if batch is not None:
                 counters.rows_read += batch.num_rows
                 yield batch

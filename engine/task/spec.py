@@ -28,6 +28,7 @@ class TaskSpec:
     :param on_bad_record: see :class:`engine.base.options.EngineOptions`.
     :param write_letters: writes the bad records of an epoch, if they are kept.
     :param source: names the source in errors.
+    :param tells_arrivals: the driver wants to know which epochs are not empty.
     :param heartbeat_s: a task that has said nothing for so many seconds says that it is alive.
     """
 
@@ -48,6 +49,7 @@ class TaskSpec:
     source: str = "the source"
     on_bad_record: str = FAIL
     write_letters: EpochWriter | None = None
+    tells_arrivals: bool = False
 
     def __repr__(self) -> str:  # the secret must not reach a log
         return f"TaskSpec(run_id={self.run_id!r}, index={self.index})"
