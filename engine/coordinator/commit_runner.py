@@ -125,11 +125,12 @@ class EpochRunner:
         self._lease.check(recent=True)
         offset_log = self._checkpoint.offsets
         end = OffsetEntry(offsets=ends)
+        text = self._logged(epoch, ends) if replayed else offset_log.text(end)
         entry = PreparedEntry(
             generation=self._lease.generation,
             run_id=self._lease.run_id,
             messages=tuple(messages),
-            offsets=self._logged(epoch, ends) if replayed else offset_log.text(end),
+            offsets=text,
             query_id=self._query_id,
         )
         reach("prepare.before")
@@ -138,7 +139,7 @@ class EpochRunner:
         reach("prepare.after")
         self._lease.check(recent=True)
         if not replayed:
-            self._add(offset_log, epoch, end)
+            self._add(offset_log, epoch, end, text)
         steps.done("walCommit")
         reach("walCommit.after")
         self._finish(epoch, messages, steps)
@@ -238,8 +239,8 @@ class EpochRunner:
             )
         return self._checkpoint.offsets.text_of(epoch)
 
-    def _add(self, log: Any, epoch: int, entry: Any) -> None:
-        if log.add(epoch, entry):
+    def _add(self, log: Any, epoch: int, entry: Any, text: str | None = None) -> None:
+        if log.add(epoch, entry, text):
             return
         # Ours, if the answer to the write was lost; else that of a run that was fenced, and was
         # suspended in the very moment of its write: a new attempt recovers from it.

@@ -242,7 +242,7 @@ def _() -> Iterator[None]:
 
 @mutant("an entry that is there already is ignored", ZOMBIES)
 def _() -> Patch:
-    def add(runner: EpochRunner, log: MetadataLog[Any], epoch: int, entry: Any) -> None:
+    def add(runner: EpochRunner, log: MetadataLog[Any], epoch: int, entry: Any, *_: Any) -> None:
         log.add(epoch, entry)
 
     return _replace(EpochRunner, "_add", add)

@@ -38,7 +38,7 @@ OWN = {"files": FilesMessage, "shipped": ShippedRows}
 
 
 def encode(message: object, codec: MessageCodec = CODEC) -> dict[str, Any]:
-    return load_object(codec.encode(message))
+    return load_object(codec.encode([message]))
 
 
 def decode(data: dict[str, Any], modules: Collection[str], types: Any = None) -> object:
@@ -312,14 +312,14 @@ FILES_DATA = {
 def test_own_types_have_tags(message: object, data: dict[str, Any]) -> None:
     codec = MessageCodec(OWN, ALLOWED)
     assert encode(message, codec) == data
-    assert codec.decode(codec.encode(message)) == message
+    assert codec.decode(codec.encode([message])) == message
 
 
 def test_what_is_under_a_tag_needs_no_constructor_and_no_module(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     codec = MessageCodec(OWN)
-    line = codec.encode(FILES)
+    line = codec.encode([FILES])
     monkeypatch.setattr(FilesMessage, "__init__", None)
     monkeypatch.setattr("engine.checkpoint.logs.codec.importlib", None)
     assert codec.decode(line) == FILES

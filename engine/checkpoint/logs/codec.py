@@ -34,7 +34,7 @@ import io
 import math
 import pickle
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -44,7 +44,7 @@ from engine.errors import CheckpointCorruptError, CheckpointError
 from engine.wire.messages import SunkEpoch
 
 RESERVED_TAGS: Final = frozenset({"none", "sunk", "dataclass", "pickle"})
-_NONE: Final = b'{"none":true}'
+_NONE: Final = {"none": True}
 _SUNK: Final = ("written", "dead_letters")
 
 # How the engine's own messages were named before they had tags.
@@ -101,44 +101,55 @@ class MessageCodec:
         assert RESERVED_TAGS.isdisjoint(types), f"{sorted(types)} has a reserved tag"
         self._types = types
         self._modules = modules
-        self._prefixes = {kind: f'{{"{tag}":'.encode() for tag, kind in types.items()}
-        self._encode = msgspec.json.Encoder().encode
+        self._tags = {kind: tag for tag, kind in types.items()}
+        self._encode_lines = msgspec.json.Encoder().encode_lines
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {
             tag: msgspec.json.Decoder(kind) for tag, kind in types.items()
         }
-        self._tagged = msgspec.json.Decoder(dict[str, msgspec.Raw])
+        self._decode_tag = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
-    def encode(self, message: object) -> bytes:
-        """A message as a line of JSON.
+    def encode(self, messages: Sequence[object]) -> bytes:
+        """A line of JSON per message, between them a line feed.
 
-        :raises CheckpointError: it cannot be stored, or could not be loaded again; names its class.
+        :raises CheckpointError: one cannot be stored, or could not be loaded again; names its
+            class.
         """
-        kind = type(message)
-        prefix = self._prefixes.get(kind)
-        if prefix is not None:
-            try:
-                return prefix + self._encode(message) + b"}"
-            except (TypeError, ValueError) as exc:
-                raise _cannot_store(kind, exc) from exc
+        try:
+            return bytes(self._encode_lines([self._tagged(each) for each in messages])[:-1])
+        except (TypeError, ValueError) as exc:
+            for each in messages:
+                self._try(each)
+            raise CheckpointError(f"The writers' messages cannot be stored: {exc}.") from exc
+
+    def _try(self, message: object) -> None:
+        try:
+            self._encode_lines([self._tagged(message)])
+        except (TypeError, ValueError) as exc:
+            raise _cannot_store(type(message), exc) from exc
+
+    def _tagged(self, message: object) -> object:
+        """What becomes the message's line."""
+        tag = self._tags.get(type(message))
+        if tag is not None:
+            return {tag: message}
         if message is None:
             return _NONE
-        if kind is SunkEpoch:
-            parts = (b'"%s":%s' % (n.encode(), self.encode(getattr(message, n))) for n in _SUNK)
-            return b'{"sunk":{%s}}' % b",".join(parts)
-        return dump(_foreign(message)).encode()
+        if type(message) is SunkEpoch:
+            return {"sunk": {name: self._tagged(getattr(message, name)) for name in _SUNK}}
+        return msgspec.Raw(dump(_foreign(message)).encode())
 
     def decode(self, line: bytes) -> object:
-        """The message that :meth:`encode` was given.
+        """The message of a line.
 
         :raises CheckpointCorruptError: it is torn, or names a class that is not allowed.
         """
         try:
-            fields = self._tagged.decode(line)
+            fields = self._decode_tag(line)
             tag = next(iter(fields)) if len(fields) == 1 else ""
             if tag in self._decoders:
                 return self._decoders[tag].decode(fields[tag])
             if tag == "sunk":
-                parts = self._tagged.decode(fields[tag])
+                parts = self._decode_tag(fields[tag])
                 if parts.keys() != set(_SUNK):
                     raise CheckpointCorruptError(f"A message of two has the parts {list(parts)}.")
                 return SunkEpoch(*(self.decode(bytes(parts[name])) for name in _SUNK))
@@ -152,7 +163,7 @@ class MessageCodec:
             ) from exc
 
     def _decode_foreign(self, data: dict[str, JSON]) -> object:
-        if data == {"none": True}:
+        if data == _NONE:
             return None
         if data.keys() == {"dataclass", "fields"}:
             return self._build(data["dataclass"], data["fields"])

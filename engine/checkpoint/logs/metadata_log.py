@@ -50,13 +50,15 @@ class MetadataLog(Generic[T]):
         self._deserialize = deserialize
         self._purged_below: int | None = None
 
-    def add(self, id: int, entry: T) -> bool:
+    def add(self, id: int, entry: T, text: str | None = None) -> bool:
         """Write an entry durably; False, and nothing changes, if there is one with this id.
 
+        :param text: that of the entry, if the caller has it.
         :raises CheckpointError: it cannot be written.
         """
         assert id >= 0, f"{self.name}: {id} is not an epoch"
-        return self.storage.create(self._file(id), self._serialize(entry))
+        data = self._serialize(entry) if text is None else text.encode()
+        return self.storage.create(self._file(id), data)
 
     def get(self, id: int) -> T | None:
         """An entry, or None if there is none.

@@ -64,7 +64,9 @@ def prepared_log(storage: Storage, codec: MessageCodec) -> MetadataLog[PreparedE
             "queryId": entry.query_id,
             "offsets": entry.offsets,
         }
-        body = b"\n".join([dump(header).encode(), *map(codec.encode, entry.messages)])
+        body = dump(header).encode()
+        if entry.messages:
+            body = b"%s\n%s" % (body, codec.encode(entry.messages))
         return b"v%d\n%s\n%s" % (_VERSION_MAX, _checksum(_VERSION_MAX, body), body)
 
     return MetadataLog(storage, "prepared", serialize, _deserializer(codec.decode))
