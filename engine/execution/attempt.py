@@ -38,6 +38,7 @@ from engine.execution.run import SLOT_WAIT_S, ContinuousRun, RunListener
 from engine.execution.survey import plan_restart
 from engine.sources.contract import Offset
 from engine.task.spec import TaskSpec
+from engine.wire.messages import RecordsArrived
 
 logger = logging.getLogger(__name__)
 SLOT_POLL_S = 0.02
@@ -296,6 +297,12 @@ class Attempt:
             self._changed.notify_all()
         if run is not None:
             run.tell(event)
+
+    def want(self, epoch: int) -> None:
+        """Somebody waits for this epoch: until it, none stays open for being empty."""
+        run = self._run
+        if run is not None:
+            run.tell(RecordsArrived(self._run_id, -1, epoch))
 
     def pause(self, seconds: float) -> bool:
         """Wait before the next attempt, and keep the checkpoint meanwhile.

@@ -73,6 +73,7 @@ class ContinuousExecution:
         self._committing_s: tuple[float, float] | None = None
         """When this attempt committed its first epoch and its last one; monotonic."""
         self._progress_saved_ms = 0
+        self._wanted_epoch = -1
         self._changed = threading.Condition()
         self._terminated = threading.Event()
         self._end_asked: DrainAsked | StopAsked | None = None
@@ -216,6 +217,7 @@ class ContinuousExecution:
         elif phase is not Phase.ENDED:
             self.has_run = self.has_run or phase is Phase.RUNNING
             self._enter(*_PHASES[phase])
+            self._want(self._wanted_epoch)
 
     def on_stall(self, stall: Stall | None) -> None:
         """See :class:`engine.execution.run.RunListener`."""
@@ -336,12 +338,20 @@ class ContinuousExecution:
     def await_epoch(self, epoch: int, timeout_s: float | None) -> bool:
         """Wait until ``epoch`` is committed, the query has ended, or the time is over; whether it
         is committed. Returns at once inside of a commit of this query."""
+        self._want(epoch)
         with self._changed:
             self._changed.wait_for(
                 lambda: self.committed_epoch >= epoch or self._terminated.is_set(),
                 0 if self._is_inside_commit else timeout_s,
             )
             return self.committed_epoch >= epoch
+
+    def _want(self, epoch: int) -> None:
+        with self._changed:
+            self._wanted_epoch = max(self._wanted_epoch, epoch)
+            attempt = self._attempt
+        if attempt is not None:
+            attempt.want(epoch)
 
     @property
     def open_epoch(self) -> int:

@@ -72,7 +72,8 @@ class TaskFailed:
 
 @dataclass(frozen=True)
 class RecordsArrived:
-    """Told with an epoch's first batch of records, if an empty epoch may be longer than others."""
+    """Told with an epoch's first batch of records, if an empty epoch may be longer than others.
+    The driver tells itself so of epochs that somebody waits for."""
 
     run_id: str
     partition: int

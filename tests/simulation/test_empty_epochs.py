@@ -54,6 +54,19 @@ def test_an_empty_epoch_ends_at_last(story: Story) -> None:
     end(story, query)
 
 
+@pytest.mark.parametrize("interval_ms", [20, 0])
+def test_who_waits_for_an_epoch_need_not_wait_for_records(story: Story, interval_ms: int) -> None:
+    """After a restart in place, too."""
+    query = story.start(interval_ms=interval_ms, empty_epoch_interval="1 hour", restarts_source=1)
+    assert query.awaitEpoch(5, WAIT_S)
+    query.processAllAvailable()
+    story.feed.faults[(0, 0)] = ValueError("the wire is cut")
+    story.feed.add(1)
+    assert query.awaitEpoch(query.status["epoch"] + 10, WAIT_S)
+    assert query.status["restarts"] == 1
+    end(story, query)
+
+
 def test_an_empty_epoch_is_drained_at_once(story: Story, heartbeats: threading.Semaphore) -> None:
     query = story.start(interval_ms=20, empty_epoch_interval="1 hour")
     idle(heartbeats)
