@@ -407,9 +407,8 @@ class ContinuousRun:
                 event = self._inbox.get_nowait()
             except queue.Empty:
                 return
-            if not isinstance(event, RecordsArrived):
-                for action in self.coordinator.handle(event):
-                    self._act(action)
+            for action in self.coordinator.handle(event):
+                self._act(action)
 
     def _on_tasks_end(self, error: ContinuousError | None) -> None:
         self._tasks_error = error
