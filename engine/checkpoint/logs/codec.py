@@ -114,8 +114,11 @@ class MessageCodec:
         :raises CheckpointError: one cannot be stored, or could not be loaded again; names its
             class.
         """
+        kinds = set(map(type, messages))
+        tag = self._tags.get(kinds.pop()) if len(kinds) == 1 else None
         try:
-            return bytes(self._encode_lines([self._tagged(each) for each in messages])[:-1])
+            lines = [{tag: each} if tag else self._tagged(each) for each in messages]
+            return bytes(self._encode_lines(lines)[:-1])
         except (TypeError, ValueError) as exc:
             for each in messages:
                 self._try(each)
