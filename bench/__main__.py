@@ -13,7 +13,7 @@ import subprocess
 import sys
 from typing import Any
 
-from bench import functions, latency, sensors, throughput
+from bench import commits, functions, latency, sensors, throughput
 from bench.measure import spread
 
 CASES = {
@@ -21,9 +21,11 @@ CASES = {
     "latency": latency.ENGINES,
     "functions": functions.ENGINES,
     "sensors": sensors.ENGINES,
+    "commits": commits.ENGINES,
 }
 TITLES = {
     "latency": "rate at 1,000 rows/s, row's timestamp to the writer",
+    "commits": "the commit of an epoch (and calls until it is committed)",
     "functions": "rate at 1,000 rows/s, epochs of 3 s, row's timestamp to the call of a Python UDF",
 }
 

@@ -132,6 +132,8 @@ class EngineOptions:
     :param static_side_max_bytes: how large a table may be that the stream is joined with.
     :param refresh_interval: how often such tables are read again, e.g. ``"10 minutes"``; empty:
         only when the query starts.
+    :param empty_epoch_interval: an epoch in which nothing was read goes on until something is, but
+        not for longer than this, e.g. ``"5 minutes"``; empty: it ends after the trigger's interval.
     """
 
     min_epochs_to_retain: int = _whole(100, 2)
@@ -158,6 +160,14 @@ class EngineOptions:
     allow_changed_query: bool = field(default=False, metadata={"choices": ("true", "false")})
     static_side_max_bytes: int = _whole(256 << 20, 1)
     refresh_interval: str = ""
+    empty_epoch_interval: str = ""
+
+    @property
+    def empty_epoch_interval_ms(self) -> int:
+        """:attr:`empty_epoch_interval`; 0: an empty epoch is as long as any."""
+        if not self.empty_epoch_interval:
+            return 0
+        return parse_interval_ms(self.empty_epoch_interval, "Option emptyEpochInterval")
 
     def backlog_max(self, interval_ms: int) -> int:
         """How many closed epochs may wait for a late partition: the others' messages of all of them
@@ -214,7 +224,8 @@ class EngineOptions:
                 f"{taken.dead_letter_path!r}: one needs the other.",
                 hint='Set onBadRecord to "dead-letter" and deadLetterPath to a folder.',
             )
-        taken.refresh_interval_ms, taken.ports  # noqa: B018  # they raise here, not when used
+        # They raise here, not when they are used.
+        _ = taken.refresh_interval_ms, taken.empty_epoch_interval_ms, taken.ports
         return taken, rest
 
 

@@ -6,15 +6,16 @@ status. :class:`engine.checkpoint.checkpoint.Checkpoint` has all of it together.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from engine.base.clock import Clock, SystemClock
 from engine.base.json_text import JSON, dump, load_object
+from engine.checkpoint.logs.codec import MessageCodec
 from engine.checkpoint.logs.commit_log import commit_log
 from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.logs.offset_log import offset_log
-from engine.checkpoint.logs.prepared_log import PreparedEntry, prepared_log
+from engine.checkpoint.logs.prepared_log import PreparedEntry, prepared_heads, prepared_log
 from engine.checkpoint.recent_progress import ProgressFile
 from engine.checkpoint.requests import Requests
 from engine.checkpoint.rewound import without_late
@@ -47,7 +48,8 @@ class CheckpointFolder:
         )
         self.offsets = offset_log(self.storage)
         self.commits = commit_log(self.storage)
-        self.prepared = self.prepared_with(())
+        self.prepared = self.prepared_with(MessageCodec())
+        self.prepared_heads = prepared_heads(self.storage)
         self.requests = Requests(self.storage, self._clock)
         self.progress = ProgressFile(self.storage)
 
@@ -56,12 +58,13 @@ class CheckpointFolder:
         """How to open it again."""
         return self.storage.url
 
-    def prepared_with(self, allowed_modules: Collection[str]) -> MetadataLog[PreparedEntry]:
-        """The prepared log, loading messages whose classes are defined in these modules.
+    def prepared_with(self, codec: MessageCodec) -> MetadataLog[PreparedEntry]:
+        """The prepared log with the messages of a sink.
 
-        The attribute ``prepared`` allows none: it writes all messages, and reads plain ones.
+        The attribute ``prepared`` knows no sink: it writes all messages, and reads plain ones.
+        ``prepared_heads`` reads entries without their messages.
         """
-        return prepared_log(self.storage, allowed_modules)
+        return prepared_log(self.storage, codec)
 
     # -- identity -------------------------------------------------------------------------------
 

@@ -15,6 +15,11 @@ this, and is *fenced* from the moment its claim is gone:
 So ``check`` is one look for one's own claim, and a run that slept through any number of takeovers
 still finds out. The newest claim is never deleted: it carries the count on.
 
+Nobody takes over a run that has renewed its lease within the last :data:`EXPIRES_AFTER_INTERVALS`
+intervals, so a claim that was seen a moment ago is still there: ``check(recent=True)`` only looks
+if nothing in this process, the heartbeats for example, has looked within
+:data:`RECENT_INTERVALS` intervals. A suspended process, or machine, finds its last look old.
+
 A holder on this machine that is seen to be dead is taken over at once. A heartbeat is fresh for
 :data:`EXPIRES_AFTER_INTERVALS` intervals. If it seems older, or comes from the future, the holder
 is watched for so long before it is taken over: clocks differ, jump, and stand still while a machine
@@ -22,12 +27,14 @@ is suspended.
 
 The engine's rule for a write that others see is: ``check``, then write. A run that is suspended
 between the two can still write once. The logs refuse that write if the epoch is taken
-(create-if-absent), and a sink tells generations apart.
+(create-if-absent), and a sink tells generations apart. What cannot be refused, the sink's commit,
+is preceded by a look of its own, never by a recent one.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -43,6 +50,8 @@ from engine.errors import ConcurrentRunError, StaleRunError
 from engine.redaction.logs import redact
 
 EXPIRES_AFTER_INTERVALS = 10
+RECENT_INTERVALS = 2
+_CONTROL = "control"
 _CLAIMS = "control/generations"
 _LEASE = "control/lease"
 
@@ -129,26 +138,37 @@ def read_holder(storage: Storage) -> LeaseRecord | None:
 
     :raises CheckpointError: the storage cannot be read.
     """
-    record, claim = _read(storage, _LEASE), _newest_claim(storage)
-    if claim is not None and (record is None or record.generation < claim.generation):
-        # It has claimed, and not yet written the lease; or a fenced run has just written over it.
-        return claim
-    return record
+    return _holder(storage, _generations(storage))
 
 
-def _newest_claim(storage: Storage) -> LeaseRecord | None:
+def _holder(storage: Storage, generations: list[int]) -> LeaseRecord | None:
+    """:param generations: of all claims, as they were a moment ago."""
     while True:
-        generations = _generations(storage)
-        if not generations:
-            return None
+        record = _read(storage, _LEASE)
+        if not generations or (record is not None and record.generation >= generations[-1]):
+            return record
+        # It has claimed, and not yet written the lease; or a fenced run has just written over it.
         claim = _read(storage, f"{_CLAIMS}/{generations[-1]}")
-        if claim is not None or generations == _generations(storage):
+        if claim is not None:
             return claim
+        before, generations = generations, _generations(storage)
+        if generations == before:
+            return record
 
 
 def _generations(storage: Storage) -> list[int]:
-    ids = (entry_id(file.name) for file in storage.list(_CLAIMS))
+    return _claimed(f"{_CLAIMS}/{file.name}" for file in storage.list(_CLAIMS))
+
+
+def _claimed(names: Iterable[str]) -> list[int]:
+    """The generations of the claims among these files, lowest first."""
+    ids = (entry_id(name[len(_CLAIMS) + 1 :]) for name in names if name.startswith(f"{_CLAIMS}/"))
     return sorted(id for id in ids if id is not None)
+
+
+def _control_files(storage: Storage) -> set[str]:
+    """Claims, requests and all else that is in ``control``, with one look."""
+    return {f"{_CONTROL}/{name}" for name in storage.files_below(_CONTROL)}
 
 
 def _read(storage: Storage, name: str) -> LeaseRecord | None:
@@ -167,7 +187,7 @@ class Lease:
         self._record = record
         self._clock = clock
         self._lock = threading.Lock()
-        self._renewed_s = clock.monotonic_s()
+        self._renewed_s = self._seen_s = clock.monotonic_s()
         self._released = False
 
     @classmethod
@@ -195,8 +215,9 @@ class Lease:
         storage, process = checkpoint.storage, Process.current()
         while True:
             # Counted before the look: who claims after it must collide with our claim.
-            newest = max(_generations(storage), default=-1)
-            holder = read_holder(storage)
+            generations = _generations(storage)
+            newest = max(generations, default=-1)
+            holder = _holder(storage, generations)
             own = holder is not None and holder.run_id == run_id
             if holder is not None and not own:
                 _refuse_if_alive(storage, holder, clock)
@@ -220,7 +241,9 @@ class Lease:
             reach("claim.before")
             if storage.create(f"{_CLAIMS}/{generation}", record.serialize()):
                 reach("claim.after")
-                *older, newest = _generations(storage)
+                seen_s = clock.monotonic_s()
+                present = _control_files(storage)
+                *older, newest = _claimed(present)
                 if newest == generation:
                     break
                 # Others came and went between our look and our claim: begin anew.
@@ -229,9 +252,10 @@ class Lease:
             storage.delete(f"{_CLAIMS}/{fenced}")
         reach("fence.after")
         if not own:
-            checkpoint.requests.clear()
+            checkpoint.requests.clear(present)
         lease = cls(storage, record, clock)
-        lease.heartbeat()
+        lease._seen_s = seen_s
+        lease._write(record)
         return lease
 
     @property
@@ -251,15 +275,16 @@ class Lease:
         """What was written last."""
         return self._record
 
-    def heartbeat(self, **changes: Any) -> None:
+    def heartbeat(self, **changes: Any) -> Collection[str]:
         """Renew the lease.
 
         :param changes: fields of the :class:`LeaseRecord` that have changed.
+        :returns: the files in ``control``, as they were seen on this occasion.
         :raises StaleRunError: another run has taken the checkpoint, or this one has released it.
         :raises CheckpointError: the storage cannot be written; the lease runs on.
         """
         with self._lock:
-            self._renew(changes)
+            return self._renew(changes)
 
     @property
     def is_expired(self) -> bool:
@@ -267,19 +292,24 @@ class Lease:
         age_ms = (self._clock.monotonic_s() - self._renewed_s) * 1000
         return age_ms >= self._record.expires_after_ms
 
-    def check(self) -> None:
+    def check(self, *, recent: bool = False) -> None:
         """Assert that this run still owns the checkpoint; call it before each write.
 
         After a pause that outlived the lease, of a suspended machine for example, it is renewed
         first: nobody may have taken it over meanwhile.
 
+        :param recent: it is enough that the claim was seen a moment ago.
         :raises StaleRunError: another run has taken the checkpoint, or this one has released it.
         :raises CheckpointError: the storage cannot be read.
         """
-        with self._lock:
-            if self.is_expired:
+        if self.is_expired:
+            with self._lock:
                 self._renew({})
-            self._assert_claimed()
+        now_s = self._clock.monotonic_s()
+        recent_s = self._record.heartbeat_interval_ms * RECENT_INTERVALS / 1000
+        if self._released or not recent or now_s - self._seen_s >= recent_s:
+            self._assert_claimed()  # not behind a heartbeat that is on its way
+            self._seen_s = now_s
 
     def release(self, state: QueryState, error: str | None = None) -> None:
         """Say that the run has ended. A second call, and that of a fenced run, changes nothing.
@@ -299,19 +329,28 @@ class Lease:
             finally:
                 self._released = True
 
-    def _renew(self, changes: dict[str, Any], *, durable: bool = False) -> None:
-        self._assert_claimed()
-        # The time before the write: a lease never seems younger here than it does to others.
-        renewed_s = self._clock.monotonic_s()
+    def _renew(self, changes: dict[str, Any], *, durable: bool = False) -> Collection[str]:
+        seen_s = self._clock.monotonic_s()
+        present = _control_files(self._storage)
+        self._assert_claimed(present)
+        self._seen_s = seen_s
         told = {name: _told(name, value) for name, value in changes.items()}
         record = replace(self._record, heartbeat_at_ms=self._clock.now_ms(), **told)
+        self._write(record, durable=durable)
+        return present
+
+    def _write(self, record: LeaseRecord, *, durable: bool = False) -> None:
+        # The time before the write: a lease never seems younger here than it does to others.
+        renewed_s = self._clock.monotonic_s()
         self._storage.replace(_LEASE, record.serialize(), durable=durable)
         self._record, self._renewed_s = record, renewed_s
 
-    def _assert_claimed(self) -> None:
+    def _assert_claimed(self, present: Collection[str] | None = None) -> None:
+        """:param present: the files in ``control``, if the caller has just looked."""
         if self._released:
             raise StaleRunError(f"Run {self.run_id} has released the checkpoint.")
-        if not self._storage.exists(f"{_CLAIMS}/{self.generation}"):
+        claim = f"{_CLAIMS}/{self.generation}"
+        if not (self._storage.exists(claim) if present is None else claim in present):
             holder = read_holder(self._storage)
             by = "its claim is gone" if holder is None else f"run {_describe(holder)} owns it now"
             raise StaleRunError(

@@ -12,6 +12,7 @@ request by somebody who does not say who.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Literal
 
 from engine.base.clock import Clock, SystemClock
@@ -43,24 +44,31 @@ class Requests:
         request = {"kind": kind, "by": by, "run_id": run_id, "asked_at_ms": self._clock.now_ms()}
         self._storage.replace(f"{_FOLDER}/{kind}", dump(request).encode())
 
-    def pending(self, run_id: str) -> RequestKind | None:
+    def pending(self, run_id: str, present: Collection[str] | None = None) -> RequestKind | None:
         """What is asked of this run: ``stop``, else ``drain``, else None.
 
+        :param present: the checkpoint's files, if the caller has just looked.
         :raises CheckpointError: the checkpoint cannot be read.
         """
-        present = {file.name for file in self._storage.list(_FOLDER)}
-        for kind in _KINDS:
-            if kind in present and self._is_for(run_id, kind):
+        for kind in self._kinds(present):
+            if self._is_for(run_id, kind):
                 return kind
         return None
 
-    def clear(self) -> None:
+    def clear(self, present: Collection[str] | None = None) -> None:
         """Forget all requests.
 
+        :param present: the checkpoint's files, if the caller has just looked.
         :raises CheckpointError: the checkpoint cannot be written.
         """
-        for kind in _KINDS:
+        for kind in self._kinds(present):
             self._storage.delete(f"{_FOLDER}/{kind}")
+
+    def _kinds(self, present: Collection[str] | None) -> list[RequestKind]:
+        """Of the requests that are there; ``stop`` first."""
+        if present is None:
+            present = {f"{_FOLDER}/{file.name}" for file in self._storage.list(_FOLDER)}
+        return [kind for kind in _KINDS if f"{_FOLDER}/{kind}" in present]
 
     def _is_for(self, run_id: str, kind: RequestKind) -> bool:
         try:

@@ -4,26 +4,36 @@
 2. ``offsets/<epoch>``: the write-ahead offset log
 3. ``sink.commit(messages, epoch)``
 4. ``commits/<epoch>``: the commit log
+
+And then, while the next epoch is committed perhaps:
+
 5. ``source.commit(offset)``
 6. retention
 
 A crash between any two steps leaves a state that :mod:`engine.coordinator.restart_table` resolves.
 Before each step that others can see, the lease is checked: a run that was fenced writes nothing
-more. Source: Spark's EpochCoordinator ("commit to the writer before recording the commit").
+more. For a log, which takes each entry once, a recent look is enough. There is a look of its own
+between offset log and sink: who takes the checkpoint over after it finds steps 1 and 2 done, and
+so tells the sink the same. That makes four requests to a storage of objects until the epoch is
+committed: three entries and one look.
+
+Source: Spark's EpochCoordinator ("commit to the writer before recording the commit").
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import Any
 
+from engine.base.background import Later, at_once
 from engine.base.failpoints import reach
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
+from engine.checkpoint.logs.codec import MessageCodec
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
@@ -58,13 +68,14 @@ class CommittedEpoch:
 class EpochRunner:
     """Commits epochs of one run, one at a time.
 
-    :param keeps_letters: the sink takes a :class:`engine.wire.messages.SunkEpoch` of each
-        partition.
-
+    :param query_id: the checkpoint's.
     :param sources: one per stream of the query, in the order of the offset log's lines.
     :param sink: its side on the driver, bound to the run.
-    :param message_modules: where the sink's message classes may come from (see
-        :mod:`engine.checkpoint.logs.codec`).
+    :param codec: stores the sink's messages.
+    :param keeps_letters: the sink takes a :class:`engine.wire.messages.SunkEpoch` of each
+        partition.
+    :ivar rewound: whether the checkpoint was ever rewound; None: it is looked for.
+    :param later: gets steps 5 and 6. If they are late, those of several epochs are done at once.
     """
 
     def __init__(
@@ -72,20 +83,24 @@ class EpochRunner:
         *,
         checkpoint: Checkpoint,
         lease: Lease,
+        query_id: str,
         sources: Sequence[DataSourceContinuousReader],
         sink: Any,
-        message_modules: Collection[str],
+        codec: MessageCodec,
         min_epochs_to_retain: int,
         keeps_letters: bool = False,
+        later: Later = at_once,
     ) -> None:
         self._checkpoint = checkpoint
         self._lease = lease
         self._sources = tuple(sources)
         self._sink = sink
-        self._message_modules = message_modules
+        self._prepared = checkpoint.prepared_with(codec)
         self._retain = min_epochs_to_retain
         self._keeps_letters = keeps_letters
-        self._query_id = checkpoint.query_id()
+        self.rewound: bool | None = None
+        self._query_id = query_id
+        self._later = later
 
     def commit(
         self,
@@ -110,42 +125,28 @@ class EpochRunner:
             for source, parts in zip(self._sources, offsets, strict=True)
         )
         # Step 1 and 2: what will be done.
-        self._lease.check()
+        self._lease.check(recent=True)
         offset_log = self._checkpoint.offsets
         end = OffsetEntry(offsets=ends)
+        text = self._logged(epoch, ends) if replayed else offset_log.text(end)
         entry = PreparedEntry(
             generation=self._lease.generation,
             run_id=self._lease.run_id,
             messages=tuple(messages),
-            offsets=self._logged(epoch, ends) if replayed else offset_log.text(end),
+            offsets=text,
             query_id=self._query_id,
         )
         reach("prepare.before")
-        self._add(self._checkpoint.prepared, epoch, entry)
+        self._add(self._prepared, epoch, entry)
         steps.done("prepare")
         reach("prepare.after")
-        self._lease.check()
+        self._lease.check(recent=True)
         if not replayed:
-            self._add(offset_log, epoch, end)
+            self._add(offset_log, epoch, end, text)
         steps.done("walCommit")
         reach("walCommit.after")
         self._finish(epoch, messages, steps)
-        # Step 5 and 6: what is no longer needed. The epoch is committed: a failure is only logged,
-        # that of a run too which was fenced: what it would remove may be needed again.
-        try:
-            self._lease.check()
-            for source, end in zip(self._sources, ends, strict=True):
-                source.commit(end)
-            reach("sourceCommit.after")
-            checkpoint = self._checkpoint
-            # Commits first: a reader must not find a committed epoch without its offsets. If the
-            # query is rewound meanwhile, the oldest epoch may be its newest.
-            for log in (checkpoint.commits, checkpoint.offsets, checkpoint.prepared):
-                log.purge(epoch + 1 - self._retain, self._lease.check)
-        except Exception:
-            log_failure(logger, "cleaning up after epoch %d failed", epoch)
-        steps.done("retention")
-        reach("retention.after")
+        self._later("cleaning up", partial(self._clean_up, epoch, ends))
         return CommittedEpoch(epoch, ends, steps.duration_ms)
 
     def commit_again(self, epoch: int, *, sink_has_it: bool) -> None:
@@ -157,7 +158,7 @@ class EpochRunner:
         """
         messages: Sequence[Any] = ()
         if not sink_has_it:
-            entry = self._checkpoint.prepared_with(self._message_modules).get(epoch)
+            entry = self._prepared.get(epoch)
             assert entry is not None, f"prepared/{epoch} vanished"
             messages = [self._fitting(epoch, message) for message in entry.messages]
         self._finish(epoch, messages, _Stopwatch(), sink_has_it=sink_has_it)
@@ -197,15 +198,34 @@ class EpochRunner:
         steps.done("commitSink")
         reach("commitSink.after")
         # Step 4
-        self._lease.check()
+        self._lease.check(recent=True)
         self._add(self._checkpoint.commits, epoch, CommitEntry(generation=self._told_generation))
         steps.done("commitOffsets")
         reach("commitOffsets.after")
 
-    @cached_property
+    def _clean_up(self, epoch: int, ends: Sequence[Offset]) -> None:
+        """Step 5 and 6: what is no longer needed. The epoch is committed: a failure is only logged,
+        that of a run too which was fenced: what it would remove may be needed again."""
+        try:
+            self._lease.check()
+            for source, end in zip(self._sources, ends, strict=True):
+                source.commit(end)
+            reach("sourceCommit.after")
+            checkpoint = self._checkpoint
+            # Commits first: a reader must not find a committed epoch without its offsets. If the
+            # query is rewound meanwhile, the oldest epoch may be its newest.
+            for log in (checkpoint.commits, checkpoint.offsets, checkpoint.prepared):
+                log.purge(epoch + 1 - self._retain, self._lease.check)
+        except Exception:
+            log_failure(logger, "cleaning up after epoch %d failed", epoch)
+        reach("retention.after")
+
+    @property
     def _told_generation(self) -> int | None:
         """What our entries tell: as long as there was no rewind, they are Spark's to the byte."""
-        return self._lease.generation if was_rewound(self._checkpoint) else None
+        if self.rewound is None:
+            self.rewound = was_rewound(self._checkpoint)
+        return self._lease.generation if self.rewound else None
 
     def _commit_sink(self, epoch: int, messages: Sequence[Any]) -> None:
         try:
@@ -230,8 +250,8 @@ class EpochRunner:
             )
         return self._checkpoint.offsets.text_of(epoch)
 
-    def _add(self, log: Any, epoch: int, entry: Any) -> None:
-        if log.add(epoch, entry):
+    def _add(self, log: Any, epoch: int, entry: Any, text: str | None = None) -> None:
+        if log.add(epoch, entry, text):
             return
         # Ours, if the answer to the write was lost; else that of a run that was fenced, and was
         # suspended in the very moment of its write: a new attempt recovers from it.

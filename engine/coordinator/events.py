@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.errors import ContinuousError
-from engine.wire.messages import EpochCommitMessage, TaskFailed, TaskStarted
+from engine.wire.messages import EpochCommitMessage, RecordsArrived, TaskFailed, TaskStarted
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class RunFailed:
 Event = (
     TaskStarted
     | EpochCommitMessage
+    | RecordsArrived
     | TaskFailed
     | EpochElapsed
     | EpochCommitted

@@ -59,6 +59,7 @@ class RestartPlan:
     :param first_epoch: the epoch that the tasks begin with.
     :param replay: equal to ``first_epoch`` if that epoch has to end at exactly the offsets that the
         offset log already holds for it, because the sink may have seen it; otherwise None.
+    :param rewound: whether the checkpoint was ever rewound.
     """
 
     first_epoch: int
@@ -67,6 +68,7 @@ class RestartPlan:
     skip_sink_commit: frozenset[int] = frozenset()
     replay: int | None = None
     set_aside: tuple[tuple[str, int], ...] = ()
+    rewound: bool = False
 
 
 def decide(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
+from engine.base.json_text import dump, load_object
 from engine.checkpoint.fingerprint_file import read_fingerprint, write_fingerprint
 from engine.checkpoint.first_offsets import forget_first_offsets
 from engine.checkpoint.lease import Lease
@@ -26,19 +28,30 @@ def admit(definition: QueryDefinition, lease: Lease) -> None:
     :raises ConfigError: the query must not run on this checkpoint; nothing has changed.
     :raises CheckpointError: the checkpoint cannot be read or written.
     """
-    _prove_storage(definition.checkpoint.storage, definition.sink.driver.delivery)
-    _check_fingerprint(definition, lease)
     checkpoint, sink = definition.checkpoint, definition.sink.driver
+    storage = checkpoint.storage
+    proved, old = storage.together(
+        lambda: _what_was_proved(storage), lambda: read_fingerprint(storage)
+    )
+    if proved != storage.identity:
+        _prove_storage(storage, sink.delivery)
+    _check_fingerprint(definition, lease, old)
     finish_rewind(checkpoint, lease, sink.rewindable)
     if sink.after_rewind is not None and was_rewound(checkpoint):
         lease.check()
         sink.after_rewind(max(checkpoint.offsets.ids(), default=-1))
 
 
+def _what_was_proved(storage: Storage) -> Any:
+    """With what the storage of this checkpoint was tried, None if it never was or was not noted."""
+    try:
+        return load_object(storage.read(_PROVED)).get("provedWith")
+    except (FileNotFoundError, ValueError):
+        return None
+
+
 def _prove_storage(storage: Storage, delivery: str) -> None:
-    """Once per checkpoint: what was proved is remembered."""
-    if storage.exists(_PROVED):
-        return
+    """Once per checkpoint, and again when what speaks to the storage has changed."""
     try:
         prove_create_if_absent(storage)
     except ConfigError as exc:
@@ -48,7 +61,8 @@ def _prove_storage(storage: Storage, delivery: str) -> None:
             ) from exc
         logger.warning("two runs at once would not be noticed: %s", exc)
         return
-    storage.create(_PROVED, b'{"createIfAbsent":true}')
+    proved = {"createIfAbsent": True, "provedWith": storage.identity}
+    storage.replace(_PROVED, dump(proved).encode())
 
 
 def _forget_where_it_began(definition: QueryDefinition, lease: Lease) -> None:
@@ -59,7 +73,9 @@ def _forget_where_it_began(definition: QueryDefinition, lease: Lease) -> None:
         forget_first_offsets(checkpoint.storage, len(definition.streams))
 
 
-def _check_fingerprint(definition: QueryDefinition, lease: Lease) -> None:
+def _check_fingerprint(
+    definition: QueryDefinition, lease: Lease, old: dict[str, Any] | None
+) -> None:
     storage, sink = definition.checkpoint.storage, definition.sink
     new = fingerprint(
         [(stream.pipeline, stream.reader.tuningOptions) for stream in definition.streams],
@@ -67,7 +83,6 @@ def _check_fingerprint(definition: QueryDefinition, lease: Lease) -> None:
         sink_options=sink.options,
         sink_tuning=sink.driver.tuning_options,
     )
-    old = read_fingerprint(storage)
     if old is not None:
         changes = compare(old, new)
         unsafe = [change for change in changes if not change.is_safe]

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from engine.base.background import Background
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.first_offsets import first_offset
 from engine.checkpoint.lease import Lease, read_holder
@@ -38,8 +39,10 @@ from engine.execution.survey import plan_restart
 from engine.sinks.contract import SinkContext, WriterContext
 from engine.sources.contract import Offset
 from engine.task.spec import Reading, TaskSpec, Writing
+from engine.wire.messages import RecordsArrived
 
 logger = logging.getLogger(__name__)
+_BACKGROUND_S = 5.0
 SPREAD_LOOK_S = 10.0
 """Whether more slots have come is looked at so often."""
 
@@ -60,6 +63,7 @@ class Attempt:
     """See the module. Not reusable.
 
     :param lease: of the attempt before, until this one has its own.
+    :ivar later: does what nobody waits for, until :meth:`run` returns.
     :ivar committed_offsets: where the last committed epoch ends, per stream; None before the first.
     :ivar starts: where each stream goes on, or begins.
     :ivar partitions: how many the sources have; ``tasks`` read them.
@@ -79,6 +83,7 @@ class Attempt:
         self._spread_looked_s = self._began_s
         self._lease = lease
         self._keeper: LeaseKeeper | None = None
+        self.later = Background("continuous-background")
         self._plan: RestartPlan | None = None
         self._shares: list[_Share] = []
         self._run: ContinuousRun | None = None
@@ -98,6 +103,7 @@ class Attempt:
                 sink.bind(SinkContext(self._start.query_id, self._start.run_id, lease.generation))
             admit(self._definition, lease)
             plan = plan_restart(checkpoint, self._definition.sink, lease.check)
+            self._runner.rewound = plan.rewound
             for epoch in plan.recommit:
                 logger.info("committing epoch %d again", epoch)
                 self._runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
@@ -106,7 +112,7 @@ class Attempt:
         if not self._start.launcher.supply.grows:  # then it is a matter of how Spark was started
             self._await_slots()
         self._plan = plan
-        self._start.listener.on_recovered(checkpoint.committed_epoch())
+        self._start.listener.on_recovered(plan.first_epoch - 1)
 
     def _take(self, checkpoint: Checkpoint) -> Lease:
         definition, options = self._definition, self._definition.options
@@ -123,11 +129,13 @@ class Attempt:
         self._runner = EpochRunner(
             checkpoint=checkpoint,
             lease=lease,
+            query_id=start.query_id,
             sources=[stream.reader for stream in definition.streams],
             sink=definition.sink.driver,
-            message_modules=definition.sink.message_modules,
+            codec=definition.sink.codec,
             min_epochs_to_retain=options.min_epochs_to_retain,
             keeps_letters=definition.sink.letters is not None,
+            later=self.later,
         )
         return lease
 
@@ -159,7 +167,8 @@ class Attempt:
         if epoch is None:
             return None
         checkpoint, streams = self._definition.checkpoint, self._definition.streams
-        offsets = checkpoint.committed_offsets(epoch)
+        entry = checkpoint.offsets.get(epoch)  # committed, says the plan
+        offsets = None if entry is None else entry.offsets
         if offsets is None or len(offsets) != len(streams) or None in offsets:
             raise CheckpointError(
                 f"The checkpoint {checkpoint.url} holds the offsets {offsets} of epoch {epoch}, "
@@ -238,6 +247,9 @@ class Attempt:
                 error = self._run_epochs(next_epoch, until=None)
         except ContinuousError as exc:
             error = exc
+        finally:
+            if not self.later.close(_BACKGROUND_S):
+                logger.warning("the cleaning up behind the last epoch hangs, and is left behind")
         return error or self._start.ending.error
 
     def _replay(self, epoch: int) -> ContinuousError | None:
@@ -291,6 +303,7 @@ class Attempt:
                 stream=share.stream,
                 source=stream.description,
                 until=None if until is None else until[share.stream],
+                tells_arrivals=definition.options.empty_epoch_interval_ms > 0,
             ),
             writing=Writing(
                 writer=definition.sink.writer,
@@ -324,6 +337,12 @@ class Attempt:
         return self._start.sharing.could_spread(None if slots is None else slots.total)
 
     # -- the end --------------------------------------------------------------------------------
+
+    def want(self, epoch: int) -> None:
+        """Somebody waits for this epoch: until it, none stays open for being empty."""
+        run = self._run
+        if run is not None:
+            run.tell(RecordsArrived(self._start.run_id, -1, epoch))
 
     def keep_checkpoint(self) -> None:
         """Go on renewing the lease, also if this attempt could not take the checkpoint: then that

@@ -14,6 +14,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from engine.base.clock import Clock, SystemClock
@@ -81,6 +82,7 @@ class ContinuousExecution:
         self._healthy_s = 0.0
         """From then until its last commit."""
         self._progress_saved_ms = 0
+        self._wanted_epoch = -1
         self._changed = threading.Condition()
         self._terminated = threading.Event()
         self._attempt: Attempt | None = None
@@ -238,6 +240,7 @@ class ContinuousExecution:
                 self.has_run = True
                 self._running_s = self._clock.monotonic_s()
             self._enter(*_PHASES[phase])
+            self._want(self._wanted_epoch)
 
     def on_waiting(self, what: str | None) -> None:
         """See :class:`engine.execution.run_listener.RunListener`."""
@@ -294,11 +297,14 @@ class ContinuousExecution:
         now_ms = self._clock.now_ms()
         if now_ms - self._progress_saved_ms >= _PROGRESS_EVERY_MS:
             self._progress_saved_ms = now_ms
-            self._save_progress()
+            assert self._attempt is not None
+            self._attempt.later(
+                "progress", partial(self._save_progress, list(self.recent_progress))
+            )
 
-    def _save_progress(self) -> None:
+    def _save_progress(self, reports: Sequence[dict[str, Any]]) -> None:
         try:
-            self.definition.checkpoint.progress.write(list(self.recent_progress))
+            self.definition.checkpoint.progress.write(reports)
         except (OSError, ContinuousError) as exc:
             logger.warning("progress was not saved: %s", exc)
 
@@ -317,7 +323,7 @@ class ContinuousExecution:
         steps: list[Callable[[], object]] = [
             self._leaving_gone,
             self._stop_sources,
-            lambda: self._save_progress() if attempt.owns_checkpoint() else None,
+            lambda: self._save_last_progress(attempt),
             lambda: attempt.release(state, error),
         ]
         if self.definition.temporary_checkpoint and error is None:
@@ -337,6 +343,10 @@ class ContinuousExecution:
     def _leaving_gone(self) -> None:
         if self._start is not None:
             self._start.leaving.await_gone()
+
+    def _save_last_progress(self, attempt: Attempt) -> None:
+        if attempt.owns_checkpoint():
+            self._save_progress(list(self.recent_progress))
 
     def _stop_sources(self) -> None:
         for stream in self.definition.streams:
@@ -360,12 +370,20 @@ class ContinuousExecution:
     def await_epoch(self, epoch: int, timeout_s: float | None) -> bool:
         """Wait until ``epoch`` is committed, the query has ended, or the time is over; whether it
         is committed. Returns at once inside of a commit of this query."""
+        self._want(epoch)
         with self._changed:
             self._changed.wait_for(
                 lambda: self.committed_epoch >= epoch or self._terminated.is_set(),
                 0 if self._is_inside_commit else timeout_s,
             )
             return self.committed_epoch >= epoch
+
+    def _want(self, epoch: int) -> None:
+        with self._changed:
+            self._wanted_epoch = max(self._wanted_epoch, epoch)
+            attempt = self._attempt
+        if attempt is not None:
+            attempt.want(epoch)
 
     @property
     def partitions(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from engine.base.clock import Clock
@@ -55,8 +55,7 @@ class LeaseKeeper:
         interval_s = self._lease.heartbeat_interval_ms / 1000
         while True:
             try:
-                self._lease.heartbeat(**look())
-                self._hear()
+                self._hear(self._lease.heartbeat(**look()))
             except CheckpointError as exc:
                 # Storage may recover before the lease expires; Lease.check() stops us if not.
                 logger.warning("the lease was not renewed: %s", exc)
@@ -68,8 +67,8 @@ class LeaseKeeper:
             if self._stopped.wait(interval_s):
                 return
 
-    def _hear(self) -> None:
-        kind = self._checkpoint.requests.pending(self._lease.run_id)
+    def _hear(self, present: Collection[str]) -> None:
+        kind = self._checkpoint.requests.pending(self._lease.run_id, present)
         if kind == self._asked or kind is None:
             return
         self._asked = kind

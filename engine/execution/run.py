@@ -43,7 +43,7 @@ from engine.execution.start import QueryStart
 from engine.redaction.logs import log_failure, redact
 from engine.task.spec import TaskSpec
 from engine.wire.listening import shown
-from engine.wire.messages import EpochCommitMessage, EpochMarker, TaskFailed
+from engine.wire.messages import EpochCommitMessage, EpochMarker, RecordsArrived, TaskFailed
 
 logger = logging.getLogger(__name__)
 _WATCH_S = 0.5
@@ -120,6 +120,9 @@ class ContinuousRun:
         self._next_watch_s = 0.0
         self._placement: PlacementWatch | None = None
         self._waiting: str | None = None
+        self._empty_ms = options.empty_epoch_interval_ms
+        self._filled_epoch = -1
+        """The newest that is known not to be empty."""
         self._ended = False
         self._error: ContinuousError | None = None
         self._explaining = threading.Lock()
@@ -171,6 +174,9 @@ class ContinuousRun:
             return None
 
     def _handle(self, event: Event) -> None:
+        if isinstance(event, RecordsArrived):
+            self._fill(event)
+            return
         if isinstance(event, TaskFailed):
             logger.error("task of partition %d failed:\n%s", event.partition, redact(event.trace))
         before = self.coordinator.phase
@@ -199,7 +205,24 @@ class ContinuousRun:
             self._next_tick_s = None
             if self._interval_ms:
                 self._schedule_tick()
-            self._handle(EpochElapsed())
+            if not self._may_go_on():
+                self._handle(EpochElapsed())
+
+    def _may_go_on(self) -> bool:
+        """Whether the open epoch is empty, and may stay open for longer than others."""
+        epoch = self.coordinator.open_epoch
+        left_ms = self._opened_ms.get(epoch, 0) + self._empty_ms - self._clock.now_ms()
+        if self._filled_epoch >= epoch or not 0 < left_ms <= self._empty_ms:
+            return False
+        if not self._interval_ms:
+            self._next_tick_s = self._clock.monotonic_s() + left_ms / 1000
+        return True
+
+    def _fill(self, event: RecordsArrived) -> None:
+        if event.run_id == self._run_id:
+            self._filled_epoch = max(self._filled_epoch, event.epoch)
+            if not self._interval_ms and self._next_tick_s is not None:
+                self._schedule_tick()  # it need not wait until an empty one is over
 
     def _schedule_tick(self) -> None:
         # Aligned by the wall clock, awaited by the monotonic one: the former may jump meanwhile.

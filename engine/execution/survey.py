@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from engine.base.failpoints import reach
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.logs.metadata_log import MetadataLog
+from engine.checkpoint.logs.metadata_log import MetadataLog, read_entries
 from engine.checkpoint.logs.prepared_log import PreparedEntry
-from engine.checkpoint.rewound import Rewound, read_rewound
-from engine.coordinator.late_entries import late_entries
+from engine.checkpoint.rewound import read_rewound
 from engine.coordinator.restart_table import COMMITS, OFFSETS, PREPARED, RestartPlan, decide
 from engine.errors import CheckpointCorruptError
+from engine.execution.late_survey import look_for_late, restore_target
 from engine.sinks.contract import SinkBinding
 
-T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
@@ -29,41 +30,51 @@ def plan_restart(
     :raises CheckpointError: the checkpoint cannot be continued.
     :raises SinkAheadError: the sink belongs to another checkpoint.
     """
+    storage = checkpoint.storage
     for folder in ("", OFFSETS, COMMITS, PREPARED):
-        checkpoint.storage.sync(folder)
-    prepared_log = checkpoint.prepared_with(sink.message_modules)
-    prepared = prepared_log.ids()
-    torn_prepared = _unreadable(prepared_log.get, prepared)
+        storage.sync(folder)
+    prepared_log = checkpoint.prepared_with(sink.codec)
     latest_epoch, check_logged = sink.driver.latest_epoch, sink.driver.check_logged
     sink_epoch = None if latest_epoch is None else latest_epoch()
-    rewound = read_rewound(checkpoint.storage)
+    offsets, commits, prepared, rewound = storage.together(
+        checkpoint.offsets.ids,
+        checkpoint.commits.ids,
+        prepared_log.ids,
+        partial(read_rewound, storage),
+    )
     late: frozenset[tuple[str, int]] = frozenset()
     if rewound is not None:
-        late = _late(rewound, checkpoint, prepared_log, prepared, sink_epoch)
-        _restore_target(rewound, checkpoint, late, check)
-    prepared = [epoch for epoch in prepared if (PREPARED, epoch) not in late]
-    offsets = _without_leftovers(
-        [epoch for epoch in checkpoint.offsets.ids() if (OFFSETS, epoch) not in late]
+        late = look_for_late(rewound, checkpoint, sink_epoch)
+        restore_target(rewound, checkpoint, late, check)
+        offsets, commits = checkpoint.offsets.ids(), checkpoint.commits.ids()
+        prepared = [epoch for epoch in prepared if (PREPARED, epoch) not in late]
+    offsets = _without_leftovers([epoch for epoch in offsets if (OFFSETS, epoch) not in late])
+    commits = _without_leftovers([epoch for epoch in commits if (COMMITS, epoch) not in late])
+    (_, torn_commits), query_id = storage.together(
+        partial(read_entries, checkpoint.commits, commits[-1:]), checkpoint.query_id
     )
-    commits = _without_leftovers(
-        [epoch for epoch in checkpoint.commits.ids() if (COMMITS, epoch) not in late]
-    )
-    torn_commits = _unreadable(checkpoint.commits.get, commits[-1:])
     committed = max((epoch for epoch in commits if epoch not in torn_commits), default=-1)
-    _check_identity(checkpoint, prepared_log, [e for e in prepared if e not in torn_prepared])
-    for epoch in prepared:
-        if epoch in offsets and epoch >= committed and epoch not in torn_prepared:
-            _compare(checkpoint, prepared_log, epoch, committed, check)
+    # Of the last committed epoch its end is needed, of those behind it all, of others nothing.
+    done = [epoch for epoch in prepared if epoch <= committed][-1:]
+    (heads, _), (entries, torn_prepared), (_, torn_offsets), texts = storage.together(
+        partial(read_entries, checkpoint.prepared_heads, done),
+        partial(read_entries, prepared_log, [epoch for epoch in prepared if epoch > committed]),
+        partial(
+            read_entries, checkpoint.offsets, [epoch for epoch in offsets if epoch >= committed]
+        ),
+        partial(_texts, checkpoint, [epoch for epoch in offsets if epoch >= committed]),
+    )
+    entries.update(heads)
+    _check_identity(checkpoint, query_id, entries)
+    restored = _compare(checkpoint, entries, texts, committed, check)
     plan = decide(
         offsets_ids=offsets,
         commits_ids=commits,
         prepared=prepared,
         sink_epoch=sink_epoch,
-        unreadable_offsets=_unreadable(
-            checkpoint.offsets.get, (epoch for epoch in offsets if epoch >= committed)
-        ),
+        unreadable_offsets=[epoch for epoch in torn_offsets if epoch not in restored],
         unreadable_commits=torn_commits,
-        unreadable_prepared=[epoch for epoch in torn_prepared if epoch > committed],
+        unreadable_prepared=torn_prepared,
         late=late,
     )
     if check_logged is not None:  # of what the writer keeps beside its rows
@@ -79,75 +90,14 @@ def plan_restart(
         check()
         logs[name].delete(epoch)
     reach("setAside.after")
-    return plan
-
-
-def _restore_target(
-    rewound: Rewound,
-    checkpoint: Checkpoint,
-    late: Collection[tuple[str, int]],
-    check: Callable[[], None],
-) -> None:
-    """A run that slept through the rewind in the middle of its retention removes, when it wakes, an
-    entry that was the oldest then, and may be the only one now."""
-    epoch, commits = rewound.to_epoch, checkpoint.commits.ids()
-    if max((each for each in commits if (COMMITS, each) not in late), default=-1) > epoch:
-        return
-    for log, text in ((checkpoint.offsets, rewound.offsets), (checkpoint.commits, rewound.commit)):
-        check()
-        log.storage.create(f"{log.name}/{epoch}", text.encode())
-
-
-def _late(
-    rewound: Rewound,
-    checkpoint: Checkpoint,
-    prepared_log: MetadataLog[PreparedEntry],
-    prepared: Sequence[int],
-    sink_epoch: int | None,
-) -> frozenset[tuple[str, int]]:
-    """What a run wrote behind a rewind that it slept through."""
-    offsets, commits = checkpoint.offsets.ids(), checkpoint.commits.ids()
-    if max(commits, default=-1) >= rewound.taken_back.stop:
-        return frozenset()
-
-    def entries(log: MetadataLog[T], epochs: Iterable[int]) -> dict[int, T | None]:
-        """Those that were taken back; None for a torn one."""
-        wanted = [epoch for epoch in epochs if epoch in rewound.taken_back]
-        torn = _unreadable(log.get, wanted)
-        return {epoch: None if epoch in torn else log.get(epoch) for epoch in wanted}
-
-    by = {
-        epoch: None if entry is None else entry.generation
-        for epoch, entry in entries(prepared_log, prepared).items()
-    }
-    # Who has prepared the next epoch since has seen that this one is committed.
-    unsure = [epoch for epoch in commits if (by.get(epoch + 1) or 0) <= rewound.generation]
-    committed_by = {
-        epoch: None if entry is None else entry.generation
-        for epoch, entry in entries(checkpoint.commits, unsure).items()
-    }
-    open_offsets = entries(checkpoint.offsets, set(offsets).difference(commits))
-    return late_entries(
-        rewound,
-        offsets=offsets,
-        commits=commits,
-        prepared_by=by,
-        committed_by=committed_by,
-        vouched=[
-            epoch
-            for epoch in offsets
-            if (sink_epoch is not None and epoch <= sink_epoch)
-            or ((entry := open_offsets.get(epoch)) is not None and entry.metadata is not None)
-        ],
-    )
+    return replace(plan, rewound=rewound is not None)
 
 
 def _check_identity(
-    checkpoint: Checkpoint, prepared_log: MetadataLog[PreparedEntry], prepared: Sequence[int]
+    checkpoint: Checkpoint, found: str | None, prepared: Mapping[int, PreparedEntry]
 ) -> None:
     """A sink knows the query by its id: another one would commit again what it has."""
-    entry = prepared_log.get(prepared[-1]) if prepared else None
-    found = checkpoint.query_id()
+    entry = prepared[max(prepared)] if prepared else None
     if entry is not None and entry.query_id not in (None, found):
         raise CheckpointCorruptError(
             f"{checkpoint.url}/metadata says that this is query {found}, but its last run was "
@@ -158,34 +108,39 @@ def _check_identity(
 
 def _compare(
     checkpoint: Checkpoint,
-    prepared_log: MetadataLog[PreparedEntry],
-    epoch: int,
+    prepared: Mapping[int, PreparedEntry],
+    texts: Mapping[int, str],
     committed: int,
     check: Callable[[], None],
-) -> None:
+) -> list[int]:
     """See that an epoch's entry in the offset log is the one that belongs to its messages.
 
     If the epoch is not committed, either the entry is damaged, or it is the late write of a run
     that was suspended for long, and which was stopped before it could tell the sink. In both cases
     the one that belongs to the messages is right, and is put in its place.
+
+    :param texts: what the entries of the offset log hold.
+    :returns: the epochs whose entry was put in its place.
     """
-    entry = prepared_log.get(epoch)
-    if entry is None or entry.offsets is None:
-        return
-    found = checkpoint.offsets.text_of(epoch)
-    if found == entry.offsets:
-        return
-    if epoch == committed:
-        raise CheckpointCorruptError(
-            f"{checkpoint.url}/offsets/{epoch} holds {found!r}, but its epoch was committed with "
-            f"{entry.offsets!r}.",
-            hint="It was damaged, or changed by hand: restore it. To go on with what it holds, "
-            f"delete prepared/{epoch}.",
-            epoch=epoch,
-        )
-    logger.warning("restoring offsets/%d of %s, which held %r", epoch, checkpoint.url, found)
-    check()
-    checkpoint.offsets.restore(epoch, entry.offsets)
+    restored = []
+    for epoch, found in texts.items():
+        entry = prepared.get(epoch)
+        if entry is None or entry.offsets in (None, found):
+            continue
+        assert entry.offsets is not None
+        if epoch == committed:
+            raise CheckpointCorruptError(
+                f"{checkpoint.url}/offsets/{epoch} holds {found!r}, but its epoch was committed "
+                f"with {entry.offsets!r}.",
+                hint="It was damaged, or changed by hand: restore it. To go on with what it holds, "
+                f"delete prepared/{epoch}.",
+                epoch=epoch,
+            )
+        logger.warning("restoring offsets/%d of %s, which held %r", epoch, checkpoint.url, found)
+        check()
+        checkpoint.offsets.restore(epoch, entry.offsets)
+        restored.append(epoch)
+    return restored
 
 
 def _without_leftovers(ids: Sequence[int]) -> Sequence[int]:
@@ -196,12 +151,8 @@ def _without_leftovers(ids: Sequence[int]) -> Sequence[int]:
     return ids[newest:]
 
 
-def _unreadable(get: Callable[[int], Any], epochs: Iterable[int]) -> list[int]:
-    torn = []
-    for epoch in epochs:
-        try:
-            get(epoch)
-        except CheckpointCorruptError as exc:
-            logger.warning("%s", exc)
-            torn.append(epoch)
-    return torn
+def _texts(checkpoint: Checkpoint, epochs: Sequence[int]) -> dict[int, str]:
+    looks = checkpoint.storage.together(
+        *(partial(checkpoint.offsets.text_of, epoch) for epoch in epochs)
+    )
+    return dict(zip(epochs, looks, strict=True))

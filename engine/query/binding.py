@@ -90,13 +90,15 @@ def bind_writer(
     :raises ConfigError: it is no stream writer.
     """
     identity, driver = dict(options or {}), DriverSink.of(writer)
+    module = type(writer).__module__
     if driver.path is not None:  # whatever folder the next start or rewind is made in
         identity["path"] = driver.path
     return SinkBinding(
         driver=driver,
         writer=task_writer(writer),
         description=description,
-        message_modules=("engine", "pyspark.sql.datasource", type(writer).__module__),
+        message_modules=() if module.startswith("engine.") else (module,),
+        message_types=getattr(writer, "messageTypes", {}),
         format=name or description,
         options=identity,
     )

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 
 from engine.base.connector_options import SESSION_TIMEZONE, Options
 from engine.expressions.schemas import to_arrow
-from engine.sinks.shipped import ShippedRows, ship, unpack
+from engine.sinks.shipped import SHIPPED, ShippedRows, ship, unpack
 from engine.sinks.show import show_text
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class ConsoleWriter(DataSourceStreamArrowWriter):
     """:param rows: so many are printed.
     :param width: of a value, in characters; 0 for any.
     """
+
+    messageTypes = SHIPPED
 
     tuningOptions = ("numRows", "truncate", "timeZone")
 

@@ -29,6 +29,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from engine.checkpoint.logs.codec import MessageCodec
 from engine.checkpoint.rewindable import NOT_REWINDABLE, RemembersEpochs, RewindableSink
 
 EXACTLY_ONCE: Final = "exactly once"
@@ -184,7 +185,8 @@ class SinkBinding:
     :param driver: its side on the driver.
     :param writer: its side on the executors.
     :param description: for explain and progress, e.g. ``parquet[/data/out]``.
-    :param message_modules: where the writer's message classes may come from.
+    :param message_modules: where the classes of a third party's messages may come from;
+        ``message_types`` are the engine's own, by their tags.
     :param letters: writes the bad records of an epoch, if they are kept.
     :param format: its name, and ``options`` the user's options: they tell one sink from another.
     """
@@ -196,3 +198,9 @@ class SinkBinding:
     letters: TaskWriter | None = None
     format: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    message_types: Mapping[str, type] = field(default_factory=dict)
+
+    @property
+    def codec(self) -> MessageCodec:
+        """Stores the writer's messages."""
+        return MessageCodec(self.message_types, self.message_modules)

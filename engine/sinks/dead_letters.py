@@ -44,6 +44,7 @@ def with_dead_letters(sink: SinkBinding, path: str) -> SinkBinding:
         ),
         description=f"{sink.description}, bad records: json[{path}]",
         letters=PlainTaskWriter(letters.write),
+        message_types={**sink.message_types, **letters.messageTypes},
     )
 
 

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
 from engine.errors import ConfigError
 from engine.sinks.epoch_context import EpochContext
-from engine.sinks.noop import NoMessage
+from engine.sinks.noop import NO_MESSAGE, NoMessage
 from engine.sinks.pyspark_rows import rows_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class ForeachWriter(DataSourceStreamArrowWriter):
     """:param function: a callable, or an object with ``process``.
     :raises ConfigError: it is neither.
     """
+
+    messageTypes = NO_MESSAGE
 
     def __init__(self, function: Any, schema: StructType) -> None:
         if not callable(function):

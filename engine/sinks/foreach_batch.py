@@ -25,7 +25,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
-from engine.sinks.shipped import ShippedRows, ship, unpack
+from engine.sinks.shipped import SHIPPED, ShippedRows, ship, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,6 +62,8 @@ class BatchContext:
 
 class ForeachBatchWriter(DataSourceStreamArrowWriter):
     """:raises ConfigError: ``function`` is no function."""
+
+    messageTypes = SHIPPED
 
     def __init__(
         self, function: Callable[[DataFrame, int], object], spark: SparkSession, schema: StructType

@@ -21,7 +21,7 @@ from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
 from engine.sinks.contract import EXACTLY_ONCE
 from engine.sinks.pyspark_rows import rows_of
-from engine.sinks.shipped import ShippedRows, ship, unpack
+from engine.sinks.shipped import SHIPPED, ShippedRows, ship, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,6 +105,7 @@ class MemoryDataSource(DataSource):
 class MemoryWriter(DataSourceStreamArrowWriter):
     """:param spark: where the table is to be seen."""
 
+    messageTypes = SHIPPED
     delivery = EXACTLY_ONCE
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class NoMessage(WriterCommitMessage):
     """Of a writer that leaves nothing to be done on the driver."""
+
+
+NO_MESSAGE: Final[Mapping[str, type]] = {"empty": NoMessage}
+"""How the checkpoint names it."""
 
 
 class NoopDataSource(DataSource):
@@ -36,6 +40,8 @@ class NoopDataSource(DataSource):
 
 
 class NoopWriter(DataSourceStreamArrowWriter):
+    messageTypes = NO_MESSAGE
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> NoMessage:
         deque(iterator, maxlen=0)
         return NoMessage()

@@ -7,7 +7,7 @@ checkpoint until the epoch is committed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +25,10 @@ class ShippedRows(WriterCommitMessage):
     """:param stream: an Arrow IPC stream; empty if there are no rows."""
 
     stream: bytes = b""
+
+
+SHIPPED: Final[Mapping[str, type]] = {"shipped": ShippedRows}
+"""How the checkpoint names it."""
 
 
 def ship(batches: Iterable[pa.RecordBatch]) -> ShippedRows:

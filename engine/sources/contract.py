@@ -134,7 +134,8 @@ class DataSourceContinuousReader(ABC):
         return None
 
     def commit(self, end: Offset) -> None:  # noqa: B027
-        """Everything before ``end`` is durable in the sink and will never be asked for again."""
+        """Everything before ``end`` is durable in the sink and will never be asked for again.
+        Called from a thread of its own; if it takes long, of several epochs only for the last."""
 
     def stop(self) -> None:  # noqa: B027
         """The query has ended: release what the driver's side holds."""

@@ -30,6 +30,7 @@ from engine.task.transform import Transform, compile_steps
 from engine.wire.connection import Connection, connect
 from engine.wire.messages import (
     EpochCommitMessage,
+    RecordsArrived,
     SunkEpoch,
     TaskAlive,
     TaskFailed,
@@ -222,12 +223,16 @@ class _Task:
     ) -> Iterator[pa.RecordBatch]:
         channel, source = self._channel, self._input
         bounded = self._spec.reading.until is not None
+        untold = self._spec.reading.tells_arrivals
         reading = _blaming(SourceError, "reading the source", lambda: source.partition, epoch)
         while channel.closed_epoch < epoch:
             if channel.dismissed is not None:
                 raise TaskDismissed
             with reading:
                 batch = source.read()
+            if untold and (batch is not None or counters.bad_records):
+                channel.send(RecordsArrived(self._spec.run_id, self._spec.index, epoch))
+                untold = False
             if batch is not None:
                 counters.rows_read += batch.num_rows
                 yield batch

@@ -23,6 +23,7 @@ class Reading:
     :param source: names the source in errors.
     :param until: end the first epoch exactly at this offset of the whole stream and leave (the
         replay of an epoch whose end is known); None to read for as long as the query lives.
+    :param tells_arrivals: the driver wants to know which epochs are not empty.
     """
 
     reader: DataSourceContinuousReader
@@ -32,6 +33,7 @@ class Reading:
     stream: int = 0
     source: str = "the source"
     until: Offset | None = None
+    tells_arrivals: bool = False
 
 
 @dataclass(frozen=True)

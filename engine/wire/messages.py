@@ -5,6 +5,7 @@ message                sent by    meaning
 =====================  =========  ==================================================
 TaskStarted            task       the reader is open, the first epoch is being read
 EpochCommitMessage     task       this partition's part of an epoch is prepared
+RecordsArrived         task       the epoch is not empty, if the driver wants to know
 TaskFailed             task       the task ends with this error
 TaskAlive              task       nothing else to say for a while
 EpochMarker            driver     this epoch is over: finish it
@@ -71,6 +72,16 @@ class TaskFailed:
 
 
 @dataclass(frozen=True)
+class RecordsArrived:
+    """Told with an epoch's first batch of records, if an empty epoch may be longer than others.
+    The driver tells itself so of epochs that somebody waits for."""
+
+    run_id: str
+    partition: int
+    epoch: int
+
+
+@dataclass(frozen=True)
 class TaskAlive:
     run_id: str
     partition: int
@@ -98,5 +109,5 @@ class Dismissed:
     reason: str
 
 
-TaskMessage = TaskStarted | EpochCommitMessage | TaskFailed | TaskAlive
+TaskMessage = TaskStarted | EpochCommitMessage | RecordsArrived | TaskFailed | TaskAlive
 DriverMessage = Welcome | EpochMarker | Dismissed

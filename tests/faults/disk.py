@@ -199,6 +199,7 @@ class FakeDisk:
             SimpleNamespace(
                 name=name,
                 is_file=lambda each=each: not each.is_folder,
+                is_dir=lambda each=each: each.is_folder,
                 stat=lambda each=each: _stat(each),
             )
             for name, each in list(node.names.items())

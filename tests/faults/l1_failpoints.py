@@ -197,13 +197,15 @@ def _definition(feed: Feed, sink: str, folder: Path, checkpoint: Checkpoint) -> 
 
 def _logged(checkpoint: Checkpoint) -> int:
     """So many records of each partition have been read before."""
-    newest = checkpoint.offsets.latest()
-    return 0 if newest is None else max(newest[1].offsets[0].values())  # type: ignore[union-attr]
+    newest = checkpoint.offsets.latest_id()
+    entry = None if newest is None else checkpoint.offsets.get(newest)
+    return 0 if entry is None else max(entry.offsets[0].values())  # type: ignore[union-attr]
 
 
 def _torn(seen: Counter[Any], checkpoint: Checkpoint) -> list[int] | None:
     """What a reader sees now, if it is not what some epoch ends with."""
     counts = [sum(p == partition for p, _ in seen) for partition in range(PARTITIONS)]
-    ends = [entry.offsets[0] for _, entry in checkpoint.offsets.range()]
+    entries = map(checkpoint.offsets.get, checkpoint.offsets.ids())
+    ends = [entry.offsets[0] for entry in entries if entry is not None]
     whole = [[0] * PARTITIONS, *([end[str(p)] for p in range(PARTITIONS)] for end in ends if end)]
     return None if counts in whole else counts

@@ -296,11 +296,11 @@ class _Story:
 
     def _look_for_zombies(self, query: str) -> None:
         """An epoch prepared by an older generation than the one before it."""
-        log = Checkpoint(str(self._setup.checkpoint(query))).prepared_with(
-            ("engine", "pyspark.sql.datasource")
-        )
+        log = Checkpoint(str(self._setup.checkpoint(query))).prepared_heads
         newest = -1
-        for epoch, entry in log.range():
+        for epoch in log.ids():
+            entry = log.get(epoch)
+            assert entry is not None
             if entry.generation < newest:
                 self._result.zombie_writes += 1
                 self._result.broken.append(f"zombie: {query} epoch {epoch}: {entry.generation}")

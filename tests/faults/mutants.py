@@ -224,7 +224,7 @@ def _() -> Patch:
 
 @mutant("no look at the generation")
 def _() -> Patch:
-    return _replace(Lease, "_assert_claimed", lambda lease: None)
+    return _replace(Lease, "_assert_claimed", lambda lease, *_: None)
 
 
 @mutant("the claims of older runs stay")
@@ -281,7 +281,7 @@ def _() -> Iterator[None]:
 
 @mutant("an entry that is there already is ignored", ZOMBIES)
 def _() -> Patch:
-    def add(runner: EpochRunner, log: MetadataLog[Any], epoch: int, entry: Any) -> None:
+    def add(runner: EpochRunner, log: MetadataLog[Any], epoch: int, entry: Any, *_: Any) -> None:
         log.add(epoch, entry)
 
     return _replace(EpochRunner, "_add", add)
@@ -379,13 +379,13 @@ def _() -> Patch:
 
 @mutant("the checksum of what is prepared is ignored", DAMAGE)
 def _() -> Patch:
-    class Any(str):
+    class Any(bytes):
         def __eq__(self, other: object) -> bool:
             return True
 
-        __hash__ = str.__hash__
+        __hash__ = bytes.__hash__
 
-    return _replace(prepared_log, "_checksum", lambda lines: Any("00000000"))
+    return _replace(prepared_log, "_checksum", lambda version, body: Any(b"00000000"))
 
 
 @mutant("the checksums of the files' log are ignored", DAMAGE)

@@ -181,9 +181,10 @@ class Driver(Process):
         self.runner = EpochRunner(
             checkpoint=checkpoint,
             lease=self.lease,
+            query_id=self.query_id,
             sources=[world.source],
             sink=self.binding.driver,
-            message_modules=self.binding.message_modules,
+            codec=self.binding.codec,
             min_epochs_to_retain=world.retain,
         )
         finish_rewind(checkpoint, self.lease, self.binding.driver.rewindable)

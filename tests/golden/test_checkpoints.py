@@ -1,13 +1,15 @@
 """Checkpoints of Spark itself, and of this engine's earlier versions, always open.
 
 ``checkpoints/`` holds what Spark 4.2 and 4.3 wrote (shortened where it was long, and without bulky
-state), and what version 1 of this engine's own format looks like.
+state), and what version 1 of this engine's own format looks like. ``prepared-v2/`` holds prepared
+epochs that name the engine's own messages by their classes.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs import commit_log, offset_log
+from engine.checkpoint.logs.codec import MessageCodec
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
@@ -23,6 +26,12 @@ from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.retention import prune
 from engine.coordinator.restart_table import RestartPlan, decide
 from engine.errors import CheckpointCorruptError, CheckpointVersionError, ContinuousError
+from engine.sinks.files.data_source import FilesMessage, FilesWriter
+from engine.sinks.files.file_sink_log import SinkFile
+from engine.sinks.noop import NO_MESSAGE, NoMessage
+from engine.sinks.shipped import SHIPPED, ShippedRows
+from engine.wire.messages import SunkEpoch
+from tests.unit import messages_of_a_sink as sink
 
 GOLDENS = Path(__file__).parent / "checkpoints"
 SPARKS = sorted(path.name for path in GOLDENS.iterdir() if path.name.startswith("spark-"))
@@ -50,7 +59,9 @@ def restart(checkpoint: Checkpoint) -> RestartPlan:
 def start(checkpoint: Checkpoint) -> RestartPlan:
     """What a run reads before it begins."""
     checkpoint.create_or_read_query_id("new")
-    checkpoint.commits.latest()
+    newest = checkpoint.commits.latest_id()
+    if newest is not None:
+        checkpoint.commits.get(newest)
     checkpoint.committed_offsets()
     return restart(checkpoint)
 
@@ -115,12 +126,14 @@ def test_status_of_sparks_own(name: str, query_id: str, epoch: int, offsets: lis
 @pytest.mark.parametrize("name", SPARKS)
 def test_every_entry_opens_and_is_written_back_the_same(name: str) -> None:
     checkpoint = Checkpoint(str(GOLDENS / name))
-    offsets, commits = checkpoint.offsets.range(), checkpoint.commits.range()
-    assert len(offsets) >= 3
-    assert [epoch for epoch, _ in commits] == [epoch for epoch, _ in offsets]
-    for epoch, entry in offsets:
+    epochs = checkpoint.offsets.ids()
+    assert len(epochs) >= 3
+    assert checkpoint.commits.ids() == epochs
+    for epoch in epochs:
+        entry, commit = checkpoint.offsets.get(epoch), checkpoint.commits.get(epoch)
+        assert entry is not None
+        assert commit is not None
         assert offset_log.serialize(entry) == (GOLDENS / name / f"offsets/{epoch}").read_bytes()
-    for epoch, commit in commits:
         assert commit_log.serialize(commit) == (GOLDENS / name / f"commits/{epoch}").read_bytes()
 
 
@@ -298,6 +311,44 @@ def test_version_1_of_our_own_always_opens() -> None:
     assert checkpoint.requests.pending(status.run_id or "") == "drain"
     assert checkpoint.progress.read() == [{"batchId": 1}, {"batchId": 2}]
     assert restart(checkpoint) == RestartPlan(first_epoch=4, start_from=3, recommit=(3,))
+
+
+FILES = FilesMessage(
+    (SinkFile("file:///data/out/part-00000-1-5f2a-c000.json", 412, 1795174656061),)
+)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "messages"),
+    [
+        (0, (FILES, FilesMessage(()), None)),  # with the modules of an earlier release
+        (1, (ShippedRows(b"\xde\xad"), ShippedRows(), NoMessage())),
+        (2, (SunkEpoch(FILES, None), SunkEpoch(FILES, FILES))),
+        (
+            3,
+            (
+                SunkEpoch(sink.Slotted("x"), FILES),
+                SunkEpoch(sink.Plain(datetime(2024, 2, 29, 12, 30), {"a"}), FILES),
+            ),
+        ),
+    ],
+)
+def test_messages_by_the_names_of_their_classes_always_open(
+    epoch: int, messages: tuple[Any, ...]
+) -> None:
+    """Version 2 of what is prepared; the classes have moved since."""
+    types = {**FilesWriter.messageTypes, **SHIPPED, **NO_MESSAGE}
+    modules = (sink.__name__,) if epoch == 3 else ()
+    log = Checkpoint(str(GOLDENS.parent / "prepared-v2")).prepared_with(
+        MessageCodec(types, modules)
+    )
+    assert log.get(epoch) == PreparedEntry(
+        4,
+        "run-1",
+        messages,
+        'v1\n\n{"0":{"value":4}}',
+        "0b9d6a43-7f3c-4a58-9d5c-52d5c1f1f0aa",
+    )
 
 
 def test_a_run_of_ours_on_a_checkpoint_of_version_1(copy: Callable[[str], Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -250,7 +251,7 @@ class Counting(LocalStorage):
 
     def create(self, name: str, data: bytes) -> bool:
         if "probe" in name:
-            type(self).probes += 1
+            Counting.probes += 1
         return super().create(name, data)
 
 
@@ -261,4 +262,37 @@ def test_storage_is_tried_once_per_checkpoint(tmp_path: Path) -> None:
     for _ in range(3):
         query = definition(feed, sink, tmp_path)
         committed(replace(query, checkpoint=Checkpoint(Counting(tmp_path))))
-    assert Counting.probes == 6
+    assert Counting.probes == PROBES
+
+
+PROBES = 6  # creates of one trial
+
+
+class Upgraded(Counting):
+    """The same folder through another version of what reaches it."""
+
+    @property
+    def identity(self) -> dict[str, str]:
+        return {**super().identity, "version": "fs 2"}
+
+
+def test_storage_is_tried_again_when_what_speaks_to_it_has_changed(tmp_path: Path) -> None:
+    Counting.probes = 0
+    feed, sink = Feed(1), ModelSink()
+    feed.add(1)
+    for trials, storage in enumerate((Counting, Upgraded, Upgraded, Counting), start=1):
+        query = definition(feed, sink, tmp_path)
+        committed(replace(query, checkpoint=Checkpoint(storage(tmp_path))))
+        assert Counting.probes == PROBES * min(trials, 2) + PROBES * (trials > 3)
+
+
+def test_storage_of_an_earlier_release_is_tried_once_more(tmp_path: Path) -> None:
+    """Which noted that it was tried, and not with what."""
+    Counting.probes = 0
+    feed, sink = Feed(1), ModelSink()
+    storage = Counting(tmp_path)
+    storage.create("control/storage", b'{"createIfAbsent":true}')
+    for _ in range(2):
+        committed(replace(definition(feed, sink, tmp_path), checkpoint=Checkpoint(storage)))
+    assert Counting.probes == PROBES
+    assert json.loads(storage.read("control/storage"))["provedWith"] == {"protocol": "file"}

@@ -142,15 +142,15 @@ def test_an_attempt_that_has_only_claimed_the_checkpoint_fences_no_later_one(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The storage fails when the claim is made, and the one before is gone."""
-    heartbeat = Lease.heartbeat
+    write = Lease._write
     failures: list[CheckpointError] = []
 
-    def failing(self: Lease, **changes: Any) -> None:
-        if failures and not changes:  # the first one, of a lease that is just acquired
-            raise failures.pop()
-        heartbeat(self, **changes)
+    def failing(self: Lease, record: Any, *, durable: bool = False) -> None:
+        if failures and record.state is QueryState.STARTING and record.message is None:
+            raise failures.pop()  # the first one, of a lease that is just acquired
+        write(self, record, durable=durable)
 
-    monkeypatch.setattr(Lease, "heartbeat", failing)
+    monkeypatch.setattr(Lease, "_write", failing)
     query = story.start(
         retry_storage_for_ms=HOUR_MS, retry_infrastructure_for_ms=HOUR_MS, restart_delay_ms=500
     )

@@ -348,10 +348,10 @@ def test_a_storage_that_cannot_be_looked_at_between_two_attempts(
     check = Lease.check
     failures = [CheckpointError("no route to the storage")]
 
-    def failing(self: Lease) -> None:
+    def failing(self: Lease, *, recent: bool = False) -> None:
         if failures and not story.feed.faults:
             raise failures.pop()
-        check(self)
+        check(self, recent=recent)
 
     query = story.start(retry_infrastructure_for_ms=HOUR_MS, retry_source_for_ms=HOUR_MS)
     query.awaitEpoch(0, WAIT_S)

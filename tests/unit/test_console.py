@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import pickle
 from datetime import datetime, timezone
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from engine.checkpoint.logs import codec
+from engine.checkpoint.logs.codec import MessageCodec
 from engine.errors import ConfigError
 from engine.expressions.types import schema_to_spark
 from engine.sinks.builtin_sinks import sink_class
@@ -31,7 +30,8 @@ def rows(*ids: int) -> pa.RecordBatch:
 
 def message(sink: ConsoleWriter, *batches: pa.RecordBatch) -> Any:
     made = pickle.loads(pickle.dumps(sink)).write(iter(batches))
-    return codec.decode(json.loads(json.dumps(codec.encode(made))), ["engine"])
+    codec = MessageCodec(sink.messageTypes)
+    return codec.decode(codec.encode([made]))
 
 
 def test_an_epoch_is_printed_as_spark_does(capsys: pytest.CaptureFixture[str]) -> None:

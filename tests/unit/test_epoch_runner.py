@@ -10,6 +10,7 @@ import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
+from engine.checkpoint.logs.codec import MessageCodec
 from engine.coordinator import commit_runner
 from engine.coordinator.commit_runner import EpochRunner
 
@@ -27,9 +28,10 @@ def test_a_fenced_run_removes_nothing(
     epochs = EpochRunner(
         checkpoint=checkpoint,
         lease=lease,
+        query_id="a-query",
         sources=[source],  # type: ignore[list-item]
         sink=SimpleNamespace(commit=lambda messages, epoch: None),
-        message_modules=(),
+        codec=MessageCodec(),
         min_epochs_to_retain=2,
     )
     for epoch in range(4):

@@ -10,6 +10,7 @@ import pytest
 from engine.base.clock import ManualClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
+from engine.checkpoint.logs.codec import MessageCodec
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.logs.offset_log import OffsetEntry
@@ -83,7 +84,8 @@ class Query:
             lease=lease,
             sources=[ModelReader(Feed(1))],
             sink=self.sink,
-            message_modules=("tests.model",),
+            codec=MessageCodec(modules=("tests.model",)),
+            query_id="query",
             min_epochs_to_retain=retain,
         )
 

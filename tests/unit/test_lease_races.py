@@ -63,7 +63,7 @@ def test_a_run_that_claims_between_look_and_claim_is_not_robbed(
 
         def read(self, name: str) -> bytes:
             content = super().read(name)
-            if name == "control/generations/0" and not other:
+            if name == "control/lease" and not other:
                 other.append(acquire(Checkpoint(str(tmp_path), clock=clock), clock, "other"))
             return content
 

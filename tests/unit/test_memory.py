@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import pickle
 from typing import Any
 
@@ -10,7 +9,7 @@ from pyspark.sql import Row
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from engine.checkpoint.logs import codec
+from engine.checkpoint.logs.codec import MessageCodec
 from engine.errors import ConfigError, SinkError
 from engine.sinks import memory, shipped
 from engine.sinks.contract import DriverSink
@@ -25,7 +24,8 @@ def ids(*values: int) -> pa.RecordBatch:
 
 def message(sink: MemoryWriter, *batches: pa.RecordBatch) -> Any:
     made = pickle.loads(pickle.dumps(sink)).write(iter(batches))
-    return codec.decode(json.loads(json.dumps(codec.encode(made))), ["engine"])
+    codec = MessageCodec(sink.messageTypes)
+    return codec.decode(codec.encode([made]))
 
 
 def test_committed_epochs_are_seen_once_and_in_order() -> None:

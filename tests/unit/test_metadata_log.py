@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.checkpoint.logs.metadata_log import (
     MetadataLog,
     entry_id,
     parse_version,
     split_version,
-    verify_ids,
 )
 from engine.checkpoint.storage.contract import FileInfo, Storage
 from engine.checkpoint.storage.local_storage import LocalStorage
@@ -46,20 +42,19 @@ def log(storage: Storage) -> MetadataLog[str]:
     return text_log(storage)
 
 
+def entries(log: MetadataLog[str]) -> dict[int, str | None]:
+    return {id: log.get(id) for id in log.ids()}
+
+
 def test_basic(log: MetadataLog[str]) -> None:
-    assert log.latest() is None
     assert log.latest_id() is None
     assert log.ids() == []
-    assert log.range() == []
     assert log.get(0) is None
     assert log.add(0, "batch0") is True
-    assert log.latest() == (0, "batch0")
-    assert log.get(0) == "batch0"
-    assert log.range(None, 0) == [(0, "batch0")]
+    assert entries(log) == {0: "batch0"}
     assert log.add(1, "batch1") is True
-    assert log.latest() == (1, "batch1")
-    assert log.range(0, 1) == [(0, "batch0"), (1, "batch1")]
-    assert log.range() == [(0, "batch0"), (1, "batch1")]
+    assert log.latest_id() == 1
+    assert entries(log) == {0: "batch0", 1: "batch1"}
     # Adding again is refused, and the first entry stays.
     assert log.add(1, "duplicated") is False
     assert log.get(1) == "batch1"
@@ -68,9 +63,7 @@ def test_basic(log: MetadataLog[str]) -> None:
 def test_restart_sees_the_same(log: MetadataLog[str], storage: Storage) -> None:
     for epoch in range(3):
         log.add(epoch, f"batch{epoch}")
-    again = text_log(storage)
-    assert again.latest() == (2, "batch2")
-    assert again.range(0, 2) == [(0, "batch0"), (1, "batch1"), (2, "batch2")]
+    assert entries(text_log(storage)) == {0: "batch0", 1: "batch1", 2: "batch2"}
 
 
 def test_purge(log: MetadataLog[str], storage: Storage) -> None:
@@ -80,17 +73,7 @@ def test_purge(log: MetadataLog[str], storage: Storage) -> None:
     assert log.get(0) is None
     assert log.get(1) is None
     assert log.get(2) == "batch2"
-    assert log.latest() == (2, "batch2")
     assert [file.name for file in storage.list(FOLDER)] == ["2"]
-
-
-def test_purge_after(log: MetadataLog[str]) -> None:
-    for epoch in range(5):
-        log.add(epoch, f"batch{epoch}")
-    log.purge_after(2)
-    assert log.ids() == [0, 1, 2]
-    log.purge_after(2)
-    assert log.latest() == (2, "batch2")
 
 
 class CountingStorage(LocalStorage):
@@ -178,7 +161,7 @@ def test_only_entries_are_entries(tmp_path: Path) -> None:
         (folder / name).write_text("v1\nleftover")
     (folder / "49").mkdir()
     assert log.ids() == [47]
-    assert log.latest() == (47, "x")
+    assert entries(log) == {47: "x"}
 
 
 @pytest.mark.parametrize(
@@ -211,30 +194,7 @@ def test_unreadable_entries_name_the_file(
         log.get(7)
     assert f"Failed to read log file {storage.url}/{FOLDER}/7. " in str(caught.value)
     assert caught.value.epoch == 7  # type: ignore[attr-defined]
-    with pytest.raises(error):
-        log.latest()
     assert log.latest_id() == 7
-
-
-def test_latest_survives_a_purge_between_listing_and_reading(tmp_path: Path) -> None:
-    class PurgingStorage(LocalStorage):
-        """A running query moves on right after each of the first listings."""
-
-        moves = 3
-
-        def list(self, folder: str) -> list[FileInfo]:
-            found = super().list(folder)
-            if self.moves:
-                self.moves -= 1
-                newest = max(int(file.name) for file in found)
-                self.create(f"{FOLDER}/{newest + 1}", f"v1\nbatch{newest + 1}".encode())
-                super().delete(f"{FOLDER}/{newest}")
-            return found
-
-    storage = PurgingStorage(tmp_path)
-    log = text_log(storage)
-    log.add(0, "batch0")
-    assert log.latest() == (3, "batch3")
 
 
 def test_collision(storage: Storage) -> None:
@@ -256,67 +216,4 @@ def test_collision(storage: Storage) -> None:
     log = text_log(storage)
     assert log.ids() == list(range(11))
     assert sorted(epoch for epoch, _ in wrote) == list(range(11))
-    assert dict(log.range()) == {epoch: f"{name} wrote {epoch}" for epoch, name in wrote}
-
-
-Ids = Sequence[int]
-
-
-@pytest.mark.parametrize(
-    ("ids", "start", "end"),
-    [
-        ([1, 2, 3], 1, 3),
-        ([1], 1, 1),
-        ([1, 2, 3], None, 3),
-        ([1, 2, 3], 1, None),
-        ([1, 2, 3], None, None),
-        ([], None, None),
-    ],
-)
-def test_ids_without_gap(ids: Ids, start: int | None, end: int | None) -> None:
-    verify_ids(ids, start, end)
-
-
-@pytest.mark.parametrize(
-    ("ids", "start", "end", "text"),
-    [
-        ([], 1, None, "batch 1 doesn't exist"),
-        ([], None, 1, "batch 1 doesn't exist"),
-        ([], 1, 1, "batch 1 to 1 doesn't exist"),
-        ([2, 3, 4], 1, None, r"batches \(1\) don't exist"),
-        ([2, 3, 4], None, 5, r"batches \(5\) don't exist"),
-        ([2, 3, 4], 1, 5, r"batches \(1, 5\) don't exist"),
-        ([1, 2, 4, 5], 1, 5, r"batches \(3\) don't exist"),
-        ([], 2, 1, "batch 2 to 1 doesn't exist"),
-    ],
-)
-def test_gaps(ids: Ids, start: int | None, end: int | None, text: str) -> None:
-    with pytest.raises(CheckpointCorruptError, match=text):
-        verify_ids(ids, start, end)
-
-
-@pytest.mark.parametrize("ids", [[2], [1], [0]])
-def test_a_range_that_ends_before_it_starts_is_our_bug(ids: Ids) -> None:
-    with pytest.raises(AssertionError):
-        verify_ids(ids, 2, 1)
-
-
-@given(st.sets(st.integers(0, 30)), st.integers(0, 30), st.integers(0, 30))
-def test_verify_ids_accepts_exactly_full_ranges(present: set[int], start: int, length: int) -> None:
-    end = start + length
-    ids = sorted(id for id in present if start <= id <= end)
-    complete = ids == list(range(start, end + 1))
-    if complete:
-        verify_ids(ids, start, end)
-    else:
-        with pytest.raises(CheckpointCorruptError):
-            verify_ids(ids, start, end)
-
-
-def test_range_with_a_gap(log: MetadataLog[str], storage: Storage) -> None:
-    for epoch in range(5):
-        log.add(epoch, "x")
-    storage.delete(f"{FOLDER}/3")
-    with pytest.raises(CheckpointCorruptError, match=r"batches \(3\) don't exist"):
-        log.range(1, 4)
-    assert [epoch for epoch, _ in log.range(0, 2)] == [0, 1, 2]
+    assert entries(log) == {epoch: f"{name} wrote {epoch}" for epoch, name in wrote}

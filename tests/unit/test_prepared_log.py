@@ -8,7 +8,7 @@ import pickle
 import subprocess
 import uuid
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -20,14 +20,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import DataSource, WriterCommitMessage
 
-from engine.checkpoint.logs.codec import decode, encode
+from engine.base.json_text import dump, load_object
+from engine.checkpoint.logs.codec import MessageCodec
 from engine.checkpoint.logs.prepared_log import PreparedEntry, prepared_log
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import CheckpointCorruptError, CheckpointError, CheckpointVersionError
+from engine.sinks.files.data_source import FilesMessage
+from engine.sinks.files.file_sink_log import SinkFile
+from engine.sinks.shipped import ShippedRows
+from engine.wire.messages import SunkEpoch
 from tests.unit import messages_of_a_sink as sink
 
 ALLOWED = ("tests.unit.messages_of_a_sink",)
 NAME = sink.__name__
+CODEC = MessageCodec(modules=ALLOWED)
+OWN = {"files": FilesMessage, "shipped": ShippedRows}
+
+
+def encode(message: object, codec: MessageCodec = CODEC) -> dict[str, Any]:
+    return load_object(codec.encode([message]))
+
+
+def decode(data: dict[str, Any], modules: Collection[str], types: Any = None) -> object:
+    return MessageCodec(types, modules).decode(dump(data).encode())
+
+
 WHEN = datetime(2024, 2, 29, 12, 30, tzinfo=timezone(timedelta(hours=2)))
 
 
@@ -256,20 +273,100 @@ def test_the_empty_message_needs_no_permission() -> None:
         decode(pickled(DataSource), ())
 
 
+# -- a sink's own types ---------------------------------------------------------------------------
+
+FILES = FilesMessage((SinkFile("file:///out/a%20b.json", 412, 7),))
+FILES_DATA = {
+    "files": [
+        {
+            "path": "file:///out/a%20b.json",
+            "size": 412,
+            "modified_ms": 7,
+            "block_replication": 1,
+            "block_size": 33_554_432,
+        }
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("message", "data"),
+    [
+        (FILES, {"files": FILES_DATA}),
+        (ShippedRows(b"\xde\xad"), {"shipped": {"stream": "3q0="}}),
+        (
+            SunkEpoch(FILES, None),
+            {"sunk": {"written": {"files": FILES_DATA}, "dead_letters": {"none": True}}},
+        ),
+        (
+            SunkEpoch(sink.Slotted("x"), FILES),
+            {
+                "sunk": {
+                    "written": {"dataclass": f"{NAME}:Slotted", "fields": {"name": "x"}},
+                    "dead_letters": {"files": FILES_DATA},
+                }
+            },
+        ),
+    ],
+)
+def test_own_types_have_tags(message: object, data: dict[str, Any]) -> None:
+    codec = MessageCodec(OWN, ALLOWED)
+    assert encode(message, codec) == data
+    assert codec.decode(codec.encode([message])) == message
+
+
+def test_what_is_under_a_tag_needs_no_constructor_and_no_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codec = MessageCodec(OWN)
+    line = codec.encode([FILES])
+    monkeypatch.setattr(FilesMessage, "__init__", None)
+    monkeypatch.setattr("engine.checkpoint.logs.codec.importlib", None)
+    assert codec.decode(line) == FILES
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"files": {}},
+        {"files": {"files": "none"}},
+        {"files": {"files": [{"path": 1, "size": 2, "modified_ms": 3}]}},
+        {"files": None},
+        {"shipped": {"stream": "!"}},
+        {"files": FILES_DATA, "shipped": {"stream": ""}},
+        {"sunk": {"written": {"none": True}}},
+        {"sunk": 7},
+        {"letters": {}},
+        {"dataclass": "engine.errors:ContinuousError", "fields": {}},
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_its_tag_is_refused(data: dict[str, Any]) -> None:
+    with pytest.raises(CheckpointCorruptError):
+        decode(data, (), OWN)
+
+
+def test_own_types_do_not_open_the_engine() -> None:
+    for kind in (sink.Slotted("x"), Elsewhere("x")):
+        with pytest.raises(CheckpointCorruptError, match="not one that the sink names"):
+            decode(encode(kind), (), OWN)
+
+
 # -- the log --------------------------------------------------------------------------------------
 
 ENTRY = PreparedEntry(3, "run-1", (sink.FilesWritten(["a"]), None, sink.Plain(WHEN, {"t"})))
 
 
 def test_bytes(tmp_path: Path) -> None:
-    log = prepared_log(LocalStorage(tmp_path), ())
+    log = prepared_log(LocalStorage(tmp_path), MessageCodec())
     log.add(0, PreparedEntry(3, "run-1", (None, sink.Slotted("a\nb")), 'v1\n\n{"0":7}', "Q"))
     body = (
         '{"generation":3,"runId":"run-1","partitions":2,"queryId":"Q","offsets":"v1\\n\\n{\\"0\\":7}"}\n'
         f'{{"none":true}}\n{{"dataclass":"{NAME}:Slotted","fields":{{"name":"a\\nb"}}}}'
     )
-    checksum = f"{zlib.crc32(body.encode()):08x}"
-    assert (tmp_path / "prepared" / "0").read_text() == f"v2\n{checksum}\n{body}"
+    content = b"v3\n" + body.encode()
+    checksum = f"{zlib.crc32(content):08x}"
+    assert (tmp_path / "prepared" / "0").read_text() == f"v3\n{checksum}\n{body}"
 
 
 def test_version_1_has_no_checksum_and_no_offsets(tmp_path: Path) -> None:
@@ -277,11 +374,11 @@ def test_version_1_has_no_checksum_and_no_offsets(tmp_path: Path) -> None:
     storage.create(
         "prepared/0", b'v1\n{"generation":3,"runId":"run-1","partitions":1}\n{"none":true}'
     )
-    assert prepared_log(storage, ()).get(0) == PreparedEntry(3, "run-1", (None,))
+    assert prepared_log(storage, MessageCodec()).get(0) == PreparedEntry(3, "run-1", (None,))
 
 
 def test_a_flipped_bit_is_refused_wherever_it_is(tmp_path: Path) -> None:
-    log = prepared_log(LocalStorage(tmp_path), ALLOWED)
+    log = prepared_log(LocalStorage(tmp_path), CODEC)
     log.add(7, ENTRY)
     path = tmp_path / "prepared" / "7"
     whole = path.read_bytes()
@@ -292,22 +389,22 @@ def test_a_flipped_bit_is_refused_wherever_it_is(tmp_path: Path) -> None:
 
 
 def test_round_trip(tmp_path: Path) -> None:
-    log = prepared_log(LocalStorage(tmp_path), ALLOWED)
+    log = prepared_log(LocalStorage(tmp_path), CODEC)
     assert log.add(7, ENTRY) is True
     assert log.add(7, PreparedEntry(4, "run-2", ())) is False
     assert log.get(7) == ENTRY
 
 
 def test_the_sink_has_to_name_its_modules(tmp_path: Path) -> None:
-    prepared_log(LocalStorage(tmp_path), ()).add(7, ENTRY)
+    prepared_log(LocalStorage(tmp_path), MessageCodec()).add(7, ENTRY)
     with pytest.raises(CheckpointCorruptError, match="prepared/7") as caught:
-        prepared_log(LocalStorage(tmp_path), ()).get(7)
+        prepared_log(LocalStorage(tmp_path), MessageCodec()).get(7)
     assert "FilesWritten" in str(caught.value)
 
 
 def test_a_torn_entry_is_refused_at_every_length(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
-    log = prepared_log(storage, ALLOWED)
+    log = prepared_log(storage, CODEC)
     log.add(0, ENTRY)
     content = storage.read("prepared/0")
     for length in range(len(content)):
@@ -330,11 +427,11 @@ def test_damage(tmp_path: Path, content: bytes) -> None:
     storage = LocalStorage(tmp_path)
     storage.create("prepared/0", content)
     with pytest.raises(CheckpointCorruptError, match="prepared/0"):
-        prepared_log(storage, ()).get(0)
+        prepared_log(storage, MessageCodec()).get(0)
 
 
 def test_newer_version(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
-    storage.create("prepared/0", b"v3\n{}")
-    with pytest.raises(CheckpointVersionError, match="encountered v3"):
-        prepared_log(storage, ()).get(0)
+    storage.create("prepared/0", b"v4\n{}")
+    with pytest.raises(CheckpointVersionError, match="encountered v4"):
+        prepared_log(storage, MessageCodec()).get(0)

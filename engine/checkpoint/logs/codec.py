@@ -1,15 +1,22 @@
-"""Writers' commit messages as JSON, so that a restart can finish an epoch with them.
+"""Writers' commit messages as lines of JSON, so that a restart can finish an epoch with them.
 
 A message is any object that a sink's ``write`` returned. It is stored as the first of these that
 holds it completely::
 
     {"none":true}
+    {"files":{"files":[{"path":"file:///out/part-0.parquet","size":412}]}}    a type of the sink
+    {"sunk":{"written":{"files":{...}},"dead_letters":{"none":true}}}         two messages in one
     {"dataclass":"module:Class","fields":{"path":"a.parquet","digest":{"$bytes":"3q2+7w=="}}}
     {"pickle":"gASV..."}
 
-Whoever can write a checkpoint must not gain code execution by it. So decoding loads nothing but
-*record classes* (dataclasses, named tuples, enums, PySpark's ``WriterCommitMessage`` and its
-subclasses) that are defined in the modules which the sink names, and the plain value types of
+The engine's own sinks *name* their message types, dataclasses, by a tag each that stays when a
+class moves: ``messageTypes`` of the writer. What is stored under a tag is read by the type's
+fields: nothing is imported, no constructor runs. ``dataclass`` and ``pickle`` are for the messages
+of writers that somebody else has made.
+
+Whoever can write a checkpoint must not gain code execution by it. So of these two nothing is loaded
+but *record classes* (dataclasses, named tuples, enums, PySpark's ``WriterCommitMessage`` and its
+subclasses) that are defined in the writer's own module, and the plain value types of
 :data:`_VALUE_TYPES`; nothing else is ever looked up, imported or called. Dataclasses are filled in
 without calling their constructor.
 """
@@ -27,11 +34,30 @@ import io
 import math
 import pickle
 import uuid
-from collections.abc import Collection
-from typing import Any, ClassVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
-from engine.base.json_text import JSON
+import msgspec
+
+from engine.base.json_text import JSON, dump, load_object
 from engine.errors import CheckpointCorruptError, CheckpointError
+from engine.wire.messages import SunkEpoch
+
+RESERVED_TAGS: Final = frozenset({"none", "sunk", "dataclass", "pickle"})
+_NONE: Final = {"none": True}
+_SUNK: Final = ("written", "dead_letters")
+
+# How the engine's own messages were named before they had tags.
+_FORMER_NAMES: Final = {
+    "engine.sinks.files:FilesMessage": "files",
+    "engine.sinks.files.data_source:FilesMessage": "files",
+    "engine.sinks.file_sink_log:SinkFile": "file",
+    "engine.sinks.files.file_sink_log:SinkFile": "file",
+    "engine.sinks.shipped:ShippedRows": "shipped",
+    "engine.sinks.noop:NoMessage": "empty",
+    "engine.messages:SunkEpoch": "sunk",
+    "engine.wire.messages:SunkEpoch": "sunk",
+}
 
 _VALUE_TYPES: dict[tuple[str, str], type] = {
     (value_type.__module__, value_type.__qualname__): value_type
@@ -62,52 +88,182 @@ class _NotPlainError(Exception):
     """The value is more than JSON, bytes and dataclasses."""
 
 
-def encode(message: object) -> dict[str, JSON]:
-    """A message as a JSON object.
+class MessageCodec:
+    """Writes and reads the messages of one sink.
 
-    :raises CheckpointError: it cannot be stored, or could not be loaded again; names its class.
+    :param types: tag → dataclass of the sink's own messages, with fields of plain types.
+    :param modules: where the record classes of other messages may come from: a module, or a
+        package with all that is below it.
     """
-    if message is None:
-        return {"none": True}
-    if dataclasses.is_dataclass(message) and not isinstance(message, type):
+
+    def __init__(self, types: Mapping[str, type] | None = None, modules: Collection[str] = ()):
+        types = types or {}
+        assert RESERVED_TAGS.isdisjoint(types), f"{sorted(types)} has a reserved tag"
+        self._types = types
+        self._modules = modules
+        self._tags = {kind: tag for tag, kind in types.items()}
+        self._encode_lines = msgspec.json.Encoder().encode_lines
+        self._decoders: dict[str, msgspec.json.Decoder[Any]] = {
+            tag: msgspec.json.Decoder(kind) for tag, kind in types.items()
+        }
+        self._decode_tag = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+    def encode(self, messages: Sequence[object]) -> bytes:
+        """A line of JSON per message, between them a line feed.
+
+        :raises CheckpointError: one cannot be stored, or could not be loaded again; names its
+            class.
+        """
+        kinds = set(map(type, messages))
+        tag = self._tags.get(kinds.pop()) if len(kinds) == 1 else None
         try:
-            return {"dataclass": _class_name(type(message)), "fields": _fields(message)}
+            lines = [{tag: each} if tag else self._tagged(each) for each in messages]
+            return bytes(self._encode_lines(lines)[:-1])
+        except (TypeError, ValueError) as exc:
+            for each in messages:
+                self._try(each)
+            raise CheckpointError(f"The writers' messages cannot be stored: {exc}.") from exc
+
+    def _try(self, message: object) -> None:
+        try:
+            self._encode_lines([self._tagged(message)])
+        except (TypeError, ValueError) as exc:
+            raise _cannot_store(type(message), exc) from exc
+
+    def _tagged(self, message: object) -> object:
+        """What becomes the message's line."""
+        tag = self._tags.get(type(message))
+        if tag is not None:
+            return {tag: message}
+        if message is None:
+            return _NONE
+        if type(message) is SunkEpoch:
+            return {"sunk": {name: self._tagged(getattr(message, name)) for name in _SUNK}}
+        return msgspec.Raw(dump(_foreign(message)).encode())
+
+    def decode(self, line: bytes) -> object:
+        """The message of a line.
+
+        :raises CheckpointCorruptError: it is torn, or names a class that is not allowed.
+        """
+        try:
+            fields = self._decode_tag(line)
+            tag = next(iter(fields)) if len(fields) == 1 else ""
+            if tag in self._decoders:
+                return self._decoders[tag].decode(fields[tag])
+            if tag == "sunk":
+                parts = self._decode_tag(fields[tag])
+                if parts.keys() != set(_SUNK):
+                    raise CheckpointCorruptError(f"A message of two has the parts {list(parts)}.")
+                return SunkEpoch(*(self.decode(bytes(parts[name])) for name in _SUNK))
+            return self._decode_foreign(load_object(line))
+        except CheckpointCorruptError:
+            raise
+        except Exception as exc:
+            # A damaged pickle raises almost anything.
+            raise CheckpointCorruptError(
+                f"A writer's commit message cannot be read: {type(exc).__name__}: {exc}"
+            ) from exc
+
+    def _decode_foreign(self, data: dict[str, JSON]) -> object:
+        if data == _NONE:
+            return None
+        if data.keys() == {"dataclass", "fields"}:
+            return self._build(data["dataclass"], data["fields"])
+        if data.keys() == {"pickle"}:
+            pickled = base64.b64decode(data["pickle"], validate=True)
+            return _RestrictedUnpickler(io.BytesIO(pickled), self).load()
+        raise CheckpointCorruptError(
+            f"A writer's commit message is of no known kind: {sorted(data)}",
+            hint="Run the sink that wrote it once, until its epoch is committed.",
+        )
+
+    def _build(self, name: str, fields: dict[str, JSON]) -> Any:
+        own = self._own_type(name)
+        if own is SunkEpoch:
+            return SunkEpoch(*(self._value(fields[each]) for each in _SUNK))
+        if own is not None:
+            return msgspec.convert(_bare(fields), own)
+        module, _, qualified_name = name.partition(":")
+        kind = self.record_class(module, qualified_name)
+        if not dataclasses.is_dataclass(kind):
+            raise CheckpointCorruptError(f"{name} is not a dataclass.")
+        expected = {field.name for field in dataclasses.fields(kind)}
+        if fields.keys() != expected:
+            raise CheckpointCorruptError(
+                f"A stored {name} has the fields {sorted(fields)}, the class has "
+                f"{sorted(expected)}.",
+                hint="Run the version of the sink that wrote it once, until its epoch is "
+                "committed.",
+            )
+        record = object.__new__(kind)
+        for field, value in fields.items():
+            object.__setattr__(record, field, self._value(value))
+        return record
+
+    def _value(self, data: JSON) -> Any:
+        if isinstance(data, list):
+            return [self._value(item) for item in data]
+        if not isinstance(data, dict):
+            return data
+        if data.keys() == {"$tuple"}:
+            return tuple(self._value(item) for item in data["$tuple"])
+        if data.keys() == {"$bytes"}:
+            return base64.b64decode(data["$bytes"], validate=True)
+        if data.keys() == {"$dataclass", "fields"}:
+            return self._build(data["$dataclass"], data["fields"])
+        return {key: self._value(item) for key, item in data.items()}
+
+    def _own_type(self, name: str) -> type | None:
+        """A type of the sink's own by the name that it once had."""
+        tag = _FORMER_NAMES.get(name)
+        return SunkEpoch if tag == "sunk" else self._types.get(tag) if tag else None
+
+    def record_class(self, module: str, qualified_name: str) -> type:
+        """A class by name, if it is an allowed one.
+
+        :raises CheckpointCorruptError: it is not.
+        """
+        own = self._own_type(f"{module}:{qualified_name}")
+        return own or _record_class(module, qualified_name, self._modules)
+
+
+def _foreign(message: object) -> dict[str, JSON]:
+    """The message of a writer that has not named its types."""
+    kind = type(message)
+    if dataclasses.is_dataclass(kind):
+        try:
+            return {"dataclass": _class_name(kind), "fields": _fields(message)}
         except _NotPlainError:
             pass
     try:
         pickled = pickle.dumps(message, protocol=4)
     except Exception as exc:
-        raise CheckpointError(
-            f"The writer's commit message of class {type(message).__module__}."
-            f"{type(message).__qualname__} cannot be stored in the checkpoint: {exc}.",
-            hint="Make it a dataclass at the top level of a module, with plain values.",
-        ) from exc
+        raise _cannot_store(kind, exc) from exc
     return {"pickle": base64.b64encode(pickled).decode("ascii")}
 
 
-def decode(data: dict[str, JSON], allowed_modules: Collection[str]) -> object:
-    """The message that :func:`encode` was given.
+def _bare(data: JSON) -> Any:
+    """Stored values without what tells their types."""
+    if isinstance(data, list):
+        return [_bare(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    if data.keys() == {"$dataclass", "fields"}:
+        return _bare(data["fields"])
+    if len(data) == 1:
+        ((key, value),) = data.items()
+        if key in ("$tuple", "$bytes"):
+            return _bare(value)
+    return {key: _bare(item) for key, item in data.items()}
 
-    :param allowed_modules: modules, or packages with all that is below them, whose record classes
-        may be loaded.
-    :raises CheckpointCorruptError: it is torn, or names a class that is not allowed.
-    """
-    try:
-        if data == {"none": True}:
-            return None
-        if data.keys() == {"dataclass", "fields"}:
-            return _build(data["dataclass"], data["fields"], allowed_modules)
-        if data.keys() == {"pickle"}:
-            pickled = base64.b64decode(data["pickle"], validate=True)
-            return _RestrictedUnpickler(io.BytesIO(pickled), allowed_modules).load()
-    except CheckpointCorruptError:
-        raise
-    except Exception as exc:
-        # A damaged pickle raises almost anything.
-        raise CheckpointCorruptError(
-            f"A writer's commit message cannot be read: {type(exc).__name__}: {exc}"
-        ) from exc
-    raise CheckpointCorruptError(f"A writer's commit message is of no known kind: {sorted(data)}")
+
+def _cannot_store(kind: type, exc: Exception) -> CheckpointError:
+    return CheckpointError(
+        f"The writer's commit message of class {kind.__module__}.{kind.__qualname__} cannot be "
+        f"stored in the checkpoint: {exc}.",
+        hint="Make it a dataclass at the top level of a module, with plain values.",
+    )
 
 
 # -- plain values ---------------------------------------------------------------------------------
@@ -152,37 +308,6 @@ def _generated(kind: type) -> bool:
     return getattr(vars(kind).get("__getstate__"), "__module__", None) == dataclasses.__name__
 
 
-def _value(data: JSON, allowed_modules: Collection[str]) -> Any:
-    if isinstance(data, list):
-        return [_value(item, allowed_modules) for item in data]
-    if not isinstance(data, dict):
-        return data
-    if data.keys() == {"$tuple"}:
-        return tuple(_value(item, allowed_modules) for item in data["$tuple"])
-    if data.keys() == {"$bytes"}:
-        return base64.b64decode(data["$bytes"], validate=True)
-    if data.keys() == {"$dataclass", "fields"}:
-        return _build(data["$dataclass"], data["fields"], allowed_modules)
-    return {key: _value(item, allowed_modules) for key, item in data.items()}
-
-
-def _build(name: str, fields: dict[str, JSON], allowed_modules: Collection[str]) -> Any:
-    module, _, qualified_name = name.partition(":")
-    kind = _record_class(module, qualified_name, allowed_modules)
-    if not dataclasses.is_dataclass(kind):
-        raise CheckpointCorruptError(f"{name} is not a dataclass.")
-    expected = {field.name for field in dataclasses.fields(kind)}
-    if fields.keys() != expected:
-        raise CheckpointCorruptError(
-            f"A stored {name} has the fields {sorted(fields)}, the class has {sorted(expected)}.",
-            hint="Run the version of the sink that wrote it once, until its epoch is committed.",
-        )
-    record = object.__new__(kind)
-    for field, value in fields.items():
-        object.__setattr__(record, field, _value(value, allowed_modules))
-    return record
-
-
 def _class_name(kind: type) -> str:
     if "<locals>" in kind.__qualname__:
         raise _NotPlainError
@@ -196,15 +321,15 @@ def _class_name(kind: type) -> str:
 class _RestrictedUnpickler(pickle._Unpickler):
     dispatch: ClassVar[dict[int, Any]] = pickle._Unpickler.dispatch.copy()
 
-    def __init__(self, file: io.BytesIO, allowed_modules: Collection[str]) -> None:
+    def __init__(self, file: io.BytesIO, codec: MessageCodec) -> None:
         super().__init__(file)
-        self._allowed_modules = allowed_modules
+        self._codec = codec
 
     def find_class(self, module: str, name: str, /) -> Any:
         value_type = _VALUE_TYPES.get((module, name))
         if value_type is not None:
             return value_type
-        return _record_class(module, name, self._allowed_modules)
+        return self._codec.record_class(module, name)
 
     def persistent_load(self, pid: Any) -> Any:
         raise CheckpointCorruptError("A writer's commit message refers to a persistent object.")

@@ -13,14 +13,17 @@ Source: Spark HDFSMetadataLog, MetadataVersionUtil; SPARK-38033 (gaps).
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 _ENTRY_NAME = re.compile(r"0|[1-9][0-9]{0,18}")
 _VERSION = re.compile(r"v([1-9][0-9]*)")
@@ -50,13 +53,15 @@ class MetadataLog(Generic[T]):
         self._deserialize = deserialize
         self._purged_below: int | None = None
 
-    def add(self, id: int, entry: T) -> bool:
+    def add(self, id: int, entry: T, text: str | None = None) -> bool:
         """Write an entry durably; False, and nothing changes, if there is one with this id.
 
+        :param text: that of the entry, if the caller has it.
         :raises CheckpointError: it cannot be written.
         """
         assert id >= 0, f"{self.name}: {id} is not an epoch"
-        return self.storage.create(self._file(id), self._serialize(entry))
+        data = self._serialize(entry) if text is None else text.encode()
+        return self.storage.create(self._file(id), data)
 
     def get(self, id: int) -> T | None:
         """An entry, or None if there is none.
@@ -108,36 +113,6 @@ class MetadataLog(Generic[T]):
         """The highest id, or None. Opens no entry."""
         return max(self.ids(), default=None)
 
-    def latest(self) -> tuple[int, T] | None:
-        """The entry with the highest id, or None.
-
-        :raises CheckpointCorruptError: it is unreadable.
-        """
-        seen = None
-        while (id := self.latest_id()) is not None and id != seen:
-            entry = self.get(id)
-            if entry is not None:
-                return id, entry
-            # Deleted since the listing: by purge_after, or it was purged and newer ones came.
-            seen = id
-        return None
-
-    def range(self, start: int | None = None, end: int | None = None) -> list[tuple[int, T]]:
-        """The entries from ``start`` to ``end``, both inclusive; None: from the first, to the last.
-
-        :raises CheckpointCorruptError: one is missing or unreadable.
-        """
-        assert start is None or end is None or start <= end, f"{start} > {end}"
-        ids = [
-            id for id in self.ids() if (start is None or id >= start) and (end is None or id <= end)
-        ]
-        verify_ids(ids, start, end)
-        found = [(id, self.get(id)) for id in ids]
-        missing = [id for id, entry in found if entry is None]
-        if missing:
-            raise _missing(missing, start, end)
-        return [(id, entry) for id, entry in found if entry is not None]
-
     def purge(self, below: int, check: Callable[[], None] = lambda: None) -> None:
         """Delete the entries with ids less than ``below``, oldest first.
 
@@ -156,15 +131,6 @@ class MetadataLog(Generic[T]):
             self.delete(id)
         self._purged_below = below if first is None else max(first, below)
 
-    def purge_after(self, id: int) -> None:
-        """Delete the entries with higher ids, newest first.
-
-        :raises CheckpointError: one cannot be deleted.
-        """
-        for each in reversed(self.ids()):
-            if each > id:
-                self.delete(each)
-
     def delete(self, id: int) -> None:
         """Delete one entry, and its checksum twin. A missing one is fine.
 
@@ -179,32 +145,6 @@ class MetadataLog(Generic[T]):
 def entry_id(name: str) -> int | None:
     """The id of an entry's file name; None if the file is not an entry."""
     return int(name) if _ENTRY_NAME.fullmatch(name) else None
-
-
-def verify_ids(ids: Sequence[int], start: int | None, end: int | None) -> None:
-    """Check that sorted ``ids`` are all from ``start`` to ``end``; None: any first, any last.
-
-    :raises CheckpointCorruptError: some are missing; names them.
-    """
-    if start is None and end is None and not ids:
-        return
-    if not ids:
-        named = " to ".join(str(id) for id in (start, end) if id is not None)
-        raise CheckpointCorruptError(f"batch {named} doesn't exist", hint=_CORRUPT_HINT)
-    first = ids[0] if start is None else start
-    last = ids[-1] if end is None else end
-    assert ids[0] >= first, f"{ids[0]} comes before {first}"
-    assert ids[-1] <= last, f"{ids[-1]} comes after {last}"
-    missing = sorted(set(range(first, last + 1)).difference(ids))
-    if missing:
-        raise _missing(missing, start, end)
-
-
-def _missing(ids: Sequence[int], start: int | None, end: int | None) -> CheckpointCorruptError:
-    listed = ", ".join(map(str, ids))
-    return CheckpointCorruptError(
-        f"batches ({listed}) don't exist (startId: {start}, endId: {end})", hint=_CORRUPT_HINT
-    )
 
 
 def split_version(data: bytes, max_supported: int, what: str) -> tuple[int, list[str]]:
@@ -238,3 +178,21 @@ def parse_version(line: str, max_supported: int) -> int:
             hint="Upgrade this engine.",
         )
     return version
+
+
+def read_entries(log: MetadataLog[T], epochs: Sequence[int]) -> tuple[dict[int, T], list[int]]:
+    """The entries that can be read, and the epochs of those that cannot, with a warning each."""
+
+    def look(epoch: int) -> tuple[T | None, bool]:
+        try:
+            return log.get(epoch), False
+        except CheckpointCorruptError as exc:
+            logger.warning("%s", exc)
+            return None, True
+
+    looks = log.storage.together(*(partial(look, epoch) for epoch in epochs))
+    found = dict(zip(epochs, looks, strict=True))
+    return (
+        {epoch: entry for epoch, (entry, _) in found.items() if entry is not None},
+        [epoch for epoch, (_, torn) in found.items() if torn],
+    )

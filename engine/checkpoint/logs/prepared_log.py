@@ -1,15 +1,16 @@
 """The prepared log: the writers' commit messages of an epoch, so that a restart can finish it::
 
-    v2
-    8d3c1f02                                            CRC-32 of all that follows
+    v3
+    8d3c1f02                                            CRC-32 of all the other lines
     {"generation":3,"runId":"5b0c...","partitions":2,"queryId":"4b7a...","offsets":"v1\\n..."}
     {"none":true}                                       one line per partition, in order
-    {"dataclass":"sinks.files:FilesWritten","fields":{...}}
+    {"files":{"files":[{"path":"file:///out/...","size":412,...}]}}
 
 ``queryId`` is what the file ``metadata`` says, ``offsets`` is the entry of the offset log for this
 epoch. Spark's formats for both have no checksum, and the late write of a run that was suspended for
 long can put its own offsets beside another run's messages: :mod:`engine.execution.survey`
-compares. Version 1 has neither these nor a checksum.
+compares. Version 2 names the engine's own messages by their classes instead of by tags, and its
+checksum leaves the first line out; version 1 has neither ``queryId``, ``offsets`` nor a checksum.
 
 Spark has no such log: after a crash it runs the epoch again. See
 :mod:`engine.checkpoint.logs.codec` for the lines, and for what may be loaded from them.
@@ -18,17 +19,17 @@ Spark has no such log: after a crash it runs the epoch again. See
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from engine.base.json_text import JSON, dump, load_object
-from engine.checkpoint.logs.codec import decode, encode
-from engine.checkpoint.logs.metadata_log import MetadataLog, split_version
+from engine.base.json_text import dump, load_object
+from engine.checkpoint.logs.codec import MessageCodec
+from engine.checkpoint.logs.metadata_log import MetadataLog, parse_version
 from engine.checkpoint.storage.contract import Storage
 
 WriterMessage = object
-_VERSION_MAX = 2
+_VERSION_MAX = 3
 
 
 @dataclass(frozen=True)
@@ -49,57 +50,77 @@ class PreparedEntry:
     query_id: str | None = None
 
 
-def serialize(entry: PreparedEntry) -> bytes:
-    """:raises CheckpointError: a message cannot be stored."""
-    header = {
-        "generation": entry.generation,
-        "runId": entry.run_id,
-        "partitions": len(entry.messages),
-        "queryId": entry.query_id,
-        "offsets": entry.offsets,
-    }
-    lines = "\n".join([dump(header), *(dump(encode(message)) for message in entry.messages)])
-    return f"v{_VERSION_MAX}\n{_checksum(lines)}\n{lines}".encode()
-
-
-def _checksum(lines: str) -> str:
-    return f"{zlib.crc32(lines.encode()):08x}"
-
-
-def _split(data: bytes) -> tuple[dict[str, Any], list[dict[str, JSON]]]:
-    version, lines = split_version(data, _VERSION_MAX, "prepared log")
-    if version > 1:
-        checksum, lines = lines[:1], lines[1:]
-        if checksum != [_checksum("\n".join(lines))]:
-            raise ValueError("Its checksum does not fit: it is torn or damaged.")
-    if not lines:
-        raise ValueError("Incomplete log file: nothing follows the version.")
-    header = load_object(lines[0])
-    generation, run_id = header.get("generation"), header.get("runId")
-    if not isinstance(generation, int) or not isinstance(run_id, str):
-        raise ValueError(f"Malformed header: {lines[0]}")
-    messages = [load_object(line) for line in lines[1:]]
-    if header.get("partitions") != len(messages):
-        raise ValueError(
-            f"Incomplete log file: {len(messages)} of {header.get('partitions')} messages."
-        )
-    return header, messages
-
-
-def prepared_log(storage: Storage, allowed_modules: Collection[str]) -> MetadataLog[PreparedEntry]:
+def prepared_log(storage: Storage, codec: MessageCodec) -> MetadataLog[PreparedEntry]:
     """The prepared log of a checkpoint.
 
-    :param allowed_modules: where the classes of messages may be loaded from.
+    :param codec: knows the messages of the sink.
     """
 
+    def serialize(entry: PreparedEntry) -> bytes:
+        header = {
+            "generation": entry.generation,
+            "runId": entry.run_id,
+            "partitions": len(entry.messages),
+            "queryId": entry.query_id,
+            "offsets": entry.offsets,
+        }
+        body = dump(header).encode()
+        if entry.messages:
+            body = b"%s\n%s" % (body, codec.encode(entry.messages))
+        return b"v%d\n%s\n%s" % (_VERSION_MAX, _checksum(_VERSION_MAX, body), body)
+
+    return MetadataLog(storage, "prepared", serialize, _deserializer(codec.decode))
+
+
+def prepared_heads(storage: Storage) -> MetadataLog[PreparedEntry]:
+    """The prepared log for those who need no messages: to them, no entry has any."""
+
+    def serialize(entry: PreparedEntry) -> bytes:
+        raise AssertionError("an entry is written with its messages")
+
+    return MetadataLog(storage, "prepared", serialize, _deserializer(None))
+
+
+def _deserializer(
+    decode: Callable[[bytes], WriterMessage] | None,
+) -> Callable[[bytes], PreparedEntry]:
     def deserialize(data: bytes) -> PreparedEntry:
         header, messages = _split(data)
         return PreparedEntry(
             header["generation"],
             header["runId"],
-            tuple(decode(message, allowed_modules) for message in messages),
+            () if decode is None else tuple(map(decode, messages)),
             header.get("offsets"),
             header.get("queryId"),
         )
 
-    return MetadataLog(storage, "prepared", serialize, deserialize)
+    return deserialize
+
+
+def _checksum(version: int, body: bytes) -> bytes:
+    start = zlib.crc32(b"v%d\n" % version) if version > 2 else 0
+    return b"%08x" % zlib.crc32(body, start)
+
+
+def _split(data: bytes) -> tuple[dict[str, Any], list[bytes]]:
+    """The header, and a line per message."""
+    if not data:
+        raise ValueError("Incomplete log file in the prepared log.")
+    line, _, body = data.partition(b"\n")
+    version = parse_version(line.decode(errors="replace"), _VERSION_MAX)
+    if version > 1:
+        checksum, _, body = body.partition(b"\n")
+        if checksum != _checksum(version, body):
+            raise ValueError("Its checksum does not fit: it is torn or damaged.")
+    if not body:
+        raise ValueError("Incomplete log file: nothing follows the version.")
+    first, *messages = body.split(b"\n")
+    header = load_object(first)
+    generation, run_id = header.get("generation"), header.get("runId")
+    if not isinstance(generation, int) or not isinstance(run_id, str):
+        raise ValueError(f"Malformed header: {first[:200].decode(errors='replace')}")
+    if header.get("partitions") != len(messages):
+        raise ValueError(
+            f"Incomplete log file: {len(messages)} of {header.get('partitions')} messages."
+        )
+    return header, messages

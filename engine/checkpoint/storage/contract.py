@@ -13,8 +13,9 @@ Names are relative POSIX paths, ``offsets/3``. Nothing here writes Hadoop's chec
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from engine.errors import CheckpointError
 
@@ -95,6 +96,20 @@ class Storage(ABC):
     @abstractmethod
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
+
+    def together(self, *looks: Callable[[], Any]) -> Sequence[Any]:
+        """What independent looks return, in their order; at the same time where each of them is a
+        round trip to somewhere else.
+
+        :raises Exception: what the first of them that fails raises.
+        """
+        return [look() for look in looks]
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What decides whether :meth:`create` keeps its promise here: of which kind the storage
+        is, what speaks to it in which version, and where it is."""
+        return {"protocol": "file"}
 
     def sync(self, folder: str) -> None:  # noqa: B027
         """What is seen in a folder stays. A run that died after it had created a file, and before

@@ -8,24 +8,30 @@ Create-if-absent is fsspec's ``pipe_file(mode="create")``, one conditional put:
 ======  ======================  ====================================
 store   package                 condition
 ======  ======================  ====================================
-S3      s3fs >= 2024.10         ``If-None-Match: *``
-GCS     gcsfs >= 2024.10        ``ifGenerationMatch=0``
-ABFS    adlfs >= 2024.7         ``If-None-Match: *``
+S3      s3fs >= 2024.12         ``If-None-Match: *``
+GCS     gcsfs >= 2024.12        ``ifGenerationMatch=0``
+ABFS    adlfs >= 2024.12        ``If-None-Match: *``
 ======  ======================  ====================================
 
-Whether a store honours it is tried by
-:func:`engine.checkpoint.storage.opening.prove_create_if_absent`. If an answer is lost and the
-    client asks again, the store says that the object is there, and the writer
+Older ones take ``mode`` for an option of the put and overwrite, or refuse it. Whether a store
+honours it is tried by :func:`engine.checkpoint.storage.opening.prove_create_if_absent`. If an
+answer is lost and the client asks again, the store says that the object is there, and the writer
 takes its own for another's: it stops, and the next start finds its entry.
+
+Each call here is one request to an object store, if what it asks for is there. Hadoop keeps no
+checksum twins in object stores, so none are looked for.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timezone
 from typing import Any
+from urllib.parse import urlsplit
 
 from engine.checkpoint.storage.contract import FileInfo, Storage, checksum_twin
 from engine.errors import CheckpointError, ConfigError
@@ -38,8 +44,9 @@ _S3_EXISTS = ("PreconditionFailed", "412")
 # Two conditional puts at once: neither may have won yet, so S3 asks to try again.
 _S3_CONFLICT = ("ConditionalRequestConflict", "OperationAborted", "409")
 _CONFLICTS_MAX = 20
+_TOGETHER_MAX = 8
 
-_OBJECT_STORES = frozenset({"s3", "gs", "abfs", "az"})
+_OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 _TIMES = ("mtime", "modified", "LastModified", "last_modified", "updated", "created")
 
 
@@ -56,14 +63,23 @@ class FsspecStorage(Storage):
         self._root = root.rstrip("/")
         self.url = url
         self._creating: Any = _memory_lock if fs.protocol == "memory" else nullcontext()
+        # "s3" or ("s3", "s3a").
+        self._protocols = [fs.protocol] if isinstance(fs.protocol, str) else list(fs.protocol)
+        self._is_object_store = not _OBJECT_STORES.isdisjoint(self._protocols)
 
     @classmethod
     def open(cls, url: str, storage_options: Mapping[str, Any] | None = None) -> FsspecStorage:
         """:raises ConfigError: fsspec does not know the scheme, or lacks the package for it."""
         import fsspec
 
+        options = dict(storage_options or {})
+        if urlsplit(url).scheme in _OBJECT_STORES:
+            # A look for a claim must see what is there now.
+            options.setdefault("use_listings_cache", False)
+        if urlsplit(url).scheme in ("s3", "s3a"):
+            options.setdefault("max_concurrency", 1)  # else it asks for a size before it reads
         try:
-            fs, root = fsspec.core.url_to_fs(url, **(storage_options or {}))
+            fs, root = fsspec.core.url_to_fs(url, **options)
         except ImportError as exc:
             raise ConfigError(
                 f"{url} cannot be opened: {exc}.", hint="Install the named package."
@@ -99,12 +115,12 @@ class FsspecStorage(Storage):
     def replace(self, name: str, data: bytes, *, durable: bool = True) -> None:
         with self._errors("replace", name):
             self._put(name, data)
-            self._remove(checksum_twin(name))
+            self._remove_twin(name)
 
     def delete(self, name: str) -> None:
         with self._errors("delete", name):
             self._remove(name)
-            self._remove(checksum_twin(name))
+            self._remove_twin(name)
 
     def list(self, folder: str) -> list[FileInfo]:
         path = self._full(folder)
@@ -139,6 +155,27 @@ class FsspecStorage(Storage):
             return False
         return True
 
+    def together(self, *looks: Callable[[], Any]) -> Sequence[Any]:
+        with ThreadPoolExecutor(_TOGETHER_MAX) as pool:
+            return [future.result() for future in [pool.submit(look) for look in looks]]
+
+    @property
+    def identity(self) -> dict[str, str]:
+        kind = type(self._fs)
+        package = kind.__module__.partition(".")[0]
+        found = {
+            "protocol": self._protocols[0],
+            "implementation": f"{kind.__module__}:{kind.__name__}",
+        }
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found["version"] = f"{package} {importlib.metadata.version(package)}"
+        clients = getattr(self._fs, "client_kwargs", None) or {}
+        endpoint = getattr(self._fs, "endpoint_url", None) or clients.get("endpoint_url")
+        if isinstance(endpoint, str):  # without a name and a password
+            parts = urlsplit(endpoint)
+            found["endpoint"] = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return found
+
     def delete_all(self) -> None:
         with self._errors("delete", ""), suppress(FileNotFoundError):
             self._fs.rm(self._root, recursive=True)
@@ -151,9 +188,8 @@ class FsspecStorage(Storage):
         try:
             self._fs.pipe_file(path, data, **mode)
         except FileNotFoundError as exc:
-            # Only file systems with real folders ask for one; "s3" or ("s3", "s3a").
-            protocol = self._fs.protocol
-            if _OBJECT_STORES.intersection([protocol] if isinstance(protocol, str) else protocol):
+            # Only file systems with real folders ask for one.
+            if self._is_object_store:
                 raise CheckpointError(
                     f"Cannot write {self.path(name)}: there is no such bucket or container.",
                     hint="Create it, or correct the URL.",
@@ -164,6 +200,10 @@ class FsspecStorage(Storage):
     def _remove(self, name: str) -> None:
         with suppress(FileNotFoundError):
             self._fs.rm_file(self._full(name))
+
+    def _remove_twin(self, name: str) -> None:
+        if not self._is_object_store:
+            self._remove(checksum_twin(name))
 
     @contextmanager
     def _errors(self, verb: str, name: str) -> Iterator[None]:

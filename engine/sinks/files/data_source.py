@@ -119,6 +119,7 @@ class FilesWriter(DataSourceStreamArrowWriter):
 
     delivery = EXACTLY_ONCE
     tuningOptions = ("compression", "compactInterval")
+    messageTypes: ClassVar[Mapping[str, type]] = {"files": FilesMessage, "file": SinkFile}
 
     def __init__(self, layout: FileLayout, compact_interval: int) -> None:
         self._layout = layout

@@ -1,0 +1,84 @@
+"""Epochs in which nothing is read may be long."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from engine.checkpoint.lease import Lease
+from engine.query.handle import ContinuousQuery
+from tests.model import HOUR_MS
+from tests.simulation.story import WAIT_S, Story
+
+
+@pytest.fixture
+def heartbeats(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
+    """Released with each heartbeat: the time of a query that does nothing else."""
+    beats, heartbeat = threading.Semaphore(0), Lease.heartbeat
+
+    def counted(lease: Lease, **changes: Any) -> Any:
+        beats.release()
+        return heartbeat(lease, **changes)
+
+    monkeypatch.setattr(Lease, "heartbeat", counted)
+    return beats
+
+
+def idle(heartbeats: threading.Semaphore) -> None:
+    while heartbeats.acquire(blocking=False):
+        pass
+    for _ in range(10):  # 50 ms apart, 25 intervals
+        assert heartbeats.acquire(timeout=WAIT_S)
+
+
+@pytest.mark.parametrize("interval_ms", [20, 0])
+def test_an_empty_epoch_goes_on_until_records_arrive(
+    story: Story, heartbeats: threading.Semaphore, interval_ms: int
+) -> None:
+    query = story.start(interval_ms=interval_ms, empty_epoch_interval="1 hour")
+    for turn in range(3):
+        story.feed.add(1)
+        story.await_rows(query, 2 * (turn + 1))
+        idle(heartbeats)
+        epoch = query.status["epoch"]
+        idle(heartbeats)
+        assert query.status["epoch"] == epoch
+    end(story, query)
+    assert story.checkpoint.committed_epoch() <= 3 * 2, "two partitions may see two epochs"
+
+
+def test_an_empty_epoch_ends_at_last(story: Story) -> None:
+    query = story.start(interval_ms=20, empty_epoch_interval="100 milliseconds")
+    assert query.awaitEpoch(3, WAIT_S)
+    end(story, query)
+
+
+@pytest.mark.parametrize("interval_ms", [20, 0])
+def test_who_waits_for_an_epoch_need_not_wait_for_records(story: Story, interval_ms: int) -> None:
+    """After a restart in place, too."""
+    query = story.start(
+        interval_ms=interval_ms, empty_epoch_interval="1 hour", retry_source_for_ms=HOUR_MS
+    )
+    assert query.awaitEpoch(5, WAIT_S)
+    query.processAllAvailable()
+    story.feed.faults[(0, 0)] = ValueError("the wire is cut")
+    story.feed.add(1)
+    assert query.awaitEpoch(query.status["epoch"] + 10, WAIT_S)
+    assert query.status["restarts"] == 1
+    end(story, query)
+
+
+def test_an_empty_epoch_is_drained_at_once(story: Story, heartbeats: threading.Semaphore) -> None:
+    query = story.start(interval_ms=20, empty_epoch_interval="1 hour")
+    idle(heartbeats)
+    assert query.status["epoch"] == -1
+    end(story, query)
+    assert story.checkpoint.committed_epoch() == 0
+
+
+def end(story: Story, query: ContinuousQuery) -> None:
+    query.drain(WAIT_S)
+    assert query.exception() is None
+    story.sink.assert_exactly_once(story.partitions)
