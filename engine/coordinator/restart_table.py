@@ -36,7 +36,7 @@ and MicroBatchExecution.populateStartOffsets (which runs such an epoch again).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -59,7 +59,7 @@ class RestartPlan:
     :param first_epoch: the epoch that the tasks begin with.
     :param replay: equal to ``first_epoch`` if that epoch has to end at exactly the offsets that the
         offset log already holds for it, because the sink may have seen it; otherwise None.
-    :param rewound: whether the checkpoint was ever rewound.
+    :param rewound: whether the checkpoint was ever rewound: a fact beside the plan.
     """
 
     first_epoch: int
@@ -68,7 +68,7 @@ class RestartPlan:
     skip_sink_commit: frozenset[int] = frozenset()
     replay: int | None = None
     set_aside: tuple[tuple[str, int], ...] = ()
-    rewound: bool = False
+    rewound: bool = field(default=False, compare=False)
 
 
 def decide(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import ConfigError
 from engine.redaction.logs import SECRET_NAME
+from engine.spark.class_archive import use_archive
 from engine.spark.java import MINIMUM_VERSION, find_java, use_java
 from engine.spark.signals import leave_signals_to_the_driver
 
@@ -59,8 +60,9 @@ def build_session(
 
 
 def prepare_environment(worker_python: str | None = None) -> None:
-    """Set what Spark reads from the environment of this process when its JVM starts: JAVA_HOME, and
-    the Python of driver and workers. Whoever builds a session of their own may call this first.
+    """Set what Spark reads from the environment of this process when its JVM starts: JAVA_HOME, the
+    archive of its classes, and the Python of driver and workers. Whoever builds a session of their
+    own may call this first.
 
     Under spark-submit the JVM runs already, and the Pythons are chosen: nothing is to be set.
 
@@ -78,6 +80,7 @@ def prepare_environment(worker_python: str | None = None) -> None:
             'pip install "airflow-provider-continuous[java]".',
         )
     use_java(java)
+    use_archive(java)
     # A worker of another Python version cannot unpickle the tasks.
     os.environ["PYSPARK_PYTHON"] = worker_python or sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

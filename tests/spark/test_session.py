@@ -26,6 +26,37 @@ spark.stop()
 """
 
 
+WITH_AN_ARCHIVE = """
+from pathlib import Path
+import psutil
+from engine.spark.class_archive import make_archive
+from engine.spark.java import find_java
+from engine.spark.session import build_session
+
+archive = make_archive(find_java())
+spark = build_session({"spark.master": "local[1]"}, "test")
+mapped = [
+    Path(region.path).resolve()
+    for child in psutil.Process().children()
+    for region in child.memory_maps()
+]
+print("no archive" if archive is None else archive.resolve() in mapped)
+spark.stop()
+"""
+
+
+def test_the_jvm_maps_the_archive_of_its_classes() -> None:
+    """``make install`` has made it."""
+    ended = subprocess.run(
+        [sys.executable, "-c", WITH_AN_ARCHIVE], capture_output=True, text=True, timeout=600
+    )
+    assert ended.returncode == 0, ended.stderr
+    told = ended.stdout.splitlines()[-1]
+    if told == "no archive":
+        pytest.skip("this Java makes none")
+    assert told == "True"
+
+
 def test_a_secret_setting_is_on_no_command_line() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300

@@ -81,11 +81,13 @@ def test_the_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(doctor, "check_spark", lambda: Finding("spark", state, "it is", "Rest."))
+    monkeypatch.setattr(doctor, "check_class_archive", lambda: Finding("class archive", "ok", "it"))
     assert main(["doctor", str(tmp_path), "--json"]) == code
     found = json.loads(capsys.readouterr().out)
     assert found["healthy"] is (code == 0)
     checks = [finding["check"] for finding in found["findings"]]
-    assert checks == ["java", "pyspark", "python", "spark", "storage"]
+    archive = [] if state == "failed" else ["class archive"]
+    assert checks == ["java", "pyspark", "python", "spark", *archive, "storage"]
     assert main(["doctor"]) == code
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == f"{state:8} spark: it is Rest."
+    assert f"{state:8} spark: it is Rest." in lines
