@@ -49,6 +49,7 @@ from engine.base.json_text import JSON, dump, load_object
 from engine.checkpoint.folder import CheckpointFolder
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.metadata_log import MetadataLog
+from engine.checkpoint.logs.prepared_log import generation_of
 from engine.checkpoint.pins import Pin, committed_entries, move_later_pins
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewound import DONE, read_rewound
@@ -133,6 +134,8 @@ def rewind(
         pin = _check(checkpoint, target, sink, accept_repeats)
         committed = checkpoint.committed_epoch()
         earlier = read_rewound(checkpoint.storage)
+        if earlier is not None and pin.epoch in earlier.taken_back:
+            _check_commit(checkpoint, pin.epoch, earlier.generation)
         intent = _Intent(
             to_epoch=pin.epoch,
             from_epoch=committed,
@@ -260,6 +263,24 @@ def _check_pin(checkpoint: CheckpointFolder, pin: Pin) -> None:
         hint=f"Remove it: python -m engine unpin {checkpoint.url} {pin.name}",
         epoch=pin.epoch,
     )
+
+
+def _check_commit(checkpoint: CheckpointFolder, epoch: int, rewound_by: int) -> None:
+    """:raises ConfigError: the entry is the late write of a run that slept through an earlier
+    rewind (:mod:`engine.coordinator.late_entries`): who has prepared the epoch since has not
+    committed it."""
+    commit = checkpoint.commits.get(epoch)
+    try:
+        data = checkpoint.storage.read(f"{checkpoint.prepared.name}/{epoch}")
+    except FileNotFoundError:
+        return
+    told = None if commit is None else commit.generation
+    if (told is None or told <= rewound_by) and generation_of(data) > rewound_by:
+        raise ConfigError(
+            f"Epoch {epoch} is not committed: its entry is of a run from before the last rewind.",
+            hint="Start the query once: it finishes the epoch. Or rewind to an earlier one.",
+            epoch=epoch,
+        )
 
 
 def _read_intent(checkpoint: CheckpointFolder) -> _Intent | None:

@@ -20,6 +20,7 @@ from engine.checkpoint.rewound import Rewound
 from engine.coordinator.commit_runner import EpochRunner
 from engine.coordinator.late_entries import late_entries
 from engine.coordinator.restart_table import COMMITS, OFFSETS, PREPARED, RestartPlan
+from engine.errors import ConfigError
 from engine.execution.definition import SinkBinding
 from engine.execution.survey import plan_restart
 from tests.model import Feed, ModelMessage, ModelReader, ModelSink
@@ -120,6 +121,16 @@ def test_a_late_commit_does_not_make_a_prepared_epoch_committed(query: Query) ->
     query.prepares(8, seq=180, logs=True)
     query.wakes(COMMITS, 8)
     assert query.restarts() == RestartPlan(9, 8, recommit=(8,), set_aside=((COMMITS, 8),))
+
+
+def test_nobody_rewinds_to_an_epoch_that_only_a_late_commit_calls_committed(query: Query) -> None:
+    query.go_on(7, seq=20)
+    query.prepares(8, seq=180, logs=True)
+    query.wakes(COMMITS, 8)
+    with pytest.raises(ConfigError, match="Epoch 8 is not committed"):
+        query.checkpoint.rewind(8, accept_repeats=True)
+    query.checkpoint.rewind(7, accept_repeats=True)
+    assert query.restarts() == RestartPlan(8, 7)
 
 
 def test_late_offsets_give_way_to_those_that_go_with_the_messages(query: Query) -> None:

@@ -86,6 +86,15 @@ def _split(data: bytes) -> tuple[dict[str, Any], list[dict[str, JSON]]]:
     return header, messages
 
 
+def generation_of(data: bytes) -> int:
+    """Who has prepared an entry; its messages are not loaded.
+
+    :raises ValueError: torn or malformed.
+    :raises CheckpointVersionError: a newer format.
+    """
+    return int(_split(data)[0]["generation"])
+
+
 def prepared_log(storage: Storage, allowed_modules: Collection[str]) -> MetadataLog[PreparedEntry]:
     """The prepared log of a checkpoint.
 
