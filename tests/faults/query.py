@@ -23,9 +23,9 @@ from engine.coordinator.restart_table import RestartPlan
 from engine.errors import (
     CheckpointError,
     ContinuousError,
-    NotEnoughSlotsError,
     SinkUnavailableError,
     SourceError,
+    TaskLostError,
 )
 from engine.execution.attempt import _blaming
 from engine.execution.restart_budget import RestartPolicy
@@ -197,7 +197,7 @@ class Driver(Process):
         with _blaming(SourceError, "the source cannot tell its partitions"):
             parts = self.world.source.partitions(self.position)
         if self.machine.weather.down == EXECUTORS:
-            raise NotEnoughSlotsError("the executors are gone")
+            raise TaskLostError("no task has started: the executors are gone")
         self.coordinator = EpochCoordinator(
             run_id=self.run_id,
             partitions=len(parts),
