@@ -171,6 +171,12 @@ def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> None
     storage, intent = checkpoint.storage, _read_intent(checkpoint)
     if intent is None:
         return
+    earlier = read_rewound(storage)
+    if earlier is not None and earlier.generation > intent.generation:
+        # The late write of a rewind that was suspended in it, while another one was done.
+        lease.check()
+        storage.delete(INTENT)
+        return
     if intent.take_back and not hasattr(sink, "rewind"):
         raise ConfigError(
             f"A rewind of {checkpoint.url} to epoch {intent.to_epoch} was interrupted, and this "

@@ -212,6 +212,18 @@ def test_a_sleeper_wakes_while_a_rewind_is_interrupted(query: Query, log: str) -
     assert checkpoint.storage.read(f"rewound/{lease.generation}/{late}") == b"late"
 
 
+def test_the_late_intent_of_a_rewind_that_slept_through_another_one_is_dropped(
+    query: Query,
+) -> None:
+    checkpoint = query.checkpoint
+    record = json.loads(checkpoint.storage.read("control/rewound"))
+    late = {**record, "to_epoch": 3, "generation": record["generation"] - 1}
+    checkpoint.storage.replace(INTENT, json.dumps(late).encode())
+    finish_rewind(checkpoint, Lease.acquire(checkpoint, run_id="next", clock=query.clock), None)
+    assert not checkpoint.storage.exists(INTENT)
+    assert checkpoint.epochs() == list(range(TARGET + 1))
+
+
 def test_entries_are_spark_s_to_the_byte_until_there_was_a_rewind(query: Query) -> None:
     query.go_on(6, seq=20)
     before, after = (query.checkpoint.commits.text_of(epoch) for epoch in (5, 6))
