@@ -127,6 +127,8 @@ def rewind(
         pin = _check(checkpoint, target, offer, accept_repeats)
         committed = checkpoint.committed_epoch()
         earlier = read_rewound(checkpoint.storage)
+        if earlier is not None and pin.epoch in earlier.taken_back:
+            _check_commit(checkpoint, pin.epoch, earlier.generation)
         intent = _Intent(
             to_epoch=pin.epoch,
             from_epoch=committed,
@@ -161,6 +163,12 @@ def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> None
     """
     storage, intent = checkpoint.storage, _read_intent(checkpoint)
     if intent is None:
+        return
+    earlier = read_rewound(storage)
+    if earlier is not None and earlier.generation > intent.generation:
+        # The late write of a rewind that was suspended in it, while another one was done.
+        lease.check()
+        storage.delete(INTENT)
         return
     take_back = RewindableSink.of(sink).rewind
     if intent.take_back and take_back is None:
@@ -256,6 +264,22 @@ def _check_pin(checkpoint: CheckpointFolder, pin: Pin) -> None:
         hint=f"Remove it: python -m engine unpin {checkpoint.url} {pin.name}",
         epoch=pin.epoch,
     )
+
+
+def _check_commit(checkpoint: CheckpointFolder, epoch: int, rewound_by: int) -> None:
+    """:raises ConfigError: the entry is the late write of a run that slept through an earlier
+    rewind (:mod:`engine.coordinator.late_entries`): who has prepared the epoch since has not
+    committed it."""
+    commit = checkpoint.commits.get(epoch)
+    prepared = checkpoint.prepared_heads.get(epoch)
+    told = None if commit is None else commit.generation
+    since = prepared is not None and prepared.generation > rewound_by
+    if since and (told is None or told <= rewound_by):
+        raise ConfigError(
+            f"Epoch {epoch} is not committed: its entry is of a run from before the last rewind.",
+            hint="Start the query once: it finishes the epoch. Or rewind to an earlier one.",
+            epoch=epoch,
+        )
 
 
 def _read_intent(checkpoint: CheckpointFolder) -> _Intent | None:

@@ -188,8 +188,6 @@ def _slow(world: World, driver: Driver) -> None:
 
 
 def _outage(world: World, driver: Driver) -> None:
-    if not outages.HAS_WINDOWS:
-        return
     place = world.chance.choice(outages.PLACES)
     seconds = world.chance.choice(outages.SECONDS)
     if place == EXECUTORS:

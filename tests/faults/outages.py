@@ -7,23 +7,18 @@ does not commit another epoch when all is well again, has broken a promise.
 
 from __future__ import annotations
 
-from inspect import signature
-
+from engine.base.options import EngineOptions
 from engine.coordinator.coordinator import Phase
 from engine.coordinator.events import EpochElapsed
 from engine.errors import ContinuousError
-from engine.execution.restart_budget import RestartPolicy
 from tests.faults.processes import EXECUTORS, SINK, SOURCE, STORAGE
 from tests.faults.query import Driver
 from tests.faults.world import World
 
-HAS_WINDOWS = "now_s" in signature(RestartPolicy.next_delay_s).parameters
-"""Whether what is down may stay down for a time; else only for a number of restarts."""
-LONGEST_S = 3540.0 if HAS_WINDOWS else 30.0
 PLACES = (SINK, SOURCE, STORAGE, EXECUTORS)
-SECONDS = tuple(each for each in (30.0, 300.0, LONGEST_S) if each <= LONGEST_S)
+SECONDS = (30.0, 300.0, 3540.0)
 REPLACED_AFTER_S = 60.0
-HEALTHY_S = 120.0
+HEALTHY_S = EngineOptions().restart_reset_after_s + 10.0  # else it goes on with the last outage
 _PAUSE_S = 5.0  # shorter than a lease lasts
 _TRIES_MAX = 100
 
@@ -32,7 +27,9 @@ def survive(world: World, driver: Driver, place: str, seconds: float) -> None:
     """The query is well for a while, then something is down for so long, then all is well."""
     if not _is_well(world, driver) or not _commit_one(world, driver):
         return
-    world.pass_time(1)
+    _pass(world, HEALTHY_S)
+    if not _commit_one(world, driver):
+        return
     now_s = world.machine.clock.monotonic_s
     world.machine.faults[f"{place} is down"] += 1
     world.machine.weather.down = place

@@ -7,8 +7,7 @@ threads and sockets.
 
 from __future__ import annotations
 
-from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
@@ -24,9 +23,9 @@ from engine.coordinator.restart_table import RestartPlan
 from engine.errors import (
     CheckpointError,
     ContinuousError,
-    NotEnoughSlotsError,
     SinkUnavailableError,
     SourceError,
+    TaskLostError,
 )
 from engine.execution.attempt import _blaming
 from engine.execution.restart_budget import RestartPolicy
@@ -147,9 +146,8 @@ class Driver(Process):
         """What the engine's policy says."""
         healthy_s = (self.committed_s[-1] - self.committed_s[0]) if self.committed_s else 0.0
         self.committed_s = []
-        clock: dict[str, Any] = {"now_s": self.machine.clock.monotonic_s(), "proven": True}
-        with_windows = "now_s" in signature(RestartPolicy.next_delay_s).parameters
-        return self.policy.next_delay_s(error, healthy_s=healthy_s, **clock if with_windows else {})
+        now_s = self.machine.clock.monotonic_s()
+        return self.policy.next_delay_s(error, now_s=now_s, healthy_s=healthy_s, proven=True)
 
     @property
     def keeps_lease(self) -> bool:
@@ -197,7 +195,7 @@ class Driver(Process):
         with _blaming(SourceError, "the source cannot tell its partitions"):
             parts = self.world.source.partitions(self.position)
         if self.machine.weather.down == EXECUTORS:
-            raise NotEnoughSlotsError("the executors are gone")
+            raise TaskLostError("no task has started: the executors are gone")
         self.coordinator = EpochCoordinator(
             run_id=self.run_id,
             partitions=len(parts),

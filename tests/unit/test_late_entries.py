@@ -21,6 +21,7 @@ from engine.checkpoint.rewound import Rewound
 from engine.coordinator.commit_runner import EpochRunner
 from engine.coordinator.late_entries import late_entries
 from engine.coordinator.restart_table import COMMITS, OFFSETS, PREPARED, RestartPlan
+from engine.errors import ConfigError
 from engine.execution.survey import plan_restart
 from tests.model import Feed, ModelMessage, ModelReader, ModelSink, model_binding
 
@@ -123,6 +124,16 @@ def test_a_late_commit_does_not_make_a_prepared_epoch_committed(query: Query) ->
     assert query.restarts() == RestartPlan(9, 8, recommit=(8,), set_aside=((COMMITS, 8),))
 
 
+def test_nobody_rewinds_to_an_epoch_that_only_a_late_commit_calls_committed(query: Query) -> None:
+    query.go_on(7, seq=20)
+    query.prepares(8, seq=180, logs=True)
+    query.wakes(COMMITS, 8)
+    with pytest.raises(ConfigError, match="Epoch 8 is not committed"):
+        query.checkpoint.rewind(8, accept_repeats=True)
+    query.checkpoint.rewind(7, accept_repeats=True)
+    assert query.restarts() == RestartPlan(8, 7)
+
+
 def test_late_offsets_give_way_to_those_that_go_with_the_messages(query: Query) -> None:
     query.go_on(7, seq=20)
     query.prepares(8, seq=180, logs=False)
@@ -200,6 +211,18 @@ def test_a_sleeper_wakes_while_a_rewind_is_interrupted(query: Query, log: str) -
     assert not checkpoint.storage.exists(late)
     assert checkpoint.storage.read(f"rewound/{record['generation']}/{late}") != b"late"
     assert checkpoint.storage.read(f"rewound/{lease.generation}/{late}") == b"late"
+
+
+def test_the_late_intent_of_a_rewind_that_slept_through_another_one_is_dropped(
+    query: Query,
+) -> None:
+    checkpoint = query.checkpoint
+    record = json.loads(checkpoint.storage.read("control/rewound"))
+    late = {**record, "to_epoch": 3, "generation": record["generation"] - 1}
+    checkpoint.storage.replace(INTENT, json.dumps(late).encode())
+    finish_rewind(checkpoint, Lease.acquire(checkpoint, run_id="next", clock=query.clock), None)
+    assert not checkpoint.storage.exists(INTENT)
+    assert checkpoint.epochs() == list(range(TARGET + 1))
 
 
 def test_entries_are_spark_s_to_the_byte_until_there_was_a_rewind(query: Query) -> None:

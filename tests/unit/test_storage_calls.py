@@ -74,8 +74,11 @@ def test_an_epoch_is_committed_after_four_calls(s3: SlowS3, checkpoint: Checkpoi
         after.pop()()
     assert s3.take() == [
         "HEAD control/generations/0",
+        "HEAD control/generations/0",
         "DELETE commits/2",
+        "HEAD control/generations/0",
         "DELETE offsets/2",
+        "HEAD control/generations/0",
         "DELETE prepared/2",
     ]
 
@@ -151,7 +154,7 @@ def test_of_a_hundred_epochs_a_restart_reads_the_last(tmp_path: Path) -> None:
         "prepared/98",
         "prepared/99",
     }
-    assert len(storage.names) == 8
+    assert len(storage.names) == 9
 
 
 # -- the looks that are left ----------------------------------------------------------------------
