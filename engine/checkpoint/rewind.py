@@ -46,7 +46,12 @@ from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewindable import RewindableSink
 from engine.checkpoint.rewound import DONE, read_rewound
 from engine.checkpoint.storage.contract import Storage
-from engine.errors import CheckpointCorruptError, ConfigError
+from engine.errors import (
+    CheckpointCorruptError,
+    ConfigError,
+    ContinuousError,
+    SinkUnavailableError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -189,7 +194,17 @@ def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> None
     # Step 4
     lease.check()
     if intent.take_back and take_back is not None:
-        take_back(epoch, *_position(intent.position))
+        try:
+            take_back(epoch, *_position(intent.position))
+        except ContinuousError:
+            raise
+        except Exception as exc:
+            raise SinkUnavailableError(
+                f"The sink failed to take back what is behind epoch {epoch}: "
+                f"{type(exc).__name__}: {exc}",
+                epoch=epoch,
+                hint="Rewind again, or start the query: the rewind goes on where it was.",
+            ) from exc
     # Step 5
     _move_later(checkpoint.offsets, intent, lease)
     _move_later(checkpoint.prepared, intent, lease)

@@ -377,6 +377,11 @@ def _() -> Patch:
 # -- damage ---------------------------------------------------------------------------------------
 
 
+@mutant("each attempt asks anew where the source begins")
+def _() -> Patch:
+    return _replace(query, "first_offset", lambda storage, stream, ask: ask())
+
+
 @mutant("the checksum of what is prepared is ignored", DAMAGE)
 def _() -> Patch:
     class Any(bytes):

@@ -28,7 +28,7 @@ def survive(world: World, driver: Driver, place: str, seconds: float) -> None:
     if not _is_well(world, driver) or not _commit_one(world, driver):
         return
     _pass(world, HEALTHY_S)
-    if not _commit_one(world, driver):
+    if not _commit_one(world, driver) or driver.healthy_s < HEALTHY_S:
         return
     now_s = world.machine.clock.monotonic_s
     world.machine.faults[f"{place} is down"] += 1

@@ -37,9 +37,12 @@ class Source(ModelReader):
         super().__init__(Feed(partitions))
         self.machine, self.forgets = machine, forgets
         self.forgotten = [0] * partitions
+        self.begins_at_the_end = False
 
     def initialOffset(self) -> dict[str, int]:
         self.machine.weather.reach(SOURCE)
+        if self.begins_at_the_end:
+            return {str(p): count for p, count in enumerate(self.feed.available)}
         return super().initialOffset()
 
     def partitions(self, start: dict[str, int]) -> Sequence[Any]:

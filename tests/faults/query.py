@@ -142,10 +142,14 @@ class Driver(Process):
         self.start()
         self.ended, self.error = False, None
 
+    @property
+    def healthy_s(self) -> float:
+        """For how long this attempt has committed."""
+        return (self.committed_s[-1] - self.committed_s[0]) if self.committed_s else 0.0
+
     def restart_delay_s(self, error: ContinuousError) -> float | None:
         """What the engine's policy says."""
-        healthy_s = (self.committed_s[-1] - self.committed_s[0]) if self.committed_s else 0.0
-        self.committed_s = []
+        healthy_s, self.committed_s = self.healthy_s, []
         now_s = self.machine.clock.monotonic_s()
         return self.policy.next_delay_s(error, now_s=now_s, healthy_s=healthy_s, proven=True)
 
@@ -194,6 +198,9 @@ class Driver(Process):
     def launch(self, first_epoch: int, until: dict[str, int] | None) -> None:
         with _blaming(SourceError, "the source cannot tell its partitions"):
             parts = self.world.source.partitions(self.position)
+        if self.world.began is None and self.world.source.begins_at_the_end:
+            self.world.began = tuple(seq for _, seq in parts)
+            self.world.whole.add(self.world.began)
         if self.machine.weather.down == EXECUTORS:
             raise TaskLostError("no task has started: the executors are gone")
         self.coordinator = EpochCoordinator(

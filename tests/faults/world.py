@@ -65,6 +65,11 @@ class World:
         # A run that sleeps in the log of a files sink still writes there behind a rewind.
         self.rewindable = chance.random() < 0.4 and kind != "files"
         self.source = Source(self.machine, self.partitions, forgets=not self.rewindable)
+        # A chance of its own: the seeds of before play what they played.
+        at_the_end = Random(f"{seed}, where the source begins").random() < 0.2
+        self.source.begins_at_the_end = at_the_end and not self.begun_by_spark
+        self.began: tuple[int, ...] | None = None
+        """Where the first tasks began: from there on nothing may be lost."""
         self.sink: Any = (
             FilesSink(self.machine)
             if kind == "files"
@@ -427,8 +432,11 @@ class World:
 
     def compare(self) -> None:
         """What the last reader saw with what there was."""
+        began = self.began or (0,) * self.partitions
         expected = Counter(
-            (p, seq) for p, count in enumerate(self.source.feed.available) for seq in range(count)
+            (p, seq)
+            for p, count in enumerate(self.source.feed.available)
+            for seq in range(began[p], count)
         )
         seen = self.glimpses[-1]
         lost = expected - seen
@@ -446,7 +454,7 @@ class World:
         if self.sink.repeats_allowed:
             return
         for seen in self.glimpses:
-            counts = [0] * self.partitions
+            counts = list(self.began or (0,) * self.partitions)
             for partition, _ in seen:
                 counts[partition] += 1
             if tuple(counts) not in self.whole:

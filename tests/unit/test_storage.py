@@ -17,7 +17,8 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from engine.checkpoint.storage.contract import Storage, checksum_twin
+from engine.checkpoint.storage import local_storage
+from engine.checkpoint.storage.contract import FileInfo, Storage, checksum_twin
 from engine.checkpoint.storage.fsspec_storage import FsspecStorage
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.checkpoint.storage.opening import open_storage, prove_create_if_absent
@@ -425,3 +426,23 @@ def test_a_system_call_that_fails(calls: str, error: str, tmp_path: Path) -> Non
             assert len(set(storage.read("control/lease"))) == 1
             assert file.size == 1000
     assert {file.name for file in storage.list("offsets")} == {"0", "1", "2"}
+
+
+def test_a_folder_of_which_all_files_are_replaced_while_it_is_listed_is_not_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that keeps two entries, and a reader that is slow."""
+    storage = LocalStorage(tmp_path)
+    storage.create("commits/1", b"")
+    info, replaced = local_storage._info, []
+
+    def slow(name: str, found: os.stat_result) -> FileInfo:
+        if not replaced:
+            replaced.append(name)
+            storage.create("commits/2", b"")
+            storage.delete("commits/1")
+            raise FileNotFoundError(name)
+        return info(name, found)
+
+    monkeypatch.setattr(local_storage, "_info", slow)
+    assert [file.name for file in storage.list("commits")] == ["2"]

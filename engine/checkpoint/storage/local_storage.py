@@ -90,19 +90,22 @@ class LocalStorage(Storage):
                 raise _error("delete", path, exc) from exc
 
     def list(self, folder: str) -> list[FileInfo]:
-        files = []
-        try:
-            with disk.system.scandir(self.root / folder) as entries:
-                for entry in entries:
-                    # A file may vanish between the listing and the look at it.
-                    with suppress(FileNotFoundError):
-                        if entry.is_file():
-                            files.append(_info(entry.name, entry.stat()))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as exc:
-            raise _error("list", self.root / folder, exc) from exc
-        return files
+        while True:
+            files, vanished = [], False
+            try:
+                with disk.system.scandir(self.root / folder) as entries:
+                    for entry in entries:
+                        try:
+                            if entry.is_file():
+                                files.append(_info(entry.name, entry.stat()))
+                        except FileNotFoundError:
+                            vanished = True
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+            except OSError as exc:
+                raise _error("list", self.root / folder, exc) from exc
+            if files or not vanished:  # else all were replaced by newer ones, which are not listed
+                return files
 
     def files_below(self, folder: str) -> Sequence[str]:
         names = []
