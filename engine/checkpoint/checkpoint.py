@@ -41,7 +41,6 @@ class CheckpointStatus:
         if there was none.
     :param error: why that run failed.
     :param application: Spark's application id; ``application_url`` is where its web page is.
-    :param endpoint: URL of the run's HTTP endpoint.
     :param message: what the run does now, in words.
     :param restarts: how often this run was restarted in place; ``last_error`` is why the last time,
         ``next_attempt_at_ms`` when the next attempt begins, if it waits for it,
@@ -59,7 +58,6 @@ class CheckpointStatus:
     pid: int | None = None
     application: str | None = None
     application_url: str | None = None
-    endpoint: str | None = None
     heartbeat_at_ms: int | None = None
     started_at_ms: int | None = None
     message: str | None = None
@@ -157,7 +155,6 @@ class Checkpoint(CheckpointFolder):
             pid=holder.pid,
             application=holder.application,
             application_url=holder.application_url,
-            endpoint=holder.endpoint,
             heartbeat_at_ms=holder.heartbeat_at_ms,
             started_at_ms=holder.started_at_ms,
             message=holder.message,

@@ -62,7 +62,6 @@ class LeaseRecord:
 
     :param process_started: see :class:`engine.checkpoint.process.Process`.
     :param application: Spark's application id; ``application_url`` is where its web page is.
-    :param endpoint: URL of the run's HTTP endpoint.
     :param epoch: the last committed one that the run knew of, -1 for none.
     :param message: what the run does now, in words.
     :param restarts: how often it was restarted in place since it was started; ``last_error`` is why
@@ -81,7 +80,6 @@ class LeaseRecord:
     heartbeat_interval_ms: int
     application: str | None = None
     application_url: str | None = None
-    endpoint: str | None = None
     error: str | None = None
     epoch: int = -1
     message: str | None = None
@@ -198,7 +196,6 @@ class Lease:
         run_id: str,
         application: str | None = None,
         application_url: str | None = None,
-        endpoint: str | None = None,
         heartbeat_interval_ms: int = 1_000,
         clock: Clock | None = None,
     ) -> Lease:
@@ -235,7 +232,6 @@ class Lease:
                 heartbeat_interval_ms=heartbeat_interval_ms,
                 application=application,
                 application_url=application_url,
-                endpoint=endpoint,
                 epoch=-1 if holder is None else holder.epoch,
             )
             reach("claim.before")

@@ -50,7 +50,6 @@ def status(args: Namespace) -> Result:
             "process": None if found.pid is None else f"{found.pid} on {found.host}",
             "application": found.application,
             "Spark UI": found.application_url,
-            "endpoint": found.endpoint,
             "started": format_time(found.started_at_ms),
             "heartbeat": format_time(found.heartbeat_at_ms),
         }

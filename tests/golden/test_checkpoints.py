@@ -297,7 +297,6 @@ def test_version_1_of_our_own_always_opens() -> None:
         "pid": 4711,
         "application": "local-1795174650000",
         "application_url": None,
-        "endpoint": "http://127.0.0.1:4040",
         "heartbeat_at_ms": 1795174658000,
         "started_at_ms": 1795174654000,
         "message": None,

@@ -30,7 +30,7 @@ def test_the_first_run(checkpoint: Checkpoint, clock: ManualClock) -> None:
         checkpoint,
         run_id="run-a",
         application="app-1",
-        endpoint="http://127.0.0.1:1",
+        application_url="http://127.0.0.1:1",
         heartbeat_interval_ms=500,
         clock=clock,
     )
@@ -39,7 +39,7 @@ def test_the_first_run(checkpoint: Checkpoint, clock: ManualClock) -> None:
     assert record == lease.record == read_holder(checkpoint.storage)
     assert record.state is QueryState.STARTING
     assert record.process == Process.current()
-    assert (record.application, record.endpoint) == ("app-1", "http://127.0.0.1:1")
+    assert (record.application, record.application_url) == ("app-1", "http://127.0.0.1:1")
     assert record.started_at_ms == record.heartbeat_at_ms == clock.now_ms()
     assert record.epoch == -1
     lease.check()
@@ -50,11 +50,11 @@ def test_heartbeats_change_what_they_are_given(checkpoint: Checkpoint, clock: Ma
     clock.advance(1)
     lease.heartbeat(state=QueryState.RUNNING, epoch=3)
     clock.advance(1)
-    lease.heartbeat(endpoint="http://127.0.0.1:2", application="app-1")
+    lease.heartbeat(application_url="http://127.0.0.1:2", application="app-1")
     record = on_disk(checkpoint)
     assert record.heartbeat_at_ms == record.started_at_ms + 2000 == clock.now_ms()
     assert (record.state, record.epoch) == (QueryState.RUNNING, 3)
-    assert (record.endpoint, record.application) == ("http://127.0.0.1:2", "app-1")
+    assert (record.application_url, record.application) == ("http://127.0.0.1:2", "app-1")
 
 
 def test_a_live_run_is_not_taken_over(checkpoint: Checkpoint, clock: ManualClock) -> None:
