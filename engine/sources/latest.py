@@ -9,6 +9,7 @@ from engine.base.connector_options import Options
 from engine.base.locations import local_path
 from engine.errors import ConfigError
 from engine.sources.offset_order import distance
+from engine.sources.tail.known_files import latest_offset as tail_end
 from engine.sources.tail.watched_folder import Folder, NameFilter
 
 
@@ -19,7 +20,7 @@ def _tail(options: Options) -> Any:
             f"Source tail: {path} is not a folder here.",
             hint="Whoever waits must see the folder that the query reads.",
         )
-    return Folder(path, NameFilter(options.text("pathGlobFilter") or "*")).latest({})
+    return tail_end(Folder(path, NameFilter(options.text("pathGlobFilter") or "*")), {})
 
 
 ASKABLE: Final[dict[str, Callable[[Options], Any]]] = {"tail": _tail}

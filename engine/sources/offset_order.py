@@ -5,7 +5,8 @@ Offsets are JSON that only their source understands; these shapes are known:
 =========================================  ===================================================
 source                                     offset
 =========================================  ===================================================
-tail                                       ``{"file.json":4096}``
+tail                                       ``{"file.json":4096}``, with or without identities,
+                                           see :mod:`engine.sources.tail.tail_offset`
 Kafka                                      ``{"topic":{"0":5}}``
 rate                                       ``{"0":{"value":22,"runTimeMs":1795174660561}}``
 rate in micro-batches, socket              ``7``
@@ -20,7 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine.errors import ConfigError
+from engine.errors import ConfigError, SourceError
+from engine.sources.tail.tail_offset import IDENTITIES, matching, positions_of
 
 
 def reached(committed: Any, wanted: Any) -> bool:
@@ -28,7 +30,7 @@ def reached(committed: Any, wanted: Any) -> bool:
 
     :param committed: where the source's committed records end; None: there are none yet.
     :param wanted: the same kind of offset, of some or all of the partitions. A partition that
-        ``committed`` does not have is not reached.
+        ``committed`` does not have is not reached. A file that was renamed is the same file.
     :raises ConfigError: the two have no order that is known.
     """
     return all(got is not None and got >= want for got, want in _pairs(committed, wanted))
@@ -51,6 +53,9 @@ def check_order(wanted: Any) -> None:
 
 def _pairs(committed: Any, wanted: Any, path: str = "") -> Iterator[tuple[int | None, int]]:
     """The positions of each partition, (committed, wanted)."""
+    if _has_identities(wanted) or (_has_identities(committed) and isinstance(wanted, dict)):
+        yield from _file_pairs(committed, wanted)
+        return
     if _is_rate(wanted):
         wanted = wanted["value"]
         committed = committed["value"] if _is_rate(committed) else committed
@@ -70,6 +75,20 @@ def _pairs(committed: Any, wanted: Any, path: str = "") -> Iterator[tuple[int | 
             hint='Give an offset as the checkpoint has it, such as {"file.json":4096} or '
             '{"topic":{"0":5}}: whole numbers by partition.',
         )
+
+
+def _file_pairs(committed: Any, wanted: Any) -> Iterator[tuple[int | None, int]]:
+    try:
+        files, read = positions_of(wanted), positions_of(committed or {})
+    except SourceError as exc:
+        raise ConfigError(exc.message, hint=exc.hint) from exc
+    for file in files:
+        found = matching(file, read)
+        yield None if found is None else found.position, file.position
+
+
+def _has_identities(value: Any) -> bool:
+    return isinstance(value, dict) and IDENTITIES in value
 
 
 def _is_position(value: Any) -> bool:

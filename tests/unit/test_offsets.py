@@ -13,6 +13,17 @@ from engine.sources.offset_order import check_order, distance, reached
 
 RATE = {"0": {"value": 22, "runTimeMs": 1795174660561}}
 
+FILES = {
+    "a.log": 20,
+    "a.log.1": 50,
+    "a.log//9": 60,
+    "/": {
+        "a.log": "8.0000000000000000",
+        "a.log.1": "7.0000000000000000",
+        "a.log//9": "9.0000000000000000.1795174660561",
+    },
+}
+
 
 @pytest.mark.parametrize(
     ("committed", "wanted", "is_in"),
@@ -32,6 +43,15 @@ RATE = {"0": {"value": 22, "runTimeMs": 1795174660561}}
         (None, {"a.json": 10}, False),
         ({"logOffset": 3}, {"logOffset": 2}, True),
         ({"a.json": 1}, {}, True),
+        # A file of a tail source is the same under another name, and another one under its old.
+        (FILES, {"b.log": 50, "/": {"b.log": "7.0000000000000000"}}, True),
+        (FILES, {"b.log": 51, "/": {"b.log": "7.0000000000000000"}}, False),
+        (FILES, {"a.log": 60, "/": {"a.log": "9.0000000000000000"}}, True),
+        (FILES, {"a.log": 10, "/": {"a.log": "5.0000000000000000"}}, False),
+        (FILES, {"a.log": 20}, True),
+        (FILES, {"a.log": 21}, False),
+        (FILES, {}, True),
+        ({"a.log": 20}, {"a.log": 20, "/": {"a.log": "8.0000000000000000"}}, True),
     ],
 )
 def test_order(committed: Any, wanted: Any, is_in: bool | None) -> None:
@@ -65,7 +85,9 @@ def test_where_a_folder_ends(tmp_path: Path) -> None:
     (tmp_path / "d.json").write_text("no whole line")
     options = {"path": str(tmp_path), "pathGlobFilter": "*.json", "fileFormat": "json"}
 
-    assert latest_offset({"format": "tail", "options": options}) == {"a.json": 16}
+    end = latest_offset({"format": "tail", "options": options})
+    assert end.pop("/").keys() == {"a.json"}
+    assert end == {"a.json": 16}
 
 
 def test_what_cannot_be_asked(tmp_path: Path) -> None:

@@ -41,8 +41,10 @@ from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.sources.json_lines import JsonLines
 from engine.sources.line_formats import CsvLines, LineFormat, TextLines
 from engine.sources.micro_batch import MicroBatchReader
+from engine.sources.tail.known_files import KnownFiles, latest_offset
 from engine.sources.tail.tail_files import TailFolder, TailPartitionReader
-from engine.sources.tail.watched_folder import NameFilter, checked
+from engine.sources.tail.tail_offset import FilePosition, offset_of, positions_of
+from engine.sources.tail.watched_folder import NameFilter
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -120,10 +122,10 @@ class TailDataSource(DataSource):
 
 @dataclass(frozen=True)
 class TailPartition:
-    """:param offsets: the partition's part of the start offset."""
+    """:param start: the partition's files in the start offset."""
 
     index: int
-    offsets: Mapping[str, int]
+    start: Sequence[FilePosition]
 
 
 class TailReader(DataSourceContinuousReader):
@@ -139,23 +141,28 @@ class TailReader(DataSourceContinuousReader):
         return {}
 
     def partitions(self, start: Offset) -> Sequence[TailPartition]:
-        offsets = checked(start)
-        self._folder.check(offsets)
+        # Here, where all files are seen: a file known by its name alone gets its identity.
+        known = KnownFiles(self._folder, positions_of(start))
+        known.look()
+        placed = known.offset
         return [
-            TailPartition(index, self._folder.part(offsets, index))
+            TailPartition(index, self._folder.part(placed, index))
             for index in range(self._folder.partitions)
         ]
 
     def open(self, partition: TailPartition, until: Offset | None = None) -> TailPartitionReader:
-        end = None if until is None else self._folder.part(checked(until), partition.index)
-        return TailPartitionReader(self._folder, partition.index, partition.offsets, end)
+        end = None if until is None else self._folder.part(until, partition.index)
+        return TailPartitionReader(self._folder, partition.index, partition.start, end)
 
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
-        return dict(sorted(item for each in offsets for item in each.items()))
+        return offset_of(file for each in offsets for file in positions_of(each))
 
     def prune(self, columns: Sequence[str]) -> TailReader:
         return TailReader(replace(self._folder, lines=self._folder.lines.prune(columns)))
 
-    def latestOffset(self, start: Offset) -> Offset:
-        """Behind the last whole line of every file (for micro-batches)."""
-        return self._folder.latest(start)
+    def latestOffset(self, start: Offset = None) -> Offset:
+        """Behind the last whole line of every file.
+
+        :param start: an earlier offset: nothing before it is looked at; default: the beginning.
+        """
+        return latest_offset(self._folder, {} if start is None else start)

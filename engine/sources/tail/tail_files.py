@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-import zlib
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import Final
 
@@ -16,7 +15,17 @@ from engine.errors import BadRecordError
 from engine.redaction.logs import shown
 from engine.sources.contract import Offset, PartitionReader
 from engine.sources.line_formats import BadLineError, LineFormat
-from engine.sources.tail.watched_folder import CHUNK_BYTES, Folder
+from engine.sources.tail.known_files import KnownFiles
+from engine.sources.tail.tail_offset import (
+    FilePosition,
+    digest_at,
+    matching,
+    offset_of,
+    partition_of,
+    positions_of,
+    shown_name,
+)
+from engine.sources.tail.watched_folder import CHUNK_BYTES, Folder, OtherFileError
 
 LINE_BYTES_MAX: Final = 256 << 20
 _POLL_SHARE: Final = 0.05
@@ -37,15 +46,14 @@ class TailFolder(Folder):
     poll_interval_s: float
     rows_per_second_max: int | None = None
 
-    def partition_of(self, name: str) -> int:
-        """Which partition reads a file: stable, whatever else is in the folder."""
-        return zlib.crc32(name.encode()) % self.partitions
-
-    def part(self, offsets: Mapping[str, int], index: int) -> dict[str, int]:
+    def part(self, offset: Offset, index: int) -> list[FilePosition]:
         """The part of an offset that belongs to one partition."""
-        return {
-            name: position for name, position in offsets.items() if self.partition_of(name) == index
-        }
+        return [each for each in positions_of(offset) if self._partition_of(each) == index]
+
+    def _partition_of(self, file: FilePosition) -> int:
+        if file.inode is None and (seen := self.file(file.name)) is not None:
+            return partition_of(seen.inode, self.partitions)
+        return partition_of(file.inode or 0, self.partitions)
 
 
 class TailPartitionReader(PartitionReader):
@@ -54,31 +62,29 @@ class TailPartitionReader(PartitionReader):
     Files that are there at the start are read in the order of their names, later ones as they
     come. What a look at the folder has found is read before the next look, so a file that grows
     fast does not keep the others waiting.
+
+    :param until: the end of each file; None: there is none.
     """
 
     def __init__(
         self,
         folder: TailFolder,
         index: int,
-        offsets: Mapping[str, int],
-        until: Mapping[str, int] | None,
+        start: Sequence[FilePosition],
+        until: Sequence[FilePosition] | None,
     ) -> None:
         self._folder = folder
         self._index = index
-        self._position = dict(offsets)  # next byte of each file
-        self._sizes: Mapping[str, int] = {}  # at the last look
-        self._pending: deque[str] = deque()  # files with bytes that were not looked at
-        self._bounded = until is not None
-        self._is_mine: dict[str, bool] = {}
+        self._until = until
+        self._known = KnownFiles(folder, [replace(each) for each in start], self._is_mine)
+        self._pending: deque[FilePosition] = deque()  # files with bytes that were not looked at
+        self._ends: dict[int, int] = {}  # inode → as far as is read before the next look
         self._next_look_s = 0.0
         self._throttle = _Throttle(folder.rows_per_second_max, folder.partitions)
         self._closed = Event()
         if until is not None:
-            folder.check(until)
-            self._sizes = until
-            self._pending.extend(
-                name for name in sorted(until) if until[name] > self._position.get(name, 0)
-            )
+            self._known.look()
+            self._plan(start, until)
 
     def read(self, timeout_s: float) -> pa.RecordBatch | None:
         deadline = time.monotonic() + timeout_s
@@ -88,7 +94,7 @@ class TailPartitionReader(PartitionReader):
                 if (batch := self._read_pending()) is not None:
                     self._throttle.spend(batch.num_rows)
                     return batch
-                if self._bounded:
+                if self._until is not None:
                     return None
                 wait_s = self._next_look_s - time.monotonic()
                 if wait_s <= 0:
@@ -102,92 +108,119 @@ class TailPartitionReader(PartitionReader):
     def _look(self) -> None:
         """Find the files of this partition that are new or have grown."""
         began = time.monotonic()
-        before, self._sizes = self._sizes, self._folder.sizes(self._mine)
-        self._folder.check(self._position, self._sizes)
-        self._pending.extend(
-            sorted(
-                name
-                for name, size in self._sizes.items()
-                if size > max(before.get(name, 0), self._position.get(name, 0))
-            )
-        )
+        news = self._known.look()
+        self._pending.extend(sorted(news, key=lambda each: each.name))
+        self._ends = {each.inode or 0: self._known.size(each) for each in news}
         now = time.monotonic()
         pause_s = max(self._folder.poll_interval_s, (now - began) / _POLL_SHARE)
         self._next_look_s = now + pause_s
 
-    def _mine(self, name: str) -> bool:
-        known = self._is_mine.get(name)
-        if known is None:
-            folder = self._folder
-            known = folder.accepts(name) and folder.partition_of(name) == self._index
-            self._is_mine[name] = known
-        return known
+    def _plan(self, start: Sequence[FilePosition], until: Sequence[FilePosition]) -> None:
+        """What is between two offsets.
+
+        :raises OffsetOutOfRangeError: some of it is gone.
+        """
+        for end in sorted(until, key=lambda each: each.name):
+            begin = matching(end, start)
+            if begin is not None and begin.position == end.position:
+                continue
+            file = self._known.find(end)
+            if file is None or file.position > end.position:
+                raise self._known.lost(file or begin or FilePosition(end.name))
+            if file.position < end.position:
+                self._ends[file.inode or 0] = end.position
+                self._pending.append(file)
+
+    def _is_mine(self, inode: int) -> bool:
+        return partition_of(inode, self._folder.partitions) == self._index
 
     def _read_pending(self) -> pa.RecordBatch | None:
         while self._pending:
-            name = self._pending[0]
-            block = self._whole_lines(name)
+            file = self._pending[0]
+            block = self._whole_lines(file)
             if not block:
                 self._pending.popleft()
                 continue
             block = self._throttle.cut(block)
-            start = self._position.get(name, 0)
+            start = file.position
             batch, bad_lines = self._folder.lines.parse(block, at_start=start == 0)
             for error in bad_lines:
-                self._refuse_line(name, start, error)
-            self._position[name] = start + len(block)
-            if self._position[name] >= self._sizes[name]:
+                self._refuse_line(file, error)
+            self._known.advance(file, block)
+            if file.position >= self._ends[file.inode or 0]:
                 self._pending.popleft()
             if batch.num_rows:
                 return batch
         return None
 
-    def _whole_lines(self, name: str) -> bytes:
+    def _whole_lines(self, file: FilePosition) -> bytes:
         """The next lines of a file, as of the last look at it; empty if no line is complete."""
-        start = self._position.get(name, 0)
+        try:
+            with self._folder.open(file.name, file.inode) as read:
+                if file.position and digest_at(read, file.position) != file.digest:
+                    return self._without(file, self._known.changed)
+                return self._lines(file, read)
+        except OtherFileError:
+            return self._without(file, self._find_again)
+
+    def _lines(self, file: FilePosition, read: Callable[[int, int], bytes]) -> bytes:
         count = CHUNK_BYTES
         while True:
-            there = self._sizes[name] - start
-            try:
-                block = self._folder.read(name, start, min(count, there))
-            except FileNotFoundError:
-                if start:
-                    self._folder.refuse(name, start, None)
-                return b""  # it came and went
+            there = self._ends[file.inode or 0] - file.position
+            block = read(file.position, min(count, there))
             end = block.rfind(b"\n") + 1
             if end or count >= there:
                 return block[:end]
             if count >= LINE_BYTES_MAX:
                 too_long = BadLineError(0, block, f"it is longer than {count} bytes")
-                raise self._bad_record(name, start, too_long)
+                raise self._bad_record(file, too_long)
             count *= 2
 
-    def _refuse_line(self, name: str, start: int, error: BadLineError) -> None:
-        bad = self._bad_record(name, start, error)
+    def _without(self, file: FilePosition, act: Callable[[FilePosition], None]) -> bytes:
+        if self._until is not None:
+            raise self._known.lost(file)
+        act(file)
+        return b""
+
+    def _find_again(self, file: FilePosition) -> None:
+        """Its name is another file's by now, or nobody's.
+
+        :raises OffsetOutOfRangeError: it was removed before it was read.
+        """
+        self._known.look()
+        if file.position and self._known.find(file) is not file:
+            raise self._known.lost(file)
+        self._known.forget_sizes()
+        self._next_look_s = 0.0
+
+    def _refuse_line(self, file: FilePosition, error: BadLineError) -> None:
+        bad = self._bad_record(file, error)
         if self.on_bad_record is None:
             raise bad
         self.on_bad_record(bad)
 
-    def _bad_record(self, name: str, start: int, error: BadLineError) -> BadRecordError:
+    def _bad_record(self, file: FilePosition, error: BadLineError) -> BadRecordError:
         record = error.line.decode("utf-8", "backslashreplace")
-        begin = start + error.position
+        begin = file.position + error.position
         return BadRecordError(
-            f"{self._folder.path / name}, byte {begin}: the line cannot be read: "
+            f"{self._folder.shown(file.name)}, byte {begin}: the line cannot be read: "
             f"{shown(error.reason.rstrip('.'))}. The line is: {shown(record)}",
             hint='Correct the line, or the schema, or set option onBadRecord to "skip" or '
             '"dead-letter".',
             partition=self._index,
             record=record,
-            offset={name: begin + len(error.line) + 1},
+            offset={shown_name(file.name): begin + len(error.line) + 1},
         )
 
     @property
     def offset(self) -> Offset:
-        return dict(self._position)
+        if self._until is not None and not self._pending:
+            return offset_of(self._until)
+        return self._known.offset
 
     @property
     def exhausted(self) -> bool:
-        return self._bounded and not self._pending
+        return self._until is not None and not self._pending
 
     def close(self) -> None:
         self._closed.set()

@@ -1,4 +1,4 @@
-"""A folder of files that only grow, as the ``tail`` source sees it.
+"""A folder of files that grow, as the ``tail`` source sees it.
 
 Needs neither Spark nor Arrow, so a sensor can ask where the source ends by now.
 """
@@ -6,14 +6,16 @@ Needs neither Spark nor Arrow, so a sensor can ask where the source ends by now.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+import stat
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from engine.errors import OffsetOutOfRangeError, SourceError, SourceUnavailableError
+from engine.errors import SourceUnavailableError
+from engine.sources.tail.tail_offset import shown_name
 
 CHUNK_BYTES: Final = 1 << 20
 """So much is read and parsed at once, unless a single line is longer."""
@@ -29,16 +31,18 @@ class NameFilter:
         return not name.startswith((".", "_")) and fnmatchcase(name, self.pattern)
 
 
-def checked(offset: Any) -> dict[str, int]:
-    """:raises SourceError: it is not an offset of such a folder."""
-    if isinstance(offset, dict) and all(
-        type(position) is int and position >= 0 for position in offset.values()
-    ):
-        return offset
-    raise SourceError(
-        f"The offset {offset!r} is not one of a tail source.",
-        hint='It looks like {"file.json":4096}: the next byte of each file.',
-    )
+@dataclass(frozen=True)
+class SeenFile:
+    """A file as a look at the folder has found it."""
+
+    name: str
+    inode: int
+    size: int
+    modified_ns: int
+
+
+class OtherFileError(Exception):
+    """A name stands for another file than it did, or for none."""
 
 
 @dataclass(frozen=True)
@@ -51,94 +55,94 @@ class Folder:
     path: Path
     accepts: Callable[[str], bool]
 
-    def latest(self, start: Any) -> dict[str, int]:
-        """The offset behind the last whole line of every file.
+    def shown(self, name: str) -> str:
+        """A file's path for messages."""
+        return f"{shown_name(str(self.path))}/{shown_name(name)}"
 
-        :param start: an earlier offset: nothing before it is looked at.
-        """
-        offsets = checked(start)
-        sizes = self.sizes()
-        self.check(offsets, sizes)
-        found = {}
-        for name, size in sorted(sizes.items()):
-            position = offsets.get(name, 0)
-            try:
-                end = self.end_of_lines(name, position, size)
-            except FileNotFoundError:  # it went between the listing and the look at it
-                if position:
-                    self.refuse(name, position, None)
-                continue
-            if end:
-                found[name] = end
-        return found
+    def files(self, wanted: Callable[[str], bool] | None = None) -> list[SeenFile]:
+        """The files of the folder whose names are wanted, in no order; default: the stream's.
 
-    def sizes(self, wanted: Callable[[str], bool] | None = None) -> dict[str, int]:
-        """Name and size of the stream's files, in no order.
-
-        :param wanted: which of the stream's files to look at; default all.
         :raises SourceUnavailableError: the folder cannot be listed.
         """
         wanted = wanted or self.accepts
-        with _mapped_errors(self.path), os.scandir(self.path) as entries:
-            found = {}
+        found = []
+        with self._mapped_errors(self.path), os.scandir(self.path) as entries:
             for entry in entries:
-                if not wanted(entry.name):
-                    continue
-                try:
-                    if entry.is_file():
-                        found[entry.name] = entry.stat().st_size
-                except FileNotFoundError:  # it went between the listing and the look at it
-                    continue
-            return found
+                if wanted(entry.name):
+                    try:
+                        info = entry.stat()
+                    except FileNotFoundError:  # it went between the listing and the look at it
+                        continue
+                    if stat.S_ISREG(info.st_mode):
+                        found.append(_seen(entry.name, info))
+        return found
 
-    def check(self, offsets: Mapping[str, int], sizes: Mapping[str, int] | None = None) -> None:
-        """:raises OffsetOutOfRangeError: a file is gone, or is shorter than what was read of it."""
-        sizes = self.sizes() if sizes is None else sizes
-        for name, position in offsets.items():
-            size = sizes.get(name)
-            if size is None or size < position:
-                self.refuse(name, position, size)
+    def file(self, name: str) -> SeenFile | None:
+        """One file of any name; None if there is none.
 
-    def refuse(self, name: str, position: int, size: int | None) -> None:
-        """:raises OffsetOutOfRangeError: always."""
-        now = "it is gone" if size is None else f"it has {size} bytes now"
-        raise OffsetOutOfRangeError(
-            f"{self.path / name} was read up to byte {position}, and {now}.",
-            hint="The files of a tail source must only grow. Put it back, or start with a new "
-            "checkpoint.",
-        )
+        :raises SourceUnavailableError: it cannot be looked at.
+        """
+        path = self.path / name
+        with self._mapped_errors(path, but=FileNotFoundError):
+            try:
+                info = path.stat()
+            except FileNotFoundError:
+                return None
+        return _seen(name, info) if stat.S_ISREG(info.st_mode) else None
 
-    def read(self, name: str, position: int, count: int) -> bytes:
-        """So many bytes of a file, fewer at its end.
+    @contextmanager
+    def open(self, name: str, inode: int | None) -> Iterator[Callable[[int, int], bytes]]:
+        """Read a file: so many bytes (second) from a position (first) on, fewer at its end.
 
-        :raises FileNotFoundError: it is gone.
+        :param inode: of the file that is meant; None: of any.
+        :raises OtherFileError: the name is another file's by now, or nobody's.
         :raises SourceUnavailableError: it cannot be read.
         """
         path = self.path / name
-        with _mapped_errors(path, but=FileNotFoundError), path.open("rb", buffering=0) as file:
-            file.seek(position)
-            block = file.read(count)
-            # A raw read may return less than there is.
-            while len(block) < count and (more := file.read(count - len(block))):
-                block += more
-            return block
+        with self._mapped_errors(path, but=FileNotFoundError):
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                raise OtherFileError from None
 
-    def end_of_lines(self, name: str, start: int, end: int) -> int:
-        """The position behind the last line break between two positions; ``start`` if none."""
-        while end > start:
-            begin = max(start, end - CHUNK_BYTES)
-            found = self.read(name, begin, end - begin).rfind(b"\n")
-            if found >= 0:
-                return begin + found + 1
-            end = begin
-        return start
+        def read(position: int, count: int) -> bytes:
+            with self._mapped_errors(path):
+                block = os.pread(descriptor, count, position)
+                # A read may return less than there is.
+                while len(block) < count and (
+                    more := os.pread(descriptor, count - len(block), position + len(block))
+                ):
+                    block += more
+                return block
+
+        try:
+            if inode is not None and os.fstat(descriptor).st_ino != inode:
+                raise OtherFileError
+            yield read
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _mapped_errors(self, path: Path, but: type[OSError] | tuple[()] = ()) -> Iterator[None]:
+        try:
+            yield
+        except but:
+            raise
+        except OSError as exc:
+            shown = shown_name(str(path))
+            raise SourceUnavailableError(f"Cannot read {shown}: {exc.strerror or exc}.") from exc
 
 
-@contextmanager
-def _mapped_errors(path: Path, but: type[OSError] | tuple[()] = ()) -> Iterator[None]:
-    try:
-        yield
-    except but:
-        raise
-    except OSError as exc:
-        raise SourceUnavailableError(f"Cannot read {path}: {exc.strerror or exc}.") from exc
+def end_of_lines(read: Callable[[int, int], bytes], start: int, end: int) -> int:
+    """The position behind the last line break between two positions; ``start`` if none."""
+    while end > start:
+        begin = max(start, end - CHUNK_BYTES)
+        found = read(begin, end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return start
+
+
+def _seen(name: str, info: os.stat_result) -> SeenFile:
+    return SeenFile(name, info.st_ino, info.st_size, info.st_mtime_ns)

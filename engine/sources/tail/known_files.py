@@ -1,0 +1,304 @@
+"""Which file is which, from one look at the folder to the next.
+
+A file is known by its inode number and, where that may deceive, by the checksums of what was read
+of it (:mod:`engine.sources.tail.tail_offset`):
+
+=====================================  ============================================================
+what a look finds                      what it means
+=====================================  ============================================================
+a known file under another name        it was rotated: what it has behind its position is still
+                                       read, whether or not the new name is one of the stream's
+another file under a known name        a new file, from its beginning
+a known file, shorter or with another  it was truncated (``copytruncate``): from its beginning. A
+content before its position            file beside it that is none of the stream's and has the old
+                                       content is read from the old position on
+no such file any more                  it is done with; an error if lines were seen that were not
+                                       read yet
+=====================================  ============================================================
+
+Inode numbers change if the whole folder was copied: if the first look finds no known file, those
+are taken for the same that have the name and the content.
+
+A rotated file that is compressed before it was read to its end is lost; so is a copy that is of the
+stream by its name, which is read as any new file is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from engine.base.clock import SystemClock
+from engine.errors import OffsetOutOfRangeError
+from engine.sources.tail.tail_offset import (
+    GONE_MAX,
+    FilePosition,
+    digest_at,
+    digest_of,
+    offset_of,
+    positions_of,
+)
+from engine.sources.tail.watched_folder import Folder, OtherFileError, SeenFile, end_of_lines
+
+logger: Final = logging.getLogger(__name__)
+
+
+class KnownFiles:
+    """The files of some partitions, and how far each was read.
+
+    :param files: of the offset to go on from.
+    :param is_mine: whether a file of this inode number, not known yet, is one of them.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        files: Iterable[FilePosition],
+        is_mine: Callable[[int], bool] = lambda inode: True,
+    ) -> None:
+        self._folder = folder
+        self._is_mine = is_mine
+        self._living: dict[int, FilePosition] = {}
+        self._gone: list[FilePosition] = []
+        self._seen: dict[int, SeenFile] = {}  # at the last look
+        self._by_name: list[FilePosition] = []  # until the first look
+        self._all: dict[int, SeenFile] | None = None  # whatever its name, at this look
+        self._unsaid: list[FilePosition] = []  # files that are gone since before the first look
+        self._is_first_look = True
+        for each in files:
+            if each.inode is None:
+                self._by_name.append(each)
+            elif each.gone_ms is None:
+                self._living[each.inode] = each
+            else:
+                self._gone.append(each)
+
+    @property
+    def offset(self) -> dict[str, Any]:
+        """How far all were read."""
+        return offset_of([*self._by_name, *self._living.values(), *self._gone])
+
+    def size(self, file: FilePosition) -> int:
+        """Bytes, at the last look."""
+        seen = self._seen.get(file.inode or 0)
+        return 0 if seen is None else seen.size
+
+    def find(self, wanted: FilePosition) -> FilePosition | None:
+        """The file that another offset means."""
+        if wanted.inode is not None:
+            return self._living.get(wanted.inode)
+        return next((each for each in self._living.values() if each.name == wanted.name), None)
+
+    def look(self) -> list[FilePosition]:
+        """Look at the folder, and tell which files have bytes that were neither read nor seen.
+
+        :raises SourceUnavailableError: the folder, or a file, cannot be read.
+        """
+        before, self._seen, self._all = self._seen, {}, None
+        accepted = {each.inode: each for each in self._folder.files()}
+        if self._is_first_look:
+            self._take_in(accepted)
+            self._is_first_look = False
+        for file in list(self._living.values()):
+            self._place(file, accepted, before)
+        for inode, seen in accepted.items():
+            if inode not in self._living and self._is_mine(inode):
+                self._living[inode] = self._returned(seen) or FilePosition(seen.name, 0, inode)
+                self._seen[inode] = seen
+                before.pop(inode, None)
+        self._say_gone()
+        return [
+            file
+            for inode, file in self._living.items()
+            if inode in self._seen
+            and self._seen[inode].size
+            > max(file.position, before[inode].size if inode in before else 0)
+        ]
+
+    def advance(self, file: FilePosition, block: bytes) -> None:
+        """These whole lines were read."""
+        file.digest = digest_of(block, file.digest)
+        file.position += len(block)
+
+    def changed(self, file: FilePosition) -> None:
+        """The file does not have any more what was read of it: it was truncated, and has grown
+        beyond that since the last look."""
+        self._truncated(file)
+        self.forget_sizes()
+
+    def forget_sizes(self) -> None:
+        """The next look finds whatever is not read yet, and looks closely at each file."""
+        self._seen = {}
+
+    def lost(self, file: FilePosition) -> OffsetOutOfRangeError:
+        """The error for a file that is gone with lines that were seen, and not read yet."""
+        return OffsetOutOfRangeError(
+            f"{self._folder.shown(file.name)} was read up to byte {file.position}, and it is gone "
+            "with what followed.",
+            hint="Put it back. Remove a file when the offset in the checkpoint has its end.",
+        )
+
+    # -- one look ---------------------------------------------------------------------------------
+
+    def _take_in(self, accepted: dict[int, SeenFile]) -> None:
+        """The files of an offset that tells no inode numbers, or those of another disk."""
+        names = {each.name: each for each in accepted.values()}
+        for file in self._by_name:
+            seen = names.get(file.name)
+            if seen is None:
+                self._unsaid.append(file)
+                continue
+            digest = self._digest(seen, file.position)
+            if digest is None:
+                self._unsaid.append(file)
+                continue
+            file.inode, file.digest = seen.inode, digest
+            if seen.size < file.position:
+                self._truncated(file)
+            self._living[seen.inode] = file
+        self._by_name = []
+        if any(self._is_here(each, accepted) for each in self._living.values()):
+            return
+        for file in list(self._living.values()):
+            seen = names.get(file.name)
+            if seen is not None and self._is_same(file, seen):
+                del self._living[file.inode or 0]
+                file.inode = seen.inode
+                self._living[seen.inode] = file
+
+    def _truncated(self, file: FilePosition) -> None:
+        """The file does not have any more what was read of it."""
+        copy = self._copy_of(file)
+        rest = "" if copy is None else f"; what follows is read from {self._folder.shown(copy)}"
+        logger.warning(
+            "%s was read up to byte %d, and was truncated or replaced since: it is read from its "
+            "beginning%s",
+            self._folder.shown(file.name),
+            file.position,
+            rest,
+        )
+        file.position, file.digest = 0, ""
+
+    def _place(
+        self, file: FilePosition, accepted: dict[int, SeenFile], before: dict[int, SeenFile]
+    ) -> None:
+        """Find where a known file is now."""
+        inode = file.inode or 0
+        seen = accepted.get(inode) or self._elsewhere(file)
+        last = before.get(inode)
+        if seen is not None and (
+            last is None
+            or seen.name != file.name
+            or (seen.size <= file.position and seen.modified_ns != last.modified_ns)
+        ):
+            # Not the one that was there a moment ago, or not as it was.
+            if self._is_same(file, seen):
+                if seen.name != file.name:
+                    logger.info(
+                        "%s is %s now", self._folder.shown(file.name), self._folder.shown(seen.name)
+                    )
+                file.name = seen.name
+            elif seen.name == file.name:
+                self._truncated(file)
+                before.pop(inode, None)
+            else:
+                seen = None  # the number was given to another file
+        if seen is None:
+            del self._living[inode]
+            self._has_gone(file, last)
+        else:
+            self._seen[inode] = seen
+
+    def _is_here(self, file: FilePosition, accepted: dict[int, SeenFile]) -> bool:
+        seen = accepted.get(file.inode or 0) or self._elsewhere(file)
+        return seen is not None and self._is_same(file, seen)
+
+    def _elsewhere(self, file: FilePosition) -> SeenFile | None:
+        """A known file whose name is none of the stream's, or was not in the listing because it was
+        renamed in that moment."""
+        if (there := self._folder.file(file.name)) is not None and there.inode == file.inode:
+            return there
+        if self._all is None:
+            self._all = {each.inode: each for each in self._folder.files(lambda name: True)}
+        return self._all.get(file.inode or 0)
+
+    def _copy_of(self, file: FilePosition) -> str | None:
+        """Where the content of a truncated file is now; it is one of the known files then."""
+        if not file.position:
+            return None
+        others = self._folder.files(lambda name: not self._folder.accepts(name))
+        for each in sorted(others, key=lambda each: each.modified_ns, reverse=True):
+            if each.inode not in self._living and self._is_same(file, each):
+                copy = FilePosition(each.name, file.position, each.inode, file.digest)
+                self._living[each.inode] = copy
+                self._seen[each.inode] = each
+                return each.name
+        return None
+
+    def _is_same(self, file: FilePosition, seen: SeenFile) -> bool:
+        return seen.size >= file.position and (
+            not file.position or self._digest(seen, file.position) in (file.digest, None)
+        )
+
+    def _digest(self, seen: SeenFile, position: int) -> str | None:
+        """None: it went in the meantime; the next look will tell."""
+        try:
+            with self._folder.open(seen.name, seen.inode) as read:
+                return digest_at(read, position) if position else ""
+        except OtherFileError:
+            return None
+
+    # -- files that are gone ----------------------------------------------------------------------
+
+    def _has_gone(self, file: FilePosition, last: SeenFile | None) -> None:
+        if last is None:
+            self._unsaid.append(file)
+        elif last.size > file.position:
+            logger.warning(
+                "%s is gone: the last %d of its %d bytes were not read",
+                self._folder.shown(file.name),
+                last.size - file.position,
+                last.size,
+            )
+        if file.position:
+            file.gone_ms = SystemClock().now_ms()
+            self._gone = [*self._gone, file][-GONE_MAX:]
+
+    def _say_gone(self) -> None:
+        if self._unsaid:
+            first, others = self._unsaid[0], len(self._unsaid) - 1
+            logger.warning(
+                "%s is gone%s. It was read up to byte %d; what followed, if anything did, is lost",
+                self._folder.shown(first.name),
+                f", and so are {others} others" if others else "",
+                first.position,
+            )
+            self._unsaid = []
+
+    def _returned(self, seen: SeenFile) -> FilePosition | None:
+        """A file that was not found, and is there again: it was renamed during the look."""
+        for file in self._gone:
+            if file.inode == seen.inode and self._is_same(file, seen):
+                self._gone.remove(file)
+                file.name, file.gone_ms = seen.name, None
+                return file
+        return None
+
+
+def latest_offset(folder: Folder, start: Any) -> dict[str, Any]:
+    """The offset behind the last whole line of every file.
+
+    :param start: an earlier offset: nothing before it is looked at.
+    :raises SourceError: it is none of this source, or the folder cannot be read.
+    """
+    known = KnownFiles(folder, positions_of(start))
+    for file in known.look():
+        try:
+            with folder.open(file.name, file.inode) as read:
+                end = end_of_lines(read, file.position, known.size(file))
+                if end > file.position:
+                    file.position, file.digest = end, digest_at(read, end)
+        except OtherFileError:  # it went in the meantime
+            continue
+    return known.offset
