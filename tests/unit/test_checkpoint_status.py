@@ -232,7 +232,7 @@ def test_the_life_of_a_run(checkpoint: Checkpoint, clock: ManualClock) -> None:
     assert checkpoint.status().state is QueryState.STARTING
     clock.advance(2)
     commit(checkpoint, 0)
-    lease.heartbeat(state=QueryState.RUNNING, application_url="http://127.0.0.1:1")
+    lease.heartbeat(state=QueryState.RUNNING)
     assert checkpoint.status() == CheckpointStatus(
         id="id",
         epoch=0,
@@ -245,7 +245,6 @@ def test_the_life_of_a_run(checkpoint: Checkpoint, clock: ManualClock) -> None:
         pid=os.getpid(),
         application="app",
         application_url="http://ui",
-        application_url="http://127.0.0.1:1",
         heartbeat_at_ms=clock.now_ms(),
         started_at_ms=started_ms,
     )

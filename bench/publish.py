@@ -1,0 +1,157 @@
+"""Writes docs/performance.md and its plot from the figures of a run.
+
+The figures are kept beside the page, in docs/performance.json, so a run of one case replaces that
+case alone; the page tells the day of each.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE, DATA, PLOT = (DOCS / f"performance.{kind}" for kind in ("md", "json", "svg"))
+_HEAD = """# Performance
+
+Written by `make bench`: medians of {runs} runs, each in a new process, on a machine with {cores} cores and {memory} GiB
+({python}); absolute times are those of that machine, ratios come from runs in turn. Benchmarks are in `bench/`.
+"""
+_TEXTS = {
+    "throughput": "rate → filter → 3 projections → noop, 2 partitions",
+    "latency": "rate at 1,000 rows/s: from a row's own timestamp to the writer's hands, ms",
+    "functions": "the same to the call of a Python function, epochs of 3 s, ms",
+    "cold": "from a new process to the first result: the first epoch of `continuous run`, and the "
+    "first Python job of a Spark session, s",
+    "epochs": "what epochs cost: CPU of driver, JVM and workers together, % of a core",
+    "commits": "the commit of an epoch, ms; `calls` are the requests in a row until it is visible, "
+    "`late` how far behind its second the last epoch began",
+    "coordinator": "the pure coordinator: epochs per second of CPU",
+    "wire": "the driver's end of the wire, epochs of a second: CPU as a share of a core, when a "
+    "marker is at a task, ms",
+    "sensors": "1,000 deferred sensors in one triggerer, looks 1 s apart: CPU as a share of a "
+    "core, when an epoch is detected, ms",
+}
+
+
+def publish(summary: Mapping[str, Mapping[str, Mapping[str, float]]], runs: int) -> None:
+    """Replace the cases of ``summary``, ``{case: {engine: {figure: median}}}``, and write all."""
+    known: dict[str, Any] = json.loads(DATA.read_text()) if DATA.exists() else {}
+    for case, figures in summary.items():
+        known[case] = {"day": date.today().isoformat(), "runs": runs, "figures": figures}
+    DATA.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+    PAGE.write_text("\n".join(_page(known)) + "\n")
+    if {"coordinator", "commits"} <= known.keys():
+        PLOT.write_text(_plot(_curves(known)))
+
+
+def _page(known: Mapping[str, Any]) -> Iterator[str]:
+    yield _HEAD.format(
+        runs=min(each["runs"] for each in known.values()),
+        cores=psutil.cpu_count(),
+        memory=round(psutil.virtual_memory().total / 2**30),
+        python=f"Python {platform.python_version()}, {platform.system()}",
+    )
+    for case, text in _TEXTS.items():
+        if case in known:
+            yield f"## {case.capitalize()}\n\n{text[0].upper()}{text[1:]} ({known[case]['day']}).\n"
+            yield from _table(known[case]["figures"])
+            yield ""
+            if case == "commits" and "coordinator" in known:
+                yield f"![Cost of an epoch against the number of partitions]({PLOT.name})\n"
+
+
+def _table(figures: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    names = list(next(iter(figures.values())))
+    yield f"| | {' | '.join(names)} |"
+    yield f"|---|{'---|' * len(names)}"
+    for engine, values in figures.items():
+        shown = (_shown(values[name]) if name in values else "" for name in names)
+        yield f"| {engine} | {' | '.join(shown)} |"
+
+
+def _shown(value: float) -> str:
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+# -- the plot -------------------------------------------------------------------------------------
+
+Curve = Sequence[tuple[float, float]]
+_WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 640, 360, 70, 20, 190, 50
+_COLOURS = ("#0b6e99", "#b5651d")
+
+
+def _curves(known: Mapping[str, Any]) -> dict[str, Curve]:
+    coordinator = known["coordinator"]["figures"]
+    commits = known["commits"]["figures"]
+    return {
+        "coordinator, CPU": [
+            (_partitions(engine), 1000 / values["epochs_per_second"])
+            for engine, values in coordinator.items()
+        ],
+        "commit, local disk": [
+            (_partitions(engine), values["p50"])
+            for engine, values in commits.items()
+            if engine.startswith("local") and engine.endswith("partitions")
+        ],
+    }
+
+
+def _partitions(engine: str) -> float:
+    return float(next(word for word in engine.split() if word[0].isdigit()).replace(",", ""))
+
+
+def _plot(curves: Mapping[str, Curve]) -> str:
+    """Milliseconds against partitions, both axes logarithmic."""
+    points = [point for curve in curves.values() for point in curve]
+    across, up = ([f(math.log10(p[axis]) for p in points) for f in (min, max)] for axis in (0, 1))
+    across, up = (_decades(*ends) for ends in (across, up))
+
+    def at(point: tuple[float, float]) -> tuple[float, float]:
+        x = (math.log10(point[0]) - across[0]) / (across[1] - across[0])
+        y = (math.log10(point[1]) - up[0]) / (up[1] - up[0])
+        return (
+            _LEFT + x * (_WIDTH - _LEFT - _RIGHT),
+            _HEIGHT - _BOTTOM - y * (_HEIGHT - _TOP - _BOTTOM),
+        )
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        'font-family="sans-serif" font-size="12">',
+        '<rect width="100%" height="100%" fill="white"/>',
+    ]
+    for power in range(across[0], across[1] + 1):
+        x, _ = at((10.0**power, 10.0 ** up[0]))
+        parts.append(f'<path d="M{x:.0f} {_TOP}V{_HEIGHT - _BOTTOM}" stroke="#ddd"/>')
+        parts.append(_label(x, _HEIGHT - _BOTTOM + 18, f"{10**power:,}"))
+    for power in range(up[0], up[1] + 1):
+        _, y = at((10.0 ** across[0], 10.0**power))
+        parts.append(f'<path d="M{_LEFT} {y:.0f}H{_WIDTH - _RIGHT}" stroke="#ddd"/>')
+        parts.append(_label(_LEFT - 8, y + 4, f"{10.0**power:g}", "end"))
+    parts.append(_label((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 12, "partitions"))
+    parts.append(_label(_LEFT - 8, _TOP - 6, "ms per epoch", "end"))
+    for (name, curve), colour in zip(curves.items(), _COLOURS, strict=True):
+        places = [at(point) for point in sorted(curve)]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
+        x, y = places[-1]
+        parts.append(_label(x + 8, y + 4, name, "start", colour))
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _decades(low: float, high: float) -> tuple[int, int]:
+    first = math.floor(low)
+    return first, max(math.ceil(high), first + 1)
+
+
+def _label(x: float, y: float, text: str, anchor: str = "middle", colour: str = "#333") -> str:
+    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" fill="{colour}">{text}</text>'
