@@ -52,8 +52,8 @@ up: install ## Airflow with the example DAGs; prints the address and the login
 docker-up: ## Airflow on PostgreSQL beside a Spark cluster, in containers
 	docker/up.sh
 
-bench: install ## benchmarks beside Spark's own modes
-	$(PYTHON_IN_VENV) -m bench
+bench: install ## benchmarks beside Spark's own modes; writes docs/performance.md
+	$(PYTHON_IN_VENV) -m bench --publish
 
 clean: ## remove everything that was made here, .venv too
 	rm -rf .venv .uv .matrix .demo .up build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \

@@ -1,4 +1,4 @@
-"""``python -m bench [--runs N]``: every engine in a process of its own, in turn, N times.
+"""``python -m bench``: every engine in a process of its own, in turn, some times.
 
 Prints medians and ratios; the last line is one JSON object.
 """
@@ -11,29 +11,107 @@ import json
 import statistics
 import subprocess
 import sys
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from bench import commits, functions, latency, sensors, throughput
+from bench import (
+    cold,
+    commits,
+    coordinator,
+    epochs,
+    functions,
+    latency,
+    sensors,
+    throughput,
+    wire,
+)
 from bench.measure import spread
+from bench.publish import publish
+
+Runs = Mapping[str, list[dict[str, float]]]
+Medians = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One benchmark.
+
+    :param engines: what is measured in turn. If ``compares``, the first is ours and the others are
+        what it is compared with.
+    :param title: what, and in which unit.
+    :param more_is_better: of its figures.
+    """
+
+    engines: tuple[str, ...]
+    title: str
+    compares: bool = False
+    more_is_better: bool = False
+
 
 CASES = {
-    "throughput": throughput.ENGINES,
-    "latency": latency.ENGINES,
-    "functions": functions.ENGINES,
-    "sensors": sensors.ENGINES,
-    "commits": commits.ENGINES,
+    "throughput": Case(
+        throughput.ENGINES,
+        "rate → filter → 3 projections → noop, 2 partitions: rows per second",
+        compares=True,
+        more_is_better=True,
+    ),
+    "latency": Case(
+        latency.ENGINES, "rate at 1,000 rows/s, row's timestamp to the writer: ms", compares=True
+    ),
+    "functions": Case(
+        functions.ENGINES,
+        "rate at 1,000 rows/s, epochs of 3 s, row's timestamp to the call of a Python UDF: ms",
+        compares=True,
+    ),
+    "cold": Case(cold.ENGINES, "new process to the first result: s", compares=True),
+    "epochs": Case(epochs.ENGINES, "what epochs cost: CPU in % of a core, epochs per second"),
+    "commits": Case(commits.ENGINES, "the commit of an epoch: ms, and calls until it is committed"),
+    "coordinator": Case(coordinator.ENGINES, "the pure coordinator: epochs per second of CPU"),
+    "wire": Case(
+        wire.ENGINES,
+        "the driver's end of the wire, epochs of 1 s: cores, marker at the tasks after ms",
+    ),
+    "sensors": Case(
+        sensors.ENGINES,
+        f"{sensors.SENSORS:,} deferred epoch sensors in one event loop, looks 1 s apart: cores, "
+        "detected after ms",
+    ),
 }
-TITLES = {
-    "latency": "rate at 1,000 rows/s, row's timestamp to the writer",
-    "commits": "the commit of an epoch (and calls until it is committed)",
-    "functions": "rate at 1,000 rows/s, epochs of 3 s, row's timestamp to the call of a Python UDF",
-}
+HAVE_SHORT = ("coordinator", "wire")
 
 
-def measure(case: str, engine: str) -> dict[str, float]:
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--runs", type=int, default=3, help="how often each engine runs")
+    parser.add_argument(
+        "--short", action="store_true", help=f"fewer epochs, in {' and '.join(HAVE_SHORT)}"
+    )
+    parser.add_argument("--only", choices=CASES, nargs="+", help="these cases")
+    parser.add_argument("--publish", action="store_true", help="write docs/performance.md")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        case, engine = arguments.one
+        how = {"short": arguments.short} if case in HAVE_SHORT else {}
+        importlib.import_module(f"bench.{case}").main(engine, **how)
+        return
+    summary = {}
+    for name in arguments.only or CASES:
+        case = CASES[name]
+        results: Runs = {engine: [] for engine in case.engines}
+        for _ in range(arguments.runs):
+            for engine in case.engines:
+                results[engine].append(measure(name, engine, short=arguments.short))
+        summary[name] = show(case, results)
+        if arguments.publish:
+            publish({name: summary[name]}, arguments.runs)
+    print(json.dumps(summary))
+
+
+def measure(case: str, engine: str, *, short: bool = False) -> dict[str, float]:
     """Run one engine in a fresh process."""
     done = subprocess.run(
-        [sys.executable, "-m", "bench", "--one", case, engine],
+        [sys.executable, "-m", "bench", *(["--short"] * short), "--one", case, engine],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -44,79 +122,27 @@ def measure(case: str, engine: str) -> dict[str, float]:
     return figures
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--runs", type=int, default=3, help="how often each engine runs")
-    parser.add_argument("--only", choices=CASES, help="one case")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.one:
-        case, engine = arguments.one
-        importlib.import_module(f"bench.{case}").main(engine)
-        return
-    summary: dict[str, Any] = {}
-    for case in [arguments.only] if arguments.only else CASES:
-        results: dict[str, list[dict[str, float]]] = {engine: [] for engine in CASES[case]}
-        for _ in range(arguments.runs):
-            for engine in CASES[case]:
-                results[engine].append(measure(case, engine))
-        if case == "throughput":
-            summary[case] = _show_throughput(results)
-        elif case == "sensors":
-            summary[case] = _show_sensors(results)
-        else:
-            summary[case] = _show(TITLES[case], results)
-    print(json.dumps(summary))
-
-
-def _show_throughput(results: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    print(
-        "\nrate → filter → 3 projections → noop, 2 partitions: million rows/s, median (min … max)"
-    )
-    medians = {}
-    for engine, runs in results.items():
-        values = [run["rows_per_second"] / 1e6 for run in runs]
-        medians[engine] = statistics.median(values)
-        print(f"  {engine:20} {spread(values)}")
-    ratios = {f"vs {name}": medians["engine"] / medians[name] for name in list(medians)[1:]}
-    for name, ratio in ratios.items():
-        print(f"  engine {name}: {ratio:.2f} x")
-    return {"million_rows_per_second": medians, "ratios": ratios}
-
-
-def _show_sensors(results: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    print(
-        f"\n{sensors.SENSORS:,} deferred epoch sensors in one event loop, looks 1 s apart: "
-        "median (min … max)"
-    )
-    medians: dict[str, dict[str, float]] = {}
-    for engine, runs in results.items():
-        medians[engine] = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-        cpu = spread([run["cpu"] * 100 for run in runs])
-        late = "   ".join(f"{n} {spread([run[n] for run in runs], 0)}" for n in ("p50", "p99"))
-        print(f"  {engine:12} checkpoints   CPU {cpu} % of a core   detected after ms {late}")
-    ratios = {}
-    for engine, figures in medians.items():
-        kind, count = engine.split(", ")
-        if kind == "alone":
-            shared = medians[f"shared, {count}"]
-            ratios[count] = {name: figures[name] / shared[name] for name in ("cpu", "p99")}
-            print(
-                f"  {count} checkpoints: one poller per sensor takes "
-                f"{ratios[count]['cpu']:.1f} x the CPU, p99 {ratios[count]['p99']:.1f} x"
-            )
-    return {"figures": medians, "ratios": ratios}
-
-
-def _show(title: str, results: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    print(f"\n{title}: ms, median of runs (min … max)")
-    medians: dict[str, dict[str, float]] = {}
+def show(case: Case, results: Runs) -> Medians:
+    """Print all figures, and what is compared; the medians."""
+    print(f"\n{case.title}, median of runs (min … max)")
+    medians: Medians = {}
     for engine, runs in results.items():
         names = [name for name in runs[0] if name != "rows"]
         medians[engine] = {name: statistics.median(run[name] for run in runs) for name in names}
         shown = "   ".join(f"{n} {spread([run[n] for run in runs], 2)}" for n in names)
         print(f"  {engine:20} {shown}")
-    return {"ms": medians}
+    if case.compares:
+        _compare(case, medians)
+    return medians
+
+
+def _compare(case: Case, medians: Medians) -> None:
+    ours, *others = case.engines
+    for other in others:
+        for name, value in medians[ours].items():
+            theirs = medians[other][name]
+            ratio = value / theirs if case.more_is_better else theirs / value
+            print(f"  {ours} is {ratio:.2f} x as good as {other} in {name}")
 
 
 if __name__ == "__main__":

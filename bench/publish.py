@@ -20,8 +20,9 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGE, DATA, PLOT = (DOCS / f"performance.{kind}" for kind in ("md", "json", "svg"))
 _HEAD = """# Performance
 
-Written by `make bench`: medians of {runs} runs, each in a new process, on a machine with {cores} cores and {memory} GiB
-({python}); absolute times are those of that machine, ratios come from runs in turn. Benchmarks are in `bench/`.
+Written by `make bench`: medians of at least {runs} runs, each in a new process, on a machine with
+{cores} cores and {memory} GiB ({python}). Absolute times are that machine's; what is compared has
+run in turn. The benchmarks are in `bench/`.
 """
 _TEXTS = {
     "throughput": "rate → filter → 3 projections → noop, 2 partitions",
