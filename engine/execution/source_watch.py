@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 
 from engine.errors import ContinuousError
+from engine.redaction.logs import log_failure
 
 logger = logging.getLogger(__name__)
 LOOK_EVERY_S = 0.5
@@ -55,5 +56,9 @@ class SourceWatch:
                     return
             except ContinuousError as exc:
                 self._on_error(exc)
+                return
+            except Exception as exc:  # of a cluster that is asked for its slots, for example
+                log_failure(logger, "whether partitions have changed cannot be told")
+                self._on_error(ContinuousError(f"{type(exc).__name__}: {exc}"))
                 return
             self._stopped.wait(LOOK_EVERY_S)
