@@ -66,6 +66,8 @@ class TailPartitionReader(PartitionReader):
     :param until: the end of each file; None: there is none.
     """
 
+    interruptible = True
+
     def __init__(
         self,
         folder: TailFolder,
@@ -81,7 +83,7 @@ class TailPartitionReader(PartitionReader):
         self._ends: dict[int, int] = {}  # inode → as far as is read before the next look
         self._next_look_s = 0.0
         self._throttle = _Throttle(folder.rows_per_second_max, folder.partitions)
-        self._closed = Event()
+        self._woken = Event()
         if until is not None:
             self._known.look()
             self._plan(start, until)
@@ -103,7 +105,9 @@ class TailPartitionReader(PartitionReader):
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 return None
-            self._closed.wait(min(wait_s, left_s))
+            if self._woken.wait(min(wait_s, left_s)):
+                self._woken.clear()
+                return None
 
     def _look(self) -> None:
         """Find the files of this partition that are new or have grown."""
@@ -222,8 +226,11 @@ class TailPartitionReader(PartitionReader):
     def exhausted(self) -> bool:
         return self._until is not None and not self._pending
 
+    def interrupt(self) -> None:
+        self._woken.set()
+
     def close(self) -> None:
-        self._closed.set()
+        self._woken.set()
 
 
 class _Throttle:
