@@ -22,7 +22,7 @@ PIPELINE = Pipeline(SourceRelation("model", {}, SCHEMA), (), SCHEMA)
 
 
 def idle_rate(folder: Path) -> PartitionReader:
-    reader = RateReader(1, 1_000_000)  # its first row is due in eleven days
+    reader = RateReader(1, 10_000)  # its first row is due in three hours
     return reader.open(reader.partitions(reader.initialOffset())[0])
 
 
