@@ -13,12 +13,10 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError, SinkAheadError
 from engine.execution.definition import SinkBinding
 from engine.expressions.types import schema_to_spark
 from engine.sinks.files.data_source import FilesWriter, JsonDataSource
-from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from engine.task.bad_records import SCHEMA
 from engine.wire.messages import SunkEpoch
 
@@ -45,10 +43,9 @@ class _BothWriters:
     def __init__(self, writer: Any, letters: FilesWriter) -> None:
         self._writer = writer
         self._letters = letters
-        self._letters_log = FileSinkLog(LocalStorage(letters.path / FOLDER))
 
     def commit(self, messages: Sequence[SunkEpoch], epoch: int) -> None:
-        self._letters_log.fill(epoch - 1)  # with another onBadRecord there were epochs without any
+        self._letters.log.fill(epoch - 1)  # with another onBadRecord there were epochs without any
         self._letters.commit([each.dead_letters for each in messages], epoch)
         self._writer.commit([each.written for each in messages], epoch)
 
@@ -72,7 +69,7 @@ class _BothWriters:
     def checkLogged(self, epoch: int) -> None:
         """:raises SinkAheadError: the letters have later epochs than the checkpoint has logged; new
         ones would be taken for those, and lost."""
-        newest = self._letters_log.latest()
+        newest = self._letters.log.latest()
         if newest is not None and newest > epoch:
             raise SinkAheadError(
                 f"The dead letters in {self._letters.path} have epoch {newest}, but the checkpoint "

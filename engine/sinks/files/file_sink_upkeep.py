@@ -35,7 +35,8 @@ from engine.checkpoint.rewind import ASIDE, INTENT
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError, SinkUnavailableError
-from engine.sinks.files.file_sink_log import COMPACT, FOLDER, FileSinkLog, compaction_before
+from engine.sinks.files.compaction import COMPACT, compaction_before
+from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from engine.sinks.files.reopen import FILES
 
 ORPHAN_AGE_S: Final = 86_400.0
