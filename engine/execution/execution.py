@@ -36,6 +36,7 @@ from engine.execution.start import QueryStart
 from engine.progress.report import QueryIdentity, StreamProgress, epoch_progress
 from engine.redaction.logs import log_failure
 from engine.sources.contract import DataSourceContinuousReader, Offset
+from engine.sources.offset_order import reached
 from engine.wire.messages import EpochCommitMessage
 
 logger = logging.getLogger(__name__)
@@ -419,7 +420,7 @@ class ContinuousExecution:
     ) -> bool:
         committed = self._committed_offsets
         return committed is not None and all(
-            end is None or reader.hasReached(offset, end)
+            end is None or _has_reached(reader, offset, end)
             for reader, offset, end in zip(readers, committed, ends, strict=True)
         )
 
@@ -433,6 +434,12 @@ class ContinuousExecution:
     @property
     def _is_inside_commit(self) -> bool:
         return self._attempt is not None and self._attempt.is_this_thread
+
+
+def _has_reached(reader: DataSourceContinuousReader, committed: Offset, wanted: Offset) -> bool:
+    """:raises ConfigError: the two have no order that is known."""
+    told = reader.hasReached(committed, wanted)
+    return reached(committed, wanted) if told is None else told
 
 
 def _as_continuous_error(error: BaseException) -> ContinuousError:

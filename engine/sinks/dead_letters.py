@@ -12,13 +12,11 @@ from pathlib import Path
 
 from pyspark.sql.types import StructType
 
-from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError, SinkAheadError
 from engine.expressions.types import schema_to_spark
 from engine.sinks.adapter import PlainTaskWriter
 from engine.sinks.contract import DriverSink, SinkBinding
 from engine.sinks.files.data_source import FilesWriter, JsonDataSource
-from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from engine.sinks.letters import SCHEMA
 from engine.wire.messages import SunkEpoch
 
@@ -54,10 +52,9 @@ class _Both:
     def __init__(self, sink: DriverSink, letters: FilesWriter) -> None:
         self._sink = sink
         self._letters = letters
-        self._letters_log = FileSinkLog(LocalStorage(letters.path / FOLDER))
 
     def commit(self, messages: Sequence[SunkEpoch], epoch: int) -> None:
-        self._letters_log.fill(epoch - 1)  # with another onBadRecord there were epochs without any
+        self._letters.log.fill(epoch - 1)  # with another onBadRecord there were epochs without any
         self._letters.commit([each.dead_letters for each in messages], epoch)
         self._sink.commit([each.written for each in messages], epoch)
 
@@ -80,7 +77,7 @@ class _Both:
     def check_logged(self, epoch: int) -> None:
         """:raises SinkAheadError: the letters have later epochs than the checkpoint has logged; new
         ones would be taken for those, and lost."""
-        newest = self._letters_log.latest()
+        newest = self._letters.log.latest()
         if newest is not None and newest > epoch:
             raise SinkAheadError(
                 f"The dead letters in {self._letters.path} have epoch {newest}, but the checkpoint "

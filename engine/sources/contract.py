@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 
 from engine.errors import BadRecordError
-from engine.sources.offset_order import reached
 
 Offset = Any
 
@@ -120,13 +119,10 @@ class DataSourceContinuousReader(ABC):
         """
         return None
 
-    def hasReached(self, committed: Offset, wanted: Offset) -> bool:
-        """Whether everything before ``wanted`` also comes before ``committed``.
-
-        :raises ConfigError: the two have no order that is known; see
-            :mod:`engine.sources.offset_order` for those that have one without this method.
-        """
-        return reached(committed, wanted)
+    def hasReached(self, committed: Offset, wanted: Offset) -> bool | None:
+        """Whether everything before ``wanted`` also comes before ``committed``. None for offsets
+        whose order is known without this method, see :mod:`engine.sources.offset_order`."""
+        return None
 
     def prune(self, columns: Sequence[str]) -> DataSourceContinuousReader | None:
         """A reader whose batches have only these columns, in this order; None if there is none.

@@ -30,8 +30,9 @@ from engine.coordinator.coordinator import TRANSITIONS, EpochCoordinator, Phase
 from engine.coordinator.events import CommitEpoch, EpochElapsed
 from engine.execution import survey
 from engine.sinks.files import file_sink_log
+from engine.sinks.files.compaction import entry_name
 from engine.sinks.files.epoch_files import _OpenFile
-from engine.sinks.files.file_sink_log import FileSinkLog, SinkFile, entry_name
+from engine.sinks.files.file_sink_log import FileSinkLog, SinkFile
 from engine.wire.messages import EpochCommitMessage
 from tests.faults import l0_model, l3_torn_files, query
 from tests.faults.parts import KeyedSink

@@ -7,9 +7,7 @@ import pytest
 from engine.checkpoint.storage.hadoop_checksum import checksums
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import SinkCommitRejectedError, SinkCommitUnknownError, SinkError
-from engine.sinks.files.file_sink_log import (
-    FileSinkLog,
-    SinkFile,
+from engine.sinks.files.compaction import (
     derived_interval,
     entries_before_compaction,
     entries_until,
@@ -17,6 +15,7 @@ from engine.sinks.files.file_sink_log import (
     interval_of,
     is_compaction,
 )
+from engine.sinks.files.file_sink_log import FileSinkLog, SinkFile
 
 
 def log_in(folder: Path, interval: int = 3, retained: int = 100) -> FileSinkLog:

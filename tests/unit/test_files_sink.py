@@ -53,7 +53,7 @@ def commit(sink: FilesWriter, epoch: int, *batches: pa.RecordBatch) -> None:
 
 
 def committed(sink: FilesWriter) -> list[Path]:
-    log: FileSinkLog = sink._log()
+    log: FileSinkLog = sink.log
     return [local_path(file.path, "test") for file in log.files()]
 
 

@@ -11,7 +11,11 @@ option              default
 path                              a local or mounted folder
 compression         snappy, none  parquet: snappy, none, gzip, zstd, lz4_raw, brotli; others:
                                   none, gzip
-compactInterval     10            every so many epochs the log is compacted
+compactInterval     10            every so many epochs the log is compacted, until it is long; with
+                                  more than 10, Spark's readers must be told the same with
+                                  ``spark.sql.streaming.fileSink.log.compactInterval``
+retention                         ``7d``, ``12h``, ...: files that were written longer ago vanish
+                                  for readers at the next compaction, and stay in the folder
 header              false         csv: each file begins with the names of the columns
 sep, delimiter      ``,``         csv
 nullValue           (empty)       csv: stands for null
@@ -24,12 +28,14 @@ timeZone            session's     json, csv: in which timestamps are written
 
 from __future__ import annotations
 
+import re
+import socket
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -44,21 +50,30 @@ from engine.expressions.schemas import to_arrow
 from engine.sinks.adapter import own_messages
 from engine.sinks.contract import EXACTLY_ONCE
 from engine.sinks.epoch_context import EpochContext
+from engine.sinks.files.compaction import DEFAULT_INTERVAL
 from engine.sinks.files.csv_format import CsvFormat
-from engine.sinks.files.epoch_files import EpochFiles, FileLayout
+from engine.sinks.files.epoch_files import EpochFiles, FileLayout, check_files
 from engine.sinks.files.file_formats import JsonFormat, ParquetFormat
-from engine.sinks.files.file_sink_log import DEFAULT_INTERVAL, FOLDER, FileSinkLog, SinkFile
+from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog, SinkFile
 from engine.sinks.files.file_sink_rewind import FileSinkRewind
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+_MILLISECONDS: Final = {
+    "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class FilesMessage(WriterCommitMessage):
-    """The files that a task has written for an epoch."""
+    """The files that a task has written for an epoch.
+
+    :param host: where the task ran.
+    """
 
     files: tuple[SinkFile, ...]
+    host: str | None = None
 
 
 class FilesDataSource(DataSource):
@@ -75,6 +90,7 @@ class FilesDataSource(DataSource):
         self._partition_by = taken.names(PARTITION_BY)
         self._session_timezone = taken.text(SESSION_TIMEZONE) or "UTC"
         self._interval = taken.integer("compactInterval", DEFAULT_INTERVAL, minimum=2)
+        self._retention_ms = _milliseconds(taken, "retention")
         taken.refuse_others()
 
     @classmethod
@@ -96,6 +112,7 @@ class FilesDataSource(DataSource):
                 session_timezone=self._session_timezone,
             ),
             self._interval,
+            self._retention_ms,
         )
 
 
@@ -118,12 +135,19 @@ class FilesWriter(DataSourceStreamArrowWriter):
     """Writes on the executors, commits on the driver."""
 
     delivery = EXACTLY_ONCE
-    tuningOptions = ("compression", "compactInterval")
     messageTypes: ClassVar[Mapping[str, type]] = {"files": FilesMessage, "file": SinkFile}
+    tuningOptions = ("compression", "compactInterval", "retention")
 
-    def __init__(self, layout: FileLayout, compact_interval: int) -> None:
+    def __init__(
+        self, layout: FileLayout, compact_interval: int, retention_ms: int | None = None
+    ) -> None:
         self._layout = layout
-        self._compact_interval = compact_interval
+        self.log = FileSinkLog(
+            LocalStorage(layout.path / FOLDER), interval=compact_interval, retention_ms=retention_ms
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_layout": self._layout}  # the executors only write
 
     @property
     def path(self) -> Path:
@@ -134,14 +158,17 @@ class FilesWriter(DataSourceStreamArrowWriter):
         with EpochFiles(self._layout, *_partition_and_generation()) as files:
             for batch in iterator:
                 files.add(batch)
-            return FilesMessage(files.finish())
+            return FilesMessage(files.finish(), socket.gethostname())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Skips an epoch that is in the log already.
 
         :raises SinkError: the epoch was refused, or it is not known whether it is committed.
         """
-        self._log().add(batchId, _files(messages))
+        if not self.log.has(batchId):  # else they may have been removed since
+            for each in own_messages(messages, FilesMessage):
+                check_files(each.files, each.host or "")
+        self.log.add(batchId, _files(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Delete the files of an epoch that will not be committed."""
@@ -154,21 +181,20 @@ class FilesWriter(DataSourceStreamArrowWriter):
 
         :raises SinkError: the log is damaged.
         """
-        log = self._log()
-        log.verify()
-        return log.latest()
+        self.log.verify()
+        return self.log.latest()
 
     def checkRewind(self, epoch: int, position: JSON = None) -> None:
         """:raises ConfigError: it is not known any more which files the epoch ended with."""
-        FileSinkRewind(self._log()).checkRewind(epoch, position)
+        FileSinkRewind(self.log).checkRewind(epoch, position)
 
     def rewind(self, epoch: int, position: JSON = None) -> None:
         """Make the files of later epochs invisible. They stay in the folder."""
-        FileSinkRewind(self._log()).rewind(epoch, position)
+        FileSinkRewind(self.log).rewind(epoch, position)
 
     def rewindPosition(self, epoch: int) -> JSON:
         """What a pin has to keep."""
-        return FileSinkRewind(self._log()).rewindPosition(epoch)
+        return FileSinkRewind(self.log).rewindPosition(epoch)
 
     def validate(self) -> None:
         """:raises ConfigError: the folder cannot be created or written to."""
@@ -184,10 +210,6 @@ class FilesWriter(DataSourceStreamArrowWriter):
                 hint="Choose a folder that this user may write to.",
             ) from exc
 
-    def _log(self) -> FileSinkLog:
-        storage = LocalStorage(self._layout.path / FOLDER)
-        return FileSinkLog(storage, interval=self._compact_interval)
-
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[SinkFile]:
     return [file for each in own_messages(messages, FilesMessage) for file in each.files]
@@ -201,6 +223,20 @@ def _partition_and_generation() -> tuple[int, int | None]:
 
     task = TaskContext.get()
     return (0 if task is None else task.partitionId()), None
+
+
+def _milliseconds(options: Options, name: str) -> int | None:
+    """A length of time as Spark's ``retention`` has it: without a unit, milliseconds.
+
+    Source: Spark's JavaUtils.timeStringAsMs.
+    """
+    text = options.text(name)
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+)(ms|s|m|min|h|d)?", text.strip().lower())
+    if found is None:
+        raise options.wrong(name, text, "a number with ms, s, m, h or d, such as 7d")
+    return int(found.group(1)) * _MILLISECONDS[found.group(2) or "ms"]
 
 
 def _check_partitions(owner: str, schema: pa.Schema, columns: Sequence[str]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +16,23 @@ import pyarrow as pa
 
 from engine.base import durable as disk
 from engine.base.failpoints import reach
-from engine.errors import SinkUnavailableError
+from engine.base.locations import local_path
+from engine.errors import SinkCommitRejectedError, SinkError, SinkUnavailableError
 from engine.sinks.files.file_formats import FileFormat
 from engine.sinks.files.file_sink_log import SinkFile
 from engine.sinks.files.partition_paths import split
 
 BUFFER_BYTES: Final = 64 << 20
 """So much is gathered before it is written: row groups of a useful size."""
+
+
+OPEN_FILES_MAX: Final = 64
+"""A task has so many files open, whatever ``partitionBy`` makes of its rows. What is more is closed
+and, if rows for it come later, followed by further files."""
+_SHARED: Final = (
+    "The files sink needs storage that the driver and all executors see under the same path: "
+    "choose a folder on a network file system, or a sink that writes elsewhere."
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +62,9 @@ class EpochFiles:
         self._generation = generation
         self._buffer: list[pa.RecordBatch] = []
         self._buffered_bytes = 0
-        self._open: dict[str, _OpenFile] = {}  # by folder
+        self._open: dict[str, _OpenFile] = {}  # by folder, the one written last at the end
+        self._closed: list[SinkFile] = []
+        self._folders: set[Path] = set()
         self._finished = False
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -67,14 +81,15 @@ class EpochFiles:
         """
         self._flush()
         try:
-            files = tuple(file.finish() for file in self._open.values())
-            for folder in {file.path.parent for file in self._open.values()}:
+            while self._open:
+                self._close_oldest()
+            for folder in self._folders:
                 disk.sync_folder(folder)
             reach("data.synced")
         except OSError as exc:
             raise _unavailable(self._layout.path, exc) from exc
         self._finished = True
-        return files
+        return tuple(self._closed)
 
     def _flush(self) -> None:
         if not self._buffer:
@@ -89,19 +104,47 @@ class EpochFiles:
         )
         try:
             for folder, part in parts:
-                if folder not in self._open:
-                    self._open[folder] = self._create(folder, part.schema)
-                self._open[folder].encoder.write_table(part)
+                file = self._open.pop(folder, None)
+                if file is None:
+                    if len(self._open) >= OPEN_FILES_MAX:
+                        self._close_oldest()
+                    file = self._create(folder, part.schema)
+                self._open[folder] = file
+                file.encoder.write_table(part)
         except OSError as exc:
             raise _unavailable(layout.path, exc) from exc
 
+    def _close_oldest(self) -> None:
+        """Finish the file that was not written for the longest time."""
+        folder = next(iter(self._open))
+        self._closed.append(self._open[folder].finish())
+        del self._open[folder]
+
     def _create(self, folder: str, schema: pa.Schema) -> _OpenFile:
+        if self._generation is not None:
+            self._check_root()
         path = self._layout.path / folder
+        self._folders.add(path)
         disk.make_folder(path)
         extension = self._layout.file_format.extension
         generation = "" if self._generation is None else f"g{self._generation}-"
         name = f"part-{self._partition:05d}-{generation}{uuid.uuid4()}-c000{extension}"
         return _OpenFile(path / name, self._layout.file_format, schema)
+
+    def _check_root(self) -> None:
+        """The driver has made the folder at the start of the query. To make it again would hide
+        that this machine has another one.
+
+        :raises SinkError: it is not there.
+        """
+        try:
+            disk.system.stat(self._layout.path)
+        except FileNotFoundError:
+            raise SinkError(
+                f"The sink's folder {self._layout.path} is on the driver, and not on "
+                f"{socket.gethostname()}, where a task runs.",
+                hint=_SHARED,
+            ) from None
 
     def __enter__(self) -> EpochFiles:
         return self
@@ -115,6 +158,38 @@ class EpochFiles:
         if not self._finished:
             for file in self._open.values():
                 file.discard()
+            for closed in self._closed:
+                with suppress(OSError):
+                    disk.system.unlink(local_path(closed.path, "sink"))
+
+
+def check_files(files: Sequence[SinkFile], host: str) -> None:
+    """See that the driver has the files that a task has written, as they are.
+
+    :param host: where the task ran; empty: not known.
+    :raises SinkCommitRejectedError: it lacks one, or has another.
+    """
+    for each in files:
+        path = local_path(each.path, "sink")
+        size = _size(path)
+        if size != each.size:
+            found = "there is none" if size is None else f"it has {size} bytes"
+            raise SinkCommitRejectedError(
+                f"A task on {host or 'an executor'} has written {path} with {each.size} bytes; on "
+                f"the driver, {socket.gethostname()}, {found}. The epoch is not committed.",
+                hint=_SHARED,
+            )
+
+
+def _size(path: Path) -> int | None:
+    for looked_closely in (False, True):
+        try:
+            return int(disk.system.stat(path).st_size)
+        except FileNotFoundError:
+            if not looked_closely:  # a network file system may remember an older folder
+                with suppress(OSError), disk.system.scandir(path.parent) as entries:
+                    next(iter(entries), None)
+    return None
 
 
 class _OpenFile:

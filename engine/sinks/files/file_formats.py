@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import IO, Any, Final, Protocol
 
 import pyarrow as pa
@@ -78,10 +79,14 @@ class ParquetFormat(FileFormat):
     def encoder(self, file: IO[bytes], schema: pa.Schema) -> Encoder:
         writer = pq.ParquetWriter(file, schema, compression=self._codec, store_schema=False)
         # What Parquet's own types do not tell: day-time intervals, for one.
-        sparks = json.dumps(schema_to_spark(schema), separators=(",", ":"), ensure_ascii=False)
-        writer.add_key_value_metadata({_ROW_METADATA: sparks})
+        writer.add_key_value_metadata({_ROW_METADATA: _sparks_schema(schema)})
         encoder: Encoder = writer
         return encoder
+
+
+@lru_cache(maxsize=8)
+def _sparks_schema(schema: pa.Schema) -> str:
+    return json.dumps(schema_to_spark(schema), separators=(",", ":"), ensure_ascii=False)
 
 
 class TextFormat(FileFormat):

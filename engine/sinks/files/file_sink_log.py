@@ -13,6 +13,16 @@ Every ``interval`` epochs the entry holds everything so far: epoch b is such a *
 (b + 1) is a multiple of the interval. Older entries are deleted when no reader that has just listed
 the log can still need them.
 
+**The interval grows with the log**, so that an epoch costs the same however many files there are:
+it doubles when a compaction writes more than :data:`LINES_PER_EPOCH` lines per epoch of it. Readers
+take the distance of the two newest compactions for the interval. So every second one is turned into
+the plain entry that it would be by the new interval: first that is written, and then the compacted
+one removed, which a reader that has just listed it looks for in vain, and takes the next one. From
+then on two compactions always stay: by one alone a reader would guess the interval.
+
+**A log may leave epochs out** (:meth:`FileSinkLog.fill`): compactions alone, each as far behind the
+one before as readers can follow, and the last ones at the log's interval again.
+
 Each entry has Hadoop's checksums beside it, ``.3.crc``, as Spark's own entries have: a line that is
 lost would be records that are lost. An entry without them, of a writer that died in between, is
 taken as it is.
@@ -40,13 +50,25 @@ from engine.errors import (
     SinkCommitUnknownError,
     SinkError,
 )
+from engine.sinks.files.compaction import (
+    COMPACT,
+    DEFAULT_INTERVAL,
+    entries_before_compaction,
+    entries_until,
+    entry_name,
+    interval_of,
+    is_compaction,
+    needed_from,
+    stepping_stones,
+)
 
 FOLDER: Final = "_spark_metadata"
-DEFAULT_INTERVAL: Final = 10
 DEFAULT_RETAINED: Final = 100
 CLEANUP_DELAY_S: Final = 600.0
+LINES_PER_EPOCH: Final = 100
+"""So many lines of a compaction are a small part of what an epoch costs anyway."""
 HEADER: Final = "v1"
-COMPACT: Final = ".compact"
+_MODIFIED: Final = re.compile(r'"modificationTime":(\d+)')
 # In the names of files that this engine has written, see engine.sinks.files.epoch_files. Spark's
 # micro-batches write an epoch again with other names, and the same rows.
 _GENERATION: Final = re.compile(r"/part-\d+-g\d+-[^/]*$")
@@ -98,55 +120,6 @@ class SinkFile:
         )
 
 
-# -- which entries there are ----------------------------------------------------------------------
-
-
-def is_compaction(epoch: int, interval: int) -> bool:
-    """Whether the epoch's entry holds everything so far."""
-    return (epoch + 1) % interval == 0
-
-
-def entry_name(epoch: int, interval: int) -> str:
-    """``3`` or ``9.compact``."""
-    return f"{epoch}{COMPACT}" if is_compaction(epoch, interval) else str(epoch)
-
-
-def entries_until(epoch: int, interval: int) -> range:
-    """The epochs whose entries together hold all files up to ``epoch``, inclusive."""
-    return range(max(0, (epoch + 1) // interval * interval - 1), epoch + 1)
-
-
-def entries_before_compaction(epoch: int, interval: int) -> range:
-    """The epochs whose entries together hold all files before a compaction epoch."""
-    assert is_compaction(epoch, interval), f"{epoch} is no compaction epoch"
-    return range(max(0, epoch - interval), epoch)
-
-
-def compaction_before(epoch: int, interval: int) -> int:
-    """The last compaction epoch before this one; -1 if there is none."""
-    return epoch - epoch % interval - 1
-
-
-def interval_of(compactions: Sequence[int], default: int) -> int:
-    """The interval by which an existing log was written, whatever is configured now.
-
-    :param compactions: the compaction epochs that are there, ascending.
-    """
-    if len(compactions) >= 2:
-        return compactions[-1] - compactions[-2]
-    return derived_interval(default, compactions[0]) if compactions else default
-
-
-def derived_interval(default: int, compaction: int) -> int:
-    """An interval for which ``compaction`` is a compaction epoch: the default if it can be."""
-    epochs = compaction + 1
-    if epochs <= default:
-        return epochs
-    if default < epochs / 2:
-        return next(each for each in range(default, epochs + 1) if epochs % each == 0)
-    return epochs
-
-
 # -- the log --------------------------------------------------------------------------------------
 
 
@@ -157,6 +130,8 @@ class FileSinkLog:
     :param interval: for a new log; an existing one keeps its own.
     :param retained: so many newest epochs are readable by a reader that lists the log now.
     :param cleanup_delay_s: younger entries are never deleted.
+    :param retention_ms: files that were written longer ago are left out of compactions, as Spark's
+        option ``retention`` has it; None: all are kept.
     """
 
     def __init__(
@@ -166,16 +141,22 @@ class FileSinkLog:
         interval: int = DEFAULT_INTERVAL,
         retained: int = DEFAULT_RETAINED,
         cleanup_delay_s: float = CLEANUP_DELAY_S,
+        retention_ms: int | None = None,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self.storage = storage
         self._default_interval = interval
         self._retained = retained
         self._cleanup_delay_s = cleanup_delay_s
+        self._retention_ms = retention_ms
         self._now_s = now_s
+        self._grown = 0  # the new interval, where it has just been doubled
+        self._known: tuple[dict[int, str], int] | None = None  # what add has left, its interval
 
     def latest(self) -> int | None:
-        """The newest committed epoch, which stays so. Opens no file."""
+        """The newest committed epoch, which stays so. Opens no file. Whoever wants to add epochs
+        that others may have added too asks this first."""
+        self._known = None
         self.storage.sync("")
         return max(self.listing(), default=None)
 
@@ -196,18 +177,40 @@ class FileSinkLog:
             epoch with other files.
         :raises SinkCommitUnknownError: the log cannot be written.
         """
-        with _unknown(epoch):
-            return self._add(epoch, files)
+        with self._changing(epoch) as (listing, interval):
+            return self._add(epoch, files, listing, interval)
+
+    def has(self, epoch: int) -> bool:
+        """Whether the epoch is committed, as far as this log has seen."""
+        with self._changing(epoch) as (listing, _):
+            return bool(listing) and epoch <= last_of(listing)
 
     def fill(self, until: int) -> None:
-        """Give the epochs behind the last one, up to ``until`` inclusive, entries without files.
+        """Leave out the epochs behind the last one, up to ``until`` inclusive: they have no files.
         Does nothing to an empty log, which may begin with any epoch.
+
+        Writes few entries, however many epochs there are.
 
         :raises SinkCommitRejectedError: another query writes to this folder.
         :raises SinkCommitUnknownError: the log cannot be written.
         """
-        with _unknown(until):
-            self._fill(until)
+        with self._changing(until) as (listing, interval):
+            if listing:
+                self._fill(until, listing, interval)
+
+    @contextmanager
+    def _changing(self, epoch: int) -> Iterator[tuple[dict[int, str], int]]:
+        """The listing, and the interval. It is read once: nobody else adds to the log, and if one
+        does, the next entry is there already."""
+        listing, interval = self._known or (None, 0)
+        self._known = None
+        with _unknown(epoch):
+            if listing is None:
+                listing = self.listing()
+                interval = self.interval(listing)
+            yield listing, interval
+            self._known = listing, self._grown or interval
+            self._grown = 0
 
     def files(self, up_to: int | None = None) -> list[SinkFile]:
         """The files of all committed epochs: what a reader sees.
@@ -221,20 +224,29 @@ class FileSinkLog:
         last = max(listing) if up_to is None else up_to
         return [
             SinkFile.of_line(line)
-            for each in entries_until(last, self.interval(listing))
+            for each in self.entries_up_to(listing, last)
             for line in self.lines(listing, each)
         ]
 
-    def _add(self, epoch: int, files: Sequence[SinkFile]) -> bool:
-        listing = self.listing()
-        interval = self.interval(listing)
-        if listing and epoch <= max(listing):
+    @staticmethod
+    def entries_up_to(listing: dict[int, str], epoch: int) -> range:
+        """The entries that hold all files up to an epoch, inclusive, whatever the interval was
+        then: the last compaction, and what follows."""
+        compactions = (
+            each for each, name in listing.items() if each <= epoch and name.endswith(COMPACT)
+        )
+        return range(max(compactions, default=0), epoch + 1)
+
+    def _add(
+        self, epoch: int, files: Sequence[SinkFile], listing: dict[int, str], interval: int
+    ) -> bool:
+        if listing and epoch <= last_of(listing):
             self.storage.sync("")  # its writer may have died before it was durable
             self._assert_same(listing, epoch, files)
             return False
         # The checkpoint had another folder before. A reader wants every entry since the last
         # compaction, so the earlier epochs are there, without files; some, if this was cut short.
-        first = max(listing) + 1 if listing else entries_until(epoch, interval)[0]
+        first = last_of(listing) + 1 if listing else entries_until(epoch, interval)[0]
         if listing and first < epoch and self.files():
             raise SinkCommitRejectedError(
                 f"The last epoch in {self.storage.url} is {first - 1}: epoch {epoch} cannot "
@@ -245,24 +257,72 @@ class FileSinkLog:
         for each in range(first, epoch):
             self._append(each, interval, listing, [])
         self._append(epoch, interval, listing, [file.line() for file in files])
-        self._expire(epoch, interval)
+        self._expire(epoch, self._grown or interval, listing)
         return True
 
-    def _fill(self, until: int) -> None:
-        listing = self.listing()
-        interval = self.interval(listing)
-        for each in range(max(listing, default=until) + 1, until + 1):
-            self._append(each, interval, listing, [])
+    def _fill(self, until: int, listing: dict[int, str], interval: int) -> None:
+        first = last_of(listing) + 1
+        to_compaction = range(first, first + (-first - 1) % interval + 1)
+        stones = stepping_stones(to_compaction[-1], until, interval)
+        if not stones:
+            to_compaction = range(first, until + 1)
+        for each in to_compaction:
+            self._append(each, interval, listing, [], grows=False)
+        if stones:
+            lines = self.lines(listing, to_compaction[-1])
+            for each in stones:
+                self._create(each, interval, lines)
+                listing[each] = entry_name(each, interval)
+            for each in range(stones[-1] + 1, until + 1):
+                self._append(each, interval, listing, [], grows=False)
 
     def _append(
-        self, epoch: int, interval: int, listing: dict[int, str], lines: Sequence[str]
+        self,
+        epoch: int,
+        interval: int,
+        listing: dict[int, str],
+        lines: Sequence[str],
+        *,
+        grows: bool = True,
     ) -> None:
         """:param listing: gets the new entry."""
-        if listing and is_compaction(epoch, interval):
+        compacts = is_compaction(epoch, interval)
+        if listing and compacts:
             earlier = entries_before_compaction(epoch, interval)
             lines = [line for each in earlier for line in self.lines(listing, each)] + [*lines]
+            lines = self._retained_lines(lines)
         self._create(epoch, interval, lines)
         listing[epoch] = entry_name(epoch, interval)
+        if compacts and grows and len(lines) > LINES_PER_EPOCH * interval:
+            self._grow(epoch, interval, listing)
+
+    def _grow(self, epoch: int, interval: int, listing: dict[int, str]) -> None:
+        """Double the interval, if the entries of before can be made to look so."""
+        old, older = epoch - interval, epoch - 2 * interval
+        if (
+            (epoch + 1) % (2 * interval) == 0
+            and all(each in listing for each in range(older, epoch))
+            and listing[older].endswith(COMPACT)
+            and listing[old].endswith(COMPACT)
+        ):
+            earlier = {line for each in range(older, old) for line in self.lines(listing, each)}
+            own = [line for line in self.lines(listing, old) if line not in earlier]
+            name, data = str(old), "\n".join([HEADER, *own]).encode("utf-8")
+            self.storage.create(name, data)  # or it was cut short, and is there
+            self.storage.replace(checksum_twin(name), checksums(data))
+            self.storage.delete(listing[old])
+            listing[old] = name
+            self._grown = 2 * interval
+
+    def _retained_lines(self, lines: list[str]) -> list[str]:
+        if self._retention_ms is None:
+            return lines
+        before_ms = self._now_s() * 1000 - self._retention_ms
+        return [
+            line
+            for line in lines
+            if (found := _MODIFIED.search(line)) is None or int(found.group(1)) >= before_ms
+        ]
 
     def _assert_same(self, listing: dict[int, str], epoch: int, files: Sequence[SinkFile]) -> None:
         """An epoch is committed twice by a restart, with the same files; or, after a rewind, by a
@@ -294,12 +354,23 @@ class FileSinkLog:
         self.storage.replace(checksum_twin(name), checksums(data))
         reach("sinkLog.checked")
 
-    def _expire(self, epoch: int, interval: int) -> None:
+    def _expire(self, epoch: int, interval: int, listing: dict[int, str]) -> None:
         """Delete what the compactions among the retained epochs hold too."""
         oldest = epoch + 1 - self._retained
-        if oldest >= interval:
-            for info in self.expired(oldest, interval):
-                self.storage.delete(info.name)
+        if oldest < interval:
+            return
+        needed, kept = needed_from(oldest, interval)
+        before_s = self._now_s() - self._cleanup_delay_s
+        expired = []
+        for each, name in listing.items():
+            if each >= needed:
+                break
+            if each != kept:
+                if self.storage.info(name).modified_s > before_s:
+                    break
+                expired.append(each)
+        for each in expired:
+            self.storage.delete(listing.pop(each))
 
     def expired(self, oldest: int, interval: int) -> list[FileInfo]:
         """The entries that nobody needs who reads the folder as it was at the epoch ``oldest`` or
@@ -307,24 +378,24 @@ class FileSinkLog:
 
         The oldest first: removed in this order, what is left is a log at every moment.
         """
-        needed = compaction_before(oldest, interval)
+        needed, kept = needed_from(oldest, interval)
         before_s = self._now_s() - self._cleanup_delay_s
         found = [
             (number, info)
             for info in self.storage.list("")
-            if (number := epoch_of(info.name)) is not None and number < needed
+            if (number := epoch_of(info.name)) is not None and number < needed and number != kept
         ]
         ordered = (info for _, info in sorted(found, key=lambda each: each[0]))
         return list(takewhile(lambda info: info.modified_s <= before_s, ordered))
 
     def listing(self) -> dict[int, str]:
-        """Epoch → file name; the compact one if an epoch has both."""
+        """Epoch → file name, ascending; the compact one if an epoch has both."""
         listing: dict[int, str] = {}
         for info in self.storage.list(""):
             epoch = epoch_of(info.name)
             if epoch is not None and not listing.get(epoch, "").endswith(COMPACT):
                 listing[epoch] = info.name
-        return listing
+        return dict(sorted(listing.items()))
 
     def interval(self, listing: dict[int, str]) -> int:
         """Every so many epochs of these there is a compaction."""
@@ -364,6 +435,11 @@ class FileSinkLog:
             return self.storage.read(checksum_twin(name))
         except FileNotFoundError:
             return checksums(data)
+
+
+def last_of(listing: dict[int, str]) -> int:
+    """The last epoch of a listing that has any."""
+    return next(reversed(listing))
 
 
 def epoch_of(name: str) -> int | None:

@@ -19,14 +19,8 @@ from engine.base.json_text import JSON
 from engine.base.locations import local_path
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError
-from engine.sinks.files.file_sink_log import (
-    COMPACT,
-    FOLDER,
-    HEADER,
-    FileSinkLog,
-    entries_until,
-    epoch_of,
-)
+from engine.sinks.files.compaction import COMPACT, entries_until, entry_name
+from engine.sinks.files.file_sink_log import FOLDER, HEADER, FileSinkLog, epoch_of
 
 _ASIDE: Final = "rewound"
 _STAGED: Final = f"{_ASIDE}/rebuilt"
@@ -87,7 +81,10 @@ class FileSinkRewind:
         if all(each <= epoch for each in listing):
             return True  # nothing to take back
         left = {each: name for each, name in listing.items() if each <= epoch}
-        return all(each in left for each in entries_until(epoch, self._log.interval(left)))
+        interval = self._log.interval(left)
+        return all(
+            left.get(each) == entry_name(each, interval) for each in entries_until(epoch, interval)
+        )
 
     def _lines_up_to(self, epoch: int, position: JSON) -> list[str]:
         listing = self._log.listing()
@@ -100,6 +97,14 @@ class FileSinkRewind:
             lines = self._log.lines(listing, later[0])
             if position["last"] in lines:
                 return lines[: lines.index(position["last"]) + 1]
+        needed = self._log.entries_up_to(listing, epoch)
+        if all(each in listing for each in needed):
+            # The interval has grown since: what is left is none that a reader would understand.
+            return [line for each in needed for line in self._log.lines(listing, each)]
+        if later and listing.get(needed[0], "").endswith(COMPACT):
+            lines = self._log.lines(listing, needed[0])
+            if lines == self._log.lines(listing, later[0]):
+                return lines  # the log left the epochs between them out
         possible = [each for each in sorted(listing) if self._is_whole(each)]
         raise ConfigError(
             f"The sink's log in {self._storage.url} has been compacted since epoch {epoch}: it "

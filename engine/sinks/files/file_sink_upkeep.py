@@ -36,7 +36,8 @@ from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError, SinkUnavailableError
 from engine.sinks.builtin_sinks import sink_kind
-from engine.sinks.files.file_sink_log import COMPACT, FOLDER, FileSinkLog, compaction_before
+from engine.sinks.files.compaction import COMPACT, compaction_before
+from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 
 ORPHAN_AGE_S: Final = 86_400.0
 ORPHAN_AGE_MIN_S: Final = 3_600.0
