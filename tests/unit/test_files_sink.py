@@ -289,5 +289,5 @@ def test_bad_configuration(
 
 def test_the_message_is_plain() -> None:
     assert MessageCodec(FilesWriter.messageTypes).encode([FilesMessage(())]) == (
-        b'{"files":{"files":[]}}'
+        b'{"files":{"files":[],"host":null}}'
     )
