@@ -25,6 +25,7 @@ from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.storage import local_storage
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.coordinator import coordinator
 from engine.coordinator.commit_runner import CommittedEpoch, EpochRunner, _Stopwatch
 from engine.coordinator.coordinator import TRANSITIONS, EpochCoordinator, Phase
 from engine.coordinator.events import CommitEpoch, EpochElapsed
@@ -309,6 +310,11 @@ def _() -> Iterator[None]:
 def _() -> Patch:
     close: dict[type, Any] = {EpochElapsed: lambda coordinator, event: [coordinator._close()]}
     return mock.patch.dict(TRANSITIONS[Phase.RUNNING], close)
+
+
+@mutant("epochs are closed however many wait for the sink")
+def _() -> Patch:
+    return _replace(coordinator, "COMPLETE_MAX", 10**9)
 
 
 @mutant("an epoch is committed with a report missing")

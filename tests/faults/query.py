@@ -224,6 +224,7 @@ class Driver(Process):
         self.coordinator.check()
         for action in actions:
             if isinstance(action, events.CloseEpoch):
+                self._look_at_backlog(action)
                 for task in self.tasks:
                     self.world.markers.append((task, action))
             elif isinstance(action, events.CommitEpoch):
@@ -231,6 +232,13 @@ class Driver(Process):
             else:
                 self.error = action.error
                 self.ended = True
+
+    def _look_at_backlog(self, action: events.CloseEpoch) -> None:
+        coordinator = self.coordinator
+        reports = coordinator.reports.values()
+        complete = sum(len(each) == coordinator.partitions for each in reports)
+        if complete >= 2 and not action.final:
+            self.world.broken.append(f"backlog: epoch {action.epoch} ended behind {complete} whole")
 
     def commit(self) -> None:
         """The commit that the coordinator has ordered."""
