@@ -26,6 +26,7 @@ from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
+from engine.checkpoint.retention import KEEP_EPOCHS_MIN
 from engine.errors import (
     CheckpointError,
     ConfigError,
@@ -137,8 +138,12 @@ class EpochRunner:
             reach("sourceCommit.after")
             checkpoint = self._checkpoint
             # Commits first: a reader must not find a committed epoch without its offsets.
-            for log in (checkpoint.commits, checkpoint.offsets, checkpoint.prepared):
+            for log in (checkpoint.commits, checkpoint.offsets):
                 log.purge(epoch + 1 - self._retain)
+            # Only a restart needs the messages, and some have all rows in them.
+            ships_rows = getattr(self._sink, "shipsRows", False)
+            retained = KEEP_EPOCHS_MIN if ships_rows else self._retain
+            checkpoint.prepared.purge(epoch + 1 - retained)
         except Exception:
             logger.exception("cleaning up after epoch %d failed", epoch)
         steps.done("retention")
