@@ -103,7 +103,7 @@ class _Query:
             lease=self.lease,
             query_id="bench",
             sources=[source.continuousReader(None)],
-            sink=SimpleNamespace(commit=lambda messages, epoch: None),
+            sink=SimpleNamespace(commit=lambda messages, epoch: None, ships_rows=False),
             codec=MessageCodec(FilesWriter.messageTypes),
             min_epochs_to_retain=2,
             later=lambda kind, work: self.later(kind, work) if self.later else None,

@@ -37,6 +37,7 @@ from engine.checkpoint.logs.codec import MessageCodec
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
+from engine.checkpoint.retention import KEEP_EPOCHS_MIN
 from engine.checkpoint.rewind import was_rewound
 from engine.errors import (
     CheckpointError,
@@ -214,8 +215,11 @@ class EpochRunner:
             checkpoint = self._checkpoint
             # Commits first: a reader must not find a committed epoch without its offsets. If the
             # query is rewound meanwhile, the oldest epoch may be its newest.
-            for log in (checkpoint.commits, checkpoint.offsets, checkpoint.prepared):
+            for log in (checkpoint.commits, checkpoint.offsets):
                 log.purge(epoch + 1 - self._retain, self._lease.check)
+            # Only a restart needs the messages, and some have all rows in them.
+            retained = KEEP_EPOCHS_MIN if self._sink.ships_rows else self._retain
+            checkpoint.prepared.purge(epoch + 1 - retained, self._lease.check)
         except Exception:
             log_failure(logger, "cleaning up after epoch %d failed", epoch)
         reach("retention.after")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE
+from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE, Options
 from engine.base.options import DEAD_LETTER, EngineOptions, parse_interval_ms
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.errors import ConfigError
@@ -108,17 +108,26 @@ def _sink(request: WriteRequest, options: dict[str, str], session_timezone: str)
         return bind_writer(ForeachWriter(request.function, schema), "foreach")
     if name == "foreachBatch":
         from engine.sinks.foreach_batch import ForeachBatchWriter
+        from engine.sinks.shipped import shipped_bytes_max
 
-        return bind_writer(ForeachBatchWriter(request.function, spark, schema), "foreachBatch")
+        bytes_max = shipped_bytes_max(Options("sink foreachBatch", options))
+        writer = ForeachBatchWriter(request.function, spark, schema, bytes_max)
+        return bind_writer(writer, "foreachBatch")
     if name.lower() == "memory":
         from engine.sinks.memory import MemoryWriter
+        from engine.sinks.shipped import shipped_bytes_max
 
         if request.query_name is None:
             raise ConfigError(
                 "The memory sink needs a name for its table.", hint="Set queryName(...)."
             )
         return bind_writer(
-            MemoryWriter(request.query_name, schema, spark),
+            MemoryWriter(
+                request.query_name,
+                schema,
+                spark,
+                bytes_max=shipped_bytes_max(Options("sink memory", options)),
+            ),
             f"memory[{request.query_name}]",
             "memory",
         )

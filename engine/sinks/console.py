@@ -20,7 +20,15 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 
 from engine.base.connector_options import SESSION_TIMEZONE, Options
 from engine.expressions.schemas import to_arrow
-from engine.sinks.shipped import SHIPPED, ShippedRows, ship, unpack
+from engine.sinks.shipped import (
+    OPTION,
+    SHIPPED,
+    SHIPPED_BYTES_MAX,
+    ShippedRows,
+    ship,
+    shipped_bytes_max,
+    unpack,
+)
 from engine.sinks.show import show_text
 
 if TYPE_CHECKING:
@@ -45,6 +53,7 @@ class ConsoleDataSource(DataSource):
             raise taken.wrong("truncate", truncate, "true, false or a number of characters")
         session_timezone = taken.text(SESSION_TIMEZONE) or "UTC"
         self._timezone = taken.text("timeZone") or session_timezone
+        self._bytes_max = shipped_bytes_max(taken)
         taken.refuse_others()
 
     @classmethod
@@ -53,7 +62,7 @@ class ConsoleDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> ConsoleWriter:
         arrow_schema = to_arrow(schema, "sink console")
-        return ConsoleWriter(arrow_schema, self._rows, self._width, self._timezone)
+        return ConsoleWriter(arrow_schema, self._rows, self._width, self._timezone, self._bytes_max)
 
 
 class ConsoleWriter(DataSourceStreamArrowWriter):
@@ -62,16 +71,24 @@ class ConsoleWriter(DataSourceStreamArrowWriter):
     """
 
     messageTypes = SHIPPED
+    shipsRows = True
+    tuningOptions = ("numRows", "truncate", "timeZone", OPTION)
 
-    tuningOptions = ("numRows", "truncate", "timeZone")
-
-    def __init__(self, schema: pa.Schema, rows: int, width: int, session_timezone: str) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        rows: int,
+        width: int,
+        session_timezone: str,
+        bytes_max: int = SHIPPED_BYTES_MAX,
+    ) -> None:
+        self._bytes_max = bytes_max
         self._schema, self._rows, self._width = schema, rows, width
         self._timezone = session_timezone
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> ShippedRows:
         # One row more than is printed: it tells that there are more.
-        return ship(_first(iterator, self._rows + 1))
+        return ship(_first(iterator, self._rows + 1), "console", self._bytes_max)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         table = pa.concat_tables([self._schema.empty_table(), *unpack(messages, self._schema)])

@@ -14,6 +14,7 @@ driver. That is enough. What a stream writer may offer beyond it, each a method 
 ``taskWriter``         :class:`HasTaskWriter`: lives on the executor as long as the task
 ``delivery``           the guarantee, :data:`AT_LEAST_ONCE` if there is none
 ``tuningOptions``      options that may change between two starts
+``shipsRows``          True: its messages hold rows, and leave the checkpoint soon
 ``path``               the folder, whatever the working directory of the next start is
 =====================  =====================================================================
 
@@ -158,6 +159,7 @@ class DriverSink:
     delivery: str = AT_LEAST_ONCE
     tuning_options: Collection[str] = ()
     path: str | None = None
+    ships_rows: bool = False
 
     @classmethod
     def of(cls, writer: Any) -> DriverSink:
@@ -175,6 +177,7 @@ class DriverSink:
             delivery=str(getattr(writer, "delivery", AT_LEAST_ONCE)),
             tuning_options=getattr(writer, "tuningOptions", ()),
             path=None if path is None else str(path),
+            ships_rows=bool(getattr(writer, "shipsRows", False)),
         )
 
 

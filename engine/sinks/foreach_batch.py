@@ -25,7 +25,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
-from engine.sinks.shipped import SHIPPED, ShippedRows, ship, unpack
+from engine.sinks.shipped import OPTION, SHIPPED, SHIPPED_BYTES_MAX, ShippedRows, ship, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,10 +64,17 @@ class ForeachBatchWriter(DataSourceStreamArrowWriter):
     """:raises ConfigError: ``function`` is no function."""
 
     messageTypes = SHIPPED
+    shipsRows = True
+    tuningOptions = (OPTION,)
 
     def __init__(
-        self, function: Callable[[DataFrame, int], object], spark: SparkSession, schema: StructType
+        self,
+        function: Callable[[DataFrame, int], object],
+        spark: SparkSession,
+        schema: StructType,
+        bytes_max: int = SHIPPED_BYTES_MAX,
     ) -> None:
+        self._bytes_max = bytes_max
         if not callable(function):
             raise ConfigError(
                 f"foreachBatch takes a function(DataFrame, epoch), not {type(function).__name__}."
@@ -84,10 +91,10 @@ class ForeachBatchWriter(DataSourceStreamArrowWriter):
         self._bound = context
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # the executors only write
+        return {"_bytes_max": self._bytes_max}  # the executors only write
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> ShippedRows:
-        return ship(iterator)
+        return ship(iterator, "foreachBatch", self._bytes_max)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         tables = unpack(messages, self._arrow_schema)

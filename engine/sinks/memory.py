@@ -21,7 +21,15 @@ from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
 from engine.sinks.contract import EXACTLY_ONCE
 from engine.sinks.pyspark_rows import rows_of
-from engine.sinks.shipped import SHIPPED, ShippedRows, ship, unpack
+from engine.sinks.shipped import (
+    OPTION,
+    SHIPPED,
+    SHIPPED_BYTES_MAX,
+    ShippedRows,
+    ship,
+    shipped_bytes_max,
+    unpack,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,6 +96,7 @@ class MemoryDataSource(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         taken = Options("sink memory", options)
         self._query_name = taken.text("queryName")
+        self._bytes_max = shipped_bytes_max(taken)
         taken.refuse_others()
 
     @classmethod
@@ -99,7 +108,7 @@ class MemoryDataSource(DataSource):
             raise ConfigError(
                 "The memory sink needs a name for its table.", hint="Set queryName(...)."
             )
-        return MemoryWriter(self._query_name, schema)
+        return MemoryWriter(self._query_name, schema, bytes_max=self._bytes_max)
 
 
 class MemoryWriter(DataSourceStreamArrowWriter):
@@ -107,10 +116,17 @@ class MemoryWriter(DataSourceStreamArrowWriter):
 
     messageTypes = SHIPPED
     delivery = EXACTLY_ONCE
+    shipsRows = True
+    tuningOptions = (OPTION,)
 
     def __init__(
-        self, query_name: str, schema: StructType, spark: SparkSession | None = None
+        self,
+        query_name: str,
+        schema: StructType,
+        spark: SparkSession | None = None,
+        bytes_max: int = SHIPPED_BYTES_MAX,
     ) -> None:
+        self._bytes_max = bytes_max
         self._schema = to_arrow(schema, "sink memory")
         self._table = MemoryTable(self._schema)
         self._view = None if spark is None else SparkView(spark, query_name, schema)
@@ -118,10 +134,10 @@ class MemoryWriter(DataSourceStreamArrowWriter):
         _TABLES[query_name] = self._table
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # the executors only write
+        return {"_bytes_max": self._bytes_max}  # the executors only write
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> ShippedRows:
-        return ship(iterator)
+        return ship(iterator, "memory", self._bytes_max)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         tables = unpack(messages, self._schema)

@@ -1,8 +1,9 @@
 """Rows that travel to the driver in the writers' commit messages.
 
-For sinks whose work is done there. The rows of one partition and epoch may take
-:data:`SHIPPED_BYTES_MAX`: they are held in memory, sent over the network, and stored in the
-checkpoint until the epoch is committed.
+For sinks whose work is done there. The rows of an epoch are held in memory, sent over the network,
+and stored in the checkpoint; there they go when the epoch after the next is committed, not only
+after ``minEpochsToRetain``. So the option ``maxShippedBytesPerEpoch`` limits what each task ships,
+:data:`SHIPPED_BYTES_MAX` unless told otherwise.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
+from engine.base.connector_options import Options
 from engine.errors import SinkError
 from engine.sinks.adapter import own_messages
 
 SHIPPED_BYTES_MAX: Final = 256 << 20
+OPTION: Final = "maxShippedBytesPerEpoch"
 
 
 @dataclass(frozen=True)
@@ -31,22 +34,33 @@ SHIPPED: Final[Mapping[str, type]] = {"shipped": ShippedRows}
 """How the checkpoint names it."""
 
 
-def ship(batches: Iterable[pa.RecordBatch]) -> ShippedRows:
+def shipped_bytes_max(options: Options) -> int:
+    """The limit that the options of a sink set.
+
+    :raises ConfigError: it is no number of bytes.
+    """
+    return options.integer(OPTION, SHIPPED_BYTES_MAX, minimum=1)
+
+
+def ship(batches: Iterable[pa.RecordBatch], sink: str, bytes_max: int) -> ShippedRows:
     """All rows of an epoch.
 
-    :raises SinkError: they are more than can be shipped.
+    :param sink: whose they are, for errors.
+    :param bytes_max: so much may be shipped.
+    :raises SinkError: they are more.
     """
     gathered: list[pa.RecordBatch] = []
     total_bytes = 0
     for batch in batches:
-        gathered.append(batch)
         total_bytes += batch.nbytes
-        if total_bytes > SHIPPED_BYTES_MAX:
+        if total_bytes > bytes_max:
             raise SinkError(
-                f"The rows of one partition and epoch are over {SHIPPED_BYTES_MAX >> 20} MiB, too "
-                "much to send them to the driver.",
-                hint="Use shorter epochs, more partitions, or a sink that writes on the executors.",
+                f"The sink {sink} works on the driver: a task would send it more than {bytes_max} "
+                "bytes of rows for one epoch.",
+                hint="Use shorter epochs, more partitions, or a sink that writes on the executors; "
+                f"or set option {OPTION}, if the driver has the memory.",
             )
+        gathered.append(batch)
     if not gathered:
         return ShippedRows()
     table = pa.Table.from_batches(gathered).combine_chunks()

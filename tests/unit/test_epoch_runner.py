@@ -30,7 +30,7 @@ def test_a_fenced_run_removes_nothing(
         lease=lease,
         query_id="a-query",
         sources=[source],  # type: ignore[list-item]
-        sink=SimpleNamespace(commit=lambda messages, epoch: None),
+        sink=SimpleNamespace(commit=lambda messages, epoch: None, ships_rows=False),
         codec=MessageCodec(),
         min_epochs_to_retain=2,
     )

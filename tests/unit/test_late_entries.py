@@ -23,6 +23,7 @@ from engine.coordinator.late_entries import late_entries
 from engine.coordinator.restart_table import COMMITS, OFFSETS, PREPARED, RestartPlan
 from engine.errors import ConfigError
 from engine.execution.survey import plan_restart
+from engine.sinks.contract import DriverSink
 from tests.model import Feed, ModelMessage, ModelReader, ModelSink, model_binding
 
 TARGET, LAST = 5, 9
@@ -84,7 +85,7 @@ class Query:
             checkpoint=self.checkpoint,
             lease=lease,
             sources=[ModelReader(Feed(1))],
-            sink=self.sink,
+            sink=DriverSink.of(self.sink),
             codec=MessageCodec(modules=("tests.model",)),
             query_id="query",
             min_epochs_to_retain=retain,

@@ -10,8 +10,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
 from engine.checkpoint.logs.codec import MessageCodec
-from engine.errors import ConfigError, SinkError
-from engine.sinks import memory, shipped
+from engine.errors import ConfigError
+from engine.sinks import memory
 from engine.sinks.contract import DriverSink
 from engine.sinks.memory import MemoryDataSource, MemoryWriter
 
@@ -85,12 +85,6 @@ def test_the_sink_needs_a_name() -> None:
     assert memory.rows("m3") == []
     with pytest.raises(KeyError):
         memory.rows("m4")
-
-
-def test_too_much_for_the_driver_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipped, "SHIPPED_BYTES_MAX", 16)
-    with pytest.raises(SinkError, match="shorter epochs"):
-        MemoryWriter("m5", IDS).write(iter([ids(1, 2), ids(3)]))
 
 
 def test_a_rewind_drops_what_came_later() -> None:

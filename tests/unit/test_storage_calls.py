@@ -50,7 +50,7 @@ def runner(checkpoint: Checkpoint, lease: Lease, later: Later = at_once) -> Epoc
         lease=lease,
         query_id="a-query",
         sources=[source],  # type: ignore[list-item]
-        sink=SimpleNamespace(commit=lambda messages, epoch: None),
+        sink=SimpleNamespace(commit=lambda messages, epoch: None, ships_rows=False),
         codec=MessageCodec(),
         min_epochs_to_retain=2,
         later=later,

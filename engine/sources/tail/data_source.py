@@ -6,7 +6,7 @@ option              default
 path                           the folder, which must exist
 fileFormat                     ``json``, ``csv`` or ``text``: see :mod:`engine.sources.line_formats`
 pathGlobFilter      ``*``      only files whose name matches
-numPartitions       1          each file belongs to one, by a hash of its name
+numPartitions       1          each file belongs to one, by a hash of its inode number
 pollIntervalMs      5          an idle partition looks so often for news
 maxRowsPerSecond               of all partitions together; continuous mode only
 header              false      csv: the first line of each file is not a record
@@ -15,13 +15,14 @@ nullValue           (empty)    csv: stands for null
 timeZone            session's  of timestamps without one; UTC in Spark's micro-batch mode
 ==================  =========  ==================================================================
 
-A schema is required, except for text. Files must be append-only. Only whole lines are read: what
+A schema is required, except for text. Files grow at their end. Only whole lines are read: what
 comes after the last line break stays until the line is complete. Hidden files and those whose name
-begins with ``_`` are ignored, and so are folders.
+begins with ``_`` are ignored, and so are folders. A file may have one name only: of hard links one
+is read.
 
-The offset maps the name of each file to its next byte::
-
-    {"2013-01-01.json":184320,"2013-01-02.json":4096}
+Files may be rotated, truncated and replaced, see :mod:`engine.sources.tail.known_files`; and
+removed when the offset in the checkpoint has their end. The offset maps the name of each file to
+its next byte, and tells which file that was, see :mod:`engine.sources.tail.tail_offset`.
 """
 
 from __future__ import annotations
