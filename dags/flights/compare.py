@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.opening import open_storage
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
+from engine.sources.tail.tail_offset import positions_of
 from engine.spark.session import build_session
 from flights.query import DELAYED, SCHEMA
 
@@ -47,13 +48,13 @@ def compare_committed(checkpoint: str, output_path: str, input_path: str) -> dic
     return {"epoch": epoch, "input_rows": input_rows, "output_rows": rows, "equal": True}
 
 
-def copy_prefix(source: Path, offset: dict[str, int], target: Path) -> int:
+def copy_prefix(source: Path, offset: Any, target: Path) -> int:
     """Copy of each file as many bytes as the offset says; how many lines that are."""
     lines = 0
-    for name, count in offset.items():
-        with (source / name).open("rb") as whole:
-            prefix = whole.read(count)
-        (target / name).write_bytes(prefix)
+    for file in positions_of(offset):
+        with (source / file.name).open("rb") as whole:
+            prefix = whole.read(file.position)
+        (target / file.name).write_bytes(prefix)
         lines += prefix.count(b"\n")
     return lines
 

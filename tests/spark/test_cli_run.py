@@ -149,7 +149,8 @@ def test_what_cannot_start_exits_with_2(
     tmp_path: Path, run: Callable[[Path, dict[str, Any]], Run]
 ) -> None:
     rate = {"format": "rate", "options": {"numPartitions": 5}}
-    code, result = run(tmp_path, spec(tmp_path, source=rate)).result()
+    sink = {"format": "noop", "options": {"partitionsPerTask": 1}}
+    code, result = run(tmp_path, spec(tmp_path, source=rate, sink=sink)).result()
     assert code == 2
-    assert "5 partitions" in result["error"]
+    assert "5 tasks" in result["error"]
     assert "2 slots are free" in result["error"]

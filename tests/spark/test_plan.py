@@ -247,7 +247,12 @@ def test_a_random_value_is_computed_once_where_it_stands(rate: DataFrame) -> Non
 def test_explain(rate: DataFrame) -> None:
     (pipeline,) = plan_query(rate.where("value > 1").selectExpr("value + 1 AS v"))
     text = explain(
-        [pipeline], sink="noop[]", partitions=2, epoch_interval_ms=1000, delivery="exactly-once"
+        [pipeline],
+        sink="noop[]",
+        partitions=4,
+        tasks=2,
+        epoch_interval_ms=1000,
+        delivery="exactly-once",
     )
     for line in (
         "rate[rowsPerSecond=5]",
@@ -255,6 +260,7 @@ def test_explain(rate: DataFrame) -> None:
         "Project (value + CAST(1 AS BIGINT)) AS v",
         "v BIGINT",
         "noop[]",
+        "4, read by 2 tasks",
         "every 1000 ms",
         "exactly-once",
     ):

@@ -42,8 +42,8 @@ def document(**changes: Any) -> dict[str, Any]:
 
 def test_everything_is_handed_on(spark: SparkSession) -> None:
     writer = build(load_spec(document()), spark)
-    assert writer.df.isStreaming
-    assert writer.df.columns == ["even", "value"]
+    assert writer.request.df.isStreaming
+    assert writer.request.df.columns == ["even", "value"]
     assert (writer.request.sink_format, writer.request.query_name) == ("json", "evens")
     assert writer.request.sink_options == {"path": "out", "checkpointLocation": "checkpoint"}
     assert writer.request.partition_columns == ["even"]
@@ -53,7 +53,7 @@ def test_everything_is_handed_on(spark: SparkSession) -> None:
 def test_without_sql_all_rows_are_taken(spark: SparkSession) -> None:
     sink = {"format": "noop"}
     writer = build(load_spec(document(sql=None, sink=sink, trigger={"once": True})), spark)
-    assert writer.df.columns == ["timestamp", "value"]
+    assert writer.request.df.columns == ["timestamp", "value"]
     trigger: tuple[str, Any] = (writer.request.trigger_kind, writer.request.trigger_value)
     assert trigger == ("once", True)
 
