@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.sources.tail.tail_offset import positions_of
 from flights.feed import COMPLETE
 
 
@@ -14,9 +15,9 @@ def everything_committed(checkpoint: str, input_path: str) -> bool:
     if not (folder / COMPLETE).exists():
         return False
     offsets = Checkpoint(checkpoint).committed_offsets()
-    if offsets is None or not isinstance(offsets[0], dict):
+    if offsets is None:
         return False
-    committed = offsets[0]
+    committed = {file.name: file.position for file in positions_of(offsets[0])}
     return all(
         committed.get(file.name) == file.stat().st_size for file in folder.glob("[!_.]*.jsonl")
     )
