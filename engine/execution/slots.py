@@ -94,9 +94,9 @@ def await_slots(
             raise NotEnoughSlotsError(
                 f"The query has {needed} tasks and needs as many free task slots, but "
                 f"{slots.free} of the {slots.total} slots are free{waited}.",
-                hint="Reduce the source's partitions, stop other jobs, or add cores "
-                "(spark.master local[N], or more executors). The option slotTimeout says for how "
-                "long the query waits.",
+                hint="Let partitions share tasks (option partitionsPerTask), stop other jobs, or "
+                "add cores (spark.master local[N], or more executors). The option slotTimeout "
+                "says for how long the query waits.",
             )
         text = _waiting_for(needed - slots.free, needed)
         if text != said:
@@ -135,8 +135,8 @@ class PlacementWatch:
             raise NotEnoughSlotsError(
                 f"{unplaced} of the query's {self._needed} tasks have found no free slot within "
                 f"{self._limit_s:g} s.",
-                hint="Stop other jobs, add cores, or reduce the source's partitions. The option "
-                "slotTimeout says for how long the query waits.",
+                hint="Let partitions share tasks (option partitionsPerTask), stop other jobs, or "
+                "add cores. The option slotTimeout says for how long the query waits.",
             )
         return _waiting_for(unplaced, self._needed)
 
