@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from tests.faults import l0_model, mutants
 from tests.faults.levels import LEVELS, run_levels
 from tests.faults.publish import page
 from tests.faults.result import table, to_json
@@ -32,3 +33,8 @@ def test_every_promise_is_kept(name: str) -> None:
     assert summary["lost"] == summary["repeated"] == summary["torn"] == 0
     assert summary["mutants_caught"] == summary["mutants"]
     assert ("the source is acknowledged before the sink" in page(results)) is bool(result.mutants)
+
+
+def test_the_mutants_of_the_order_break_nothing_but_the_order() -> None:
+    with mutants._commit_in_order(mutants.RIGHT_ORDER):
+        assert mutants.first_broken(0, l0_model.FAULTS, worlds_max=150) is None

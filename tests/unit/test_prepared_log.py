@@ -285,7 +285,8 @@ FILES_DATA = {
             "block_replication": 1,
             "block_size": 33_554_432,
         }
-    ]
+    ],
+    "host": None,
 }
 
 
