@@ -105,7 +105,7 @@ class ClusterEndedError(ContinuousError):
 
 
 class NotEnoughSlotsError(ConfigError):
-    """The query needs one task slot per partition, and fewer are free."""
+    """The query needs a slot for each of its tasks at once, and fewer are free."""
 
 
 class CheckpointError(ContinuousError):

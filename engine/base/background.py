@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
+from engine.redaction.logs import log_failure
+
 logger = logging.getLogger(__name__)
 
 
@@ -70,4 +72,4 @@ class Background:
             try:
                 work()
             except BaseException:  # SystemExit of a user's function, too: nobody else hears it
-                logger.exception("%s failed", kind)
+                log_failure(logger, "%s failed", kind)

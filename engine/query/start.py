@@ -105,12 +105,15 @@ def _sink(request: WriteRequest, options: dict[str, str], session_timezone: str)
     if name == "foreach":
         from engine.sinks.foreach import ForeachWriter
 
+        Options("sink foreach", options).refuse_others()
         return bind_writer(ForeachWriter(request.function, schema), "foreach")
     if name == "foreachBatch":
         from engine.sinks.foreach_batch import ForeachBatchWriter
         from engine.sinks.shipped import shipped_bytes_max
 
-        bytes_max = shipped_bytes_max(Options("sink foreachBatch", options))
+        taken = Options("sink foreachBatch", options)
+        bytes_max = shipped_bytes_max(taken)
+        taken.refuse_others()
         writer = ForeachBatchWriter(request.function, spark, schema, bytes_max)
         return bind_writer(writer, "foreachBatch")
     if name.lower() == "memory":
@@ -121,13 +124,11 @@ def _sink(request: WriteRequest, options: dict[str, str], session_timezone: str)
             raise ConfigError(
                 "The memory sink needs a name for its table.", hint="Set queryName(...)."
             )
+        taken = Options("sink memory", options)
+        bytes_max = shipped_bytes_max(taken)
+        taken.refuse_others()
         return bind_writer(
-            MemoryWriter(
-                request.query_name,
-                schema,
-                spark,
-                bytes_max=shipped_bytes_max(Options("sink memory", options)),
-            ),
+            MemoryWriter(request.query_name, schema, spark, bytes_max=bytes_max),
             f"memory[{request.query_name}]",
             "memory",
         )

@@ -21,7 +21,7 @@ import re
 HIDDEN = "***"
 SECRET_NAME = re.compile(
     r"pass(?:word|wd|phrase|code|key)|pass(?![a-z])|pwd|secret|token|credential|authorization"
-    r"|cookie|jaas|shared[._-]?access|(?<![a-z])(?:sas|sig|auth)(?![a-z])"
+    r"|cookie|jaas|shared[._-]?access|(?<![a-z])(?:sas|sig|auth)(?![a-z])|signature"
     r"|(?:api|access|account|private|encryption|shared|signing|master|client|storage)[._-]?key",
     re.IGNORECASE,
 )

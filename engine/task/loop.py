@@ -21,6 +21,7 @@ from engine.base.failpoints import reach
 from engine.errors import ContinuousError, SinkError, SourceError, TransformError
 from engine.pipeline.pipeline import IDLE
 from engine.progress.counters import EpochCounters
+from engine.redaction.logs import log_failure
 from engine.sinks.epoch_context import EpochContext
 from engine.task.bad_records import BadRecords
 from engine.task.channel import Channel
@@ -160,7 +161,7 @@ class _Task:
             try:
                 self._writer.aborted(epoch)
             except Exception:
-                logger.exception("the sink did not abort epoch %d cleanly", epoch)
+                log_failure(logger, "the sink did not abort epoch %d cleanly", epoch)
             raise
 
     def _written(self, transform: Transform, epoch: int, counters: EpochCounters) -> Any:

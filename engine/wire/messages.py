@@ -8,6 +8,7 @@ EpochCommitMessage     task       this partition's part of an epoch is prepared
 RecordsArrived         task       the epoch is not empty, if the driver wants to know
 TaskFailed             task       the task ends with this error
 TaskAlive              task       nothing else to say for a while
+Welcome                driver     the run takes this task: open the source
 EpochMarker            driver     this epoch is over: finish it
 Dismissed              driver     leave at once, report nothing more
 =====================  =========  ==================================================

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from engine.errors import AuthenticationError
+from engine.redaction.logs import log_failure
 from engine.wire.peer import Peer
 from engine.wire.session import HANDSHAKE_TIMEOUT_S
 
@@ -141,7 +142,7 @@ class Server:
                 self._drop_late()
             self._carry_out()
         except Exception as exc:
-            logger.exception("the wire failed")
+            log_failure(logger, "the wire failed")
             self._listener.on_broken(exc)
         finally:
             self._listening.close()
@@ -225,7 +226,7 @@ class Server:
             try:
                 message = pickle.loads(payload)  # noqa: S301  # its sender has proved the secret
             except BaseException as exc:  # of a class that this process cannot load
-                logger.exception("a message cannot be read")
+                log_failure(logger, "a message cannot be read")
                 reason = f"its message cannot be read: {type(exc).__name__}: {exc}"
                 return self._drop(peer, reason)
             self._listener.on_message(peer, message)

@@ -294,6 +294,18 @@ def test_what_cannot_run_is_refused_before_anything_starts(
     assert not (tmp_path / "checkpoint").exists()
 
 
+def test_a_misspelled_option_is_refused_whatever_the_sink(spark: SparkSession) -> None:
+    df = rate(spark)
+    for builder in (
+        write_stream(df).foreach(print),
+        write_stream(df).foreachBatch(print),
+        write_stream(df).format("memory").queryName("misspelled"),
+        write_stream(df).format("noop"),
+    ):
+        with pytest.raises(ConfigError, match="has no option 'onbadrecrd'"):
+            builder.trigger(continuous="1 second").option("onBadRecrd", "skip").start()
+
+
 @pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "0 seconds"}])
 def test_other_triggers_run_in_spark(
     spark: SparkSession, tmp_path: Path, trigger: dict[str, Any]

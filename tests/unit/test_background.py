@@ -35,11 +35,15 @@ def test_in_order_and_the_last_of_each_kind() -> None:
 def test_what_fails_is_logged_and_the_next_is_done(caplog: pytest.LogCaptureFixture) -> None:
     done: list[int] = []
     background = Background("test")
-    background("bad", lambda: [][0])
+    background("bad", lambda: {}["password=hunter2"])
     background("good", lambda: done.append(1))
     assert background.close(WAIT_S)
     assert done == [1]
-    assert [(r.levelno, r.message) for r in caplog.records] == [(logging.ERROR, "bad failed")]
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.message.startswith("bad failed\n")
+    assert "KeyError" in caplog.text
+    assert "hunter2" not in caplog.text
 
 
 def test_what_hangs_is_left_behind_with_all_that_waits_for_it() -> None:

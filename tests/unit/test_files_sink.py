@@ -230,6 +230,12 @@ def test_splitting_keeps_order_over_many_columns_and_values() -> None:
     )
 
 
+def test_a_batch_without_rows_goes_to_no_folder() -> None:
+    assert (
+        list(split(pa.table({"id": pa.array([], pa.int64()), "k": ["a"][:0]}), ["k"], "UTC")) == []
+    )
+
+
 def test_escaping() -> None:
     assert escape("a=b/c:%\n ä") == "a%3Db%2Fc%3A%25%0A ä"
 

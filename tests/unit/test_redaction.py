@@ -36,6 +36,7 @@ from engine.redaction.logs import HIDDEN, redact, shown
         ("mongodb+srv://u:p/w@h1,h2/db", "mongodb+srv://u:***@h1,h2/db"),
         ("host=db password='x y' user=a", "host=db password=*** user=a"),
         ("AccountName=me;AccountKey=ab+/c==;x=1", "AccountName=me;AccountKey=***;x=1"),
+        ("https://b/x?X-Amz-Signature=ab12&n=2", "https://b/x?X-Amz-Signature=***&n=2"),
         ("https://b/x?sv=1&sig=a%2Bb&se=2", "https://b/x?sv=1&sig=***&se=2"),
         ("SharedAccessSignature=sr", "SharedAccessSignature=***"),
         ("sasl.jaas.config=org.x required", "sasl.jaas.config=*** required"),

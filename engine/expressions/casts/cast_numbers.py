@@ -16,7 +16,6 @@ from engine.expressions.decimals import fit, fit_array, low_64_bits
 from engine.expressions.vectors import per_row
 
 _LONG_DIGITS = 19
-_EXACT_DOUBLE = 1 << 53
 _EXACT_POWER = 22
 """10 to this power is the largest that a double holds exactly."""
 

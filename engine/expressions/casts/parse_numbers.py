@@ -40,7 +40,6 @@ _HEXADECIMAL: Final = re.compile(
 _EASY_WHOLE: Final = r"\A-?[0-9]{1,18}\z"
 _EASY_NUMBER: Final = r"\A-?[0-9]+(\.[0-9]+)?\z"
 _DIGITS_MAX: Final = 38
-_EXPONENT_MAX: Final = 2**31 - 1
 
 
 def _all_match(array: pa.Array, pattern: str) -> bool:

@@ -38,6 +38,8 @@ def split(
 ) -> Iterator[tuple[str, pa.Table]]:
     """The table's parts, each with its folder and without the partition columns, in the order in
     which the folders first occur. Rows keep their order."""
+    if not table.num_rows:
+        return
     rest = table.drop_columns(list(columns))
     texts = [_text(table.column(column), session_timezone) for column in columns]
     codes = np.zeros(table.num_rows, np.int64)
