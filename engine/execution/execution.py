@@ -408,6 +408,7 @@ class ContinuousExecution:
         ]
         if None in ends:
             self.await_epoch(epoch, None)
+        self._want(epoch)  # what is there may be no record: an epoch without any stays open
         readers = [stream.reader for stream in streams]
         with self._changed:
             self._changed.wait_for(
@@ -418,8 +419,8 @@ class ContinuousExecution:
     def _has_committed(
         self, readers: Sequence[DataSourceContinuousReader], ends: Sequence[Offset | None]
     ) -> bool:
-        committed = self._committed_offsets
-        return committed is not None and all(
+        committed = self._committed_offsets or self._starts
+        return len(committed) == len(ends) and all(
             end is None or _has_reached(reader, offset, end)
             for reader, offset, end in zip(readers, committed, ends, strict=True)
         )

@@ -14,8 +14,10 @@ from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.errors import CheckpointCorruptError, StaleRunError
 from engine.execution.survey import plan_restart
+from tests.faults import l0_model
 from tests.faults.processes import KILL, Fuse, Machine, Process
 from tests.faults.query import CHECKPOINT
+from tests.faults.result import LevelResult
 from tests.faults.world import World
 from tests.model import ModelMessage, ModelSink, model_binding
 
@@ -149,3 +151,12 @@ def test_what_a_rewind_has_moved_does_not_come_back_with_a_power_loss() -> None:
             world.machine.disk.lose_power(Random(seed))
         assert (checkpoint.commits.ids(), checkpoint.offsets.ids()) == ([0], [0])
         assert checkpoint.prepared.ids() == [0]
+
+
+@pytest.mark.parametrize("seed", [5010])
+def test_a_world_that_broke_once(seed: int) -> None:
+    """What happens in a world changes with the faults that there are: its story is above, too."""
+    result = LevelResult("")
+    l0_model.walk(seed, result)
+    assert result.faults
+    assert not result.broken

@@ -107,6 +107,17 @@ def test_all_that_was_there_is_committed_however_many_epochs_it_takes(story: Sto
     query.drain(WAIT_S)
 
 
+def test_nothing_is_waited_for_where_nothing_was(story: Story) -> None:
+    """The first epoch is empty, and stays open for an hour."""
+    query = story.start(interval_ms=5, empty_epoch_interval="1 hour")
+    waiting = threading.Thread(target=query.processAllAvailable)
+    waiting.start()
+    waiting.join(WAIT_S)
+    has_waited = waiting.is_alive()
+    query.stop()
+    assert not has_waited
+
+
 def test_two_epochs_are_waited_for_where_the_source_cannot_tell(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
