@@ -333,8 +333,7 @@ class Attempt:
         if now_s - self._spread_looked_s < SPREAD_LOOK_S:
             return False
         self._spread_looked_s = now_s
-        slots = self._start.launcher.slots()
-        return self._start.sharing.could_spread(None if slots is None else slots.total)
+        return self._start.sharing.could_spread(self._start.launcher.slots())
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from engine.execution.slots import Slots
+
 
 class TaskSharing:
     """One task per partition where there are slots enough; else as few partitions to a task as it
@@ -19,6 +21,8 @@ class TaskSharing:
         self._per_task = per_task
         self._slots: int | None = None
         self._is_short = False
+        self._partitions: Sequence[int] = ()
+        self._tasks = 0
 
     def split(self, partitions: Sequence[int], slots: int | None) -> list[tuple[int, range]]:
         """The tasks, each with its stream and the positions of its partitions in that stream.
@@ -26,6 +30,7 @@ class TaskSharing:
         :param partitions: how many partitions each stream has, at least one.
         :param slots: how many tasks can run at once; None where nothing limits them.
         """
+        self._partitions = partitions
         if slots is not None:
             self._slots = max(slots, self._slots or 0)
         limit = None if slots is None else self._slots
@@ -34,19 +39,29 @@ class TaskSharing:
         if self._is_short:
             assert limit is not None
             per_task = _fewest(partitions, max(limit, len(partitions)))
-        return [
+        tasks = [
             (stream, part)
             for stream, count in enumerate(partitions)
             for part in _even(count, _parts(count, per_task))
         ]
+        self._tasks = len(tasks)
+        return tasks
 
-    def could_spread(self, slots: int | None) -> bool:
-        """Whether there are more slots by now than partitions had to share."""
-        return self._is_short and (slots is None or slots > (self._slots or 0))
+    def could_spread(self, slots: Slots | None) -> bool:
+        """Whether more tasks than now would find a slot: other jobs may hold what was added."""
+        if not self._is_short or slots is None:
+            return self._is_short
+        total = max(slots.total, len(self._partitions))
+        tasks = _tasks(self._partitions, _fewest(self._partitions, total))
+        return self._tasks < tasks <= self._tasks + slots.free
 
 
 def _parts(count: int, per_task: int) -> int:
     return -(-count // per_task)
+
+
+def _tasks(partitions: Sequence[int], per_task: int) -> int:
+    return sum(_parts(count, per_task) for count in partitions)
 
 
 def _fewest(partitions: Sequence[int], tasks_max: int) -> int:
@@ -54,7 +69,7 @@ def _fewest(partitions: Sequence[int], tasks_max: int) -> int:
     low, high = 1, max(partitions)
     while low < high:
         middle = (low + high) // 2
-        if sum(_parts(count, middle) for count in partitions) <= tasks_max:
+        if _tasks(partitions, middle) <= tasks_max:
             high = middle
         else:
             low = middle + 1

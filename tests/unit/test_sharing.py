@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.sharing import TaskSharing
+from engine.execution.slots import Slots
 
 
 def test_one_task_each_where_there_are_slots_enough() -> None:
     sharing = TaskSharing(0)
     assert sharing.split([2, 1], slots=3) == [(0, range(1)), (0, range(1, 2)), (1, range(1))]
-    assert not sharing.could_spread(100)
+    assert not sharing.could_spread(Slots(100, 100))
     assert len(sharing.split([100], slots=None)) == 100
 
 
@@ -46,11 +47,24 @@ def test_a_lost_executor_is_waited_for() -> None:
 def test_more_slots_are_taken_up() -> None:
     sharing = TaskSharing(0)
     sharing.split([8], slots=2)
-    assert not sharing.could_spread(2)
-    assert sharing.could_spread(3)
+    assert not sharing.could_spread(Slots(2, 0))
+    assert sharing.could_spread(Slots(3, 1))
     assert sharing.could_spread(None)
     assert len(sharing.split([8], slots=16)) == 8
-    assert not sharing.could_spread(32)
+    assert not sharing.could_spread(Slots(32, 24))
+
+
+def test_added_slots_that_other_jobs_hold_are_left_to_them() -> None:
+    sharing = TaskSharing(0)
+    assert len(sharing.split([20], slots=16)) == 10
+    assert not sharing.could_spread(Slots(20, 4))
+    assert sharing.could_spread(Slots(20, 10))
+
+
+def test_a_slot_that_changes_nothing_is_left_alone() -> None:
+    sharing = TaskSharing(0)
+    assert len(sharing.split([16], slots=8)) == 8
+    assert not sharing.could_spread(Slots(9, 1))
 
 
 @given(
