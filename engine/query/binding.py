@@ -98,7 +98,6 @@ def bind_writer(
         writer=task_writer(writer),
         description=description,
         message_modules=() if module.startswith("engine.") else (module,),
-        message_types=getattr(writer, "messageTypes", {}),
         format=name or description,
         options=identity,
     )

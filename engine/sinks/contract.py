@@ -16,6 +16,7 @@ driver. That is enough. What a stream writer may offer beyond it, each a method 
 ``tuningOptions``      options that may change between two starts
 ``shipsRows``          True: its messages hold rows, and leave the checkpoint soon
 ``path``               the folder, whatever the working directory of the next start is
+``messageTypes``       of the engine's own sinks: the classes of its messages, by their tags
 =====================  =====================================================================
 
 Nothing here needs pyspark: a task loads it.
@@ -160,6 +161,7 @@ class DriverSink:
     tuning_options: Collection[str] = ()
     path: str | None = None
     ships_rows: bool = False
+    message_types: Mapping[str, type] = field(default_factory=dict)
 
     @classmethod
     def of(cls, writer: Any) -> DriverSink:
@@ -178,6 +180,7 @@ class DriverSink:
             tuning_options=getattr(writer, "tuningOptions", ()),
             path=None if path is None else str(path),
             ships_rows=bool(getattr(writer, "shipsRows", False)),
+            message_types=getattr(writer, "messageTypes", {}),
         )
 
 
@@ -188,8 +191,7 @@ class SinkBinding:
     :param driver: its side on the driver.
     :param writer: its side on the executors.
     :param description: for explain and progress, e.g. ``parquet[/data/out]``.
-    :param message_modules: where the classes of a third party's messages may come from;
-        ``message_types`` are the engine's own, by their tags.
+    :param message_modules: where the classes of a third party's messages may come from.
     :param letters: writes the bad records of an epoch, if they are kept.
     :param format: its name, and ``options`` the user's options: they tell one sink from another.
     """
@@ -201,9 +203,8 @@ class SinkBinding:
     letters: TaskWriter | None = None
     format: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
-    message_types: Mapping[str, type] = field(default_factory=dict)
 
     @property
     def codec(self) -> MessageCodec:
         """Stores the writer's messages."""
-        return MessageCodec(self.message_types, self.message_modules)
+        return MessageCodec(self.driver.message_types, self.message_modules)

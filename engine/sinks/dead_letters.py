@@ -39,10 +39,10 @@ def with_dead_letters(sink: SinkBinding, path: str) -> SinkBinding:
             validate=both.validate,
             check_logged=both.check_logged,
             after_rewind=both.after_rewind,
+            message_types={**sink.driver.message_types, **letters.messageTypes},
         ),
         description=f"{sink.description}, bad records: json[{path}]",
         letters=PlainTaskWriter(letters.write),
-        message_types={**sink.message_types, **letters.messageTypes},
     )
 
 

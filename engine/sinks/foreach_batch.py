@@ -25,6 +25,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
+from engine.sinks.contract import SinkContext
 from engine.sinks.shipped import OPTION, SHIPPED, SHIPPED_BYTES_MAX, ShippedRows, ship, unpack
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _current: ContextVar[BatchContext | None] = ContextVar("engine.BatchContext", de
 
 
 @dataclass(frozen=True)
-class BatchContext:
+class BatchContext(SinkContext):
     """One call of a ``foreachBatch`` function, which has Spark's signature ``(DataFrame, epoch)``
     and asks for the rest with :meth:`get`. Frozen.
 
@@ -48,9 +49,6 @@ class BatchContext:
     :param epoch: the one being committed.
     """
 
-    query_id: str
-    run_id: str
-    generation: int
     epoch: int
 
     @staticmethod
@@ -81,13 +79,10 @@ class ForeachBatchWriter(DataSourceStreamArrowWriter):
             )
         self._function, self._spark, self._schema = function, spark, schema
         self._arrow_schema = to_arrow(schema, "sink foreachBatch")
-        self._bound: Any = None
+        self._bound: SinkContext | None = None
 
-    def bind(self, context: Any) -> None:
-        """Whose epochs will be committed: called by each attempt before anything else.
-
-        :param context: has ``query_id``, ``run_id`` and ``generation``.
-        """
+    def bind(self, context: SinkContext) -> None:
+        """Whose epochs will be committed: called by each attempt before anything else."""
         self._bound = context
 
     def __getstate__(self) -> dict[str, Any]:

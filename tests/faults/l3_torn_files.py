@@ -83,17 +83,7 @@ class Story:
                 if epoch == EPOCHS - 1 and step is not None:
                     world.machine.watchers.append(_killer(step))
                 world.source.feed.add(2)
-                while world.inbox:
-                    world.deliver(0)
-                for task in driver.tasks:
-                    world.read(task, 2)
-                world.elapse(driver)
-                while world.markers:
-                    world.mark(0)
-                for task in driver.tasks:
-                    world.report(task)
-                while world.inbox:
-                    world.deliver(0)
+                world.epoch(driver, 2)
                 world.carry_out(driver)
             world.machine.watchers[:] = world.machine.watchers[:1]
             driver.die()

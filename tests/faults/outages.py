@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from engine.base.options import EngineOptions
 from engine.coordinator.coordinator import Phase
-from engine.coordinator.events import EpochElapsed
 from engine.errors import ContinuousError
 from tests.faults.processes import EXECUTORS, SINK, SOURCE, STORAGE
 from tests.faults.query import Driver
@@ -104,18 +103,7 @@ def _attempt(driver: Driver) -> None:
 
 def _epoch(world: World, driver: Driver) -> None:
     for _ in range(2):
-        while world.inbox:
-            world.deliver(0)
-        for task in driver.tasks:
-            world.read(task, 10)
-        if not driver.ended and driver.awake:
-            driver.run(lambda: driver.handle(EpochElapsed()))
-        while world.markers:
-            world.mark(0)
-        for task in driver.tasks:
-            world.report(task)
-    while world.inbox:
-        world.deliver(0)
+        world.epoch(driver, 10)
     if not driver.ended:
         world.carry_out(driver)
 

@@ -209,6 +209,22 @@ class World:
         """The epoch's time is over."""
         self._tell(driver, events.EpochElapsed())
 
+    def epoch(self, driver: Driver, records: int) -> None:
+        """A whole epoch, up to its commit: all that was said is heard."""
+        self._hear_all()
+        for task in driver.tasks:
+            self.read(task, records)
+        self.elapse(driver)
+        while self.markers:
+            self.mark(0)
+        for task in driver.tasks:
+            self.report(task)
+        self._hear_all()
+
+    def _hear_all(self) -> None:
+        while self.inbox:
+            self.deliver(0)
+
     def ask(self, driver: Driver, event: events.Event) -> None:
         """Drain or stop."""
         self._tell(driver, event)
@@ -416,8 +432,7 @@ class World:
     def drain(self, driver: Driver) -> None:
         """Run a query to the end of its source."""
         for _ in range(10_000):
-            while self.inbox:
-                self.deliver(0)
+            self._hear_all()
             while self.markers:
                 self.mark(0)
             for task in driver.tasks:

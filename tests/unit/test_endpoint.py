@@ -11,6 +11,7 @@ import ssl
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -346,7 +347,9 @@ def test_without_descriptors_the_next_ones_wait(
                 socket.socket()
             assert caught.value.errno == errno.EMFILE
             peer.connect(driver.endpoint.dialing.address)
-            while not any("not accepted" in record.message for record in caplog.records):
+            deadline = time.monotonic() + WAIT_S
+            while not any("not accepted" in record.getMessage() for record in caplog.records):
+                assert time.monotonic() < deadline
                 threading.Event().wait(0.01)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -16,9 +16,9 @@ of writers that somebody else has made.
 
 Whoever can write a checkpoint must not gain code execution by it. So of these two nothing is loaded
 but *record classes* (dataclasses, named tuples, enums, PySpark's ``WriterCommitMessage`` and its
-subclasses) that are defined in the writer's own module, and the plain value types of
-:data:`_VALUE_TYPES`; nothing else is ever looked up, imported or called. Dataclasses are filled in
-without calling their constructor.
+subclasses) that are defined in the writer's own module or below it, and the plain value types of
+:data:`_VALUE_TYPES`. Those modules may be imported for it, no others are. Under ``dataclass`` no
+constructor runs; a pickle may call those of the classes that it may name.
 """
 
 from __future__ import annotations

@@ -93,9 +93,13 @@ class Storage(ABC):
         :raises FileNotFoundError: there is none.
         """
 
-    @abstractmethod
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
+        try:
+            self.info(name)
+        except FileNotFoundError:
+            return False
+        return True
 
     def together(self, *looks: Callable[[], Any]) -> Sequence[Any]:
         """What independent looks return, in their order; at the same time where each of them is a

@@ -148,13 +148,6 @@ class FsspecStorage(Storage):
             raise FileNotFoundError(f"{self.path(name)} is not a file")
         return _info(found)
 
-    def exists(self, name: str) -> bool:
-        try:
-            self.info(name)
-        except FileNotFoundError:
-            return False
-        return True
-
     def together(self, *looks: Callable[[], Any]) -> Sequence[Any]:
         with ThreadPoolExecutor(_TOGETHER_MAX) as pool:
             return [future.result() for future in [pool.submit(look) for look in looks]]

@@ -135,13 +135,6 @@ class LocalStorage(Storage):
             raise FileNotFoundError(f"{path} is not a file")
         return _info(path.name, found)
 
-    def exists(self, name: str) -> bool:
-        try:
-            self.info(name)
-        except FileNotFoundError:
-            return False
-        return True
-
     def sync(self, folder: str) -> None:
         path = self.root / folder
         try:
