@@ -56,6 +56,8 @@ def parse_interval_ms(text: str, what: str = "trigger(continuous=...)") -> int:
     return round(total)
 
 
+_MESSAGES_MAX = 100_000
+"""So many reports of tasks may wait for a late one: some 150 MB, a message being 1.5 KB at least."""
 REPORT, RESTART = "report", "restart"
 FAIL, SKIP, DEAD_LETTER = "fail", "skip", "dead-letter"
 
@@ -169,11 +171,13 @@ class EngineOptions:
             return 0
         return parse_interval_ms(self.empty_epoch_interval, "Option emptyEpochInterval")
 
-    def backlog_max(self, interval_ms: int) -> int:
-        """How many closed epochs may wait for a late partition: the others' messages of all of them
-        are held in memory. By default those of five minutes, from 10 up to 1,000."""
+    def backlog_max(self, interval_ms: int, tasks: int) -> int:
+        """How many closed epochs may wait for a late partition: the other tasks' messages of all of
+        them are held in memory. By default those of five minutes up to 1,000, but no more than make
+        :data:`_MESSAGES_MAX` messages; 10 at least."""
         of_five_minutes = 300_000 // max(interval_ms, 1)
-        return self.epoch_backlog_max or min(max(of_five_minutes, 10), 1_000)
+        default = max(min(of_five_minutes, 1_000, _MESSAGES_MAX // tasks), 10)
+        return self.epoch_backlog_max or default
 
     @property
     def ports(self) -> PortRange:

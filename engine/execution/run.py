@@ -105,7 +105,7 @@ class ContinuousRun:
             run_id=first.run_id,
             partitions=len(specs),
             first_epoch=first.first_epoch,
-            backlog_max=options.backlog_max(interval_ms),
+            backlog_max=options.backlog_max(interval_ms, tasks=len(specs)),
             bounded=self._bounded,
         )
         self.is_reconfiguring = False
