@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -219,3 +220,25 @@ def test_many_by_a_pattern_and_copies(url: str, options: Options) -> None:
     )
     assert target.storage.files_below("sources") == ["0/0"]
     assert len(find_checkpoints(f"{root}/*", options)) == 3
+
+
+def test_where_the_environment_leads_is_a_part_of_what_was_proved(
+    url: str, options: Options, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A marker that does not tell one endpoint from another vouches for storage never tried."""
+
+    def endpoint() -> str | None:
+        given = {"key": "test", "secret": "test", "skip_instance_cache": True}
+        return open_storage(url, given).identity.get("endpoint")
+
+    there = options["endpoint_url"]
+    assert open_storage(url, options).identity["endpoint"] == there
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        with monkeypatch.context() as environment:
+            environment.setenv(name, f"{there.replace('//', '//me:secret@')}?token=secret")
+            assert endpoint() == there
+    assert str(endpoint()).endswith("amazonaws.com")
+    config = tmp_path / "config"
+    config.write_text(f"[default]\nendpoint_url = {there}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    assert endpoint() == there

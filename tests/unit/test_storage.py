@@ -446,3 +446,32 @@ def test_a_folder_of_which_all_files_are_replaced_while_it_is_listed_is_not_empt
 
     monkeypatch.setattr(local_storage, "_info", slow)
     assert [file.name for file in storage.list("commits")] == ["2"]
+
+
+class LikeGcsfs(MemoryFileSystem):  # type: ignore[misc]
+    """Keeps where it goes as gcsfs does, which reads ``STORAGE_EMULATOR_HOST``."""
+
+    cachable = False
+
+    @property
+    def _location(self) -> str:
+        return os.environ["STORAGE_EMULATOR_HOST"]
+
+
+class LikeAdlfs(MemoryFileSystem):  # type: ignore[misc]
+    """Keeps where it goes as adlfs does, which reads ``AZURE_STORAGE_CONNECTION_STRING``."""
+
+    cachable = False
+
+    class service_client:
+        url = "http://localhost:10000/account?sv=2026&sig=secret"
+
+
+def test_an_endpoint_is_told_apart_without_what_is_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endpoint(fs: Any) -> str | None:
+        return FsspecStorage(fs, "bucket/one", "x://bucket/one").identity.get("endpoint")
+
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://me:secret@localhost:4443")
+    assert endpoint(LikeGcsfs()) == "http://localhost:4443"
+    assert endpoint(LikeAdlfs()) == "http://localhost:10000/account"
+    assert endpoint(MemoryFileSystem()) is None

@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timezone
+from operator import attrgetter
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -47,6 +48,8 @@ _CONFLICTS_MAX = 20
 _TOGETHER_MAX = 8
 
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+# Where s3fs (which connects for it), gcsfs and adlfs keep the address that they use.
+_ENDPOINTS = ("s3.meta.endpoint_url", "_location", "service_client.url")
 _TIMES = ("mtime", "modified", "LastModified", "last_modified", "updated", "created")
 
 
@@ -162,9 +165,9 @@ class FsspecStorage(Storage):
         }
         with suppress(importlib.metadata.PackageNotFoundError):
             found["version"] = f"{package} {importlib.metadata.version(package)}"
-        clients = getattr(self._fs, "client_kwargs", None) or {}
-        endpoint = getattr(self._fs, "endpoint_url", None) or clients.get("endpoint_url")
-        if isinstance(endpoint, str):  # without a name and a password
+        with self._errors("reach", ""):
+            endpoint = _endpoint(self._fs)
+        if endpoint is not None:  # without a name, a password and a signature
             parts = urlsplit(endpoint)
             found["endpoint"] = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         return found
@@ -210,6 +213,14 @@ class FsspecStorage(Storage):
                 f"Cannot {verb} {self.path(name)}: {type(exc).__name__}: {exc}.",
                 hint="Check the storage, its credentials and the network.",
             ) from exc
+
+
+def _endpoint(fs: Any) -> str | None:
+    """Where requests go, whoever said so: an option, the environment, or the client's own files."""
+    for place in _ENDPOINTS:
+        with suppress(AttributeError):
+            return str(attrgetter(place)(fs))
+    return None
 
 
 def _s3_code(exc: OSError) -> str | None:
