@@ -57,7 +57,7 @@ def parse_interval_ms(text: str, what: str = "trigger(continuous=...)") -> int:
 
 
 _MESSAGES_MAX = 100_000
-"""So many reports of tasks may wait for a late one: some 150 MB, a message being 1.5 KB at least."""
+"""So many messages of tasks may wait for a late one: some 150 MB, as each takes 1.5 KB at least."""
 REPORT, RESTART = "report", "restart"
 FAIL, SKIP, DEAD_LETTER = "fail", "skip", "dead-letter"
 

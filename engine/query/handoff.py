@@ -7,6 +7,7 @@ checkpoint.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
+logger = logging.getLogger(__name__)
+_HEEDED = frozenset({"leaseheartbeatms", "onbadrecord"})
+"""The options of the engine that mean something here."""
 _POLL_S = 0.1
 _ENDED = {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": False}
 
@@ -43,6 +47,16 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
             f"Option onBadRecord cannot be {own.on_bad_record!r} with "
             f"trigger({request.trigger_kind}=...): Spark itself runs this query.",
             hint="Use trigger(continuous=...), or the source's own option.",
+        )
+    unheeded = [
+        key for key in request.sink_options if key not in options and key.lower() not in _HEEDED
+    ]
+    if unheeded:
+        # No error: the same query is to run with any trigger.
+        logger.warning(
+            "options %s have no effect with trigger(%s=...): Spark itself runs this query",
+            ", ".join(sorted(unheeded)),
+            request.trigger_kind,
         )
     location, temporary = checkpoint_location(request, pop_option(options, CHECKPOINT))
     checkpoint = Checkpoint(location)

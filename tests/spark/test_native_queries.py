@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -233,6 +234,19 @@ def test_a_lost_lease_stops_the_query(
     assert checkpoint.status().generation == taker.generation
     assert checkpoint.status().state is QueryState.STARTING, "the lease is the taker's"
     taker.release(QueryState.STOPPED)
+
+
+def test_options_of_the_engine_that_spark_does_not_heed_are_named_in_one_warning(
+    spark: SparkSession, checkpoint: Checkpoint, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A setting that is silently ignored is believed; the query goes on with any trigger."""
+    writer = into(rate(spark), checkpoint, once=True)
+    writer = writer.options(coordinatorTls="true", MINEPOCHSTORETAIN=7, onBadRecord="fail")
+    with caplog.at_level(logging.WARNING, "engine.query.handoff"):
+        query = start(writer.option("anything", "of the sink's"))
+    assert query.awaitTermination(WAIT_S)
+    (warning,) = (each.getMessage() for each in caplog.records)
+    assert "MINEPOCHSTORETAIN, coordinatorTls have no effect with trigger(once=...)" in warning
 
 
 # -- real-time mode -------------------------------------------------------------------------------
