@@ -6,9 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,16 +17,6 @@ from tests.faults.l4_driver import Setup
 
 DEADLINE_S = 120.0
 DAEMON = WARM_DAEMON["spark.python.daemon.module"]
-
-
-def await_true(what: str, condition: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
-    """:raises TimeoutError: it does not come true."""
-    end_s = time.monotonic() + deadline_s
-    pause = threading.Event()
-    while not condition():
-        if time.monotonic() > end_s:
-            raise TimeoutError(f"{what}: not within {deadline_s:g} s")
-        pause.wait(0.02)
 
 
 class Driver:

@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -25,9 +26,10 @@ import psutil
 from engine.checkpoint.checkpoint import Checkpoint
 from tests.faults.l2_oracle import SinkReader, SourceFiles, compare_all, count
 from tests.faults.l4_driver import BATCH, EACH, FAILED, FILES, PARTITIONS, Setup
-from tests.faults.l4_processes import DEADLINE_S, Driver, await_true, bury, read_log
+from tests.faults.l4_processes import DEADLINE_S, Driver, bury, read_log
 from tests.faults.l4_stamps import Stamps
 from tests.faults.result import LevelResult, percentile
+from tests.waiting import wait_until
 
 LOCAL = "local[8]"
 CLUSTER = "local-cluster[2,4,1024]"
@@ -128,7 +130,7 @@ class _Story:
 
     def _start(self) -> None:
         driver = self._driver = Driver(self._setup)
-        await_true("the queries start", lambda: driver.has_started)
+        wait_until(lambda: driver.has_started, "the queries start", DEADLINE_S)
         self._await_progress()
 
     def _feed(self) -> None:
@@ -147,7 +149,7 @@ class _Story:
         """All three queries have committed what is there now, and so many records more."""
         ends = {partition: end + more for partition, end in self._source.ends.items()}
         for query in (FILES, BATCH, EACH):
-            await_true(f"{query} goes on", lambda q=query: self._has_committed(q, ends))  # type: ignore[misc]
+            wait_until(partial(self._has_committed, query, ends), f"{query} goes on", DEADLINE_S)
         self._stamps.read()
 
     def _has_committed(self, query: str, ends: dict[int, int]) -> bool:
@@ -162,7 +164,7 @@ class _Story:
 
     def _kill_worker(self) -> None:
         partition = self._chance.choice(range(PARTITIONS[EACH]))
-        await_true("a worker writes", lambda: self._writes(partition))
+        wait_until(lambda: self._writes(partition), "a worker writes", DEADLINE_S)
         victim = self._stamps.last[partition].pid
         killed_ns = time.time_ns()
         os.kill(victim, signal.SIGKILL)
@@ -203,7 +205,7 @@ class _Story:
             now = {each.pid for each in self.driver.executors()}
             return now != before and len(now) == len(before)
 
-        await_true("another executor starts", is_replaced)
+        wait_until(is_replaced, "another executor starts", DEADLINE_S)
 
     def _kill_one(self, found: list[psutil.Process]) -> None:
         self._chance.choice(found).send_signal(signal.SIGKILL)

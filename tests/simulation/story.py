@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from engine.execution.execution import ContinuousExecution
 from engine.execution.launcher import Launcher, ThreadLauncher
 from engine.query.handle import ContinuousQuery
 from tests.model import Feed, ModelSink, definition
+from tests.waiting import wait_until
 
 WAIT_S = 30
 
@@ -49,9 +49,4 @@ class Story:
 
 def await_status(story: Story, holds: Callable[[Any], bool]) -> None:
     """Poll the checkpoint until its status is so."""
-    turn = threading.Event()
-    for _ in range(WAIT_S * 50):
-        if holds(story.checkpoint.status()):
-            return
-        turn.wait(0.02)
-    raise AssertionError(f"it did not come: {story.checkpoint.status()}")
+    wait_until(lambda: holds(story.checkpoint.status()), "the status", WAIT_S)

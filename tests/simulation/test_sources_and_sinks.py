@@ -21,6 +21,7 @@ from engine.sinks.contract import SinkContext, TaskWriter, WriterContext
 from engine.sources.contract import Offset
 from tests.model import HOUR_MS, SCHEMA, ModelMessage, ModelReader, definition
 from tests.simulation.story import WAIT_S, Story
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -36,8 +37,12 @@ def started(made: Any, launcher: Any = None) -> ContinuousQuery:
 
 def await_running(query: ContinuousQuery) -> None:
     """Until all tasks have run at once: before, a failure is told at once."""
-    while query.status["state"] != "RUNNING":
-        assert not query.awaitTermination(0.01)
+
+    def runs() -> bool:
+        assert query.isActive, query.exception()
+        return query.status["state"] == "RUNNING"
+
+    wait_until(runs, "the query runs")
 
 
 # -- where a source begins ------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 WAIT_S = 180
@@ -72,12 +72,13 @@ class Run:
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Wait while the process lives."""
-        deadline = time.monotonic() + WAIT_S
-        while not condition():
-            assert time.monotonic() < deadline, self.log.read_text()
-            with suppress(subprocess.TimeoutExpired):
-                code = self.process.wait(timeout=0.1)
-                pytest.fail(f"ended with {code}\n{self.log.read_text()}")
+
+        def holds() -> bool:
+            code = self.process.poll()
+            assert code is None, f"ended with {code}\n{self.log.read_text()}"
+            return condition()
+
+        wait_until(holds, f"what is waited for, log in {self.log}", WAIT_S)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from engine.sinks.files.partition_paths import escape
 from engine.sinks.foreach_batch import ForeachBatchWriter
 from engine.sinks.memory import MemoryWriter
 from engine.sinks.show import show_text
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -355,16 +355,17 @@ def test_rate_in_micro_batches(spark: SparkSession, tmp_path: Path) -> None:
         .option("checkpointLocation", str(tmp_path))
         .start()
     )
+
+    def more_than_a_hundred() -> list[int] | None:
+        assert query.isActive, query.exception()
+        values = sorted(row.value for row in spark.table("rate_rows").collect())
+        return values if len(values) > 100 else None
+
     try:
-        values: list[int] = []
-        deadline = time.monotonic() + 60
-        while len(values) <= 100 and time.monotonic() < deadline:
-            assert not query.awaitTermination(0.2)
-            values = sorted(row.value for row in spark.table("rate_rows").collect())
+        values = wait_until(more_than_a_hundred, "a hundred rows", 60)
     finally:
         query.stop()
     assert values == list(range(len(values)))
-    assert len(values) > 100
 
 
 # -- sinks on the driver --------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from engine.query.handle import ContinuousQuery
 from engine.query.writer import ContinuousStreamWriter
 from engine.sinks.memory import MemoryWriter
 from engine.spark.executor_launcher import SparkLauncher
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 WAIT_S = 60
@@ -349,11 +349,13 @@ def test_spark_continues_our_checkpoint_and_we_continue_sparks(
             .trigger(continuous="300 milliseconds")
             .start()
         )
-        deadline = time.monotonic() + WAIT_S
         wanted = checkpoint.committed_epoch() + 4
-        while checkpoint.committed_epoch() < wanted:
-            assert time.monotonic() < deadline
-            assert not query.awaitTermination(0.05), query.exception()
+
+        def has_committed() -> bool:
+            assert query.isActive, query.exception()
+            return checkpoint.committed_epoch() >= wanted
+
+        wait_until(has_committed, f"Spark commits epoch {wanted}", WAIT_S)
         query.stop()
 
     identities = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from engine.checkpoint.query_state import QueryState
 from engine.errors import ConcurrentRunError, ConfigError, StaleRunError
 from engine.query.handoff import SparkQuery
 from engine.query.writer import ContinuousStreamWriter
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 WAIT_S = 120
@@ -59,13 +59,6 @@ def into(
     return writer.options(checkpointLocation=checkpoint.url, leaseHeartbeatMs=100)
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    never, deadline = threading.Event(), time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        never.wait(0.05)
-
-
 @pytest.mark.parametrize(
     "trigger", [{"processingTime": "100 milliseconds"}, {"continuous": "200 milliseconds"}]
 )
@@ -73,13 +66,13 @@ def test_while_it_runs_the_checkpoint_tells_and_a_request_drains_it(
     spark: SparkSession, checkpoint: Checkpoint, start: Start, trigger: dict[str, str]
 ) -> None:
     query = start(into(rate(spark), checkpoint, **trigger))
-    wait_until(lambda: checkpoint.status().state is QueryState.RUNNING)
+    wait_until(lambda: checkpoint.status().state is QueryState.RUNNING, "the query runs", WAIT_S)
     assert query.awaitEpoch(2, WAIT_S)
-    wait_until(lambda: checkpoint.holder().epoch >= 2)  # type: ignore[union-attr]
+    wait_until(lambda: checkpoint.holder().epoch >= 2, "the lease tells the epoch", WAIT_S)  # type: ignore[union-attr]
     status = checkpoint.status()
     assert (status.run_id, status.id) == (query.runId, query.id)
     if "processingTime" in trigger:  # Spark's continuous mode may never report
-        wait_until(lambda: query.lastProgress is not None)
+        wait_until(lambda: query.lastProgress is not None, "Spark reports", WAIT_S)
         assert query.lastProgress["id"] == query.id, "Spark has the checkpoint's id"
     assert status.application == spark.sparkContext.applicationId
     assert status.epoch >= 2
@@ -135,9 +128,9 @@ def test_a_drain_commits_the_running_batch_and_begins_no_other(
 
     writer = into(rate(spark), checkpoint, processingTime="0 seconds").foreachBatch(slow)
     query = start(writer)
-    wait_until(lambda: 1 in begun)
+    wait_until(lambda: 1 in begun, "the second batch has begun", WAIT_S)
     checkpoint.requests.ask("drain", by="a test")
-    wait_until(lambda: checkpoint.status().state is QueryState.DRAINING)
+    wait_until(lambda: checkpoint.status().state is QueryState.DRAINING, "it drains", WAIT_S)
     assert not query.drain(timeout=0.5), "the batch was not cancelled"
     may_end.set()
     assert query.awaitTermination(WAIT_S)
@@ -162,9 +155,9 @@ def test_a_stop_cancels_the_running_batch(
             batch.foreach(lambda _: threading.Event().wait(WAIT_S * 10))
 
     query = start(into(rate(spark), checkpoint, processingTime="0 seconds").foreachBatch(hangs))
-    wait_until(lambda: checkpoint.offsets.latest_id() == 1)
+    wait_until(lambda: checkpoint.offsets.latest_id() == 1, "the second batch has begun", WAIT_S)
     checkpoint.requests.ask("drain", by="a test")
-    wait_until(lambda: checkpoint.status().state is QueryState.DRAINING)
+    wait_until(lambda: checkpoint.status().state is QueryState.DRAINING, "it drains", WAIT_S)
     assert not query.awaitTermination(0.5), "a drain waits for the batch"
     checkpoint.requests.ask("stop", by="a test")
     assert query.awaitTermination(WAIT_S)
@@ -289,7 +282,7 @@ def test_real_time_mode_runs_with_the_one_source_that_spark_brings(
         stream.addData(jvm.org.apache.spark.api.python.PythonUtils.toSeq(["a row"]))
         return checkpoint.committed_epoch() >= epoch
 
-    wait_until(lambda: committed(1))
+    wait_until(lambda: committed(1), "two epochs are committed", WAIT_S)
     assert checkpoint.status().state is QueryState.RUNNING
     checkpoint.requests.ask("drain", by="a test")
     assert query.awaitTermination(WAIT_S)

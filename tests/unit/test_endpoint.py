@@ -11,7 +11,6 @@ import ssl
 import struct
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -34,6 +33,7 @@ from engine.wire.messages import (
     TaskStarted,
     Welcome,
 )
+from tests.waiting import wait_until
 
 WAIT_S = 30
 
@@ -347,10 +347,11 @@ def test_without_descriptors_the_next_ones_wait(
                 socket.socket()
             assert caught.value.errno == errno.EMFILE
             peer.connect(driver.endpoint.dialing.address)
-            deadline = time.monotonic() + WAIT_S
-            while not any("not accepted" in record.getMessage() for record in caplog.records):
-                assert time.monotonic() < deadline
-                threading.Event().wait(0.01)
+            wait_until(
+                lambda: any("not accepted" in record.getMessage() for record in caplog.records),
+                "the refusal is in the log",
+                WAIT_S,
+            )
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert len(peer.recv(16)) == 16
