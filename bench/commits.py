@@ -25,7 +25,7 @@ from engine.base.clock import SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.codec import MessageCodec
-from engine.coordinator.commit_runner import EpochRunner
+from engine.coordinator.epoch_runner import EpochRunner
 from engine.execution.lease_keeper import LeaseKeeper
 from engine.sinks.files.data_source import FilesMessage, FilesWriter
 from engine.sinks.files.file_sink_log import SinkFile

@@ -42,6 +42,6 @@ echo "setup: installing into .venv (the first time takes a few minutes)" >&2
 "$uv" sync --frozen --quiet --python "$python" $extras ||
     fail "uv could not make .venv from uv.lock; the reason is above."
 # Spark's JVM, which most tests and every query start, then needs half the work for it.
-.venv/bin/python -m engine.commands.class_archive ||
+.venv/bin/python -m engine.commands.write_class_archive ||
     echo "setup: each start of Spark takes a few seconds more" >&2
 echo "$state" >"$stamp"

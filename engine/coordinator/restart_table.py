@@ -1,7 +1,7 @@
 """What to do after whatever happened before: the restart table.
 
 Pure: the state of the disk goes in, a plan or an error comes out. An epoch is made durable in this
-order (:mod:`engine.coordinator.commit_runner`), and a crash can come between any two steps::
+order (:mod:`engine.coordinator.epoch_runner`), and a crash can come between any two steps::
 
     prepared/<e>  →  offsets/<e>  →  sink.commit(e)  →  commits/<e>
 

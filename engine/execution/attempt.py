@@ -18,7 +18,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.first_offsets import first_offset
 from engine.checkpoint.lease import Lease, read_holder
 from engine.checkpoint.query_state import QueryState
-from engine.coordinator.commit_runner import EpochRunner
+from engine.coordinator.epoch_runner import EpochRunner
 from engine.coordinator.events import RunFailed
 from engine.coordinator.restart_table import RestartPlan
 from engine.errors import (
@@ -32,9 +32,9 @@ from engine.execution.admission import admit
 from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndEvent
 from engine.execution.lease_keeper import LeaseKeeper
+from engine.execution.query_start import QueryStart
 from engine.execution.run import ContinuousRun
 from engine.execution.slots import await_slots
-from engine.execution.start import QueryStart
 from engine.execution.survey import plan_restart
 from engine.sinks.contract import SinkContext, WriterContext
 from engine.sources.contract import Offset

@@ -20,8 +20,8 @@ from typing import Any
 from engine.base.clock import Clock, SystemClock
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_state import QueryState
-from engine.coordinator.commit_runner import CommittedEpoch
 from engine.coordinator.coordinator import Phase
+from engine.coordinator.epoch_runner import CommittedEpoch
 from engine.coordinator.events import DrainAsked, StopAsked
 from engine.errors import ContinuousError, SourceError
 from engine.execution.attempt import Attempt
@@ -29,10 +29,10 @@ from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndRequest
 from engine.execution.health import Stall
 from engine.execution.launcher import Launcher
+from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.run_listener import EpochTimes
 from engine.execution.sharing import TaskSharing
-from engine.execution.start import QueryStart
 from engine.progress.report import QueryIdentity, StreamProgress, epoch_progress
 from engine.redaction.logs import log_failure
 from engine.sources.contract import DataSourceContinuousReader, Offset
@@ -140,7 +140,7 @@ class ContinuousExecution:
         return attempt
 
     def look(self) -> dict[str, Any]:
-        """See :class:`engine.execution.start.StartListener`."""
+        """See :class:`engine.execution.query_start.StartListener`."""
         return {
             "state": self.state,
             "message": self.message,
@@ -221,7 +221,7 @@ class ContinuousExecution:
     # -- what the run tells ---------------------------------------------------------------------
 
     def on_recovered(self, committed_epoch: int) -> None:
-        """See :class:`engine.execution.start.StartListener`."""
+        """See :class:`engine.execution.query_start.StartListener`."""
         with self._changed:
             if committed_epoch > self.committed_epoch:
                 self.failing_since_ms = None

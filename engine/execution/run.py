@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from engine.base.options import ANY_PORT, RESTART
-from engine.coordinator.commit_runner import EpochRunner
 from engine.coordinator.coordinator import EpochCoordinator, Phase
 from engine.coordinator.endpoint import Endpoint
+from engine.coordinator.epoch_runner import EpochRunner
 from engine.coordinator.events import (
     Action,
     CloseEpoch,
@@ -36,13 +36,13 @@ from engine.errors import (
 from engine.execution.definition import QueryDefinition
 from engine.execution.health import Stall, StallWatch
 from engine.execution.launcher import LaunchedTasks
+from engine.execution.query_start import QueryStart
 from engine.execution.run_listener import EpochTimes
 from engine.execution.slots import PLACED_WITHIN_S, PlacementWatch
 from engine.execution.source_watch import SourceWatch
-from engine.execution.start import QueryStart
 from engine.redaction.logs import log_failure, redact
 from engine.task.spec import TaskSpec
-from engine.wire.listening import shown
+from engine.wire.listening import host_and_port
 from engine.wire.messages import EpochCommitMessage, EpochMarker, RecordsArrived, TaskFailed
 
 logger = logging.getLogger(__name__)
@@ -253,7 +253,7 @@ class ContinuousRun:
                 f"Only {started} of {wanted} tasks have started within "
                 f"{self._options.task_start_timeout_s:g} s.",
                 hint=f"The query needs {wanted} free task slots, and executors that reach "
-                f"{shown(*self._endpoint.dialing.address)}.",
+                f"{host_and_port(*self._endpoint.dialing.address)}.",
             )
             self._handle(RunFailed(error))
 

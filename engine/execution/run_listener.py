@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.coordinator.commit_runner import CommittedEpoch
 from engine.coordinator.coordinator import Phase
+from engine.coordinator.epoch_runner import CommittedEpoch
 from engine.execution.health import Stall
 from engine.wire.messages import EpochCommitMessage
 

@@ -51,13 +51,13 @@ _WORDS = (
 
 class _Rule:
     """:param words: a text without all of them has nothing for this rule; lower case.
-    :param shown: what a secret is replaced by.
+    :param instead: what a secret is replaced by.
     """
 
-    def __init__(self, words: tuple[str, ...], pattern: str, shown: str = _BEHIND) -> None:
+    def __init__(self, words: tuple[str, ...], pattern: str, instead: str = _BEHIND) -> None:
         self.words = words
         self.pattern = re.compile(pattern, re.IGNORECASE)
-        self.shown = shown
+        self.instead = instead
 
 
 _RULES = (
@@ -103,5 +103,5 @@ def redact(text: str) -> str:
     lowered = text.lower()
     for rule in _RULES:
         if any(word in lowered for word in rule.words):
-            text = rule.pattern.sub(rule.shown, text)
+            text = rule.pattern.sub(rule.instead, text)
     return text

@@ -6,7 +6,7 @@ that file, about 150 MB: in the virtual environment if there is one, else in the
 (``XDG_CACHE_HOME``). One that does not fit, after an update of Java for example, is not used: the
 JVM looks at that itself, and starts as it would without.
 
-The process that has its JVM write one is :mod:`engine.commands.class_archive`.
+The process that has its JVM write one is :mod:`engine.commands.write_class_archive`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def make_archive(java: Path) -> Path | None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         ended = subprocess.run(
-            [sys.executable, "-m", "engine.commands.class_archive"],
+            [sys.executable, "-m", "engine.commands.write_class_archive"],
             env={**os.environ, MAKING: str(made)},
             capture_output=True,
             text=True,

@@ -19,7 +19,7 @@ def bare(host: str) -> str:
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
 
-def shown(host: str, port: int) -> str:
+def host_and_port(host: str, port: int) -> str:
     """``host:port``, or ``[address]:port`` with IPv6."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

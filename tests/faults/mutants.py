@@ -26,8 +26,8 @@ from engine.checkpoint.storage import local_storage
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.coordinator import coordinator
-from engine.coordinator.commit_runner import CommittedEpoch, EpochRunner, _Stopwatch
 from engine.coordinator.coordinator import TRANSITIONS, EpochCoordinator, Phase
+from engine.coordinator.epoch_runner import CommittedEpoch, EpochRunner, _Stopwatch
 from engine.coordinator.events import CommitEpoch, EpochElapsed
 from engine.execution import survey
 from engine.sinks.files import file_sink_log

@@ -17,8 +17,8 @@ from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import finish_rewind
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.coordinator import events
-from engine.coordinator.commit_runner import EpochRunner
 from engine.coordinator.coordinator import EpochCoordinator
+from engine.coordinator.epoch_runner import EpochRunner
 from engine.coordinator.restart_table import RestartPlan
 from engine.errors import (
     CheckpointError,

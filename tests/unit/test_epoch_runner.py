@@ -11,8 +11,8 @@ import pytest
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.codec import MessageCodec
-from engine.coordinator import commit_runner
-from engine.coordinator.commit_runner import EpochRunner
+from engine.coordinator import epoch_runner
+from engine.coordinator.epoch_runner import EpochRunner
 
 
 @pytest.mark.parametrize("fenced", [False, True])
@@ -42,7 +42,7 @@ def test_a_fenced_run_removes_nothing(
             checkpoint.storage.delete(f"control/generations/{lease.generation}")
             checkpoint.storage.create("control/generations/99", b"")
 
-    monkeypatch.setattr(commit_runner, "reach", suspended)
+    monkeypatch.setattr(epoch_runner, "reach", suspended)
     epochs.commit(4, [[4]], [None])
 
     assert checkpoint.epochs() == ([2, 3, 4] if fenced else [3, 4])

@@ -18,7 +18,7 @@ from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import INTENT, finish_rewind
 from engine.checkpoint.rewound import Rewound
-from engine.coordinator.commit_runner import EpochRunner
+from engine.coordinator.epoch_runner import EpochRunner
 from engine.coordinator.late_entries import late_entries
 from engine.coordinator.restart_table import COMMITS, OFFSETS, PREPARED, RestartPlan
 from engine.errors import ConfigError

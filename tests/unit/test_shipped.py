@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.codec import MessageCodec
-from engine.coordinator.commit_runner import EpochRunner
+from engine.coordinator.epoch_runner import EpochRunner
 from engine.errors import ConfigError, SinkError
 from engine.sinks.console import ConsoleDataSource
 from engine.sinks.memory import MemoryDataSource

@@ -23,7 +23,7 @@ from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.storage.local_storage import LocalStorage
-from engine.coordinator.commit_runner import EpochRunner
+from engine.coordinator.epoch_runner import EpochRunner
 from engine.errors import StaleRunError
 from engine.execution.admission import admit
 from engine.execution.survey import plan_restart

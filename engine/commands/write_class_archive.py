@@ -1,4 +1,4 @@
-"""``python -m engine.commands.class_archive`` makes the archive of Spark's classes
+"""``python -m engine.commands.write_class_archive`` makes the archive of Spark's classes
 (:mod:`engine.spark.class_archive`), and is the process that has a JVM write it."""
 
 from __future__ import annotations
