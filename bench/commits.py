@@ -16,7 +16,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 from bench.measure import percentile
@@ -24,9 +23,10 @@ from engine.base.background import Background
 from engine.base.clock import SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.logs.codec import MessageCodec
-from engine.coordinator.epoch_runner import EpochRunner
+from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
 from engine.execution.lease_keeper import LeaseKeeper
+from engine.sinks.adapter import PlainTaskWriter
+from engine.sinks.contract import DriverSink, SinkBinding
 from engine.sinks.files.data_source import FilesMessage, FilesWriter
 from engine.sinks.files.file_sink_log import SinkFile
 from engine.sources.rate import RateDataSource
@@ -85,6 +85,10 @@ def _calls(query: _Query, take: Callable[[], list[str]]) -> int:
     return len(take())
 
 
+def _nothing(messages: Any, epoch: int) -> None:
+    """What the sink does."""
+
+
 class _Query:
     """All that commits epochs, without tasks."""
 
@@ -98,13 +102,12 @@ class _Query:
         self._cleaning = Background("bench")
         self.later: Any = self._cleaning
         source: Any = RateDataSource({"rowsPerSecond": "1"})
+        sink = DriverSink(_nothing, _nothing, message_types=FilesWriter.messageTypes)
+        binding = SinkBinding(sink, PlainTaskWriter(list), "nothing")
         self._runner = EpochRunner(
-            checkpoint=checkpoint,
-            lease=self.lease,
-            query_id="bench",
-            sources=[source.continuousReader(None)],
-            sink=SimpleNamespace(commit=lambda messages, epoch: None, ships_rows=False),
-            codec=MessageCodec(FilesWriter.messageTypes),
+            checkpoint,
+            self.lease,
+            QueryEnds("bench", [source.continuousReader(None)], binding),
             min_epochs_to_retain=2,
             later=lambda kind, work: self.later(kind, work) if self.later else None,
         )

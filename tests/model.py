@@ -168,6 +168,15 @@ def model_binding(sink: Any) -> SinkBinding:
     return SinkBinding(driver, PlainTaskWriter(sink.write), "model", ("tests.model",))
 
 
+def silent_binding(**offers: Any) -> SinkBinding:
+    """A sink that takes everything and keeps nothing.
+
+    :param offers: what its driver's side has beyond it.
+    """
+    driver = DriverSink(lambda messages, epoch: None, lambda messages, epoch: None, **offers)
+    return SinkBinding(driver, PlainTaskWriter(list), "nothing")
+
+
 def definition(
     feed: Feed, sink: ModelSink, folder: Path, *, interval_ms: int = 20, **options: Any
 ) -> QueryDefinition:

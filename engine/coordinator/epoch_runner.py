@@ -33,7 +33,6 @@ from engine.base.background import Later, at_once
 from engine.base.failpoints import reach
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.logs.codec import MessageCodec
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
@@ -47,6 +46,7 @@ from engine.errors import (
     SinkCommitUnknownError,
 )
 from engine.redaction.logs import log_failure, redact
+from engine.sinks.contract import SinkBinding
 from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.wire.messages import SunkEpoch
 
@@ -66,42 +66,47 @@ class CommittedEpoch:
     duration_ms: dict[str, int]
 
 
-class EpochRunner:
-    """Commits epochs of one run, one at a time.
+@dataclass(frozen=True)
+class QueryEnds:
+    """Where the records of a query come from and where they go, on the driver.
 
     :param query_id: the checkpoint's.
     :param sources: one per stream of the query, in the order of the offset log's lines.
-    :param sink: its side on the driver, bound to the run.
-    :param codec: stores the sink's messages.
-    :param keeps_letters: the sink takes a :class:`engine.wire.messages.SunkEpoch` of each
-        partition.
-    :ivar rewound: whether the checkpoint was ever rewound; None: it is looked for.
+    :param sink: bound to the run.
+    """
+
+    query_id: str
+    sources: Sequence[DataSourceContinuousReader]
+    sink: SinkBinding
+
+
+class EpochRunner:
+    """Commits epochs of one run, one at a time.
+
+    :param lease: the run's hold on the checkpoint.
     :param later: gets steps 5 and 6. If they are late, those of several epochs are done at once.
+    :ivar rewound: whether the checkpoint was ever rewound; None: it is looked for.
     """
 
     def __init__(
         self,
-        *,
         checkpoint: Checkpoint,
         lease: Lease,
-        query_id: str,
-        sources: Sequence[DataSourceContinuousReader],
-        sink: Any,
-        codec: MessageCodec,
+        ends: QueryEnds,
+        *,
         min_epochs_to_retain: int,
-        keeps_letters: bool = False,
         later: Later = at_once,
     ) -> None:
         self._checkpoint = checkpoint
         self._lease = lease
-        self._sources = tuple(sources)
-        self._sink = sink
-        self._prepared = checkpoint.prepared_with(codec)
+        self._query_id = ends.query_id
+        self._sources = tuple(ends.sources)
+        self._sink = ends.sink.driver
+        self._prepared = checkpoint.prepared_with(ends.sink.codec)
+        self._keeps_letters = ends.sink.letters is not None
         self._retain = min_epochs_to_retain
-        self._keeps_letters = keeps_letters
-        self.rewound: bool | None = None
-        self._query_id = query_id
         self._later = later
+        self.rewound: bool | None = None
 
     def commit(
         self,

@@ -18,7 +18,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.first_offsets import first_offset
 from engine.checkpoint.lease import Lease, read_holder
 from engine.checkpoint.query_state import QueryState
-from engine.coordinator.epoch_runner import EpochRunner
+from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
 from engine.coordinator.events import RunFailed
 from engine.coordinator.restart_table import RestartPlan
 from engine.errors import (
@@ -126,15 +126,12 @@ class Attempt:
             clock=self._clock,
         )
         self._keep(lease)  # a sink may take its time to recover
+        readers = [stream.reader for stream in definition.streams]
         self._runner = EpochRunner(
-            checkpoint=checkpoint,
-            lease=lease,
-            query_id=start.query_id,
-            sources=[stream.reader for stream in definition.streams],
-            sink=definition.sink.driver,
-            codec=definition.sink.codec,
+            checkpoint,
+            lease,
+            QueryEnds(start.query_id, readers, definition.sink),
             min_epochs_to_retain=options.min_epochs_to_retain,
-            keeps_letters=definition.sink.letters is not None,
             later=self.later,
         )
         return lease

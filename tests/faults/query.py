@@ -18,7 +18,7 @@ from engine.checkpoint.rewind import finish_rewind
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.coordinator import events
 from engine.coordinator.coordinator import EpochCoordinator
-from engine.coordinator.epoch_runner import EpochRunner
+from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
 from engine.coordinator.restart_table import RestartPlan
 from engine.errors import (
     CheckpointError,
@@ -180,15 +180,8 @@ class Driver(Process):
     def _settle(self) -> RestartPlan:
         """Finish what earlier runs have begun."""
         world, checkpoint = self.world, self.checkpoint
-        self.runner = EpochRunner(
-            checkpoint=checkpoint,
-            lease=self.lease,
-            query_id=self.query_id,
-            sources=[world.source],
-            sink=self.binding.driver,
-            codec=self.binding.codec,
-            min_epochs_to_retain=world.retain,
-        )
+        ends = QueryEnds(self.query_id, [world.source], self.binding)
+        self.runner = EpochRunner(checkpoint, self.lease, ends, min_epochs_to_retain=world.retain)
         finish_rewind(checkpoint, self.lease, self.binding.driver.rewindable)
         plan = plan_restart(checkpoint, self.binding, self.lease.check)
         for epoch in plan.recommit:

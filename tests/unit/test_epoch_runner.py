@@ -10,9 +10,9 @@ import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.logs.codec import MessageCodec
 from engine.coordinator import epoch_runner
-from engine.coordinator.epoch_runner import EpochRunner
+from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
+from tests.model import silent_binding
 
 
 @pytest.mark.parametrize("fenced", [False, True])
@@ -25,15 +25,8 @@ def test_a_fenced_run_removes_nothing(
     lease = Lease.acquire(checkpoint, run_id="suspended")
     acknowledged: list[Any] = []
     source = SimpleNamespace(mergeOffsets=lambda parts: {"0": parts[0]}, commit=acknowledged.append)
-    epochs = EpochRunner(
-        checkpoint=checkpoint,
-        lease=lease,
-        query_id="a-query",
-        sources=[source],  # type: ignore[list-item]
-        sink=SimpleNamespace(commit=lambda messages, epoch: None, ships_rows=False),
-        codec=MessageCodec(),
-        min_epochs_to_retain=2,
-    )
+    ends = QueryEnds("a-query", [source], silent_binding())  # type: ignore[list-item]
+    epochs = EpochRunner(checkpoint, lease, ends, min_epochs_to_retain=2)
     for epoch in range(4):
         epochs.commit(epoch, [[epoch]], [None])
 

@@ -10,7 +10,6 @@ import pytest
 from engine.base.clock import ManualClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.logs.codec import MessageCodec
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.logs.offset_log import OffsetEntry
@@ -18,12 +17,11 @@ from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import INTENT, finish_rewind
 from engine.checkpoint.rewound import Rewound
-from engine.coordinator.epoch_runner import EpochRunner
+from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
 from engine.coordinator.late_entries import late_entries
 from engine.coordinator.restart_table import COMMITS, OFFSETS, PREPARED, RestartPlan
 from engine.errors import ConfigError
 from engine.execution.survey import plan_restart
-from engine.sinks.contract import DriverSink
 from tests.model import Feed, ModelMessage, ModelReader, ModelSink, model_binding
 
 TARGET, LAST = 5, 9
@@ -81,15 +79,8 @@ class Query:
         return plan_restart(self.checkpoint, binding)
 
     def runner(self, lease: Lease, retain: int = 100) -> EpochRunner:
-        return EpochRunner(
-            checkpoint=self.checkpoint,
-            lease=lease,
-            sources=[ModelReader(Feed(1))],
-            sink=DriverSink.of(self.sink),
-            codec=MessageCodec(modules=("tests.model",)),
-            query_id="query",
-            min_epochs_to_retain=retain,
-        )
+        ends = QueryEnds("query", [ModelReader(Feed(1))], model_binding(self.sink))
+        return EpochRunner(self.checkpoint, lease, ends, min_epochs_to_retain=retain)
 
     def lease(self) -> Lease:
         return Lease.acquire(self.checkpoint, run_id="run", clock=self.clock)

@@ -12,11 +12,11 @@ from pyspark.sql.types import StructType
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.logs.codec import MessageCodec
-from engine.coordinator.epoch_runner import EpochRunner
+from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
 from engine.errors import ConfigError, SinkError
 from engine.sinks.console import ConsoleDataSource
 from engine.sinks.memory import MemoryDataSource
+from tests.model import silent_binding
 
 SCHEMA = StructType().add("id", "long")
 
@@ -51,17 +51,11 @@ def test_a_limit_that_is_none() -> None:
 def test_rows_leave_the_checkpoint_soon(tmp_path: Path, ships_rows: bool) -> None:
     checkpoint = Checkpoint(str(tmp_path))
     checkpoint.create_or_read_query_id("a-query")
-    epochs = EpochRunner(
-        checkpoint=checkpoint,
-        lease=Lease.acquire(checkpoint, run_id="run"),
-        sources=[
-            SimpleNamespace(mergeOffsets=lambda parts: parts[0], commit=lambda end: None)  # type: ignore[list-item]
-        ],
-        sink=SimpleNamespace(commit=lambda messages, epoch: None, ships_rows=ships_rows),  # type: ignore[arg-type]
-        codec=MessageCodec(),
-        query_id="a-query",
-        min_epochs_to_retain=100,
-    )
+    source = SimpleNamespace(mergeOffsets=lambda parts: parts[0], commit=lambda end: None)
+    sink = silent_binding(ships_rows=ships_rows)
+    ends = QueryEnds("a-query", [source], sink)  # type: ignore[list-item]
+    lease = Lease.acquire(checkpoint, run_id="run")
+    epochs = EpochRunner(checkpoint, lease, ends, min_epochs_to_retain=100)
     for epoch in range(6):
         epochs.commit(epoch, [[epoch]], [None])
     assert checkpoint.offsets.ids() == list(range(6))

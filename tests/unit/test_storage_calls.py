@@ -18,16 +18,15 @@ from engine.base.background import Later, at_once
 from engine.base.clock import ManualClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import RECENT_INTERVALS, Lease
-from engine.checkpoint.logs.codec import MessageCodec
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.storage.local_storage import LocalStorage
-from engine.coordinator.epoch_runner import EpochRunner
+from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
 from engine.errors import StaleRunError
 from engine.execution.admission import admit
 from engine.execution.survey import plan_restart
-from tests.model import Feed, ModelSink, definition, model_binding
+from tests.model import Feed, ModelSink, definition, model_binding, silent_binding
 
 
 @pytest.fixture
@@ -45,16 +44,8 @@ def checkpoint(s3: SlowS3) -> Checkpoint:
 
 def runner(checkpoint: Checkpoint, lease: Lease, later: Later = at_once) -> EpochRunner:
     source = SimpleNamespace(mergeOffsets=lambda parts: {"0": parts[0]}, commit=lambda end: None)
-    made = EpochRunner(
-        checkpoint=checkpoint,
-        lease=lease,
-        query_id="a-query",
-        sources=[source],  # type: ignore[list-item]
-        sink=SimpleNamespace(commit=lambda messages, epoch: None, ships_rows=False),
-        codec=MessageCodec(),
-        min_epochs_to_retain=2,
-        later=later,
-    )
+    ends = QueryEnds("a-query", [source], silent_binding())  # type: ignore[list-item]
+    made = EpochRunner(checkpoint, lease, ends, min_epochs_to_retain=2, later=later)
     made.rewound = False  # as an attempt knows from its look at the disk
     return made
 
@@ -178,7 +169,7 @@ def test_who_is_fenced_before_the_sink_does_not_tell_it(tmp_path: Path, step: st
     checkpoint.create_or_read_query_id("a-query")
     lease = Lease.acquire(checkpoint, run_id="run")
     epochs = runner(checkpoint, lease)
-    epochs._sink.commit = lambda messages, epoch: told.append(epoch)
+    epochs._sink = replace(epochs._sink, commit=lambda messages, epoch: told.append(epoch))
     epochs.commit(2, [[2]], [None])
 
     def fence(name: str) -> None:
