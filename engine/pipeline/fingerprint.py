@@ -13,7 +13,9 @@ source.schema          safe
 source.steps           safe: new rows are computed in the new way
 time_zone              safe, likewise
 schema                 of the rows that reach the sink. Safe for a sink that keeps none; unsafe for
-                       csv; else safe as long as known columns keep their types
+                       one that tells columns by position
+                       (:class:`engine.sinks.builtin_sinks.Columns`); else safe as long as known
+                       columns keep their types
 sink.format            unsafe
 sink.options           unsafe, but for those that the writer names in ``tuningOptions``
 =====================  =========================================================================
@@ -32,6 +34,7 @@ import pyarrow as pa
 
 from engine.expressions.types import sql_name
 from engine.pipeline.pipeline import Pipeline
+from engine.sinks.builtin_sinks import Columns, sink_kind
 
 # Wider than engine.redaction.logs, which people read: what is not stored cannot leak.
 _SECRET_KEY: Final = re.compile(
@@ -43,8 +46,6 @@ _SECRET_VALUE: Final = re.compile(
 # Up to the last @: a password may hold any character, whatever the standard says.
 _USER_INFO: Final = re.compile(r"(?<=://).*@", re.DOTALL)
 _LITERAL: Final = re.compile(r"'[^']*'")
-_KEEP_NO_SCHEMA: Final = frozenset({"console", "foreach", "foreachbatch", "memory", "noop"})
-_POSITIONAL: Final = "csv"
 _NONE: Final = "nothing"
 
 
@@ -142,11 +143,11 @@ def _connector(
 
 def _schema(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
     before, after = old["schema"], new["schema"]
-    sink = new["sink"]["format"]
+    columns = sink_kind(new["sink"]["format"]).columns
     why = ""
-    if sink != old["sink"]["format"] or sink in _KEEP_NO_SCHEMA:
-        why = ""
-    elif sink == _POSITIONAL:
+    if new["sink"]["format"] != old["sink"]["format"] or columns is Columns.NOT_KEPT:
+        why = ""  # another sink has nothing of this one's rows
+    elif columns is Columns.BY_POSITION:
         why = "files without it are read by position"
     else:
         broken = [f"{name} {dtype}" for name, dtype in before.items() if after.get(name) != dtype]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,14 @@ from engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
+
+
+class Columns(Enum):
+    """How a sink tells the columns of what it has: a changed query must fit them."""
+
+    BY_NAME = "by name"
+    BY_POSITION = "by position"
+    NOT_KEPT = "it keeps none"
 
 
 @dataclass(frozen=True)
@@ -27,12 +36,14 @@ class SinkKind:
     :param is_ephemeral: needs no checkpoint location, as in Spark: a temporary one serves.
     :param reopen: ``module:function`` of the options: enough of the sink to take rows back, without
         its query; empty if only its own stream writer can.
+    :param columns: of the rows that it has already.
     """
 
     data_source: str = ""
     is_files: bool = False
     is_ephemeral: bool = False
     reopen: str = ""
+    columns: Columns = Columns.BY_NAME
 
 
 class KeepsNothing:
@@ -42,12 +53,18 @@ class KeepsNothing:
         """Nothing is there to be taken back."""
 
 
-def _files(name: str) -> SinkKind:
+def _files(name: str, columns: Columns = Columns.BY_NAME) -> SinkKind:
     return SinkKind(
         f"engine.sinks.files.data_source:{name}",
         is_files=True,
         reopen="engine.sinks.files.file_sink_rewind:reopen",
+        columns=columns,
     )
+
+
+def _fleeting(data_source: str = "", reopen: str = "") -> SinkKind:
+    """A sink whose rows nobody finds there later."""
+    return SinkKind(data_source, is_ephemeral=True, reopen=reopen, columns=Columns.NOT_KEPT)
 
 
 def keeps_nothing(options: Mapping[str, str]) -> KeepsNothing:
@@ -59,12 +76,12 @@ _NOTHING = "engine.sinks.builtin_sinks:keeps_nothing"
 SINKS: Final[dict[str, SinkKind]] = {
     "parquet": _files("ParquetDataSource"),
     "json": _files("JsonDataSource"),
-    "csv": _files("CsvDataSource"),
-    "console": SinkKind("engine.sinks.console:ConsoleDataSource", is_ephemeral=True),
-    "memory": SinkKind("engine.sinks.memory:MemoryDataSource", is_ephemeral=True, reopen=_NOTHING),
-    "noop": SinkKind("engine.sinks.noop:NoopDataSource", is_ephemeral=True, reopen=_NOTHING),
-    "foreach": SinkKind(is_ephemeral=True),
-    "foreachbatch": SinkKind(is_ephemeral=True),
+    "csv": _files("CsvDataSource", Columns.BY_POSITION),  # a file may have no header
+    "console": _fleeting("engine.sinks.console:ConsoleDataSource"),
+    "memory": _fleeting("engine.sinks.memory:MemoryDataSource", _NOTHING),
+    "noop": _fleeting("engine.sinks.noop:NoopDataSource", _NOTHING),
+    "foreach": _fleeting(),
+    "foreachbatch": _fleeting(),
 }
 FILE_FORMATS: Final = tuple(name for name, kind in SINKS.items() if kind.is_files)
 
