@@ -31,9 +31,14 @@ from engine.execution.health import Stall
 from engine.execution.launcher import Launcher
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
-from engine.execution.run_listener import EpochTimes
 from engine.execution.sharing import TaskSharing
-from engine.progress.report import QueryIdentity, StreamProgress, epoch_progress
+from engine.progress.report import (
+    EpochTimes,
+    QueryIdentity,
+    Restarts,
+    StreamProgress,
+    epoch_progress,
+)
 from engine.redaction.logs import log_failure
 from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.sources.offset_order import reached
@@ -272,19 +277,16 @@ class ContinuousExecution:
         starts = self._committed_offsets or (None,) * len(reports)
         report = epoch_progress(
             QueryIdentity(self.query_id, self.run_id, definition.name, definition.sink.description),
+            committed.epoch,
             [
                 StreamProgress(stream.description, start, end, [part.counters for part in parts])
                 for stream, start, end, parts in zip(
                     definition.streams, starts, committed.offsets, reports, strict=True
                 )
             ],
-            epoch=committed.epoch,
-            started_ms=times.started_ms,
-            closed_ms=times.closed_ms,
-            committed_ms=times.committed_ms,
-            duration_ms=committed.duration_ms,
-            restarts=self.restarts,
-            last_error=None if self.last_error is None else str(self.last_error),
+            times,
+            committed.duration_ms,
+            Restarts(self.restarts, None if self.last_error is None else str(self.last_error)),
         )
         now_s = self._clock.monotonic_s()
         with self._changed:

@@ -37,9 +37,9 @@ from engine.execution.definition import QueryDefinition
 from engine.execution.health import Stall, StallWatch
 from engine.execution.launcher import LaunchedTasks
 from engine.execution.query_start import QueryStart
-from engine.execution.run_listener import EpochTimes
 from engine.execution.slots import PLACED_WITHIN_S, PlacementWatch
 from engine.execution.source_watch import SourceWatch
+from engine.progress.report import EpochTimes
 from engine.redaction.logs import log_failure, redact
 from engine.task.spec import TaskSpec
 from engine.wire.listening import host_and_port

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from engine.coordinator.coordinator import Phase
 from engine.coordinator.epoch_runner import CommittedEpoch
 from engine.execution.health import Stall
+from engine.progress.report import EpochTimes
 from engine.wire.messages import EpochCommitMessage
-
-
-@dataclass(frozen=True)
-class EpochTimes:
-    """Wall-clock times of an epoch in milliseconds."""
-
-    started_ms: int
-    closed_ms: int
-    committed_ms: int
 
 
 class RunListener(Protocol):

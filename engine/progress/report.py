@@ -8,7 +8,7 @@ writer has taken it) and ``latencyMs.epochEndToCommitted``, ``numBadRecords``, `
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -45,6 +45,24 @@ class StreamProgress:
         return sum(part.rows_read for part in self.counters)
 
 
+@dataclass(frozen=True)
+class EpochTimes:
+    """When an epoch was opened, when the driver closed it, and when its entry in the commit log was
+    durable: wall-clock times in milliseconds."""
+
+    started_ms: int
+    closed_ms: int
+    committed_ms: int
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """How often a query was restarted in place since its start, and why the last time."""
+
+    count: int = 0
+    last_error: str | None = None
+
+
 def iso_timestamp(wall_ms: int) -> str:
     """Spark's spelling: ``2026-01-31T23:59:59.123Z``."""
     moment = datetime.fromtimestamp(wall_ms / 1000, tz=timezone.utc)
@@ -53,28 +71,23 @@ def iso_timestamp(wall_ms: int) -> str:
 
 def epoch_progress(
     identity: QueryIdentity,
-    streams: Sequence[StreamProgress],
-    *,
     epoch: int,
-    started_ms: int,
-    closed_ms: int,
-    committed_ms: int,
-    duration_ms: dict[str, int],
-    restarts: int = 0,
-    last_error: str | None = None,
+    streams: Sequence[StreamProgress],
+    times: EpochTimes,
+    duration_ms: Mapping[str, int],
+    restarts: Restarts,
 ) -> dict[str, Any]:
     """Build the report of a committed epoch.
 
-    :param started_ms: wall clock when the epoch was opened; ``closed_ms`` when the driver closed
-        it, ``committed_ms`` when its commit log entry was durable.
     :param duration_ms: step of the commit → milliseconds.
-    :param restarts: how often the run was restarted in place so far; ``last_error`` is why.
     """
+    open_ms = times.closed_ms - times.started_ms
+    total_ms = times.committed_ms - times.started_ms
 
     def rates(rows: int) -> dict[str, float]:
         return {
-            "inputRowsPerSecond": rows / max(closed_ms - started_ms, 1) * 1000,
-            "processedRowsPerSecond": rows / max(committed_ms - started_ms, 1) * 1000,
+            "inputRowsPerSecond": rows / max(open_ms, 1) * 1000,
+            "processedRowsPerSecond": rows / max(total_ms, 1) * 1000,
         }
 
     counters = [part for stream in streams for part in stream.counters]
@@ -82,14 +95,14 @@ def epoch_progress(
     latency = LatencyHistogram()
     for part in counters:
         latency.merge(part.read_to_written)
-    to_commit_ms = committed_ms - closed_ms
+    to_commit_ms = times.committed_ms - times.closed_ms
     return {
         "id": identity.query_id,
         "runId": identity.run_id,
         "name": identity.name,
-        "timestamp": iso_timestamp(started_ms),
+        "timestamp": iso_timestamp(times.started_ms),
         "batchId": epoch,
-        "batchDuration": closed_ms - started_ms,
+        "batchDuration": open_ms,
         "numInputRows": rows_in,
         **rates(rows_in),
         "durationMs": {**duration_ms, "triggerExecution": to_commit_ms},
@@ -114,8 +127,8 @@ def epoch_progress(
             "epochEndToCommitted": to_commit_ms,
         },
         "numBadRecords": sum(part.bad_records for part in counters),
-        "restarts": restarts,
-        "lastError": last_error,
+        "restarts": restarts.count,
+        "lastError": restarts.last_error,
     }
 
 
