@@ -23,6 +23,7 @@ from engine.errors import (
     TaskLostError,
     TransformError,
 )
+from engine.execution.attempt import Attempt
 from engine.execution.execution import ContinuousExecution
 from engine.execution.health import Stall
 from engine.execution.launcher import ThreadLauncher
@@ -345,20 +346,26 @@ def test_a_storage_that_is_gone_for_a_moment_is_tried_again(
 def test_a_storage_that_cannot_be_looked_at_between_two_attempts(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = Lease.check
+    let_go = Attempt.let_go
     failures = [CheckpointError("no route to the storage")]
 
     def failing(self: Lease, *, recent: bool = False) -> None:
-        if failures and not story.feed.faults:
-            raise failures.pop()
-        check(self, recent=recent)
+        raise failures.pop()
+
+    def without_storage(attempt: Attempt) -> Lease | None:
+        if not failures:
+            return let_go(attempt)
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(Lease, "check", failing)
+            return let_go(attempt)
 
     query = story.start(retry_infrastructure_for_ms=HOUR_MS, retry_source_for_ms=HOUR_MS)
     query.awaitEpoch(0, WAIT_S)
     story.feed.faults[(0, 0)] = ValueError("the wire is cut")
-    monkeypatch.setattr(Lease, "check", failing)
+    monkeypatch.setattr(Attempt, "let_go", without_storage)
     story.feed.add(ROWS)
     finish(story, query, 2 * ROWS)
+    assert failures == []
 
 
 @pytest.mark.parametrize("where", ["sink", "source"])
