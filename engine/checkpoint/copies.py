@@ -242,7 +242,8 @@ def _copy_tree(source: Checkpoint, writer: _Writer, tree: str, to_epoch: int) ->
     for name in sorted(source.storage.files_below(tree)):
         base = name.rpartition("/")[2]
         version = _STATE_VERSION.fullmatch(base)
-        # Epoch n leaves version n + 1. A later snapshot would be taken for the copy's own.
+        # Spark's state behind epoch n is version n + 1. Later ones are not copied: the copy's query
+        # would take them for the state that its own epochs have made.
         if tree == "state" and version is not None and int(version[1]) > to_epoch + 1:
             continue
         if base.startswith(".") and base.endswith((".tmp", ".crc")):

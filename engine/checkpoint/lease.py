@@ -145,7 +145,8 @@ def _holder(storage: Storage, generations: list[int]) -> LeaseRecord | None:
         record = _read(storage, _LEASE)
         if not generations or (record is not None and record.generation >= generations[-1]):
             return record
-        # It has claimed, and not yet written the lease; or a fenced run has just written over it.
+        # The run with the newest claim has not yet written the lease, or a fenced run has just
+        # written over it. What it would say is in its claim, too.
         claim = _read(storage, f"{_CLAIMS}/{generations[-1]}")
         if claim is not None:
             return claim
@@ -211,7 +212,8 @@ class Lease:
         clock = clock or SystemClock()
         storage, process = checkpoint.storage, Process.current()
         while True:
-            # Counted before the look: who claims after it must collide with our claim.
+            # Counted before the holder is looked at: whoever claims after the count takes the
+            # number that we are about to create, so that one of the two fails and begins anew.
             generations = _generations(storage)
             newest = max(generations, default=-1)
             holder = _holder(storage, generations)
@@ -304,7 +306,7 @@ class Lease:
         now_s = self._clock.monotonic_s()
         recent_s = self._record.heartbeat_interval_ms * RECENT_INTERVALS / 1000
         if self._released or not recent or now_s - self._seen_s >= recent_s:
-            self._assert_claimed()  # not behind a heartbeat that is on its way
+            self._assert_claimed()  # without the lock: a commit does not wait for a slow heartbeat
             self._seen_s = now_s
 
     def release(self, state: QueryState, error: str | None = None) -> None:
@@ -336,7 +338,8 @@ class Lease:
         return present
 
     def _write(self, record: LeaseRecord, *, durable: bool = False) -> None:
-        # The time before the write: a lease never seems younger here than it does to others.
+        # Taken before the write: here the lease must not seem younger than it does to others, or
+        # this run would go on for a moment when they may take over.
         renewed_s = self._clock.monotonic_s()
         self._storage.replace(_LEASE, record.serialize(), durable=durable)
         self._record, self._renewed_s = record, renewed_s

@@ -31,7 +31,8 @@ KEEP_EPOCHS_DEFAULT = 100
 LEFTOVER_AGE_S = 3600.0
 # In the order of deletion within an epoch.
 _LOGS = ("commits", "offsets", "prepared")
-# The commits first: what is newer than the last of them is out of reach then.
+# Listed in this order. The commits first: epochs that are committed after that listing are unknown
+# here, and only what is older than known ones is removed.
 _FOLDERS = (
     *_LOGS, "", "progress", "pins", "control", "control/generations", "control/requests"
 )  # fmt: skip

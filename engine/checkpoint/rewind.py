@@ -119,7 +119,7 @@ def rewind(
     :raises ContinuousError: it failed in between; call it again, or start the query.
     """
     offer = RewindableSink.of(sink)
-    if _read_intent(checkpoint) is None:  # else its steps have moved what is looked for
+    if _read_intent(checkpoint) is None:  # else finish that rewind first: entries are being moved
         _check(checkpoint, target, offer, accept_repeats)
     lease = Lease.acquire(
         checkpoint,

@@ -148,7 +148,8 @@ class EpochCoordinator:
 
     def _task_started(self, event: TaskStarted) -> list[Action]:
         if event.partition in self.started:
-            # A new attempt would read on from where the run began, not from where the task died.
+            # Spark starts a task again with the offsets that the run began with: it would read
+            # again what is in the epochs since.
             return self._fail(
                 TaskLostError(
                     f"The task of partition {event.partition} was started a second time.",
@@ -166,7 +167,7 @@ class EpochCoordinator:
         if self._has_room:
             return [self._close()]
         if self._waiting < self.backlog_max or self._is_complete(oldest):
-            self.is_overdue = True  # the sink is behind, no partition is
+            self.is_overdue = True  # the sink is behind, and no partition too far
             return []
         late = self.missing(oldest)
         return self._fail(
@@ -227,8 +228,8 @@ class EpochCoordinator:
         )
 
     def _tasks_ended(self, event: TasksEnded) -> list[Action]:
-        # Without an error every task has had its say, or has broken off: both arrive, perhaps
-        # later, on the task's own connection.
+        # The launcher tells this on a way of its own, and it may overtake what the tasks say. If
+        # no task has failed, each has sent its last report or has hung up: either will arrive.
         if event.error is None or all(map(self._has_finished, range(self.partitions))):
             return []
         return self._fail(event.error)

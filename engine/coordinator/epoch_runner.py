@@ -12,10 +12,11 @@ And then, while the next epoch is committed perhaps:
 
 A crash between any two steps leaves a state that :mod:`engine.coordinator.restart_table` resolves.
 Before each step that others can see, the lease is checked: a run that was fenced writes nothing
-more. For a log, which takes each entry once, a recent look is enough. There is a look of its own
-between offset log and sink: who takes the checkpoint over after it finds steps 1 and 2 done, and
-so tells the sink the same. That makes four requests to a storage of objects until the epoch is
-committed: three entries and one look.
+more. For a log a recent look is enough, because it takes each entry once: what a fenced run writes
+there is refused. A sink cannot refuse it, so the lease is looked at anew between offset log and
+sink. A run that takes the checkpoint over behind that look finds steps 1 and 2 done, and tells the
+sink the same messages for the same epoch. That makes four requests to an object store until the
+epoch is committed: three entries and one look.
 
 Source: Spark's EpochCoordinator ("commit to the writer before recording the commit").
 """
@@ -210,19 +211,21 @@ class EpochRunner:
         reach("commitOffsets.after")
 
     def _clean_up(self, epoch: int, ends: Sequence[Offset]) -> None:
-        """Step 5 and 6: what is no longer needed. The epoch is committed: a failure is only logged,
-        that of a run too which was fenced: what it would remove may be needed again."""
+        """Step 5 and 6: what is no longer needed. The epoch is committed, so a failure is only
+        logged. A run that was fenced fails here, and removes nothing: if the query was rewound
+        meanwhile, what it would remove is needed again."""
         try:
             self._lease.check()
             for source, end in zip(self._sources, ends, strict=True):
                 source.commit(end)
             reach("sourceCommit.after")
             checkpoint = self._checkpoint
-            # Commits first: a reader must not find a committed epoch without its offsets. If the
-            # query is rewound meanwhile, the oldest epoch may be its newest.
+            # Commits first: a reader must not find a committed epoch without its offsets. The lease
+            # is checked before each deletion: a rewind may make the oldest epoch the newest.
             for log in (checkpoint.commits, checkpoint.offsets):
                 log.purge(epoch + 1 - self._retain, self._lease.check)
-            # Only a restart needs the messages, and some have all rows in them.
+            # Only a restart needs the messages, and those of memory, console and foreachBatch hold
+            # all rows of an epoch: they would fill the storage.
             retained = KEEP_EPOCHS_MIN if self._sink.ships_rows else self._retain
             checkpoint.prepared.purge(epoch + 1 - retained, self._lease.check)
         except Exception:
@@ -231,7 +234,9 @@ class EpochRunner:
 
     @property
     def _told_generation(self) -> int | None:
-        """What our entries tell: as long as there was no rewind, they are Spark's to the byte."""
+        """What our entries of the commit log say about who wrote them. None until the query was
+        rewound: then they are Spark's to the byte. After that it tells them from the late entry
+        of a run that slept through the rewind."""
         if self.rewound is None:
             self.rewound = was_rewound(self._checkpoint)
         return self._lease.generation if self.rewound else None
@@ -262,8 +267,9 @@ class EpochRunner:
     def _add(self, log: Any, epoch: int, entry: Any, text: str | None = None) -> None:
         if log.add(epoch, entry, text):
             return
-        # Ours, if the answer to the write was lost; else that of a run that was fenced, and was
-        # suspended in the very moment of its write: a new attempt recovers from it.
+        # It is our own entry if it was written and only the storage's answer was lost. Else a
+        # fenced run was suspended in the middle of its write, and has just finished it: this
+        # attempt fails, and the next one looks at the disk and goes on from what is there.
         self._lease.check()
         if log.text_of(epoch) != log.text(entry):
             raise CheckpointError(

@@ -187,7 +187,8 @@ def _survey(
     for epoch in range(c + 1, o + 1):
         in_sink = s is not None and epoch <= s
         if not in_sink and epoch in torn_prepared and s is None:
-            # It may be in the sink, and only the lost messages would tell it apart.
+            # The sink may have it and cannot say so. Told the same messages, it would skip what it
+            # has; they are lost, and other ones, of a second run of the epoch, would repeat rows.
             fault = fault or f"entry {epoch} of the prepared log cannot be read"
         if not in_sink and epoch not in prepared - torn_prepared:
             break

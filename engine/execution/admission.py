@@ -66,7 +66,8 @@ def _prove_storage(storage: Storage, delivery: str) -> None:
 
 
 def _forget_where_it_began(definition: QueryDefinition, lease: Lease) -> None:
-    """Where the sources of before began says nothing of these."""
+    """The user has put other sources in the place of those that the checkpoint knows: where those
+    began says nothing of these, unless epochs are committed, which go on from their offsets."""
     checkpoint = definition.checkpoint
     if checkpoint.committed_epoch() < 0:
         lease.check()

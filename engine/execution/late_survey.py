@@ -20,8 +20,9 @@ def restore_target(
     late: Collection[tuple[str, int]],
     check: Callable[[], None],
 ) -> None:
-    """A run that slept through the rewind in the middle of its retention removes, when it wakes, an
-    entry that was the oldest then, and may be the only one now."""
+    """Put the entries of the epoch that was rewound to back if they are gone. A run that slept
+    through the rewind in the middle of its retention goes on with it when it wakes, and removes an
+    entry that was the oldest then and may be the only one now."""
     epoch, commits = rewound.to_epoch, checkpoint.commits.ids()
     if max((each for each in commits if (COMMITS, each) not in late), default=-1) > epoch:
         return
@@ -51,7 +52,8 @@ def look_for_late(
             checkpoint.prepared_heads, checkpoint.prepared_heads.ids()
         ).items()
     }
-    # Who has prepared the next epoch since has seen that this one is committed.
+    # A run that has prepared the next epoch since the rewind has found this one committed: only
+    # the other entries have to be read.
     unsure = [epoch for epoch in commits if (by.get(epoch + 1) or 0) <= rewound.generation]
     committed_by = {
         epoch: None if entry is None else entry.generation

@@ -222,7 +222,7 @@ class ContinuousRun:
         if event.run_id == self._run_id:
             self._filled_epoch = max(self._filled_epoch, event.epoch)
             if not self._interval_ms and self._next_tick_s is not None:
-                self._schedule_tick()  # it need not wait until an empty one is over
+                self._schedule_tick()  # as for any epoch that is not empty: at once
 
     def _schedule_tick(self) -> None:
         # Aligned by the wall clock, awaited by the monotonic one: the former may jump meanwhile.
@@ -233,7 +233,7 @@ class ContinuousRun:
     def _watch(self, launched_s: float) -> None:
         now_s = self._clock.monotonic_s()
         if now_s < self._next_watch_s:
-            return  # it looks at every partition: not after every message
+            return  # each look goes over all partitions: too much to do after every message
         self._next_watch_s = now_s + _WATCH_S
         if self.coordinator.phase is Phase.STARTING:
             self._watch_start(now_s, launched_s)
@@ -263,7 +263,8 @@ class ContinuousRun:
             return
         self._stall = stall
         self._listener.on_stall(stall)
-        # A sink that hangs in a commit cannot be left behind, and a replay takes what it takes.
+        # Late tasks can be left behind. A sink that hangs in a commit cannot: the end of this run
+        # would wait for it. A replayed epoch may be of any length: its end is given.
         can_restart = self.coordinator.phase is not Phase.REPLAYING
         if stall is not None and stall.partitions and can_restart and self._restarts_on_stall:
             self._handle(RunFailed(stall.error()))
@@ -360,8 +361,9 @@ class ContinuousRun:
             self._runner.abort(epoch, messages)
 
     def _hang_up(self) -> None:
-        """The job has ended: no more tasks come, in place of lost ones, to be dismissed. Those that
-        are there may still write: a job that has ended says nothing of its tasks."""
+        """Called when Spark's job has ended: it starts no more tasks in place of lost ones, which
+        only this endpoint could send away. Tasks that are still connected may be writing, because
+        Spark calls a job ended before its tasks are gone: they are given some time."""
         if not self._endpoint.await_left(KILL_WAIT_S):
             logger.warning("tasks of run %s are still connected: they hang", self._run_id)
         self._endpoint.close()
@@ -387,7 +389,8 @@ class ContinuousRun:
         self._explain_loss()
 
     def _explain_loss(self) -> None:
-        """The connection of a task that dies breaks before the cluster tells why it died."""
+        """Add why a task died to the error that says it is lost: its connection breaks at once, and
+        the cluster tells the reason later."""
         with self._explaining:
             loss, reason = self._error, self._tasks_error
             if isinstance(loss, TaskLostError) and reason is not None and reason is not loss:
@@ -396,7 +399,8 @@ class ContinuousRun:
                 logger.warning("why the task is lost: %s", reason.message)
 
     def _uncommitted(self) -> list[tuple[int, list[Any]]]:
-        # What is (or may be) prepared belongs to the next start, which finishes it.
+        # The epoch that is being committed may be prepared already: then the next start commits it,
+        # and needs what an abort would remove.
         committing = self.coordinator.committing
         return [
             (epoch, [report.writer_message for report in reports.values()])

@@ -54,7 +54,8 @@ def plan_restart(
         partial(read_entries, checkpoint.commits, commits[-1:]), checkpoint.query_id
     )
     committed = max((epoch for epoch in commits if epoch not in torn_commits), default=-1)
-    # Of the last committed epoch its end is needed, of those behind it all, of others nothing.
+    # Of the last committed epoch the header is needed, to compare its offsets; of those behind it
+    # the messages, too, to commit them; of earlier ones nothing.
     done = [epoch for epoch in prepared if epoch <= committed][-1:]
     (heads, _), (entries, torn_prepared), (_, torn_offsets), texts = storage.together(
         partial(read_entries, checkpoint.prepared_heads, done),
@@ -77,7 +78,7 @@ def plan_restart(
         unreadable_prepared=torn_prepared,
         late=late,
     )
-    if check_logged is not None:  # of what the writer keeps beside its rows
+    if check_logged is not None:  # the dead letters, for example, may be another checkpoint's
         check_logged(max(offsets, default=-1))
     logs: dict[str, MetadataLog[Any]] = {
         OFFSETS: checkpoint.offsets,
@@ -96,7 +97,8 @@ def plan_restart(
 def _check_identity(
     checkpoint: Checkpoint, found: str | None, prepared: Mapping[int, PreparedEntry]
 ) -> None:
-    """A sink knows the query by its id: another one would commit again what it has."""
+    """A sink that keeps which epochs of which query it has would not know them under another id,
+    and take them a second time."""
     entry = prepared[max(prepared)] if prepared else None
     if entry is not None and entry.query_id not in (None, found):
         raise CheckpointCorruptError(

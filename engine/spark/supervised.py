@@ -23,8 +23,9 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import finish_rewind
-from engine.coordinator.events import DrainAsked, RunFailed, StopAsked
+from engine.coordinator.events import DrainAsked, RunFailed
 from engine.errors import ContinuousError, StaleRunError
+from engine.execution.ending import EndEvent
 from engine.execution.lease_keeper import LeaseKeeper
 from engine.sinks.reopen import recorded_sink
 from engine.spark.failure import describe_error
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 Drain = Callable[["StreamingQuery", Checkpoint, threading.Event], None]
-EndEvent = DrainAsked | StopAsked | RunFailed
 _STOP_AGAIN_S = 1.0
 _INITIALIZING = ("Initializing", "Starting")
 """How Spark's messages begin before a query reads."""

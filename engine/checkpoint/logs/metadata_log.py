@@ -28,7 +28,8 @@ logger = logging.getLogger(__name__)
 _ENTRY_NAME = re.compile(r"0|[1-9][0-9]{0,18}")
 _VERSION = re.compile(r"v([1-9][0-9]*)")
 _CORRUPT_HINT = "Restore the checkpoint from a copy, or start the query with a new one."
-# Up to so many entries are deleted by their names; a listing costs more than the misses.
+# So many entries are deleted by number, whether they exist or not: on an object store that costs
+# less than to list the folder first.
 _PURGE_BY_NAME_MAX = 3
 
 

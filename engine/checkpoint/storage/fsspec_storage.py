@@ -77,7 +77,7 @@ class FsspecStorage(Storage):
 
         options = dict(storage_options or {})
         if urlsplit(url).scheme in _OBJECT_STORES:
-            # A look for a claim must see what is there now.
+            # fsspec would keep listings, and a look for a claim must see what is there now.
             options.setdefault("use_listings_cache", False)
         if urlsplit(url).scheme in ("s3", "s3a"):
             options.setdefault("max_concurrency", 1)  # else it asks for a size before it reads

@@ -104,7 +104,9 @@ class LocalStorage(Storage):
                 return []
             except OSError as exc:
                 raise _error("list", self.root / folder, exc) from exc
-            if files or not vanished:  # else all were replaced by newer ones, which are not listed
+            # Nothing found, and something vanished: retention was faster, and the entries that were
+            # written meanwhile are not in this listing. An empty log would be a lie: look again.
+            if files or not vanished:
                 return files
 
     def files_below(self, folder: str) -> Sequence[str]:
