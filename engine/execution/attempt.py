@@ -354,9 +354,10 @@ class Attempt:
         with _blaming(SourceError, "The source cannot tell its partitions"):
             streams = self._definition.streams
             changed = self.is_refresh_due or any(s.reader.needsReconfiguration() for s in streams)
-        return changed or self._could_spread()
+        return changed or self._spread()
 
-    def _could_spread(self) -> bool:
+    def _spread(self) -> bool:
+        """Whether the next attempt will have more tasks: slots have come."""
         now_s = self._clock.monotonic_s()
         if now_s - self._spread_looked_s < SPREAD_LOOK_S:
             return False
