@@ -5,7 +5,7 @@
     ContinuousError                 .hint  .epoch  .partition  .retryable
     ├ ConfigError                   wrong before anything started
     │ ├ UnsupportedQueryError       the plan holds what cannot run continuously
-    │ └ NotEnoughSlotsError         more partitions than free task slots
+    │ └ NotEnoughSlotsError         fewer free task slots than the query can do with
     ├ ClusterEndedError             Spark is gone: only a new driver helps
     ├ CheckpointError
     │ ├ CheckpointCorruptError      gap, torn or unreadable entry
@@ -105,7 +105,14 @@ class ClusterEndedError(ContinuousError):
 
 
 class NotEnoughSlotsError(ConfigError):
-    """The query needs a slot for each of its tasks at once, and fewer are free."""
+    """The query needs a slot for each of its tasks at once, and fewer are free.
+
+    :param free: how many it could have.
+    """
+
+    def __init__(self, message: str, *, free: int = 0, **rest: Any) -> None:
+        super().__init__(message, **rest)
+        self.free = free
 
 
 class CheckpointError(ContinuousError):

@@ -62,7 +62,7 @@ REPORT, RESTART = "report", "restart"
 FAIL, SKIP, DEAD_LETTER = "fail", "skip", "dead-letter"
 
 
-def _whole(default: int, minimum: int) -> Any:
+def _whole(default: int | None, minimum: int) -> Any:
     return field(default=default, metadata={"minimum": minimum})
 
 
@@ -101,6 +101,8 @@ class EngineOptions:
         fails; 0 for the default, see :meth:`backlog_max`.
     :param partitions_per_task: so many partitions of a source share a task and its slot; 0: one
         each where there are slots enough, else as few as it takes.
+    :param slots_to_keep_free: so many task slots are left to other jobs; None: those that the sink
+        needs for its own, if there are more slots than streams.
     :param task_start_timeout_s: all tasks must have started within so many seconds.
     :param task_timeout_s: a task that was silent for so long is lost.
     :param lease_heartbeat_ms: how often the lease in the checkpoint is renewed.
@@ -117,8 +119,8 @@ class EngineOptions:
     :param restart_delay_max_ms: the longest pause.
     :param restart_reset_after_s: an outage is over, and counts begin anew, when epochs were
         committed for so long.
-    :param slot_timeout_ms: for how long the query waits for free task slots before it fails; None:
-        what the launcher says, see :mod:`engine.execution.slots`.
+    :param slot_timeout_ms: for how long the query waits for free task slots before it does with
+        fewer; None: what the launcher says, see :mod:`engine.execution.slots`.
     :param stall_after_intervals: the oldest epoch that is not committed so many intervals (of a
         second at least) after its end makes the query STALLED.
     :param on_stall: ``report`` it, or ``restart`` in place.
@@ -141,6 +143,7 @@ class EngineOptions:
     min_epochs_to_retain: int = _whole(100, 2)
     epoch_backlog_max: int = _whole(0, 0)
     partitions_per_task: int = _whole(0, 0)
+    slots_to_keep_free: int | None = _whole(None, 0)
     task_start_timeout_s: int = _whole(120, 1)
     task_timeout_s: int = _whole(30, 1)
     lease_heartbeat_ms: int = _whole(1_000, 50)

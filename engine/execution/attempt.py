@@ -24,6 +24,7 @@ from engine.coordinator.restart_table import RestartPlan
 from engine.errors import (
     CheckpointError,
     ContinuousError,
+    NotEnoughSlotsError,
     SinkUnavailableError,
     SourceError,
     StaleRunError,
@@ -85,6 +86,8 @@ class Attempt:
         self._keeper: LeaseKeeper | None = None
         self.later = Background("continuous-background")
         self._plan: RestartPlan | None = None
+        self._found: list[tuple[Any, ...]] = []
+        """The partitions of each stream."""
         self._shares: list[_Share] = []
         self._run: ContinuousRun | None = None
 
@@ -108,7 +111,8 @@ class Attempt:
                 logger.info("committing epoch %d again", epoch)
                 self._runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
         self.committed_offsets = self._logged_offsets(plan.start_from)
-        self._shares = self._share()
+        self._find_partitions()
+        self._share()
         if not self._start.launcher.supply.grows:  # then it is a matter of how Spark was started
             self._await_slots()
         self._plan = plan
@@ -175,12 +179,12 @@ class Attempt:
             )
         return offsets
 
-    def _share(self) -> list[_Share]:
-        """Which task reads which partitions, from the committed offsets on."""
+    def _find_partitions(self) -> None:
+        """Of each stream, from the committed offsets on."""
         streams = self._definition.streams
         with _blaming(SourceError, "The source cannot tell its partitions"):
             self.starts = self._where_to_start()
-            found = [
+            found = self._found = [
                 tuple(stream.reader.partitions(start))
                 for stream, start in zip(streams, self.starts, strict=True)
             ]
@@ -192,13 +196,16 @@ class Attempt:
                 f"The source {', '.join(empty)} has no partitions.",
                 hint="Its partitions(start) must return at least one.",
             )
-        slots = self._start.launcher.slots()
+
+    def _share(self) -> None:
+        """Which task reads which partitions."""
+        found, slots = self._found, self._start.launcher.slots()
         split = self._start.sharing.split(
             [len(each) for each in found], None if slots is None else slots.total
         )
         self.partitions, self.tasks = sum(map(len, found)), len(split)
         before = [sum(map(len, found[:stream])) for stream in range(len(found))]
-        return [
+        self._shares = [
             _Share(stream, before[stream] + part.start, found[stream][part.start : part.stop])
             for stream, part in split
         ]
@@ -214,18 +221,34 @@ class Attempt:
         )
 
     def _await_slots(self) -> None:
-        """Returns early if the end is asked for."""
+        """Returns early if the end is asked for.
+
+        :raises NotEnoughSlotsError: they do not come, and the query cannot do with those there are.
+        """
         launcher, ending = self._start.launcher, self._start.ending
         supply = launcher.supply
-        await_slots(
-            len(self._shares),
-            launcher.slots,
-            grows=supply.grows,
-            limit_s=supply.limit_s(self._definition.options),
-            clock=self._clock,
-            pause=lambda seconds: not ending.wait(seconds),
-            say=self._start.listener.on_waiting,
-        )
+        try:
+            await_slots(
+                self._start.sharing.demand,
+                launcher.slots,
+                grows=supply.grows,
+                limit_s=supply.limit_s(self._definition.options),
+                clock=self._clock,
+                pause=lambda seconds: not ending.wait(seconds),
+                say=self._start.listener.on_waiting,
+            )
+        except NotEnoughSlotsError as exc:
+            if not self._start.sharing.squeeze(exc.free):
+                raise
+            self._share()
+            logger.warning(
+                "%s %d partitions share %d tasks until there are more slots",
+                exc.message,
+                self.partitions,
+                self.tasks,
+            )
+            self._start.listener.on_waiting(None)
+            self._await_slots()  # they may be taken by now
 
     # -- epochs ---------------------------------------------------------------------------------
 
@@ -244,6 +267,10 @@ class Attempt:
                 error = self._run_epochs(next_epoch, until=None)
         except ContinuousError as exc:
             error = exc
+        else:
+            if isinstance(error, NotEnoughSlotsError) and self._start.sharing.squeeze(error.free):
+                logger.warning("%s Its partitions share %d slots", error.message, error.free)
+                error, self.is_reconfiguring = None, not self._start.ending.is_asked
         finally:
             if not self.later.close(_BACKGROUND_S):
                 logger.warning("the cleaning up behind the last epoch hangs, and is left behind")
@@ -258,7 +285,8 @@ class Attempt:
         error = self._run_epochs(epoch, until=entry.offsets)
         if error is None:
             self.committed_offsets = entry.offsets
-            self._shares = self._share()
+            self._find_partitions()
+            self._share()
         return error
 
     def _run_epochs(
@@ -323,14 +351,15 @@ class Attempt:
         with _blaming(SourceError, "The source cannot tell its partitions"):
             streams = self._definition.streams
             changed = self.is_refresh_due or any(s.reader.needsReconfiguration() for s in streams)
-        return changed or self._could_spread()
+        return changed or self._spread()
 
-    def _could_spread(self) -> bool:
+    def _spread(self) -> bool:
+        """Whether the next attempt will have more tasks: slots have come."""
         now_s = self._clock.monotonic_s()
         if now_s - self._spread_looked_s < SPREAD_LOOK_S:
             return False
         self._spread_looked_s = now_s
-        return self._start.sharing.could_spread(self._start.launcher.slots())
+        return self._start.sharing.spread(self._start.launcher.slots())
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -118,7 +118,11 @@ class ContinuousExecution:
                 self._launcher,
                 self._clock,
                 listener=self,
-                sharing=TaskSharing(definition.options.partitions_per_task),
+                sharing=TaskSharing(
+                    definition.options.partitions_per_task,
+                    definition.options.slots_to_keep_free,
+                    definition.sink.driver.task_slots,
+                ),
                 ending=self._ending,
             )
             attempt = self._new_attempt()

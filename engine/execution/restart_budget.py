@@ -31,6 +31,7 @@ from engine.errors import (
     ContinuousError,
     EpochBacklogError,
     EpochStalledError,
+    NotEnoughSlotsError,
     OffsetOutOfRangeError,
     ProtocolError,
     SinkAheadError,
@@ -70,6 +71,8 @@ class Blame(Enum):
 
 def blame(error: ContinuousError) -> Blame | None:
     """Whose failure it is; None if a restart in place cannot help."""
+    if isinstance(error, NotEnoughSlotsError):  # a kind of ConfigError, but slots may come back
+        return Blame.INFRASTRUCTURE
     if isinstance(error, _FINAL):
         return None
     if isinstance(error, CheckpointError):

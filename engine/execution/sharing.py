@@ -5,22 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from engine.execution.slots import Slots
+from engine.execution.slots import Demand, Slots
 
 
 class TaskSharing:
     """One task per partition where there are slots enough; else as few partitions to a task as it
-    takes. Decided anew by each attempt, but not for the worse: an executor that is lost is waited
-    for, not done without.
+    takes. How many slots that are is decided by those of the first split, and only
+
+    - :meth:`squeeze` makes it fewer, once they were waited for: an executor that is lost mostly
+      comes back, and until then a query that took what is there would read with half its tasks;
+    - :meth:`spread` makes it more.
 
     :param per_task: that many partitions to a task, however many slots there are; 0 to decide by
         the slots.
+    :param keep_free: so many slots are left to other jobs; None: those that the sink needs, if the
+        streams leave any.
+    :param sink_slots: how many the sink needs for jobs of its own.
     """
 
-    def __init__(self, per_task: int) -> None:
+    def __init__(
+        self, per_task: int = 0, keep_free: int | None = None, sink_slots: int = 0
+    ) -> None:
         self._per_task = per_task
-        self._slots: int | None = None
-        self._is_short = False
+        self._keep_free = keep_free
+        self._sink_slots = sink_slots
+        self._spare = sink_slots if keep_free is None else keep_free
+        self._limit: int | None = None
+        """The query has so many tasks at most; None: nothing limits them."""
         self._partitions: Sequence[int] = ()
         self._tasks = 0
 
@@ -31,14 +42,9 @@ class TaskSharing:
         :param slots: how many tasks can run at once; None where nothing limits them.
         """
         self._partitions = partitions
-        if slots is not None:
-            self._slots = max(slots, self._slots or 0)
-        limit = None if slots is None else self._slots
-        self._is_short = not self._per_task and limit is not None and sum(partitions) > limit
-        per_task = self._per_task or 1
-        if self._is_short:
-            assert limit is not None
-            per_task = _fewest(partitions, max(limit, len(partitions)))
+        if self._limit is None and slots is not None:
+            self._take(slots)
+        per_task = self._per_task_within(self._limit)
         tasks = [
             (stream, part)
             for stream, count in enumerate(partitions)
@@ -47,13 +53,45 @@ class TaskSharing:
         self._tasks = len(tasks)
         return tasks
 
-    def could_spread(self, slots: Slots | None) -> bool:
-        """Whether more tasks than now would find a slot: other jobs may hold what was added."""
-        if not self._is_short or slots is None:
-            return self._is_short
-        total = max(slots.total, len(self._partitions))
-        tasks = _tasks(self._partitions, _fewest(self._partitions, total))
-        return self._tasks < tasks <= self._tasks + slots.free
+    @property
+    def demand(self) -> Demand:
+        """The slots that the last split needs."""
+        return Demand(self._tasks, self._spare)
+
+    def squeeze(self, slots: int) -> bool:
+        """Let the next split do with so many slots, those to be kept free among them; False if
+        that cannot be: each stream has a task of its own, and what the user asked for holds."""
+        limit = slots - self._spare
+        if limit < _tasks(self._partitions, self._per_task or max(self._partitions)):
+            return False
+        self._limit = limit
+        return True
+
+    def spread(self, slots: Slots | None) -> bool:
+        """Let the next split use what is free by now; False if that makes no more tasks. What
+        other jobs hold is left to them. Where nobody counts slots, nobody knows of new ones."""
+        if slots is None or self._limit is None or self._per_task:
+            return False
+        usable = min(slots.total, self._tasks + slots.free)
+        limit = usable - self._spare_of(usable)
+        if _tasks(self._partitions, self._per_task_within(limit)) <= self._tasks:
+            return False
+        self._take(usable)
+        return True
+
+    def _take(self, slots: int) -> None:
+        self._spare = self._spare_of(slots)
+        self._limit = slots - self._spare
+
+    def _spare_of(self, slots: int) -> int:
+        if self._keep_free is not None:
+            return self._keep_free
+        return min(self._sink_slots, max(slots - len(self._partitions), 0))
+
+    def _per_task_within(self, limit: int | None) -> int:
+        if self._per_task or limit is None:
+            return self._per_task or 1
+        return _fewest(self._partitions, max(limit, len(self._partitions)))
 
 
 def _parts(count: int, per_task: int) -> int:

@@ -1,8 +1,10 @@
-"""Task slots: a query needs one per partition, all at once, and waits for those that may come.
+"""Task slots: a query needs one per task, all at once, and waits for those that may come.
 
 On a cluster an executor that has died is replaced, and more may be added: that takes seconds, or
 the minutes of a machine that has to be started. A query that waits is WAITING, and uses up no
-budget for restarts. ``local[N]`` has what it has: only those that are busy just now can come.
+budget for restarts. ``local[N]`` has what it has: only those that are busy just now can come. When
+the time is over, the query does with what is free if it can (:meth:`TaskSharing.squeeze
+<engine.execution.sharing.TaskSharing.squeeze>`).
 
 Slots are counted before the tasks are launched. That count can be wrong, and there is none where
 Spark asks for executors only when tasks wait (dynamic allocation); so launched tasks are watched
@@ -21,6 +23,11 @@ from engine.errors import NotEnoughSlotsError
 _POLL_S, _POLL_MAX_S = 0.02, 0.5
 PLACED_WITHIN_S = 1.0
 """Tasks that find slots have found them by then."""
+_HINT = (
+    "Stop other jobs, or add cores (spark.master local[N], or more executors). Partitions share "
+    "what is free unless the option partitionsPerTask is set; slotsToKeepFree says how many slots "
+    "the query leaves to other jobs, and slotTimeout for how long it waits."
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,25 @@ class Slots:
 
     total: int
     free: int
+
+
+@dataclass(frozen=True)
+class Demand:
+    """The slots that a query needs: one for each of its tasks, and those that it keeps free."""
+
+    tasks: int
+    spare: int = 0
+
+    @property
+    def slots(self) -> int:
+        """All of them."""
+        return self.tasks + self.spare
+
+    def __str__(self) -> str:
+        if not self.spare:
+            return f"has {self.tasks} tasks and needs as many free task slots"
+        spare = f"keeps {self.spare} slots free for other jobs"
+        return f"has {self.tasks} tasks, {spare} and needs {self.slots} free task slots"
 
 
 @dataclass(frozen=True)
@@ -62,7 +88,7 @@ def supply_of(master: str) -> SlotSupply:
 
 
 def await_slots(
-    needed: int,
+    demand: Demand,
     count: Callable[[], Slots | None],
     *,
     grows: bool,
@@ -79,6 +105,7 @@ def await_slots(
     :param say: hears what is waited for, in words, and None when it is there.
     :raises NotEnoughSlotsError: they did not come in time, or cannot.
     """
+    needed = demand.slots
     deadline_s = clock.monotonic_s() + limit_s
     said: str | None = None
     poll_s = _POLL_S
@@ -92,11 +119,10 @@ def await_slots(
         if (slots.total < needed and not grows) or now_s >= deadline_s:
             waited = f", after {limit_s:g} s" if now_s >= deadline_s else ""
             raise NotEnoughSlotsError(
-                f"The query has {needed} tasks and needs as many free task slots, but "
-                f"{slots.free} of the {slots.total} slots are free{waited}.",
-                hint="Let partitions share tasks (option partitionsPerTask), stop other jobs, or "
-                "add cores (spark.master local[N], or more executors). The option slotTimeout "
-                "says for how long the query waits.",
+                f"The query {demand}, but {slots.free} of the {slots.total} slots are "
+                f"free{waited}.",
+                hint=_HINT,
+                free=slots.free,
             )
         text = _waiting_for(needed - slots.free, needed)
         if text != said:
@@ -135,8 +161,8 @@ class PlacementWatch:
             raise NotEnoughSlotsError(
                 f"{unplaced} of the query's {self._needed} tasks have found no free slot within "
                 f"{self._limit_s:g} s.",
-                hint="Let partitions share tasks (option partitionsPerTask), stop other jobs, or "
-                "add cores. The option slotTimeout says for how long the query waits.",
+                hint=_HINT,
+                free=self._needed - unplaced,
             )
         return _waiting_for(unplaced, self._needed)
 

@@ -15,6 +15,7 @@ driver. That is enough. What a stream writer may offer beyond it, each a method 
 ``delivery``           the guarantee, :data:`AT_LEAST_ONCE` if there is none
 ``tuningOptions``      options that may change between two starts
 ``shipsRows``          True: its messages hold rows, and leave the checkpoint soon
+``taskSlots``          how many task slots the Spark jobs of its ``commit`` need at least
 ``path``               the folder, whatever the working directory of the next start is
 ``messageTypes``       of the engine's own sinks: the classes of its messages, by their tags
 =====================  =====================================================================
@@ -161,6 +162,7 @@ class DriverSink:
     tuning_options: Collection[str] = ()
     path: str | None = None
     ships_rows: bool = False
+    task_slots: int = 0
     message_types: Mapping[str, type] = field(default_factory=dict)
 
     @classmethod
@@ -180,6 +182,7 @@ class DriverSink:
             tuning_options=getattr(writer, "tuningOptions", ()),
             path=None if path is None else str(path),
             ships_rows=bool(getattr(writer, "shipsRows", False)),
+            task_slots=int(getattr(writer, "taskSlots", 0)),
             message_types=getattr(writer, "messageTypes", {}),
         )
 

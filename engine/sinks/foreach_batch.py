@@ -3,7 +3,8 @@
 The rows travel to the driver, so this is for results, not for the stream itself: see
 :mod:`engine.sinks.shipped` for how many they may be. The function runs while the epoch is being
 committed, on the engine's thread: what it takes delays the following commits. Spark jobs that it
-starts need free task slots besides those of the continuous tasks.
+starts need free task slots besides those of the continuous tasks: one is kept free, see the option
+``slotsToKeepFree``.
 
 It is called for epochs that have rows. After a crash it may be called again with the same epoch and
 the same rows: a function that must not act twice keeps the epoch. After a rewind the same epoch
@@ -63,6 +64,7 @@ class ForeachBatchWriter(DataSourceStreamArrowWriter):
 
     messageTypes = SHIPPED
     shipsRows = True
+    taskSlots = 1
     tuningOptions = (OPTION,)
 
     def __init__(

@@ -6,7 +6,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from engine.execution.launcher import CANCEL_TIMEOUT_S, LaunchedTasks, OnEnd
 from engine.execution.slots import Slots, supply_of
 from engine.redaction.logs import describe_trace
 from engine.spark.failure import gist
-from engine.task.loop import run_task
+from engine.spark.workers import look_at_worker, refusal
 from engine.task.spec import TaskSpec
 
 if TYPE_CHECKING:
@@ -93,13 +93,12 @@ class _Job:
         try:
             context.setJobGroup(run_id, f"continuous query {run_id}", interruptOnCancel=True)
             context.addJobTag(self._tag)
-            indexes = context.parallelize(range(len(tasks)), len(tasks))
-            indexes.foreach(lambda index: run_task(tasks[index]))
+            context.parallelize(range(len(tasks)), len(tasks)).foreach(_body(tasks))
         except Exception as exc:
             logger.debug("the Spark job of run %s ended\n%s", run_id, describe_trace(exc))
             reason = gist(exc)
             if not (self._is_left and _OUR_DOING.search(reason)):
-                error = TaskLostError(
+                error = refusal(exc) or TaskLostError(
                     f"The Spark job of the query failed: {reason}",
                     hint="The executor's log tells more.",
                 )
@@ -126,6 +125,25 @@ class _Job:
             self._thread.join(timeout=LEAVE_TIMEOUT_S)
         if self._thread.is_alive():
             logger.warning("Spark has not ended the tasks of run %s: they hang", self._run_id)
+
+
+def _body(tasks: Sequence[TaskSpec]) -> Callable[[int], None]:
+    """Runs the task of an index, on an executor. What it is made of is loaded only by a Python that
+    can: before, nothing of the engine is needed there."""
+    from pyspark.serializers import CloudPickleSerializer
+
+    serializer: Any = CloudPickleSerializer()
+    look, pickled = look_at_worker(), serializer.dumps(list(tasks))
+
+    def body(index: int) -> None:
+        look()
+        from pyspark import cloudpickle
+
+        from engine.task.loop import run_task
+
+        run_task(cloudpickle.loads(pickled)[index])
+
+    return body
 
 
 @contextmanager

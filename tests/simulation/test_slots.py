@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import queue
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from engine.base.clock import ManualClock
 from engine.checkpoint.query_state import QueryState
 from engine.errors import NotEnoughSlotsError
-from engine.execution.launcher import ThreadLauncher
+from engine.execution.launcher import LaunchedTasks, OnEnd, ThreadLauncher
 from engine.execution.slots import (
     CLUSTER,
     KUBERNETES,
     LOCAL,
+    PLACED_WITHIN_S,
     PlacementWatch,
     Slots,
     SlotSupply,
     supply_of,
 )
 from engine.query.handle import ContinuousQuery
+from engine.task.spec import TaskSpec
+from tests.model import HOUR_MS
 from tests.simulation.story import WAIT_S, Story, await_status
 
 ENOUGH = Slots(4, 4)
@@ -66,10 +72,10 @@ def test_a_cluster_without_free_slots_is_waited_for(story: Story) -> None:
 
 
 @pytest.mark.parametrize("supply", [CLUSTER, KUBERNETES])
-def test_slots_that_do_not_come_end_the_query(story: Story, supply: SlotSupply) -> None:
+def test_without_any_free_slot_the_query_ends(story: Story, supply: SlotSupply) -> None:
     clock = ManualClock()
-    query = story.start(Cluster(lambda: Slots(4, 1), supply), clock)
-    with pytest.raises(NotEnoughSlotsError, match=r"2 tasks .* 1 of the 4 slots .*slotTimeout"):
+    query = story.start(Cluster(lambda: Slots(4, 0), supply), clock)
+    with pytest.raises(NotEnoughSlotsError, match=r"2 tasks .* 0 of the 4 slots .*slotTimeout"):
         query.awaitTermination(WAIT_S)
     assert clock.monotonic_s() == pytest.approx(supply.timeout_s)
     assert story.checkpoint.status().state is QueryState.FAILED
@@ -107,9 +113,136 @@ def test_a_machine_with_too_few_slots_is_told_at_the_start(story: Story) -> None
 
 def test_busy_slots_of_a_machine_are_waited_for_at_the_start(story: Story) -> None:
     clock = ManualClock()
-    with pytest.raises(NotEnoughSlotsError, match=r"1 of the 4 slots are free, after 15 s"):
-        story.start(Cluster(lambda: Slots(4, 1), LOCAL), clock)
+    with pytest.raises(NotEnoughSlotsError, match=r"0 of the 4 slots are free, after 15 s"):
+        story.start(Cluster(lambda: Slots(4, 0), LOCAL), clock)
     assert clock.monotonic_s() == pytest.approx(LOCAL.timeout_s)
+
+
+# -- doing with what is free ----------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def no_spreading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slots of these tests are free, whoever takes them."""
+    monkeypatch.setattr("engine.execution.attempt.SPREAD_LOOK_S", math.inf)
+
+
+def finish(story: Story, query: ContinuousQuery, rows: int) -> None:
+    story.feed.add(5)
+    story.await_rows(query, rows)
+    query.drain(WAIT_S)
+    assert story.sink.assert_exactly_once(story.partitions) == rows
+
+
+@pytest.mark.parametrize("supply", [LOCAL, CLUSTER])
+def test_when_the_time_is_over_partitions_share_what_is_free(
+    tmp_path: Path, supply: SlotSupply, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, story = ManualClock(), Story(tmp_path, partitions=20)
+    query = story.start(Cluster(lambda: Slots(16, 6), supply), clock, interval_ms=0)
+    with caplog.at_level("WARNING"):
+        finish(story, query, 100)
+    assert query._execution.tasks == 5
+    assert query.status["restarts"] == 0
+    assert clock.monotonic_s() == pytest.approx(supply.timeout_s)
+    assert "20 partitions share 5 tasks" in caplog.text
+
+
+def test_executors_that_are_lost_for_good_are_done_without(tmp_path: Path) -> None:
+    clock, story = ManualClock(), Story(tmp_path, partitions=8)
+    lost = threading.Event()
+    cluster = Cluster(lambda: Slots(3, 3) if lost.is_set() else Slots(8, 8))
+    query = story.start(cluster, clock, interval_ms=0, retry_infrastructure_for_ms=HOUR_MS)
+    assert query.awaitEpoch(0, WAIT_S)
+    assert query._execution.tasks == 8
+    lost.set()
+    story.feed.faults[(1, 3)] = SystemExit("out of memory")
+    finish(story, query, 40)
+    assert query._execution.tasks == 3
+    assert clock.monotonic_s() >= CLUSTER.timeout_s
+
+
+def test_a_cluster_that_is_away_for_longer_is_an_outage(story: Story) -> None:
+    """Of a query that has run: a machine that has to be started takes longer than it should."""
+    clock = ManualClock()
+    lost_s: list[float] = []
+
+    def slots() -> Slots:
+        away = bool(lost_s) and clock.monotonic_s() < lost_s[0] + 3 * CLUSTER.timeout_s
+        return Slots(0, 0) if away else ENOUGH
+
+    query = story.start(Cluster(slots), clock, interval_ms=0, retry_infrastructure_for_ms=HOUR_MS)
+    assert query.awaitEpoch(0, WAIT_S)
+    lost_s.append(clock.monotonic_s())
+    story.feed.faults[(1, 3)] = SystemExit("the machine was taken away")
+    finish(story, query, 10)
+    assert "0 of the 0 slots" in query.status["last_error"]
+
+
+def test_what_was_asked_for_is_not_shared_further(story: Story) -> None:
+    query = story.start(Cluster(lambda: Slots(4, 1)), ManualClock(), partitions_per_task=1)
+    with pytest.raises(NotEnoughSlotsError, match=r"2 tasks .* 1 of the 4 slots"):
+        query.awaitTermination(WAIT_S)
+
+
+@pytest.mark.parametrize(("free", "tasks"), [(8, 5), (4, 2)])
+def test_slots_are_kept_for_other_jobs(tmp_path: Path, free: int, tasks: int) -> None:
+    story = Story(tmp_path, partitions=10)
+    query = story.start(
+        Cluster(lambda: Slots(8, free)), ManualClock(), interval_ms=0, slots_to_keep_free=2
+    )
+    finish(story, query, 50)
+    assert query._execution.tasks == tasks
+
+
+def test_slots_to_keep_free_that_are_not_there(story: Story) -> None:
+    with pytest.raises(NotEnoughSlotsError, match=r"1 tasks, keeps 4 .* needs 5 free"):
+        story.start(Cluster(lambda: ENOUGH, LOCAL), slots_to_keep_free=4, partitions_per_task=2)
+
+
+@pytest.mark.parametrize(("slots", "tasks"), [(6, 3), (1, 1)])
+def test_a_sink_that_starts_jobs_is_left_a_slot(tmp_path: Path, slots: int, tasks: int) -> None:
+    story = Story(tmp_path, partitions=6)
+    story.sink.taskSlots = 1
+    query = story.start(Cluster(lambda: Slots(slots, slots), LOCAL))
+    finish(story, query, 30)
+    assert query._execution.tasks == tasks
+
+
+class Placing(ThreadLauncher):
+    """Nobody knows how many slots there are; of the first launch, so many tasks find one."""
+
+    supply = CLUSTER
+
+    def __init__(self, placed: int, clock: ManualClock) -> None:
+        self.launches: list[int] = []
+        self._placed, self._clock = placed, clock
+
+    def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> LaunchedTasks:
+        self.launches.append(len(specs))
+        tasks = super().launch(run_id, specs[: self._placed], on_end)
+        unplaced = len(specs) - self._placed
+        clock = self._clock
+
+        class Placed:
+            def unplaced(self) -> int:
+                clock.advance(30)
+                return max(unplaced, 0)
+
+            def cancel(self) -> None:
+                tasks.cancel()
+
+        clock.advance(PLACED_WITHIN_S + 1)
+        return Placed()
+
+
+def test_launched_tasks_share_the_slots_that_some_have_found(tmp_path: Path) -> None:
+    clock, story = ManualClock(), Story(tmp_path, partitions=6)
+    launcher = Placing(2, clock)
+    query = story.start(launcher, clock, interval_ms=0)
+    finish(story, query, 30)
+    assert launcher.launches == [6, 2]
+    assert query.status["restarts"] == 0
 
 
 def test_launched_tasks_that_find_no_slot_are_waited_for() -> None:

@@ -212,8 +212,11 @@ def test_more_tasks_than_slots_are_refused(spark: SparkSession, tmp_path: Path) 
 def test_busy_slots_are_not_free(spark: SparkSession, tmp_path: Path, start: Start) -> None:
     query = start(files(rate(spark, partitions=1), tmp_path / "one"))
     query.awaitEpoch(0, WAIT_S)
-    with pytest.raises(NotEnoughSlotsError, match="1 of the 2 slots are free"):
-        files(rate(spark, partitions=2), tmp_path / "two", slotTimeout="2 seconds").start()
+    two = start(files(rate(spark, partitions=2), tmp_path / "two", slotTimeout="1 second"))
+    assert two.awaitEpoch(0, WAIT_S)
+    assert two._execution.tasks == 1
+    with pytest.raises(NotEnoughSlotsError, match="0 of the 2 slots are free"):
+        files(rate(spark, partitions=2), tmp_path / "three", slotTimeout="1 second").start()
 
 
 def test_a_job_of_somebody_else_that_takes_the_slots(
@@ -227,8 +230,22 @@ def test_a_job_of_somebody_else_that_takes_the_slots(
     query.awaitEpoch(0, WAIT_S)
     monkeypatch.setattr(SparkLauncher, "slots", lambda self: Slots(2, 2))
     late = start(files(rate(spark, partitions=2), tmp_path / "two", slotTimeout="2 seconds"))
-    with pytest.raises(NotEnoughSlotsError, match="1 of the query's 2 tasks"):
-        late.awaitTermination(WAIT_S)
+    assert late.awaitEpoch(0, WAIT_S)
+    assert late._execution.tasks == 1
+    assert late.status["restarts"] == 0
+
+
+def test_a_function_of_batches_finds_a_slot(spark: SparkSession, start: Start) -> None:
+    counts: list[int] = []
+    query = start(
+        write_stream(rate(spark, partitions=4))
+        .foreachBatch(lambda df, epoch: counts.append(df.repartition(2).count()))
+        .trigger(continuous="100 milliseconds")
+    )
+    assert query.awaitEpoch(3, WAIT_S)
+    assert query._execution.tasks == 1
+    query.drain(WAIT_S)
+    assert sum(counts) > 0
 
 
 def test_a_failing_expression_names_the_error(

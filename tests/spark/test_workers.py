@@ -19,9 +19,14 @@ ON_EXECUTORS = """
 import json, sys
 from pyspark.sql import SparkSession
 from engine import ContinuousError, write_stream
+from engine.spark import workers
 
-master, checkpoint = sys.argv[1:]
+master, checkpoint, trouble = sys.argv[1:]
+if trouble == "unasked":  # as where no slot is free when the query starts
+    workers.check_workers = lambda *_: None
 spark = SparkSession.builder.master(master).config("spark.ui.enabled", "false").getOrCreate()
+if trouble == "other minor version":
+    spark.sparkContext.pythonVer = "3.99"
 df = spark.readStream.format("rate").option("numPartitions", 1).load()
 writer = write_stream(df).format("noop").option("checkpointLocation", checkpoint)
 try:
@@ -58,9 +63,10 @@ def test_the_first_query_runs_in_an_environment_that_is_not_activated(tmp_path: 
     assert "timestamp" in ran.stdout
 
 
-def start_on(master: str, folder: Path, **variables: str) -> dict[str, Any]:
+def start_on(master: str, folder: Path, trouble: str = "", **variables: str) -> dict[str, Any]:
     """What became of a query that was started with a session of its own."""
-    ran = python("-c", ON_EXECUTORS, master, str(folder / "checkpoint"), folder=folder, **variables)
+    arguments = (master, str(folder / "checkpoint"), trouble)
+    ran = python("-c", ON_EXECUTORS, *arguments, folder=folder, **variables)
     assert ran.returncode == 0, ran.stderr
     told: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
     return told
@@ -79,6 +85,34 @@ def test_a_start_refuses_executors_that_have_no_engine(tmp_path: Path) -> None:
 
 def test_a_start_refuses_an_interpreter_that_is_not_there(tmp_path: Path) -> None:
     told = start_on("local[2]", tmp_path, PYSPARK_PYTHON="/nowhere/python")
+    assert told["kind"] == "ConfigError"
+    assert "/nowhere/python" in told["error"]
+
+
+def test_a_start_refuses_another_minor_version_of_python(tmp_path: Path) -> None:
+    link = tmp_path / "python"  # another path: this very interpreter would not be asked
+    link.symlink_to(sys.executable)
+    told = start_on("local[2]", tmp_path, "other minor version", PYSPARK_PYTHON=str(link))
+    assert told["kind"] == "ConfigError"
+    assert "than that in driver: 3.99" in told["error"]
+    assert "PYSPARK_PYTHON" in told["error"]
+    assert not (tmp_path / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[1,1,1024]"])
+def test_each_task_looks_at_its_own_python(tmp_path: Path, master: str) -> None:
+    """The start asks one executor, if there is a slot: the task may land on another."""
+    bare = tmp_path / "bare"
+    venv.create(bare, with_pip=False, symlinks=True)
+    told = start_on(master, tmp_path, "unasked", PYSPARK_PYTHON=str(bare / "bin/python"))
+    assert told["kind"] == "ConfigError"
+    assert "cannot import engine" in told["error"]
+    assert str(bare / "bin/python") in told["error"]
+    assert "PYSPARK_PYTHON" in told["error"], "what to do"
+
+
+def test_a_task_whose_interpreter_is_not_there(tmp_path: Path) -> None:
+    told = start_on("local[2]", tmp_path, "unasked", PYSPARK_PYTHON="/nowhere/python")
     assert told["kind"] == "ConfigError"
     assert "/nowhere/python" in told["error"]
 

@@ -12,7 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.errors import ConfigError, SinkCommitRejectedError, SinkError
+from engine.errors import (
+    ConfigError,
+    ContinuousError,
+    SinkCommitRejectedError,
+    SinkUnavailableError,
+)
 from engine.sinks.epoch_context import EpochContext
 from tests.unit.test_files_sink import committed, data_files, rows, writer
 
@@ -86,14 +91,19 @@ def test_an_epoch_that_is_committed_is_not_looked_at_again(tmp_path: Path) -> No
     writer(tmp_path).commit([message], 0)
 
 
-def test_a_task_that_does_not_see_the_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("epoch", "kind"), [(0, ConfigError), (3, SinkUnavailableError)])
+@pytest.mark.parametrize("batches", [[], [rows(1)]])
+def test_a_task_that_does_not_see_the_folder(
+    tmp_path: Path, epoch: int, kind: type[ContinuousError], batches: list[pa.RecordBatch]
+) -> None:
+    """Before anything was committed, nobody ever saw it there; later, a mount may come back."""
     sink = writer(tmp_path / "out")
     sink.validate()
     shutil.rmtree(tmp_path / "out")
-    EpochContext.set(EpochContext("q", "r", 2, 7, 3))
+    EpochContext.set(EpochContext("q", "r", 2, 7, epoch))
     try:
-        with pytest.raises(SinkError, match=f"not on {socket.gethostname()}, where a task runs"):
-            sink.write(iter([rows(1)]))
+        with pytest.raises(kind, match=f"not on {socket.gethostname()}, where a task runs"):
+            sink.write(iter(batches))
     finally:
         EpochContext.set(None)
     assert not (tmp_path / "out").exists()

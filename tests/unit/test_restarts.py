@@ -91,7 +91,7 @@ def policy(**options: int) -> Policy:
         (StaleRunError("x"), None),
         (ProtocolError("x"), None),
         (ConfigError("x"), None),
-        (NotEnoughSlotsError("x"), None),
+        (NotEnoughSlotsError("x"), Blame.INFRASTRUCTURE),
         (CheckpointError("x"), Blame.STORAGE),
         (CheckpointVersionError("x"), None),
         (ClusterEndedError("x"), None),

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.sharing import TaskSharing
-from engine.execution.slots import Slots
+from engine.execution.slots import Demand, Slots
 
 
 def test_one_task_each_where_there_are_slots_enough() -> None:
     sharing = TaskSharing(0)
     assert sharing.split([2, 1], slots=3) == [(0, range(1)), (0, range(1, 2)), (1, range(1))]
-    assert not sharing.could_spread(Slots(100, 100))
-    assert len(sharing.split([100], slots=None)) == 100
+    assert not sharing.spread(Slots(100, 100))
+    assert len(TaskSharing().split([100], slots=None)) == 100
 
 
 def test_as_few_to_a_task_as_it_takes() -> None:
@@ -47,24 +47,79 @@ def test_a_lost_executor_is_waited_for() -> None:
 def test_more_slots_are_taken_up() -> None:
     sharing = TaskSharing(0)
     sharing.split([8], slots=2)
-    assert not sharing.could_spread(Slots(2, 0))
-    assert sharing.could_spread(Slots(3, 1))
-    assert sharing.could_spread(None)
+    assert not sharing.spread(Slots(2, 0))
+    assert sharing.spread(Slots(3, 1))
+    assert len(sharing.split([8], slots=3)) == 3
+    assert sharing.spread(Slots(16, 13))
     assert len(sharing.split([8], slots=16)) == 8
-    assert not sharing.could_spread(Slots(32, 24))
+    assert not sharing.spread(Slots(32, 24))
 
 
 def test_added_slots_that_other_jobs_hold_are_left_to_them() -> None:
     sharing = TaskSharing(0)
     assert len(sharing.split([20], slots=16)) == 10
-    assert not sharing.could_spread(Slots(20, 4))
-    assert sharing.could_spread(Slots(20, 10))
+    assert not sharing.spread(Slots(20, 4))
+    assert sharing.spread(Slots(20, 10))
+    assert len(sharing.split([20], slots=20)) == 20
+
+
+def test_what_is_free_is_shared_once_the_time_is_over() -> None:
+    sharing = TaskSharing()
+    assert len(sharing.split([20], slots=16)) == 10
+    assert sharing.squeeze(6)
+    assert len(sharing.split([20], slots=16)) == 5
+    assert not sharing.spread(Slots(16, 1))
+    assert sharing.spread(Slots(16, 6)), "others hold 5 still"
+    assert len(sharing.split([20], slots=16)) == 10
+
+
+def test_what_cannot_be_done_without() -> None:
+    sharing = TaskSharing()
+    sharing.split([4, 4], slots=8)
+    assert not sharing.squeeze(1), "each stream has a task of its own"
+    assert sharing.squeeze(2)
+    assert not sharing.squeeze(0)
+    asked = TaskSharing(per_task=2)
+    asked.split([5], slots=3)
+    assert not asked.squeeze(2)
+
+
+def test_slots_that_nobody_counts_are_not_asked_for_again() -> None:
+    sharing = TaskSharing()
+    assert len(sharing.split([6], slots=None)) == 6
+    assert sharing.squeeze(4)
+    assert len(sharing.split([6], slots=None)) == 3
+    assert not sharing.spread(None)
+
+
+def test_slots_are_kept_free() -> None:
+    sharing = TaskSharing(keep_free=2)
+    assert len(sharing.split([10], slots=7)) == 5
+    assert sharing.demand == Demand(tasks=5, spare=2)
+    assert not sharing.squeeze(2)
+    assert sharing.squeeze(3)
+    assert len(sharing.split([10], slots=7)) == 1
+    assert not sharing.spread(Slots(7, 2))
+    assert sharing.spread(Slots(7, 3))
+    assert len(sharing.split([10], slots=7)) == 2
+
+
+@pytest.mark.parametrize(
+    ("slots", "demand"), [(1, Demand(1)), (2, Demand(1, 1)), (3, Demand(2, 1))]
+)
+def test_a_slot_for_the_sink_where_there_is_one(slots: int, demand: Demand) -> None:
+    sharing = TaskSharing(sink_slots=1)
+    sharing.split([2], slots)
+    assert sharing.demand == demand
+    mine = TaskSharing(keep_free=0, sink_slots=1)
+    mine.split([2], slots)
+    assert mine.demand.spare == 0
 
 
 def test_a_slot_that_changes_nothing_is_left_alone() -> None:
     sharing = TaskSharing(0)
     assert len(sharing.split([16], slots=8)) == 8
-    assert not sharing.could_spread(Slots(9, 1))
+    assert not sharing.spread(Slots(9, 1))
 
 
 @given(

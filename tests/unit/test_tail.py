@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -317,3 +318,11 @@ def test_micro_batches_end_at_whole_lines(tmp_path: Path) -> None:
     write_ids(tmp_path / "a.json", end="\n")
     (partition,) = stream.partitions(end, stream.latestOffset(end, None))
     assert [i for batch in stream.read(partition) for i in ids_of(batch)] == [2]
+
+
+def test_a_machine_without_the_folder_is_named(tmp_path: Path) -> None:
+    driver = reader(tmp_path)
+    (partition,) = driver.partitions({})
+    tmp_path.rmdir()
+    with pytest.raises(SourceUnavailableError, match=f"not on {socket.gethostname()}, where a ta"):
+        driver.open(partition)

@@ -155,7 +155,9 @@ class FilesWriter(DataSourceStreamArrowWriter):
         return self._layout.path
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesMessage:
-        with EpochFiles(self._layout, *_partition_and_generation()) as files:
+        context = EpochContext.get()
+        partition = _spark_partition() if context is None else context.partition
+        with EpochFiles(self._layout, partition, context) as files:
             for batch in iterator:
                 files.add(batch)
             return FilesMessage(files.finish(), socket.gethostname())
@@ -215,14 +217,11 @@ def _files(messages: Sequence[WriterCommitMessage | None]) -> list[SinkFile]:
     return [file for each in own_messages(messages, FilesMessage) for file in each.files]
 
 
-def _partition_and_generation() -> tuple[int, int | None]:
-    context = EpochContext.get()
-    if context is not None:
-        return context.partition, context.generation
+def _spark_partition() -> int:
     from pyspark import TaskContext
 
     task = TaskContext.get()
-    return (0 if task is None else task.partitionId()), None
+    return 0 if task is None else task.partitionId()
 
 
 def _milliseconds(options: Options, name: str) -> int | None:

@@ -17,7 +17,8 @@ import pyarrow as pa
 from engine.base import durable as disk
 from engine.base.failpoints import reach
 from engine.base.locations import local_path
-from engine.errors import SinkCommitRejectedError, SinkError, SinkUnavailableError
+from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
+from engine.sinks.epoch_context import EpochContext
 from engine.sinks.files.file_formats import FileFormat
 from engine.sinks.files.file_sink_log import SinkFile
 from engine.sinks.files.partition_paths import split
@@ -53,13 +54,18 @@ class EpochFiles:
     there are rows for it.
 
     :param partition: the task's number, a part of the file names.
-    :param generation: of the run, a part of the file names too; None outside of this engine.
+    :param context: the epoch. The run's generation is a part of the file names, too; None outside
+        of this engine.
+    :raises ConfigError: this machine lacks the folder, and no epoch was ever committed.
+    :raises SinkUnavailableError: it lacks it by now.
     """
 
-    def __init__(self, layout: FileLayout, partition: int, generation: int | None = None) -> None:
+    def __init__(
+        self, layout: FileLayout, partition: int, context: EpochContext | None = None
+    ) -> None:
         self._layout = layout
         self._partition = partition
-        self._generation = generation
+        self._context = context
         self._buffer: list[pa.RecordBatch] = []
         self._buffered_bytes = 0
         self._open: dict[str, _OpenFile] = {}  # by folder, the one written last at the end
@@ -121,32 +127,33 @@ class EpochFiles:
         del self._open[folder]
 
     def _create(self, folder: str, schema: pa.Schema) -> _OpenFile:
-        if self._generation is not None:
-            self._check_root()
+        self._check_root()
         path = self._layout.path / folder
         self._folders.add(path)
         disk.make_folder(path)
         extension = self._layout.file_format.extension
-        generation = "" if self._generation is None else f"g{self._generation}-"
+        generation = "" if self._context is None else f"g{self._context.generation}-"
         name = f"part-{self._partition:05d}-{generation}{uuid.uuid4()}-c000{extension}"
         return _OpenFile(path / name, self._layout.file_format, schema)
 
     def _check_root(self) -> None:
         """The driver has made the folder at the start of the query. To make it again would hide
-        that this machine has another one.
-
-        :raises SinkError: it is not there.
-        """
+        that this machine has another one. Where no epoch was ever committed nobody has seen it
+        here; later, a mount may be back soon."""
+        if self._context is None:
+            return
         try:
             disk.system.stat(self._layout.path)
         except FileNotFoundError:
-            raise SinkError(
+            kind = SinkUnavailableError if self._context.epoch else ConfigError
+            raise kind(
                 f"The sink's folder {self._layout.path} is on the driver, and not on "
                 f"{socket.gethostname()}, where a task runs.",
                 hint=_SHARED,
             ) from None
 
     def __enter__(self) -> EpochFiles:
+        self._check_root()  # whether rows come or not: the first epochs may have none
         return self
 
     def __exit__(

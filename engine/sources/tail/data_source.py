@@ -27,6 +27,7 @@ its next byte, and tells which file that was, see :mod:`engine.sources.tail.tail
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ from pyspark.sql.datasource import DataSource
 
 from engine.base.connector_options import SESSION_TIMEZONE, Options
 from engine.base.locations import local_path
-from engine.errors import ConfigError
+from engine.errors import ConfigError, SourceUnavailableError
 from engine.expressions.schemas import to_arrow
 from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.sources.json_lines import JsonLines
@@ -152,6 +153,15 @@ class TailReader(DataSourceContinuousReader):
         ]
 
     def open(self, partition: TailPartition, until: Offset | None = None) -> TailPartitionReader:
+        """:raises SourceUnavailableError: this machine lacks the folder, which the driver has."""
+        path = self._folder.path
+        if not path.is_dir():  # perhaps a mount that will be back: not for the task to tell
+            raise SourceUnavailableError(
+                f"Source tail: the folder {path} is on the driver, and not on "
+                f"{socket.gethostname()}, where a task runs.",
+                hint="It has to be on storage that the driver and all executors see under the same "
+                "path, or the query in local mode.",
+            )
         end = None if until is None else self._folder.part(until, partition.index)
         return TailPartitionReader(self._folder, partition.index, partition.start, end)
 
