@@ -195,7 +195,7 @@ class ContinuousExecution:
     def _restart_delay_s(self, error: ContinuousError) -> float | None:
         """The pause before the next attempt; None if there will be none."""
         proven = self.committed_epoch >= 0
-        never_ran = blame(error) is Blame.INFRASTRUCTURE and not self.has_run
+        never_ran = blame(error) is Blame.INFRASTRUCTURE and not self.has_run and not proven
         if self._ending.is_asked or never_ran:  # what has never worked is told at once
             return None
         now_s = self._clock.monotonic_s()
