@@ -106,19 +106,19 @@ class EngineOptions:
     :param task_start_timeout_s: all tasks must have started within so many seconds.
     :param task_timeout_s: a task that was silent for so long is lost.
     :param lease_heartbeat_ms: how often the lease in the checkpoint is renewed.
-    :param retry_infrastructure_for_ms: for how long the query is restarted in place, from the first
-        failure of an outage on, after lost tasks, executors and connections, before it fails; see
+    :param retry_infrastructure_for_ms: for how long lost tasks, executors and connections may keep
+        the query from committing, while it is restarted in place, before it fails; see
         :mod:`engine.execution.restart_budget`. Zero: the first failure ends it.
     :param retry_storage_for_ms: the same while the checkpoint's storage fails.
     :param retry_source_for_ms: the same while the source fails.
     :param retry_sink_for_ms: the same while the sink fails.
     :param restarts_user: how often it is restarted after failures of expressions and the user's
-        functions.
+        functions, until epochs were committed for ``restart_reset_after_s`` without one.
     :param restart_delay_ms: the pause before the first restart; doubled with each further one. A
         first restart after a lost task has none.
     :param restart_delay_max_ms: the longest pause.
     :param restart_reset_after_s: an outage is over, and counts begin anew, when epochs were
-        committed for so long.
+        committed for so long without a failure of the same culprit.
     :param slot_timeout_ms: for how long the query waits for free task slots before it does with
         fewer; None: what the launcher says, see :mod:`engine.execution.slots`.
     :param stall_after_intervals: the oldest epoch that is not committed so many intervals (of a

@@ -186,9 +186,11 @@ def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> None
     logger.info("rewinding %s to epoch %d", checkpoint.url, intent.to_epoch)
     epoch = intent.to_epoch
     lease.heartbeat(epoch=epoch)
-    # Step 2
-    storage.create(f"{checkpoint.offsets.name}/{epoch}", intent.offsets.encode())
-    storage.create(f"{checkpoint.commits.name}/{epoch}", intent.commit.encode())
+    # Step 2: who slept meanwhile may find them removed by those who went on.
+    put_back = {checkpoint.offsets.name: intent.offsets, checkpoint.commits.name: intent.commit}
+    for name, entry in put_back.items():
+        lease.check()
+        storage.create(f"{name}/{epoch}", entry.encode())
     # Step 3: commits before their offsets, as everywhere.
     _move_later(checkpoint.commits, intent, lease)
     # Step 4

@@ -59,7 +59,7 @@ class ContinuousExecution:
     """One start of a query. Not reusable.
 
     :param launcher: runs the tasks.
-    :ivar has_run: whether all its tasks have ever run at once.
+    :ivar has_run: whether all its tasks have ever run at once, since this start.
     """
 
     def __init__(
@@ -83,10 +83,8 @@ class ContinuousExecution:
         self._policy = RestartPolicy(definition.options)
         self.has_run = False
         self._unstalled = self.state, self.message
-        self._running_s: float | None = None
-        """When the tasks of this attempt were all running; monotonic."""
-        self._healthy_s = 0.0
-        """From then until its last commit."""
+        self._healthy_from_s: float | None = None
+        """The last commit of this attempt, or when its tasks were all running; monotonic."""
         self._progress_saved_ms = 0
         self._wanted_epoch = -1
         self._changed = threading.Condition()
@@ -166,7 +164,7 @@ class ContinuousExecution:
         error: ContinuousError | None = None
         try:
             while True:
-                self._running_s, self._healthy_s = None, 0.0
+                self._healthy_from_s = None
                 error = attempt.run()
                 if attempt.is_reconfiguring and attempt.is_refresh_due:
                     error = self._read_again()
@@ -205,15 +203,12 @@ class ContinuousExecution:
 
     def _restart_delay_s(self, error: ContinuousError) -> float | None:
         """The pause before the next attempt; None if there will be none."""
-        never_ran = blame(error) is Blame.INFRASTRUCTURE and not self.has_run
+        proven = self.committed_epoch >= 0
+        never_ran = blame(error) is Blame.INFRASTRUCTURE and not self.has_run and not proven
         if self._ending.is_asked or never_ran:  # what has never worked is told at once
             return None
-        delay_s = self._policy.next_delay_s(
-            error,
-            now_s=self._clock.monotonic_s(),
-            healthy_s=self._healthy_s,
-            proven=self.committed_epoch >= 0,
-        )
+        now_s = self._clock.monotonic_s()
+        delay_s = self._policy.next_delay_s(error, now_s=now_s, proven=proven)
         if delay_s is None:
             return None
         now_ms = self._clock.now_ms()
@@ -248,7 +243,7 @@ class ContinuousExecution:
         elif phase is not Phase.ENDED:
             if phase is Phase.RUNNING:
                 self.has_run = True
-                self._running_s = self._clock.monotonic_s()
+                self._healthy_from_s = self._clock.monotonic_s()
             self._enter(*_PHASES[phase])
             self._want(self._wanted_epoch)
 
@@ -297,8 +292,9 @@ class ContinuousExecution:
             self.committed_epoch = committed.epoch
             self._committed_offsets = committed.offsets
             self.failing_since_ms = None
-            if self._running_s is not None:
-                self._healthy_s = now_s - self._running_s
+            healthy_s = 0.0 if self._healthy_from_s is None else now_s - self._healthy_from_s
+            self._healthy_from_s = now_s
+            self._policy.committed(now_s=now_s, healthy_s=healthy_s)
             self.recent_progress.append(report)
             self._changed.notify_all()
         now_ms = self._clock.now_ms()

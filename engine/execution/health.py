@@ -42,7 +42,9 @@ class Stall:
 
 class StallWatch:
     """Tells a stall once an epoch is late, counted from its own end: that others are committed
-    meanwhile makes it no younger.
+    meanwhile makes it no younger. A sink that was late is so until the oldest epoch is much younger
+    again: with commits of little less than the time that it has, each epoch becomes the oldest in
+    time, and is late when it is committed.
 
     :param interval_ms: of the epochs.
     :param after_intervals: so many intervals after its end an epoch is late.
@@ -51,6 +53,7 @@ class StallWatch:
     def __init__(self, interval_ms: int, after_intervals: int) -> None:
         self._after_s = max(interval_ms / 1000, INTERVAL_MIN_S) * after_intervals
         self._ended_s: dict[int, float] = {}  # ascending
+        self._is_late = False
 
     def ended(self, epoch: int, now_s: float) -> None:
         """An epoch is over; to be told in their order.
@@ -72,6 +75,10 @@ class StallWatch:
             del self._ended_s[epoch]
         oldest = committed + 1
         ended_s = self._ended_s.get(oldest)
-        if ended_s is None or now_s - ended_s < self._after_s:
-            return None
-        return Stall(oldest, tuple(missing(oldest)))
+        stall = None
+        if ended_s is not None and now_s - ended_s >= self._after_s / 3:
+            late = tuple(missing(oldest))
+            if now_s - ended_s >= self._after_s or (self._is_late and not late):
+                stall = Stall(oldest, late)
+        self._is_late = stall is not None
+        return stall

@@ -1,10 +1,16 @@
 """When a query that has failed is started again in place, and when it is given up.
 
-Every failure is somebody's, and each has a budget of its own: a sink that is down for an hour must
-not use up what a lost executor needs. What can come back by itself (executors, storage, sources,
-sinks) has a window of time, counted from the first failure of an outage until epochs have been
-committed for a healthy time: how often a database refuses while it fails over says nothing. The
-user's own code fails the same way again, and has a count.
+Every failure is somebody's, and each culprit has a budget of its own: a sink that is down for an
+hour must not use up what a lost executor needs. What can come back by itself (executors, storage,
+sources, sinks) has a window of time: how often a database refuses while it fails over says nothing.
+The user's own code fails the same way again, and has a count.
+
+- A window is used up by the time from a failure until an epoch is committed again.
+- Healthy time, in which all tasks run and epochs are committed, makes good as much of it, whatever
+  attempts, runs and failures of others lie between: if it is as long as the longest pause at least,
+  for what commits one epoch between two crashes is not well.
+- An outage is over, and so are its long pauses, when all is made good; and in any case after a
+  healthy time of ``restartResetAfterS``, which alone ends the count of the user's code.
 
 The pauses grow exponentially, with jitter, so that the queries of a whole cluster do not come back
 in the same moment. The last attempt is made when the window ends.
@@ -17,6 +23,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 
 from engine.base.options import EngineOptions
@@ -89,6 +96,47 @@ def blame(error: ContinuousError) -> Blame | None:
     return Blame.INFRASTRUCTURE
 
 
+@dataclass
+class _Outage:
+    """What is held against a culprit; nothing, if none goes on. Times are monotonic.
+
+    :param enough_s: a shorter healthy time makes nothing good.
+    :ivar down_s: for how long nothing was committed, up to the last commit, less what was made good
+        before the last failure.
+    :ivar since_s: the first failure since the last commit.
+    :ivar healthy_s: since the last failure.
+    """
+
+    enough_s: float
+    failures: int = 0
+    down_s: float = 0.0
+    since_s: float | None = None
+    healthy_s: float = 0.0
+
+    def fail(self, now_s: float) -> None:
+        self.down_s, self.healthy_s = self.owed_s, 0.0
+        if self.since_s is None:
+            self.since_s = now_s
+
+    def commit(self, now_s: float, healthy_s: float) -> None:
+        self.healthy_s += healthy_s
+        if self.since_s is not None:
+            self.down_s += now_s - self.since_s
+            self.since_s = None
+
+    @property
+    def is_settled(self) -> bool:
+        return self.healthy_s >= self.enough_s
+
+    @property
+    def owed_s(self) -> float:
+        return max(0.0, self.down_s - self.healthy_s) if self.is_settled else self.down_s
+
+    def used_s(self, now_s: float) -> float:
+        """How much of its window is used up."""
+        return self.owed_s + (0.0 if self.since_s is None else now_s - self.since_s)
+
+
 class RestartPolicy:
     """The budgets of one query.
 
@@ -108,46 +156,56 @@ class RestartPolicy:
         self._delay_max_s = options.restart_delay_max_ms / 1000
         self._reset_after_s = options.restart_reset_after_s
         self._chance = chance
-        self._forget()
+        self._outages = {culprit: self._no_outage() for culprit in Blame}
         self.restarts = 0
 
-    def next_delay_s(
-        self, error: ContinuousError, *, now_s: float, healthy_s: float, proven: bool
-    ) -> float | None:
+    def committed(self, *, now_s: float, healthy_s: float) -> None:
+        """An epoch was committed.
+
+        :param now_s: monotonic.
+        :param healthy_s: for how long all tasks had run by then, or since the commit before.
+        """
+        for culprit, outage in self._outages.items():
+            outage.commit(now_s, healthy_s)
+            if self._is_over(culprit, outage):
+                self._outages[culprit] = self._no_outage()
+
+    def _no_outage(self) -> _Outage:
+        return _Outage(enough_s=self._delay_max_s)
+
+    def _is_over(self, culprit: Blame, outage: _Outage) -> bool:
+        if culprit is not Blame.USER and outage.is_settled and not outage.owed_s:
+            return True
+        return outage.healthy_s >= self._reset_after_s
+
+    def next_delay_s(self, error: ContinuousError, *, now_s: float, proven: bool) -> float | None:
         """Grant a restart after this error.
 
         :param now_s: monotonic.
-        :param healthy_s: for how long epochs were committed before it.
         :param proven: whether the query has ever committed an epoch.
         :return: the pause before it; None if the query has to fail: the error is final, or its
             budget is used up.
         """
-        if healthy_s >= self._reset_after_s:
-            self._forget()
         culprit = blame(error)
         if culprit is None:
             return None
+        self._outages[culprit].fail(now_s)
         left_s = self._left_s(culprit, now_s, proven)
-        if left_s <= 0:
+        if left_s < 0.001:  # what rounding leaves is no time
             return None
-        used = sum(self._failures.values())
+        used = sum(outage.failures for outage in self._outages.values())
         # With all its jitter, a pause is not longer than the longest one.
         delay_s = min(self._delay_s * 2.0 ** min(used, 64), self._delay_max_s / (1 + JITTER))
         if culprit is Blame.INFRASTRUCTURE and not used:
             delay_s = 0.0  # a lost task need not be given time, as a source that is down must
-        self._failures[culprit] += 1
+        self._outages[culprit].failures += 1
         self.restarts += 1
         return min(delay_s * (1 - JITTER + 2 * JITTER * self._chance()), left_s)
 
     def _left_s(self, culprit: Blame, now_s: float, proven: bool) -> float:
         """What is left of the culprit's window; for the user, whose code has a count, no limit."""
+        outage = self._outages[culprit]
         if culprit is Blame.USER:
-            return math.inf if self._failures[culprit] < self._restarts_user else 0.0
+            return math.inf if outage.failures < self._restarts_user else 0.0
         window_s = self._windows_s[culprit]
-        since_s = self._since_s.setdefault(culprit, now_s)
-        return since_s + (window_s if proven else min(window_s, UNPROVEN_S)) - now_s
-
-    def _forget(self) -> None:
-        self._failures = dict.fromkeys(Blame, 0)
-        self._since_s: dict[Blame, float] = {}
-        """When the culprit's outage began."""
+        return (window_s if proven else min(window_s, UNPROVEN_S)) - outage.used_s(now_s)

@@ -50,11 +50,13 @@ def survive(world: World, driver: Driver, place: str, seconds: float) -> None:
 
 
 def _is_well(world: World, driver: Driver) -> bool:
+    """It is not if another has claimed the checkpoint, and sleeps before it does more: a restart in
+    place is then refused."""
     return (
         driver.awake
         and driver.started
         and not driver.ended
-        and not world.is_fenced(driver)
+        and driver.generation == world.newest_claim()
         and driver.coordinator.phase in (Phase.STARTING, Phase.RUNNING, Phase.REPLAYING)
     )
 

@@ -149,9 +149,9 @@ class Driver(Process):
 
     def restart_delay_s(self, error: ContinuousError) -> float | None:
         """What the engine's policy says."""
-        healthy_s, self.committed_s = self.healthy_s, []
+        self.committed_s = []
         now_s = self.machine.clock.monotonic_s()
-        return self.policy.next_delay_s(error, now_s=now_s, healthy_s=healthy_s, proven=True)
+        return self.policy.next_delay_s(error, now_s=now_s, proven=True)
 
     @property
     def keeps_lease(self) -> bool:
@@ -251,7 +251,10 @@ class Driver(Process):
             self.handle(events.CommitFailed(action.epoch, exc))
         else:
             self.to_commit = None
-            self.committed_s = [*self.committed_s[:1], self.machine.clock.monotonic_s()]
+            now_s = self.machine.clock.monotonic_s()
+            since_s = self.committed_s[-1] if self.committed_s else now_s
+            self.policy.committed(now_s=now_s, healthy_s=now_s - since_s)
+            self.committed_s = [*self.committed_s[:1], now_s]
             self.handle(events.EpochCommitted(action.epoch))
 
     def heartbeat(self) -> None:

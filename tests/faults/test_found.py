@@ -14,8 +14,8 @@ from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.errors import CheckpointCorruptError, StaleRunError
 from engine.execution.survey import plan_restart
-from tests.faults import l0_model
-from tests.faults.processes import KILL, Fuse, Machine, Process
+from tests.faults import l0_model, outages
+from tests.faults.processes import EXECUTORS, KILL, SLEEP, Fuse, Machine, Process
 from tests.faults.query import CHECKPOINT
 from tests.faults.result import LevelResult
 from tests.faults.world import World
@@ -153,7 +153,26 @@ def test_what_a_rewind_has_moved_does_not_come_back_with_a_power_loss() -> None:
         assert checkpoint.prepared.ids() == [0]
 
 
-@pytest.mark.parametrize("seed", [5010])
+def test_a_run_is_not_well_once_another_has_claimed_its_checkpoint() -> None:
+    """A driver is suspended behind its claim; the one before wakes up, and still has its own. Were
+    its executors lost now, it would rightly be refused by the claim: that is no outage to bear."""
+    world = World(0, sink="table")
+    world.backlog_max = 4
+    with world.installed():
+        earlier = world.start_driver()
+        while world.inbox:
+            world.deliver(0)
+        earlier.frozen = True
+        world.pass_time(11)
+        claimer = world.start_driver(Fuse(SLEEP, 6))
+        assert (claimer.generation, world.newest_claim()) == (None, 1)
+        world.wake(earlier)
+        outages.survive(world, earlier, EXECUTORS, outages.REPLACED_AFTER_S)
+        assert not world.machine.faults[f"{EXECUTORS} is down"]
+        assert not world.broken
+
+
+@pytest.mark.parametrize("seed", [3120, 5010])
 def test_a_world_that_broke_once(seed: int) -> None:
     """What happens in a world changes with the faults that there are: its story is above, too."""
     result = LevelResult("")

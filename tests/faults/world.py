@@ -77,7 +77,7 @@ class World:
             if kind == "plain"
             else KeyedSink(self.machine, tells=kind == "table that tells")
         )
-        self.sink.newest_generation = self._newest_claim
+        self.sink.newest_generation = self.newest_claim
         self.machine.weather.on_delay = self._beat_meanwhile
         self.beaten_s, self.beating = 0.0, False
         self.hosts = ["a", "a", "b"]
@@ -172,7 +172,7 @@ class World:
             each for each in self.awake_drivers() if not each.ended and not self.is_fenced(each)
         ]
         # Else a run that took it while it slept has died between its claim and the rest.
-        return well if well and well[0].generation == self._newest_claim() else []
+        return well if well and well[0].generation == self.newest_claim() else []
 
     def rewind(self, fuse: Fuse | None = None) -> None:
         """Somebody takes the query back to an epoch. Refused while a run is well."""
@@ -365,7 +365,7 @@ class World:
 
     # -- what must hold -----------------------------------------------------------------------
 
-    def _newest_claim(self) -> int:
+    def newest_claim(self) -> int:
         claims = Checkpoint(LocalStorage(CHECKPOINT)).storage.list("control/generations")
         return max((int(file.name) for file in claims if file.name.isdigit()), default=-1)
 

@@ -11,10 +11,15 @@ from engine.base.clock import ManualClock
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.storage.local_storage import LocalStorage
-from engine.errors import CheckpointError, SinkCommitUnknownError, SinkUnavailableError
+from engine.errors import (
+    CheckpointError,
+    SinkCommitUnknownError,
+    SinkUnavailableError,
+    TransformError,
+)
 from engine.execution.restart_budget import UNPROVEN_S
 from engine.task.loop import TaskDismissed
-from tests.model import HOUR_MS
+from tests.model import HOUR_MS, ModelReader
 from tests.simulation.story import WAIT_S, Story, await_status
 
 ROWS = 20
@@ -208,4 +213,46 @@ def test_an_epoch_of_minutes_is_a_healthy_time(story: Story) -> None:
     query = story.start(clock=clock, interval_ms=0, retry_sink_for_ms=600_000)
     assert query.awaitEpoch(10, WAIT_S)
     assert query.status["restarts"] == len(failed) == 5
+    query.drain(WAIT_S)
+
+
+def test_a_short_loss_every_four_minutes_ends_nothing(story: Story) -> None:
+    """For longer than an outage is borne: each was over long before the next."""
+    clock = ManualClock()
+    commit, failed = story.sink.commit, set[int]()
+
+    def failing(messages: Any, epoch: int) -> None:
+        if epoch % 4 == 0 and epoch and epoch not in failed:
+            failed.add(epoch)
+            raise ConnectionError("the database fails over")
+        clock.advance(60)
+        commit(messages, epoch)
+
+    story.sink.commit = failing  # type: ignore[method-assign]
+    query = story.start(clock=clock, interval_ms=0, retry_sink_for_ms=HOUR_MS // 4)
+    assert query.awaitEpoch(40, WAIT_S)
+    assert query.status["restarts"] == len(failed) == 10
+    query.drain(WAIT_S)
+
+
+def test_a_healthy_time_goes_on_through_reconfigurations(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run ends with its first epoch, after a minute: five of them are five minutes."""
+    clock = ManualClock()
+    commit = story.sink.commit
+
+    def slow(messages: Any, epoch: int) -> None:
+        clock.advance(60)
+        commit(messages, epoch)
+
+    story.sink.commit = slow  # type: ignore[method-assign]
+    monkeypatch.setattr(ModelReader, "needsReconfiguration", lambda self: True)
+    query = story.start(clock=clock, interval_ms=0, restarts_user=1, restart_reset_after_s=300)
+    for seq in range(3):
+        story.feed.faults[(0, seq)] = TransformError("division by zero")
+        story.feed.add(1)
+        story.await_rows(query, 2 * (seq + 1))
+        assert query.awaitEpoch(query.status["epoch"] + 6, WAIT_S)
+    assert query.status["restarts"] == 3
     query.drain(WAIT_S)

@@ -321,6 +321,30 @@ def test_tasks_that_never_ran_are_no_case_for_a_restart(
         story.start(retry_infrastructure_for_ms=HOUR_MS).awaitTermination(WAIT_S)
 
 
+def test_a_new_driver_bears_a_task_that_is_lost_before_all_have_run(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own tasks have never run, but those of the query have: there is a committed epoch."""
+    from engine.execution import launcher
+
+    query = story.start()
+    query.awaitEpoch(0, WAIT_S)
+    query.drain(WAIT_S)
+    run_task, lost = launcher.run_task, set[int]()
+
+    def losing(spec: Any) -> None:
+        if spec.identity.task not in lost:
+            lost.add(spec.identity.task)
+            raise ConnectionError("the executor is gone")
+        run_task(spec)
+
+    monkeypatch.setattr(launcher, "run_task", losing)
+    query = story.start(retry_infrastructure_for_ms=HOUR_MS)
+    story.feed.add(ROWS)
+    finish(story, query, 2 * ROWS)
+    assert query.status["restarts"] == 1
+
+
 def test_a_storage_that_is_gone_for_a_moment_is_tried_again(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.execution.health import Stall, StallWatch
 
 
@@ -26,6 +28,37 @@ def test_a_commit_now_and_then_makes_the_next_epoch_no_younger() -> None:
     assert watch.look(3.8, 1, nobody) == Stall(2, ())
     assert watch.look(5.7, 2, nobody) == Stall(3, ())
     assert watch.look(5.8, 3, nobody) is None
+
+
+@pytest.mark.parametrize("commit_s", [6.0, 7.5, 9.5])
+def test_a_slow_sink_is_late_until_it_keeps_up(commit_s: float) -> None:
+    """Each of its commits lasts less than it may, and each epoch waits for two of them: it is late
+    at the end of its time as the oldest one, and was not yet at the beginning."""
+    watch = StallWatch(interval_ms=1_000, after_intervals=10)
+    watch.ended(0, 0.0)
+    watch.ended(1, 1.0)
+    seen: list[bool] = []
+    for oldest in range(20):
+        begins_s = oldest * commit_s
+        for look in range(10):
+            seen.append(
+                watch.look(begins_s + commit_s * (look + 0.5) / 10, oldest - 1, nobody) is not None
+            )
+        watch.ended(oldest + 2, begins_s + commit_s + 0.9)
+    late = seen.index(True)
+    assert all(seen[late:])
+    now_s = 20 * commit_s + 1.0
+    assert watch.look(now_s, 20, nobody) is None
+
+
+def test_a_partition_is_late_only_once_its_time_is_over() -> None:
+    """Also right behind a slow commit."""
+    watch = StallWatch(interval_ms=1_000, after_intervals=10)
+    watch.ended(0, 0.0)
+    watch.ended(1, 5.0)
+    assert watch.look(10.0, -1, nobody) == Stall(0, ())
+    assert watch.look(14.9, 0, lambda epoch: [1]) is None
+    assert watch.look(15.0, 0, lambda epoch: [1]) == Stall(1, (1,))
 
 
 def test_a_query_that_keeps_up_is_never_late() -> None:

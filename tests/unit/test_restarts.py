@@ -32,7 +32,8 @@ from engine.errors import (
 from engine.execution.restart_budget import JITTER, Blame, RestartPolicy, blame
 
 NO_JITTER = 0.5
-HOUR_S = 3_600.0
+STARTING_S = 0.5
+MINUTE_S, HOUR_S, DAY_S = 60.0, 3_600.0, 86_400.0
 
 
 class Policy:
@@ -49,14 +50,23 @@ class Policy:
     def restarts(self) -> int:
         return self._policy.restarts
 
-    def next_delay_s(
-        self, error: ContinuousError, healthy_s: float = 0.0, *, proven: bool = True
-    ) -> float | None:
-        delay_s = self._policy.next_delay_s(
-            error, now_s=self.now_s, healthy_s=healthy_s, proven=proven
-        )
+    def next_delay_s(self, error: ContinuousError, *, proven: bool = True) -> float | None:
+        delay_s = self._policy.next_delay_s(error, now_s=self.now_s, proven=proven)
         self.now_s += delay_s or 0.0
         return delay_s
+
+    def commit_for(self, seconds: float, epochs: int = 10) -> None:
+        """All tasks run, and epochs are committed."""
+        for _ in range(epochs):
+            self.now_s += seconds / epochs
+            self._policy.committed(now_s=self.now_s, healthy_s=seconds / epochs)
+
+    def bear(self, error: ContinuousError, seconds: float) -> None:
+        """An outage of about so long."""
+        until_s = self.now_s + seconds
+        while self.now_s < until_s:
+            assert self.next_delay_s(error) is not None
+            self.now_s += STARTING_S
 
     def outage(self, error: ContinuousError, *, proven: bool = True) -> list[float]:
         """The pauses of an outage that does not end."""
@@ -103,7 +113,7 @@ def test_every_failure_is_somebodys_or_final(error: ContinuousError, culprit: Bl
 
 def test_pauses_double_up_to_the_longest() -> None:
     granted = policy(restart_delay_ms=100, restart_delay_max_ms=500)
-    delays = [granted.next_delay_s(SourceError("x"), 0.0) for _ in range(5)]
+    delays = [granted.next_delay_s(SourceError("x")) for _ in range(5)]
     longest = 0.5 / (1 + JITTER)
     assert delays == pytest.approx([0.1, 0.2, 0.4, longest, longest])
     assert granted.restarts == 5
@@ -119,7 +129,7 @@ def test_a_pause_is_never_longer_than_the_longest() -> None:
 
 def test_a_task_that_is_lost_for_the_first_time_is_replaced_at_once() -> None:
     granted = policy(restart_delay_ms=100)
-    delays = [granted.next_delay_s(TaskLostError("x"), 0.0) for _ in range(3)]
+    delays = [granted.next_delay_s(TaskLostError("x")) for _ in range(3)]
     assert delays == pytest.approx([0.0, 0.2, 0.4])
 
 
@@ -166,13 +176,78 @@ def test_the_users_code_has_a_count() -> None:
 
 
 def test_a_healthy_time_ends_the_outage() -> None:
-    granted = policy(retry_sink_for_ms=30_000, restart_reset_after_s=60, restarts_user=1)
+    granted = policy(retry_sink_for_ms=1_800_000, restart_reset_after_s=300, restarts_user=1)
     assert granted.outage(SinkUnavailableError("x"))
     assert granted.outage(TransformError("x"))
-    assert granted.next_delay_s(SinkUnavailableError("x"), 59.9) is None
-    granted.now_s += 60
-    assert granted.next_delay_s(SinkUnavailableError("x"), 60.0) == pytest.approx(0.1)
+    granted.commit_for(299)
+    assert granted.next_delay_s(TransformError("x")) is None
+    granted.commit_for(1)  # it was the sink's 300th healthy second, and the user's first
+    assert granted.next_delay_s(TransformError("x")) is None
+    assert sum(granted.outage(SinkUnavailableError("x"))) == pytest.approx(1_800)
+    granted.commit_for(300)
+    assert granted.next_delay_s(SinkUnavailableError("x")) == pytest.approx(0.1)
     assert granted.next_delay_s(TransformError("x")) is not None
+
+
+def test_failures_of_others_do_not_interrupt_a_healthy_time() -> None:
+    granted = policy(restarts_user=1)
+    assert granted.next_delay_s(TransformError("x")) is not None
+    for _ in range(5):
+        granted.commit_for(MINUTE_S)
+        granted.bear(TaskLostError("x"), STARTING_S)
+    assert granted.next_delay_s(TransformError("x")) is not None
+
+
+@pytest.mark.parametrize("error", [error for error, _ in OUTAGES])
+def test_a_short_loss_every_four_minutes_goes_on_for_a_day(error: ContinuousError) -> None:
+    """Also if it begins with a long outage, and never are there five whole minutes."""
+    granted = policy()
+    granted.bear(error, 50 * MINUTE_S)
+    while granted.now_s < DAY_S:
+        granted.commit_for(4 * MINUTE_S)
+        granted.bear(error, 2.0)
+    granted.commit_for(4 * MINUTE_S)
+    delay_s = granted.next_delay_s(error)
+    assert delay_s is not None  # it has paid for the first one long ago
+    assert delay_s <= 0.1
+
+
+def test_an_hour_out_of_every_hour_and_five_minutes_is_borne() -> None:
+    granted = policy()
+    for _ in range(5):
+        granted.bear(SinkUnavailableError("failing over"), 59 * MINUTE_S)
+        granted.commit_for(5 * MINUTE_S)
+
+
+def test_an_epoch_between_two_crashes_is_not_well() -> None:
+    """Pauses get long, and the window is used up, although each attempt commits."""
+    granted, pauses, began_s = policy(), [0.0], 1_000.0
+    while True:
+        pause_s = granted.next_delay_s(TaskLostError("it ran for two seconds"))
+        if pause_s is None:
+            break
+        pauses.append(pause_s)
+        granted.now_s += STARTING_S
+        granted.commit_for(2.0, epochs=2)
+    assert HOUR_S < granted.now_s - began_s < 1.1 * HOUR_S
+    assert len(pauses) < 100
+
+
+def test_a_poison_record_ends_a_query_promptly() -> None:
+    """Also if what lies before it is committed."""
+    granted = policy()
+    for _ in range(3):
+        assert granted.next_delay_s(TransformError("division by zero")) is not None
+        granted.commit_for(1.0, epochs=1)
+    assert granted.next_delay_s(TransformError("division by zero")) is None
+    assert granted.now_s - 1_000.0 < 10.0
+
+
+def test_a_users_failure_once_a_day_ends_nothing() -> None:
+    granted = policy(restarts_user=1)
+    for _ in range(30):
+        assert granted.next_delay_s(TransformError("no such key")) == pytest.approx(0.1)
+        granted.commit_for(DAY_S)
 
 
 def test_what_has_never_committed_is_given_up_after_a_minute() -> None:

@@ -22,6 +22,7 @@ from engine.errors import (
     ConcurrentRunError,
     ConfigError,
     SinkCommitRejectedError,
+    StaleRunError,
 )
 from engine.sinks.builtin_sinks import KeepsNothing
 from engine.sinks.files.file_sink_rewind import FileSinkRewind
@@ -190,6 +191,26 @@ def test_a_run_of_before_is_fenced() -> None:
     with pytest.raises(SinkCommitRejectedError, match="another generation has committed it"):
         world.log.add(6, [data_file(6, 0)])
     assert world.log.add(6, [data_file(6, 1)]) is False
+
+
+def test_one_that_slept_in_its_heartbeat_puts_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who took over has finished the rewind, gone on, and removed the epoch as an old one."""
+    world = World()
+    heartbeat, entries = Lease.heartbeat, ("commits/5", "offsets/5")
+
+    def sleeping(self: Lease, **changes: Any) -> Any:
+        seen = heartbeat(self, **changes)
+        monkeypatch.undo()
+        world.later()
+        Lease.acquire(world.checkpoint, run_id="next", clock=world.clock)
+        for entry in entries:
+            world.checkpoint.storage.delete(entry)
+        return seen
+
+    monkeypatch.setattr(Lease, "heartbeat", sleeping)
+    with pytest.raises(StaleRunError):
+        world.checkpoint.rewind(5, sink=world.sink)
+    assert not any(map(world.checkpoint.storage.exists, entries))
 
 
 def test_another_sink_cannot_finish_an_interrupted_rewind() -> None:
