@@ -13,11 +13,13 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
 from engine.base.failpoints import reach
+from engine.checkpoint.logs.codec import cannot_store
 from engine.errors import ContinuousError, SinkError, SourceError, TransformError
 from engine.pipeline.pipeline import IDLE
 from engine.progress.counters import EpochCounters
@@ -129,14 +131,11 @@ class _Task:
         while channel.dismissed is None:
             committed = self._tell_committed(committed)
             counters = EpochCounters()
-            message = self._write(transform, epoch, counters)
+            with self._aborting(epoch):
+                message = self._write(transform, epoch, counters)
             reach("report.before")
-            with _blaming(SinkError, "sending the writer's message", spec.index, epoch):
-                channel.send(
-                    EpochCommitMessage(
-                        spec.run_id, spec.index, epoch, self._input.offsets, message, counters
-                    )
-                )
+            with self._aborting(epoch):
+                self._report(epoch, message, counters)
             reach("report.after")
             if spec.reading.until is not None or epoch == channel.final_epoch:
                 return
@@ -150,19 +149,35 @@ class _Task:
                 self._writer.committed(epoch)
         return max(told, committed)
 
-    def _write(self, transform: Transform, epoch: int, counters: EpochCounters) -> Any:
-        """Write one epoch; the message for the driver."""
+    @contextmanager
+    def _aborting(self, epoch: int) -> Iterator[None]:
+        """Tells the writer if the epoch will not be reported."""
         try:
-            message = self._written(transform, epoch, counters)
-            if self._failure is not None:
-                raise self._failure  # the writer swallowed it, and would lose the record
-            return self._with_letters(message, epoch)
+            yield
         except BaseException:
             try:
                 self._writer.aborted(epoch)
             except Exception:
                 log_failure(logger, "the sink did not abort epoch %d cleanly", epoch)
             raise
+
+    def _report(self, epoch: int, message: Any, counters: EpochCounters) -> None:
+        spec, offsets = self._spec, self._input.offsets
+        report = EpochCommitMessage(spec.run_id, spec.index, epoch, offsets, message, counters)
+        with _blaming(SinkError, "sending the writer's message", spec.index, epoch):
+            try:
+                self._channel.send(report)
+            except ContinuousError:
+                raise
+            except Exception as exc:  # of pickling it: it is the same in the next attempt
+                raise cannot_store(message, exc) from exc
+
+    def _write(self, transform: Transform, epoch: int, counters: EpochCounters) -> Any:
+        """Write one epoch; the message for the driver."""
+        message = self._written(transform, epoch, counters)
+        if self._failure is not None:
+            raise self._failure  # the writer swallowed it, and would lose the record
+        return self._with_letters(message, epoch)
 
     def _written(self, transform: Transform, epoch: int, counters: EpochCounters) -> Any:
         identity = self._spec.identity
