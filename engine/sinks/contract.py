@@ -85,6 +85,12 @@ class TaskWriter(ABC):
             the epoch without this task.
         """
 
+    def full(self) -> bool:
+        """Whether the epoch that is being written holds as much as it may. Asked before each read:
+        while it is so, nothing more is read, and the epoch ends when the driver says. Not asked
+        where a restart repeats an epoch whose end is given."""
+        return False
+
     def committed(self, epoch: int) -> None:  # noqa: B027
         """The epoch is in the commit log. Told in order, between two epochs; a task that leaves is
         told no more."""

@@ -27,7 +27,7 @@ from engine.redaction.logs import log_failure
 from engine.sinks.epoch_context import EpochContext
 from engine.task.bad_records import BadRecords
 from engine.task.channel import Channel
-from engine.task.inputs import MARKER_POLL_S, TaskInput
+from engine.task.inputs import INTERRUPTED_POLL_S, MARKER_POLL_S, TaskInput
 from engine.task.spec import TaskSpec
 from engine.task.transform import Transform, compile_steps
 from engine.wire.connection import Connection, connect
@@ -241,9 +241,15 @@ class _Task:
         bounded = self._spec.reading.until is not None
         untold = self._spec.reading.tells_arrivals
         reading = _blaming(SourceError, "reading the source", lambda: source.partition, epoch)
+        asking = _blaming(SinkError, "the sink's full()", self._spec.index, epoch)
         while channel.closed_epoch < epoch:
             if channel.dismissed is not None:
                 raise TaskDismissed
+            with asking:
+                is_full = not bounded and self._writer.full()  # nobody would close a bounded one
+            if is_full:
+                channel.await_word(INTERRUPTED_POLL_S)
+                continue
             with reading:
                 batch = source.read()
             if untold and (batch is not None or counters.bad_records):
