@@ -76,6 +76,7 @@ class Channel:
             self.committed_epoch = max(self.committed_epoch, message.committed)
             self.closed_epoch = max(self.closed_epoch, message.epoch)
         elif isinstance(message, Dismissed):
+            self.committed_epoch = max(self.committed_epoch, message.committed)
             self.dismissed = message.reason
 
     def _say_alive(self) -> None:

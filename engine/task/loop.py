@@ -50,7 +50,7 @@ class TaskDismissed(BaseException):
 
 
 def run_task(spec: TaskSpec) -> None:
-    """Run until the driver dismisses the task, or until its final epoch is reported.
+    """Run until the driver dismisses the task: if it drains, when the final epoch is committed.
 
     A failure is told to the driver; it is not raised, because the driver decides what follows.
 
@@ -138,8 +138,10 @@ class _Task:
                 self._report(epoch, message, counters)
             reach("report.after")
             if spec.reading.until is not None or epoch == channel.final_epoch:
-                return
+                while channel.dismissed is None:  # the writer is to know whether it was committed
+                    channel.await_word(INTERRUPTED_POLL_S)
             epoch += 1
+        self._tell_committed(committed)
 
     def _tell_committed(self, told: int) -> int:
         """Tell the writer of the epochs behind ``told``; the last one that it was told of."""
