@@ -416,7 +416,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_the_sink_has_to_name_its_modules(tmp_path: Path) -> None:
-    prepared_log(LocalStorage(tmp_path), CODEC).add(7, ENTRY)
+    prepared_log(LocalStorage(tmp_path), MessageCodec()).add(7, ENTRY)
     with pytest.raises(CheckpointCorruptError, match="prepared/7") as caught:
         prepared_log(LocalStorage(tmp_path), MessageCodec()).get(7)
     assert "FilesWritten" in str(caught.value)

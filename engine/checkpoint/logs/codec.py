@@ -96,15 +96,19 @@ class MessageCodec:
 
     :param types: tag → dataclass of the sink's own messages, with fields of plain types.
     :param modules: where the record classes of other messages may come from: a module, or a
-        package with all that is below it.
+        package with all that is below it. None: no sink is known; all messages are written, and
+        plain ones read.
     """
 
-    def __init__(self, types: Mapping[str, type] | None = None, modules: Collection[str] = ()):
+    def __init__(
+        self, types: Mapping[str, type] | None = None, modules: Collection[str] | None = None
+    ):
         types = types or {}
         assert RESERVED_TAGS.isdisjoint(types), f"{sorted(types)} has a reserved tag"
         self._types = types
-        self._modules = modules
-        self._found = cache(partial(_record_class, allowed_modules=modules))
+        self._proves = modules is not None
+        self._modules = modules or ()
+        self._found = cache(partial(_record_class, allowed_modules=self._modules))
         self._tags = {kind: tag for tag, kind in types.items()}
         self._encode_lines = msgspec.json.Encoder().encode_lines
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {
@@ -150,7 +154,8 @@ class MessageCodec:
         could read must not become durable, or it would stop the query for good."""
         try:
             data = _foreign(message)
-            self._decode_foreign(data)
+            if self._proves:
+                self._decode_foreign(data)
         except Exception as exc:
             raise cannot_store(message, exc, self._modules) from exc
         return data
