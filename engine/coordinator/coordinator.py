@@ -211,6 +211,8 @@ class EpochCoordinator:
         return self._fail(event.error)
 
     def _task_failed(self, event: TaskFailed) -> list[Action]:
+        if self._has_finished(event.partition):
+            return []  # its part of the final epoch is prepared
         return self._fail(event.error)
 
     def _run_failed(self, event: RunFailed) -> list[Action]:

@@ -71,10 +71,13 @@ class Endpoint:
         with self._left:
             return sorted(p for p, heard_s in self._heard.values() if heard_s < limit)
 
-    def dismiss(self, reason: str) -> None:
-        """Tell every task, also one that connects only now, to leave."""
+    def dismiss(self, reason: str, committed: int = -1) -> None:
+        """Tell every task, also one that connects only now, to leave.
+
+        :param committed: the last committed epoch.
+        """
         self._closing = reason
-        self.broadcast(Dismissed(reason))
+        self.broadcast(Dismissed(reason, committed))
 
     def await_left(self, timeout_s: float) -> bool:
         """Wait until no task is connected; whether that is so. All that they have said was

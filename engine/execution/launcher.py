@@ -6,6 +6,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import replace
 from typing import Protocol
 
 from engine.errors import ContinuousError, TaskLostError
@@ -123,8 +125,10 @@ class _Threads:
         threading.Thread(target=self._watch, name="task-watch", daemon=True).start()
 
     def _body(self, spec: TaskSpec) -> None:
+        # As on an executor, each task has a writer of its own.
+        writing = replace(spec.writing, writer=copy(spec.writing.writer))
         try:
-            run_task(spec)
+            run_task(replace(spec, writing=writing))
         except Exception as exc:
             self._errors.append(exc)
 

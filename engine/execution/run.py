@@ -177,8 +177,7 @@ class ContinuousRun:
         if isinstance(event, RecordsArrived):
             self._fill(event)
             return
-        if isinstance(event, TaskFailed):
-            logger.error("task of partition %d failed:\n%s", event.partition, redact(event.trace))
+        self._log_failure(event)
         before = self.coordinator.phase
         actions = self.coordinator.handle(event)
         self.coordinator.check()
@@ -188,6 +187,10 @@ class ContinuousRun:
             self._act(action)
         if self._interval_ms == 0 and isinstance(event, EpochCommitted):
             self._schedule_tick()
+
+    def _log_failure(self, event: Event) -> None:
+        if isinstance(event, TaskFailed):
+            logger.error("task of partition %d failed:\n%s", event.partition, redact(event.trace))
 
     def _enter(self, phase: Phase) -> None:
         if phase in (Phase.RUNNING, Phase.REPLAYING):
@@ -339,7 +342,8 @@ class ContinuousRun:
 
     def _leave(self) -> None:
         """Dismiss the tasks, wait for a commit under way, drop what is not committed."""
-        self._endpoint.dismiss("the query has failed" if self._error else "the query has ended")
+        reason = "the query has failed" if self._error else "the query has ended"
+        self._endpoint.dismiss(reason, self.coordinator.committed)
         self._source_watch.stop()
         self._await_commit()
         if self._tasks is None:
@@ -380,6 +384,7 @@ class ContinuousRun:
                 event = self._inbox.get_nowait()
             except queue.Empty:
                 return
+            self._log_failure(event)
             for action in self.coordinator.handle(event):
                 self._act(action)
 

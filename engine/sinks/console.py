@@ -12,20 +12,19 @@ timeZone  session's  of timestamps
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSource, WriterCommitMessage
 
 from engine.base.connector_options import SESSION_TIMEZONE, Options
 from engine.expressions.schemas import to_arrow
 from engine.sinks.shipped import (
     OPTION,
-    SHIPPED,
     SHIPPED_BYTES_MAX,
-    ShippedRows,
-    ship,
+    RowShipper,
+    ShippingWriter,
     shipped_bytes_max,
     unpack,
 )
@@ -65,13 +64,11 @@ class ConsoleDataSource(DataSource):
         return ConsoleWriter(arrow_schema, self._rows, self._width, self._timezone, self._bytes_max)
 
 
-class ConsoleWriter(DataSourceStreamArrowWriter):
+class ConsoleWriter(ShippingWriter):
     """:param rows: so many are printed.
     :param width: of a value, in characters; 0 for any.
     """
 
-    messageTypes = SHIPPED
-    shipsRows = True
     tuningOptions = ("numRows", "truncate", "timeZone", OPTION)
 
     def __init__(
@@ -82,24 +79,13 @@ class ConsoleWriter(DataSourceStreamArrowWriter):
         session_timezone: str,
         bytes_max: int = SHIPPED_BYTES_MAX,
     ) -> None:
-        self._bytes_max = bytes_max
+        # One row more than is printed: it tells that there are more.
+        super().__init__(RowShipper("console", bytes_max, rows + 1))
         self._schema, self._rows, self._width = schema, rows, width
         self._timezone = session_timezone
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> ShippedRows:
-        # One row more than is printed: it tells that there are more.
-        return ship(_first(iterator, self._rows + 1), "console", self._bytes_max)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         table = pa.concat_tables([self._schema.empty_table(), *unpack(messages, self._schema)])
         text = show_text(table, self._rows, self._width, self._timezone)
         sys.stdout.write(f"{_RULE}\nBatch: {batchId}\n{_RULE}\n{text}\n")
         sys.stdout.flush()
-
-
-def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The first rows; the rest is consumed."""
-    for batch in batches:
-        if rows > 0:
-            yield batch.slice(0, rows)
-            rows -= batch.num_rows

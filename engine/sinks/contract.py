@@ -86,16 +86,24 @@ class TaskWriter(ABC):
             the epoch without this task.
         """
 
+    def full(self) -> bool:
+        """Whether the epoch that is being written holds as much as it may. Asked before each read:
+        while it is so, nothing more is read, and the epoch ends when the driver says. Not asked
+        where a restart repeats an epoch whose end is given."""
+        return False
+
     def committed(self, epoch: int) -> None:  # noqa: B027
-        """The epoch is in the commit log. Told in order, between two epochs; a task that leaves is
-        told no more."""
+        """The epoch is in the commit log. Told in order, between two epochs. A query that drains
+        tells it of its last epoch, too, before :meth:`close`; a task that fails, or has to leave in
+        the middle of an epoch, is told no more."""
 
     def aborted(self, epoch: int) -> None:  # noqa: B027
         """The epoch that was being written will not be reported: this task fails or has to leave.
         Not called for an epoch that was reported, which may still be committed by a restart."""
 
     def close(self) -> None:  # noqa: B027
-        """Release what is held. Not called when the process is killed."""
+        """Release what is held. Not called when the process is killed. If it fails when the query
+        has drained, that is only logged."""
 
 
 # -- on the driver --------------------------------------------------------------------------------

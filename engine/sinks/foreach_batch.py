@@ -16,18 +16,18 @@ Source: Spark's ForeachBatchSink.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 
 from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
 from engine.sinks.contract import SinkContext
-from engine.sinks.shipped import OPTION, SHIPPED, SHIPPED_BYTES_MAX, ShippedRows, ship, unpack
+from engine.sinks.shipped import SHIPPED_BYTES_MAX, RowShipper, ShippingWriter, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,13 +59,10 @@ class BatchContext(SinkContext):
         return _current.get()
 
 
-class ForeachBatchWriter(DataSourceStreamArrowWriter):
+class ForeachBatchWriter(ShippingWriter):
     """:raises ConfigError: ``function`` is no function."""
 
-    messageTypes = SHIPPED
-    shipsRows = True
     taskSlots = 1
-    tuningOptions = (OPTION,)
 
     def __init__(
         self,
@@ -74,7 +71,7 @@ class ForeachBatchWriter(DataSourceStreamArrowWriter):
         schema: StructType,
         bytes_max: int = SHIPPED_BYTES_MAX,
     ) -> None:
-        self._bytes_max = bytes_max
+        super().__init__(RowShipper("foreachBatch", bytes_max))
         if not callable(function):
             raise ConfigError(
                 f"foreachBatch takes a function(DataFrame, epoch), not {type(function).__name__}."
@@ -86,12 +83,6 @@ class ForeachBatchWriter(DataSourceStreamArrowWriter):
     def bind(self, context: SinkContext) -> None:
         """Whose epochs will be committed: called by each attempt before anything else."""
         self._bound = context
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_bytes_max": self._bytes_max}  # the executors only write
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> ShippedRows:
-        return ship(iterator, "foreachBatch", self._bytes_max)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         tables = unpack(messages, self._arrow_schema)

@@ -9,12 +9,12 @@ aggregates over it do need one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Row
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSource, WriterCommitMessage
 
 from engine.base.connector_options import Options
 from engine.errors import ConfigError
@@ -22,11 +22,9 @@ from engine.expressions.schemas import to_arrow
 from engine.sinks.contract import EXACTLY_ONCE
 from engine.sinks.pyspark_rows import rows_of
 from engine.sinks.shipped import (
-    OPTION,
-    SHIPPED,
     SHIPPED_BYTES_MAX,
-    ShippedRows,
-    ship,
+    RowShipper,
+    ShippingWriter,
     shipped_bytes_max,
     unpack,
 )
@@ -111,13 +109,10 @@ class MemoryDataSource(DataSource):
         return MemoryWriter(self._query_name, schema, bytes_max=self._bytes_max)
 
 
-class MemoryWriter(DataSourceStreamArrowWriter):
+class MemoryWriter(ShippingWriter):
     """:param spark: where the table is to be seen."""
 
-    messageTypes = SHIPPED
     delivery = EXACTLY_ONCE
-    shipsRows = True
-    tuningOptions = (OPTION,)
 
     def __init__(
         self,
@@ -126,18 +121,12 @@ class MemoryWriter(DataSourceStreamArrowWriter):
         spark: SparkSession | None = None,
         bytes_max: int = SHIPPED_BYTES_MAX,
     ) -> None:
-        self._bytes_max = bytes_max
+        super().__init__(RowShipper("memory", bytes_max))
         self._schema = to_arrow(schema, "sink memory")
         self._table = MemoryTable(self._schema)
         self._view = None if spark is None else SparkView(spark, query_name, schema)
         self._view_is_torn = False
         _TABLES[query_name] = self._table
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_bytes_max": self._bytes_max}  # the executors only write
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> ShippedRows:
-        return ship(iterator, "memory", self._bytes_max)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         tables = unpack(messages, self._schema)

@@ -2,22 +2,25 @@
 
 For sinks whose work is done there. The rows of an epoch are held in memory, sent over the network,
 and stored in the checkpoint; there they go when the epoch after the next is committed, not only
-after ``minEpochsToRetain``. So the option ``maxShippedBytesPerEpoch`` limits what each task ships,
-:data:`SHIPPED_BYTES_MAX` unless told otherwise.
+after ``minEpochsToRetain``. So the option ``maxShippedBytesPerEpoch`` limits what an epoch ships,
+:data:`SHIPPED_BYTES_MAX` unless told otherwise. Each task has an equal share of it: once it has
+that, it reads no more until the epoch ends. So a source that is faster than the driver is read at
+the driver's pace, as with any slow sink.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from engine.base.connector_options import Options
-from engine.errors import SinkError
+from engine.errors import ConfigError
 from engine.sinks.adapter import own_messages
+from engine.sinks.contract import TaskWriter, WriterContext
 
 SHIPPED_BYTES_MAX: Final = 256 << 20
 OPTION: Final = "maxShippedBytesPerEpoch"
@@ -42,32 +45,76 @@ def shipped_bytes_max(options: Options) -> int:
     return options.integer(OPTION, SHIPPED_BYTES_MAX, minimum=1)
 
 
-def ship(batches: Iterable[pa.RecordBatch], sink: str, bytes_max: int) -> ShippedRows:
-    """All rows of an epoch.
+class RowShipper(TaskWriter):
+    """The executor's side of such a sink.
 
-    :param sink: whose they are, for errors.
-    :param bytes_max: so much may be shipped.
-    :raises SinkError: they are more.
+    :param sink: whose rows they are, for errors.
+    :param bytes_max: so much an epoch may ship, all tasks together.
+    :param rows: so many of an epoch are shipped, the first ones; None: all.
     """
-    gathered: list[pa.RecordBatch] = []
-    total_bytes = 0
+
+    def __init__(self, sink: str, bytes_max: int, rows: int | None = None) -> None:
+        self._sink, self._bytes_max, self._rows = sink, bytes_max, rows
+        self._share = bytes_max
+        self._bytes = 0
+
+    def open(self, context: WriterContext) -> None:
+        self._share = max(1, self._bytes_max // context.tasks)
+
+    def full(self) -> bool:
+        return self._bytes >= self._share
+
+    def write(self, epoch: int, batches: Iterator[pa.RecordBatch]) -> ShippedRows:
+        """:raises ConfigError: what was read at once is more than an epoch may ship."""
+        gathered: list[pa.RecordBatch] = []
+        self._bytes = 0
+        for batch in batches if self._rows is None else _first(batches, self._rows):
+            self._bytes += batch.nbytes
+            # Below its share it was asked whether it is full: the rest came of a single read.
+            if self._bytes > self._share + self._bytes_max:
+                raise self._too_much()
+            gathered.append(batch)
+        if not gathered:
+            return ShippedRows()
+        table = pa.Table.from_batches(gathered).combine_chunks()
+        output = pa.BufferOutputStream()
+        with pa.ipc.new_stream(output, table.schema) as stream:
+            stream.write_table(table)
+        return ShippedRows(output.getvalue().to_pybytes())
+
+    def _too_much(self) -> ConfigError:
+        return ConfigError(
+            f"The sink {self._sink} works on the driver, and {OPTION} is {self._bytes_max}: what a "
+            "task has read at once became more bytes of rows than that, which no epoch may send.",
+            hint=f"Set option {OPTION} higher, if the driver has the memory; have the source "
+            "return smaller batches; or use a sink that writes on the executors.",
+        )
+
+
+class ShippingWriter(DataSourceStreamArrowWriter):
+    """The driver's side of such a sink, without its ``commit``."""
+
+    messageTypes = SHIPPED
+    shipsRows = True
+    tuningOptions: tuple[str, ...] = (OPTION,)
+
+    def __init__(self, shipper: RowShipper) -> None:
+        self._shipper = shipper
+
+    def taskWriter(self) -> RowShipper:
+        """The only part that travels to the executors."""
+        return self._shipper
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> ShippedRows:
+        return self._shipper.write(0, iterator)  # as PySpark wants it; a task has its own
+
+
+def _first(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The first rows; the rest is consumed."""
     for batch in batches:
-        total_bytes += batch.nbytes
-        if total_bytes > bytes_max:
-            raise SinkError(
-                f"The sink {sink} works on the driver: a task would send it more than {bytes_max} "
-                "bytes of rows for one epoch.",
-                hint="Use shorter epochs, more partitions, or a sink that writes on the executors; "
-                f"or set option {OPTION}, if the driver has the memory.",
-            )
-        gathered.append(batch)
-    if not gathered:
-        return ShippedRows()
-    table = pa.Table.from_batches(gathered).combine_chunks()
-    output = pa.BufferOutputStream()
-    with pa.ipc.new_stream(output, table.schema) as stream:
-        stream.write_table(table)
-    return ShippedRows(output.getvalue().to_pybytes())
+        if rows > 0:
+            yield batch.slice(0, rows)
+            rows -= batch.num_rows
 
 
 def unpack(messages: Sequence[WriterCommitMessage | None], schema: pa.Schema) -> list[pa.Table]:

@@ -33,6 +33,7 @@ class Channel:
         self._alive = alive
         self._heartbeat_s = heartbeat_s
         self._closed = threading.Event()
+        self._word = threading.Event()
         for target in (self._receive, self._say_alive):
             threading.Thread(target=target, name=f"task-{target.__name__}", daemon=True).start()
 
@@ -44,6 +45,12 @@ class Channel:
         except OSError as exc:
             self.dismissed = self.dismissed or f"the driver cannot be reached: {exc}"
 
+    def await_word(self, timeout_s: float) -> None:
+        """Wait until the driver says something, but for no longer than so. May return for what was
+        said before: look at the attributes."""
+        self._word.wait(timeout_s)
+        self._word.clear()
+
     def close(self) -> None:
         """End the connection and the threads."""
         self._closed.set()
@@ -53,10 +60,14 @@ class Channel:
         try:
             while True:
                 self._take(self._connection.receive())
-                self.on_word()
+                self._tell()
         except Exception as exc:  # closed, broken, forged or unreadable: all are its end
             self.dismissed = self.dismissed or f"the driver is gone: {exc}"
-            self.on_word()
+            self._tell()
+
+    def _tell(self) -> None:
+        self._word.set()
+        self.on_word()
 
     def _take(self, message: DriverMessage) -> None:
         if isinstance(message, EpochMarker):
@@ -65,6 +76,7 @@ class Channel:
             self.committed_epoch = max(self.committed_epoch, message.committed)
             self.closed_epoch = max(self.closed_epoch, message.epoch)
         elif isinstance(message, Dismissed):
+            self.committed_epoch = max(self.committed_epoch, message.committed)
             self.dismissed = message.reason
 
     def _say_alive(self) -> None:

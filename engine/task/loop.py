@@ -13,11 +13,13 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
 from engine.base.failpoints import reach
+from engine.checkpoint.logs.codec import cannot_store
 from engine.errors import ContinuousError, SinkError, SourceError, TransformError
 from engine.pipeline.pipeline import IDLE
 from engine.progress.counters import EpochCounters
@@ -25,7 +27,7 @@ from engine.redaction.logs import log_failure
 from engine.sinks.epoch_context import EpochContext
 from engine.task.bad_records import BadRecords
 from engine.task.channel import Channel
-from engine.task.inputs import MARKER_POLL_S, TaskInput
+from engine.task.inputs import INTERRUPTED_POLL_S, MARKER_POLL_S, TaskInput
 from engine.task.spec import TaskSpec
 from engine.task.transform import Transform, compile_steps
 from engine.wire.connection import Connection, connect
@@ -48,7 +50,7 @@ class TaskDismissed(BaseException):
 
 
 def run_task(spec: TaskSpec) -> None:
-    """Run until the driver dismisses the task, or until its final epoch is reported.
+    """Run until the driver dismisses the task: if it drains, when the final epoch is committed.
 
     A failure is told to the driver; it is not raised, because the driver decides what follows.
 
@@ -129,18 +131,17 @@ class _Task:
         while channel.dismissed is None:
             committed = self._tell_committed(committed)
             counters = EpochCounters()
-            message = self._write(transform, epoch, counters)
+            with self._aborting(epoch):
+                message = self._write(transform, epoch, counters)
             reach("report.before")
-            with _blaming(SinkError, "sending the writer's message", spec.index, epoch):
-                channel.send(
-                    EpochCommitMessage(
-                        spec.run_id, spec.index, epoch, self._input.offsets, message, counters
-                    )
-                )
+            with self._aborting(epoch):
+                self._report(epoch, message, counters)
             reach("report.after")
             if spec.reading.until is not None or epoch == channel.final_epoch:
-                return
+                while channel.dismissed is None:  # the writer is to know whether it was committed
+                    channel.await_word(INTERRUPTED_POLL_S)
             epoch += 1
+        self._tell_committed(committed)
 
     def _tell_committed(self, told: int) -> int:
         """Tell the writer of the epochs behind ``told``; the last one that it was told of."""
@@ -150,19 +151,35 @@ class _Task:
                 self._writer.committed(epoch)
         return max(told, committed)
 
-    def _write(self, transform: Transform, epoch: int, counters: EpochCounters) -> Any:
-        """Write one epoch; the message for the driver."""
+    @contextmanager
+    def _aborting(self, epoch: int) -> Iterator[None]:
+        """Tells the writer if the epoch will not be reported."""
         try:
-            message = self._written(transform, epoch, counters)
-            if self._failure is not None:
-                raise self._failure  # the writer swallowed it, and would lose the record
-            return self._with_letters(message, epoch)
+            yield
         except BaseException:
             try:
                 self._writer.aborted(epoch)
             except Exception:
                 log_failure(logger, "the sink did not abort epoch %d cleanly", epoch)
             raise
+
+    def _report(self, epoch: int, message: Any, counters: EpochCounters) -> None:
+        spec, offsets = self._spec, self._input.offsets
+        report = EpochCommitMessage(spec.run_id, spec.index, epoch, offsets, message, counters)
+        with _blaming(SinkError, "sending the writer's message", spec.index, epoch):
+            try:
+                self._channel.send(report)
+            except ContinuousError:
+                raise
+            except Exception as exc:  # of pickling it: it is the same in the next attempt
+                raise cannot_store(message, exc) from exc
+
+    def _write(self, transform: Transform, epoch: int, counters: EpochCounters) -> Any:
+        """Write one epoch; the message for the driver."""
+        message = self._written(transform, epoch, counters)
+        if self._failure is not None:
+            raise self._failure  # the writer swallowed it, and would lose the record
+        return self._with_letters(message, epoch)
 
     def _written(self, transform: Transform, epoch: int, counters: EpochCounters) -> Any:
         identity = self._spec.identity
@@ -226,9 +243,15 @@ class _Task:
         bounded = self._spec.reading.until is not None
         untold = self._spec.reading.tells_arrivals
         reading = _blaming(SourceError, "reading the source", lambda: source.partition, epoch)
+        asking = _blaming(SinkError, "the sink's full()", self._spec.index, epoch)
         while channel.closed_epoch < epoch:
             if channel.dismissed is not None:
                 raise TaskDismissed
+            with asking:
+                is_full = not bounded and self._writer.full()  # nobody would close a bounded one
+            if is_full:
+                channel.await_word(INTERRUPTED_POLL_S)
+                continue
             with reading:
                 batch = source.read()
             if untold and (batch is not None or counters.bad_records):

@@ -107,7 +107,10 @@ class Welcome:
 
 @dataclass(frozen=True)
 class Dismissed:
+    """:param committed: the last committed epoch, as in :class:`EpochMarker`."""
+
     reason: str
+    committed: int = -1
 
 
 TaskMessage = TaskStarted | EpochCommitMessage | RecordsArrived | TaskFailed | TaskAlive

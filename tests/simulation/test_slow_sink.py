@@ -1,15 +1,22 @@
-"""A sink that is slower than the epochs: epochs grow, nothing piles up, the end comes soon."""
+"""A sink that is slower than the epochs: epochs grow, nothing piles up, the end comes soon. Where
+its rows travel to the driver, an epoch grows until they are as many as it may ship."""
 
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.coordinator.coordinator import COMPLETE_MAX, EpochCoordinator
 from engine.coordinator.events import EpochElapsed, Event
+from engine.errors import ConfigError
+from engine.sinks.shipped import SHIPPED, RowShipper, unpack
+from tests.model import HOUR_MS, SCHEMA, ModelSink, definition
 from tests.simulation.story import WAIT_S, Story
+from tests.simulation.test_sources_and_sinks import started
 
 TICKS = 50
 
@@ -72,3 +79,68 @@ def test_epochs_grow_and_drain_returns_after_a_few(
     assert query.drain(WAIT_S)
     assert story.sink.assert_exactly_once(2) == 60
     assert story.checkpoint.committed_epoch() <= 4 + COMPLETE_MAX + 2
+
+
+# -- a sink whose rows travel to the driver --------------------------------------------------------
+
+ROW_BYTES = 12
+
+
+class OnTheDriver(ModelSink):
+    """Gets the rows themselves."""
+
+    shipsRows = True
+    messageTypes = SHIPPED
+
+    def commit(self, messages: Any, epoch: int) -> None:
+        rows = [row for table in unpack(messages, SCHEMA) for row in table.to_pylist()]
+        self.committed[epoch] = [(row["partition"], row["seq"]) for row in rows]
+
+
+def shipping(story: Story, bytes_max: int, **options: Any) -> Any:
+    story.sink = OnTheDriver()
+    made = definition(story.feed, story.sink, story.folder, **options)
+    return replace(made, sink=replace(made.sink, writer=RowShipper("model", bytes_max)))
+
+
+def test_no_more_is_read_than_an_epoch_may_ship(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = Ticks(monkeypatch)
+    made = shipping(story, 20 * ROW_BYTES)
+    sink = Turnstile(story)
+    query = started(made)
+    story.feed.add(100)
+    ticks.await_more(TICKS)
+    assert query.isActive
+    sink.turn(1_000)
+    story.await_rows(query, 200)
+    assert query.drain(WAIT_S)
+    assert story.sink.assert_exactly_once(2) == 200
+    assert {len(rows) for rows in story.sink.committed.values()} <= set(range(21))
+
+
+def test_an_epoch_that_runs_again_is_read_to_its_end(tmp_path: Path) -> None:
+    """It was prepared with a higher limit, and its messages are lost."""
+    story = Story(tmp_path)
+    story.feed.add(15)
+    query = started(shipping(story, 1_000 * ROW_BYTES, interval_ms=60_000))
+    while query.status["state"] != "RUNNING":
+        assert not query.awaitTermination(0.01)
+    assert query.drain(WAIT_S)
+    assert story.checkpoint.committed_offsets() == ({"0": 15, "1": 15},)
+    for folder in ("commits", "prepared"):
+        (tmp_path / folder / "0").unlink()
+    query = started(shipping(story, 20 * ROW_BYTES))
+    story.await_rows(query, 30)
+    assert query.drain(WAIT_S)
+    assert len(story.sink.committed[0]) == 30
+
+
+def test_what_is_too_much_at_once_ends_the_query_and_names_the_option(story: Story) -> None:
+    query = started(shipping(story, 5, retry_sink_for_ms=HOUR_MS))
+    story.feed.add(1)
+    with pytest.raises(ConfigError, match="maxShippedBytesPerEpoch is 5") as caught:
+        query.awaitTermination(WAIT_S)
+    assert "higher" in str(caught.value)
+    assert query.status["restarts"] == 0

@@ -165,13 +165,15 @@ def folders(root: Path, *ignored: str) -> set[str]:
     return {each for each in found if each.split("/")[0] not in ignored}
 
 
-@pytest.mark.parametrize("column", ["d", "t", "m", "b", "f"])
+@pytest.mark.parametrize("column", ["d", "t", "m", "b", "f", "o", "s"])
 def test_partition_values_are_written_as_spark_does(
     spark: SparkSession, tmp_path: Path, column: str
 ) -> None:
     df = spark.sql(
         "SELECT id, double(id * 1e7) AS d, timestamp_micros(id * 1234567) AS t, "
-        "cast(id AS DECIMAL(9, 4)) / 3 AS m, id = 1 AS b, float(id / 7) AS f FROM range(3)"
+        "cast(id AS DECIMAL(9, 4)) / 3 AS m, id = 1 AS b, float(id / 7) AS f, "
+        "element_at(array(X'41FF', X'EDA080C3', X'E4'), int(id) + 1) AS o, "
+        "cast(element_at(array(X'C3A4', X'FF3D', X''), int(id) + 1) AS STRING) AS s FROM range(3)"
     )
     sink = writer(
         "parquet", df.schema, {"path": tmp_path / "ours", "__partition_by": json.dumps([column])}

@@ -160,7 +160,8 @@ def test_memory_and_foreach_batch_deliver_to_the_driver(spark: SparkSession, sta
     )
     query.awaitEpoch(5, WAIT_S)
     query.drain(WAIT_S)
-    assert [epoch for epoch, _ in batches] == list(range(len(batches)))
+    epochs = [epoch for epoch, _ in batches]
+    assert epochs == sorted(set(epochs)), "once each; those without rows are left out"
     assert sum(count for _, count in batches) > 0
 
 

@@ -29,7 +29,7 @@ def rows(*ids: int) -> pa.RecordBatch:
 
 
 def message(sink: ConsoleWriter, *batches: pa.RecordBatch) -> Any:
-    made = pickle.loads(pickle.dumps(sink)).write(iter(batches))
+    made = pickle.loads(pickle.dumps(sink.taskWriter())).write(0, iter(batches))
     codec = MessageCodec(sink.messageTypes)
     return codec.decode(codec.encode([made]))
 

@@ -310,6 +310,23 @@ def test_tasks_that_have_all_ended_may_still_have_messages_under_way() -> None:
     assert driver.ended == [None]
 
 
+def test_a_task_that_fails_behind_its_last_report_does_not_fail_the_drain() -> None:
+    driver = Driver(2)
+    driver.feed(started(0), started(1), DrainAsked())
+    driver.feed(report(1, 0), TaskFailed(RUN, 0, SinkError("close() failed"), ""))
+    assert driver.ended == []
+    driver.feed(report(1, 1))
+    assert driver.committed == [1]
+    assert driver.ended == [None]
+
+
+def test_a_task_that_fails_before_its_last_report_does() -> None:
+    driver = Driver(2)
+    driver.feed(started(0), started(1), DrainAsked(), report(1, 0))
+    driver.feed(TaskFailed(RUN, 1, SinkError("write() failed"), ""))
+    assert [str(error) for error in driver.ended] == ["write() failed"]
+
+
 def test_a_bounded_run_ends_with_its_only_epoch() -> None:
     driver = Driver(1)
     driver.coordinator = EpochCoordinator(

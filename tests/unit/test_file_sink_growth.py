@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import SinkCommitRejectedError
 from engine.sinks.files.compaction import interval_of, stepping_stones
@@ -20,16 +21,21 @@ def file(number: int, modified_ms: int = 1_000) -> SinkFile:
     return SinkFile(f"file:///out/{number}", 100 * number + 1, modified_ms)
 
 
-def as_spark_reads(folder: Path, default: int = 10) -> list[str]:
+def as_spark_reads(folder: Path) -> list[str]:
+    """As :func:`as_spark_finds`, in a folder."""
+    return as_spark_finds(LocalStorage(folder))
+
+
+def as_spark_finds(storage: Storage) -> list[str]:
     """The lines that a reader finds who begins now. Source: Spark's CompactibleFileStreamLog."""
-    names = {each.name for each in folder.iterdir() if each.name[0].isdigit()}
+    names = {info.name for info in storage.list("") if info.name[0].isdigit()}
     compactions = sorted(int(name[:-8]) for name in names if name.endswith(".compact"))
-    interval = interval_of(compactions, default)
+    interval = interval_of(compactions, 10)
     latest = max(int(name.removesuffix(".compact")) for name in names)
     lines: list[str] = []
     for epoch in range(max(0, (latest + 1) // interval * interval - 1), latest + 1):
         name = f"{epoch}.compact" if (epoch + 1) % interval == 0 else str(epoch)
-        header, *found = (folder / name).read_text().split("\n")
+        header, *found = storage.read(name).decode().split("\n")
         assert header == "v1"
         lines += [line for line in found if line]
     return lines

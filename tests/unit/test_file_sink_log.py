@@ -184,13 +184,19 @@ def test_an_existing_log_keeps_its_interval(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("retained", "expected"),
     [
-        (1, ["0", "0 1", "0 1 2c", "2c 3", "2c 3 4", "2c 3 4 5c", "5c 6"]),
-        (2, ["0", "0 1", "0 1 2c", "0 1 2c 3", "2c 3 4", "2c 3 4 5c", "2c 3 4 5c 6", "5c 6 7"]),
+        (1, ["0 1 2c 3 4", "2c 3 4 5c", "2c 3 4 5c 6", "2c 3 4 5c 6 7", "5c 6 7 8c"]),
+        (
+            5,
+            ["0 1 2c 3 4", "0 1 2c 3 4 5c", "0 1 2c 3 4 5c 6", "2c 3 4 5c 6 7", "2c 3 4 5c 6 7 8c"],
+        ),
     ],
 )
 def test_old_entries_are_deleted(tmp_path: Path, retained: int, expected: list[str]) -> None:
+    """The last two compactions stay, and all between them."""
     log = log_in(tmp_path, retained=retained)
-    for epoch, left in enumerate(expected):
+    for epoch in range(4):
+        log.add(epoch, [file(epoch)])
+    for epoch, left in enumerate(expected, 4):
         log.add(epoch, [file(epoch)])
         assert names(tmp_path) == {each.replace("c", ".compact") for each in left.split()}
         assert log.files() == [file(each) for each in range(epoch + 1)]
@@ -198,17 +204,28 @@ def test_old_entries_are_deleted(tmp_path: Path, retained: int, expected: list[s
 
 def test_young_entries_are_kept(tmp_path: Path) -> None:
     log = FileSinkLog(LocalStorage(tmp_path), interval=3, retained=1, cleanup_delay_s=600)
-    for epoch in range(7):
+    for epoch in range(10):
         log.add(epoch, [])
-    assert len(names(tmp_path)) == 7
+    assert len(names(tmp_path)) == 10
     later = FileSinkLog(
         LocalStorage(tmp_path),
         interval=3,
         retained=1,
-        now_s=lambda: (tmp_path / "6").stat().st_mtime + 601,
+        now_s=lambda: (tmp_path / "9").stat().st_mtime + 601,
     )
-    later.add(7, [])
-    assert names(tmp_path) == {"5.compact", "6", "7"}
+    later.add(10, [])
+    assert names(tmp_path) == {"5.compact", "6", "7", "8.compact", "9", "10"}
+
+
+def test_another_process_removes_old_entries(tmp_path: Path) -> None:
+    log = log_in(tmp_path, retained=6)
+    for epoch in range(11):
+        log.add(epoch, [file(epoch)])
+    for info in log_in(tmp_path).expired(10, 3):
+        log.storage.delete(info.name)
+    for epoch in range(11, 20):
+        assert log.add(epoch, [file(epoch)])
+    assert log.files() == [file(each) for each in range(20)]
 
 
 def test_entries_expire_from_the_oldest_on(tmp_path: Path) -> None:

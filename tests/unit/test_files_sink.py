@@ -197,6 +197,27 @@ def test_csv_lines_with_a_header(tmp_path: Path) -> None:
     assert gzip.decompress(path.read_bytes()).decode() == 'id;name\n1;"a;b"\nNA;""\n3;NA\n'
 
 
+def test_partition_values_that_are_no_utf_8(tmp_path: Path) -> None:
+    """As Java reads them, so also what is a text in Spark. Others of the same folder join it."""
+    octets = [b"a\xff", b"a\xfe", b"\xed\xa0\x80", b"\xc3\xa4", None, b""]
+    texts = pa.array(octets, pa.binary()).view(pa.string())
+    for kind, values in (("binary", pa.array(octets, pa.binary())), ("text", texts)):
+        batch = pa.record_batch({"id": range(6), "p": values}).cast(
+            pa.schema([("id", pa.int64()), ("p", values.type)])
+        )
+        sink = writer(tmp_path / kind, batch.schema, __partition_by='["p"]')
+        commit(sink, 0, batch)
+        assert {
+            file.parent.name: pq.ParquetFile(file).read()["id"].to_pylist()
+            for file in committed(sink)
+        } == {
+            "p=a\ufffd": [0, 1],
+            "p=\ufffd": [2],
+            "p=ä": [3],
+            f"p={DEFAULT_PARTITION}": [4, 5],
+        }
+
+
 def test_partition_folders(tmp_path: Path) -> None:
     schema = pa.schema([("d", pa.date32()), ("k", pa.string()), ("id", pa.int64())])
     sink = writer(tmp_path, schema, __partition_by='["d", "k"]')

@@ -23,7 +23,7 @@ def ids(*values: int) -> pa.RecordBatch:
 
 
 def message(sink: MemoryWriter, *batches: pa.RecordBatch) -> Any:
-    made = pickle.loads(pickle.dumps(sink)).write(iter(batches))
+    made = pickle.loads(pickle.dumps(sink.taskWriter())).write(0, iter(batches))
     codec = MessageCodec(sink.messageTypes)
     return codec.decode(codec.encode([made]))
 

@@ -15,6 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +25,11 @@ from engine.base.json_text import dump, load_object
 from engine.checkpoint.logs.codec import MessageCodec
 from engine.checkpoint.logs.prepared_log import PreparedEntry, prepared_log
 from engine.checkpoint.storage.local_storage import LocalStorage
-from engine.errors import CheckpointCorruptError, CheckpointError, CheckpointVersionError
+from engine.errors import (
+    CheckpointCorruptError,
+    CheckpointVersionError,
+    SinkCommitRejectedError,
+)
 from engine.sinks.files.data_source import FilesMessage
 from engine.sinks.files.file_sink_log import SinkFile
 from engine.sinks.shipped import ShippedRows
@@ -148,9 +153,22 @@ def test_a_message_that_cannot_be_stored_names_its_class() -> None:
         name: str
 
     for message in (Local("x"), sink.Plain(WHEN, set(), lambda: None)):
-        with pytest.raises(CheckpointError, match="cannot be stored") as caught:
+        with pytest.raises(SinkCommitRejectedError, match="cannot be stored") as caught:
             encode(message)
         assert type(message).__qualname__ in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value", [Path("x"), np.int64(1), Elsewhere("x"), sink.touch, sink.Service("x")]
+)
+def test_a_message_that_could_not_be_read_again_is_not_stored(value: Any) -> None:
+    for message in (value, sink.Pair(1, value), sink.Range((1, 2), {"value": value})):
+        with pytest.raises(
+            SinkCommitRejectedError, match="so that a restart can read it"
+        ) as caught:
+            encode(message)
+        assert type(message).__qualname__ in caught.value.message
+        assert NAME in str(caught.value)
 
 
 # -- decoding: nobody gains code execution ---------------------------------------------------------
@@ -259,7 +277,8 @@ def test_constructors_of_dataclasses_do_not_run() -> None:
 
 
 def test_a_package_allows_what_is_below_it() -> None:
-    data = encode(sink.Slotted("x"))
+    data = {"dataclass": f"{NAME}:Slotted", "fields": {"name": "x"}}
+    assert encode(sink.Slotted("x"), MessageCodec(modules=["tests"])) == data
     assert decode(data, ["tests"]) == sink.Slotted("x")
     for others in ((), ("test",), ("tests.unit.messages",), ("messages_of_a_sink",)):
         with pytest.raises(CheckpointCorruptError, match="Slotted"):
@@ -350,7 +369,7 @@ def test_what_does_not_fit_its_tag_is_refused(data: dict[str, Any]) -> None:
 def test_own_types_do_not_open_the_engine() -> None:
     for kind in (sink.Slotted("x"), Elsewhere("x")):
         with pytest.raises(CheckpointCorruptError, match="not one that the sink names"):
-            decode(encode(kind), (), OWN)
+            decode(encode(kind, MessageCodec(modules=["tests"])), (), OWN)
 
 
 # -- the log --------------------------------------------------------------------------------------
@@ -359,7 +378,7 @@ ENTRY = PreparedEntry(3, "run-1", (sink.FilesWritten(["a"]), None, sink.Plain(WH
 
 
 def test_bytes(tmp_path: Path) -> None:
-    log = prepared_log(LocalStorage(tmp_path), MessageCodec())
+    log = prepared_log(LocalStorage(tmp_path), CODEC)
     log.add(0, PreparedEntry(3, "run-1", (None, sink.Slotted("a\nb")), 'v1\n\n{"0":7}', "Q"))
     body = (
         '{"generation":3,"runId":"run-1","partitions":2,"queryId":"Q","offsets":"v1\\n\\n{\\"0\\":7}"}\n'

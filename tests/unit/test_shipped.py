@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,32 +14,45 @@ from pyspark.sql.types import StructType
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
-from engine.errors import ConfigError, SinkError
+from engine.errors import ConfigError
 from engine.sinks.console import ConsoleDataSource
+from engine.sinks.contract import WriterContext
 from engine.sinks.memory import MemoryDataSource
+from engine.sinks.shipped import unpack
 from tests.model import silent_binding
 
 SCHEMA = StructType().add("id", "long")
 
 
+def numbers(count: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"id": list(range(count))})
+
+
 @pytest.mark.parametrize("kind", ["memory", "console"])
-def test_a_task_ships_no_more_than_it_may(kind: str) -> None:
+def test_a_task_is_full_at_its_share(kind: str) -> None:
     source = {"memory": MemoryDataSource, "console": ConsoleDataSource}[kind]
-    options = {"queryName": "q", "maxShippedBytesPerEpoch": "100"}
-    writer = pickle.loads(pickle.dumps(source(options).streamWriter(SCHEMA, overwrite=False)))
-    taken = 0
+    options = {"queryName": "q", "maxShippedBytesPerEpoch": "480"}
+    writer = source(options).streamWriter(SCHEMA, overwrite=False)
+    shipper = pickle.loads(pickle.dumps(writer.taskWriter()))
+    shipper.open(WriterContext("query", "run", 0, task=1, tasks=4))  # 120 bytes each
 
-    def batches():  # type: ignore[no-untyped-def]
-        nonlocal taken
-        for _ in range(20):
-            taken += 1
-            yield pa.RecordBatch.from_pydict({"id": [1, 2, 3]})
+    def until_full() -> Iterator[pa.RecordBatch]:
+        while not shipper.full():
+            yield numbers(4)
 
-    with pytest.raises(
-        SinkError, match=f"The sink {kind} works on the driver.* 100 bytes"
-    ) as error:
-        writer.write(batches())
-    assert taken == 5
+    for epoch in range(3):
+        (table,) = unpack([shipper.write(epoch, until_full())], numbers(1).schema)
+        assert table.num_rows == 16
+        assert shipper.full()
+
+
+def test_what_was_read_at_once_may_not_be_more_than_an_epoch_ships() -> None:
+    writer = MemoryDataSource({"queryName": "q", "maxShippedBytesPerEpoch": "100"})
+    shipper = writer.streamWriter(SCHEMA, overwrite=False).taskWriter()
+    shipper.open(WriterContext("query", "run", 0, task=0, tasks=2))
+    assert shipper.write(0, iter([numbers(6), numbers(12)])).stream  # not full before the second
+    with pytest.raises(ConfigError, match=r"sink memory works on the driver.* is 100") as error:
+        shipper.write(1, iter([numbers(12), numbers(7)]))
     assert "maxShippedBytesPerEpoch" in (error.value.hint or "")
 
 

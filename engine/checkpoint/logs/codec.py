@@ -19,6 +19,8 @@ but *record classes* (dataclasses, named tuples, enums, PySpark's ``WriterCommit
 subclasses) that are defined in the writer's own module or below it, and the plain value types of
 :data:`_VALUE_TYPES`. Those modules may be imported for it, no others are. Under ``dataclass`` no
 constructor runs; a pickle may call those of the classes that it may name.
+
+What this refuses to read is refused when it is written: else only the restart would find out.
 """
 
 from __future__ import annotations
@@ -35,12 +37,13 @@ import math
 import pickle
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, ClassVar, Final
 
 import msgspec
 
 from engine.base.json_text import JSON, dump, load_object
-from engine.errors import CheckpointCorruptError, CheckpointError
+from engine.errors import CheckpointCorruptError, ContinuousError, SinkCommitRejectedError
 from engine.wire.messages import SunkEpoch
 
 RESERVED_TAGS: Final = frozenset({"none", "sunk", "dataclass", "pickle"})
@@ -93,14 +96,19 @@ class MessageCodec:
 
     :param types: tag → dataclass of the sink's own messages, with fields of plain types.
     :param modules: where the record classes of other messages may come from: a module, or a
-        package with all that is below it.
+        package with all that is below it. None: no sink is known; all messages are written, and
+        plain ones read.
     """
 
-    def __init__(self, types: Mapping[str, type] | None = None, modules: Collection[str] = ()):
+    def __init__(
+        self, types: Mapping[str, type] | None = None, modules: Collection[str] | None = None
+    ):
         types = types or {}
         assert RESERVED_TAGS.isdisjoint(types), f"{sorted(types)} has a reserved tag"
         self._types = types
-        self._modules = modules
+        self._proves = modules is not None
+        self._modules = modules or ()
+        self._found = cache(partial(_record_class, allowed_modules=self._modules))
         self._tags = {kind: tag for tag, kind in types.items()}
         self._encode_lines = msgspec.json.Encoder().encode_lines
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {
@@ -111,8 +119,8 @@ class MessageCodec:
     def encode(self, messages: Sequence[object]) -> bytes:
         """A line of JSON per message, between them a line feed.
 
-        :raises CheckpointError: one cannot be stored, or could not be loaded again; names its
-            class.
+        :raises SinkCommitRejectedError: one cannot be stored, or could not be loaded again; names
+            its class.
         """
         kinds = set(map(type, messages))
         tag = self._tags.get(kinds.pop()) if len(kinds) == 1 else None
@@ -122,13 +130,13 @@ class MessageCodec:
         except (TypeError, ValueError) as exc:
             for each in messages:
                 self._try(each)
-            raise CheckpointError(f"The writers' messages cannot be stored: {exc}.") from exc
+            raise cannot_store(messages, exc, self._modules) from exc
 
     def _try(self, message: object) -> None:
         try:
             self._encode_lines([self._tagged(message)])
         except (TypeError, ValueError) as exc:
-            raise _cannot_store(type(message), exc) from exc
+            raise cannot_store(message, exc, self._modules) from exc
 
     def _tagged(self, message: object) -> object:
         """What becomes the message's line."""
@@ -139,7 +147,18 @@ class MessageCodec:
             return _NONE
         if type(message) is SunkEpoch:
             return {"sunk": {name: self._tagged(getattr(message, name)) for name in _SUNK}}
-        return msgspec.Raw(dump(_foreign(message)).encode())
+        return msgspec.Raw(dump(self._readable(message)).encode())
+
+    def _readable(self, message: object) -> dict[str, JSON]:
+        """The message of a writer that has not named its types. It is read at once: what no restart
+        could read must not become durable, or it would stop the query for good."""
+        try:
+            data = _foreign(message)
+            if self._proves:
+                self._decode_foreign(data)
+        except Exception as exc:
+            raise cannot_store(message, exc, self._modules) from exc
+        return data
 
     def decode(self, line: bytes) -> object:
         """The message of a line.
@@ -225,22 +244,37 @@ class MessageCodec:
         :raises CheckpointCorruptError: it is not.
         """
         own = self._own_type(f"{module}:{qualified_name}")
-        return own or _record_class(module, qualified_name, self._modules)
+        return own or self._found(module, qualified_name)
+
+
+def cannot_store(
+    message: object, reason: Exception, modules: Collection[str] = ()
+) -> SinkCommitRejectedError:
+    """The error of a message that neither this run nor a later one can commit.
+
+    :param modules: where its classes may come from, as far as that is known.
+    """
+    if isinstance(message, SunkEpoch):
+        message = message.written
+    kind = type(message)
+    told = reason.message if isinstance(reason, ContinuousError) else f"{reason!r}."
+    where = " or ".join(sorted(modules)) or "the writer's own module"
+    return SinkCommitRejectedError(
+        f"What the sink's write() returned, a {kind.__module__}.{kind.__qualname__}, cannot be "
+        f"stored in the checkpoint so that a restart can read it. {told}",
+        hint="Return a dataclass of plain values (None, numbers, texts, bytes, lists, tuples, "
+        f"dictionaries, dates, decimals) at the top level of {where}, or of a module below it.",
+    )
 
 
 def _foreign(message: object) -> dict[str, JSON]:
-    """The message of a writer that has not named its types."""
     kind = type(message)
     if dataclasses.is_dataclass(kind):
         try:
             return {"dataclass": _class_name(kind), "fields": _fields(message)}
         except _NotPlainError:
             pass
-    try:
-        pickled = pickle.dumps(message, protocol=4)
-    except Exception as exc:
-        raise _cannot_store(kind, exc) from exc
-    return {"pickle": base64.b64encode(pickled).decode("ascii")}
+    return {"pickle": base64.b64encode(pickle.dumps(message, protocol=4)).decode("ascii")}
 
 
 def _bare(data: JSON) -> Any:
@@ -256,14 +290,6 @@ def _bare(data: JSON) -> Any:
         if key in ("$tuple", "$bytes"):
             return _bare(value)
     return {key: _bare(item) for key, item in data.items()}
-
-
-def _cannot_store(kind: type, exc: Exception) -> CheckpointError:
-    return CheckpointError(
-        f"The writer's commit message of class {kind.__module__}.{kind.__qualname__} cannot be "
-        f"stored in the checkpoint: {exc}.",
-        hint="Make it a dataclass at the top level of a module, with plain values.",
-    )
 
 
 # -- plain values ---------------------------------------------------------------------------------

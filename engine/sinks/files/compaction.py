@@ -59,11 +59,15 @@ def stepping_stones(last: int, until: int, interval: int) -> list[int]:
     return stones
 
 
-def needed_from(oldest: int, interval: int) -> tuple[int, int]:
-    """Where what a reader of the epoch ``oldest`` or later needs begins, and an older compaction
-    that tells the interval; of small ones a single compaction tells enough."""
-    needed = compaction_before(oldest, interval)
-    return needed, needed - interval if interval > DEFAULT_INTERVAL else -1
+def needed_from(oldest: int, last: int, interval: int) -> int:
+    """The first entry that is needed in a log that ends with the epoch ``last``.
+
+    A reader of the epoch ``oldest`` or later needs the compaction before it, and what follows. The
+    last two compactions stay with all between them in any case: they tell the interval, and with
+    the next one it can be doubled.
+    """
+    compacted = compaction_before(last + 1, interval)
+    return min(compaction_before(oldest, interval), compacted - interval)
 
 
 def interval_of(compactions: Sequence[int], default: int) -> int:

@@ -17,8 +17,9 @@ the log can still need them.
 it doubles when a compaction writes more than :data:`LINES_PER_EPOCH` lines per epoch of it. Readers
 take the distance of the two newest compactions for the interval. So every second one is turned into
 the plain entry that it would be by the new interval: first that is written, and then the compacted
-one removed, which a reader that has just listed it looks for in vain, and takes the next one. From
-then on two compactions always stay: by one alone a reader would guess the interval.
+one removed, which a reader that has just listed it looks for in vain, and takes the next one. The
+last two compactions always stay, with all between them: by one alone a reader would guess the
+interval, and without the rest it could not be doubled again.
 
 **A log may leave epochs out** (:meth:`FileSinkLog.fill`): compactions alone, each as far behind the
 one before as readers can follow, and the last ones at the log's interval again.
@@ -356,21 +357,17 @@ class FileSinkLog:
 
     def _expire(self, epoch: int, interval: int, listing: dict[int, str]) -> None:
         """Delete what the compactions among the retained epochs hold too."""
-        oldest = epoch + 1 - self._retained
-        if oldest < interval:
-            return
-        needed, kept = needed_from(oldest, interval)
+        needed = needed_from(epoch + 1 - self._retained, epoch, interval)
         before_s = self._now_s() - self._cleanup_delay_s
-        expired = []
-        for each, name in listing.items():
-            if each >= needed:
-                break
-            if each != kept:
-                if self.storage.info(name).modified_s > before_s:
-                    break
-                expired.append(each)
-        for each in expired:
+        unneeded = takewhile(lambda each: each < needed, listing)
+        for each in list(takewhile(lambda each: self._is_older(listing[each], before_s), unneeded)):
             self.storage.delete(listing.pop(each))
+
+    def _is_older(self, name: str, before_s: float) -> bool:
+        try:
+            return self.storage.info(name).modified_s <= before_s
+        except FileNotFoundError:  # pruned by another process
+            return True
 
     def expired(self, oldest: int, interval: int) -> list[FileInfo]:
         """The entries that nobody needs who reads the folder as it was at the epoch ``oldest`` or
@@ -378,15 +375,13 @@ class FileSinkLog:
 
         The oldest first: removed in this order, what is left is a log at every moment.
         """
-        needed, kept = needed_from(oldest, interval)
         before_s = self._now_s() - self._cleanup_delay_s
-        found = [
-            (number, info)
-            for info in self.storage.list("")
-            if (number := epoch_of(info.name)) is not None and number < needed and number != kept
-        ]
-        ordered = (info for _, info in sorted(found, key=lambda each: each[0]))
-        return list(takewhile(lambda info: info.modified_s <= before_s, ordered))
+        infos = self.storage.list("")
+        found = [(each, info) for info in infos if (each := epoch_of(info.name)) is not None]
+        found.sort(key=lambda each: each[0])
+        needed = needed_from(oldest, found[-1][0], interval) if found else 0
+        unneeded = (info for each, info in found if each < needed)
+        return list(takewhile(lambda info: info.modified_s <= before_s, unneeded))
 
     def listing(self) -> dict[int, str]:
         """Epoch → file name, ascending; the compact one if an epoch has both."""

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.texts.java_utf8 import decoded
 from engine.expressions.whole_columns import caster
 
 DEFAULT_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -37,7 +38,8 @@ def split(
     table: pa.Table, columns: Sequence[str], session_timezone: str
 ) -> Iterator[tuple[str, pa.Table]]:
     """The table's parts, each with its folder and without the partition columns, in the order in
-    which the folders first occur. Rows keep their order."""
+    which the folders first occur. Rows keep their order. Values that differ only in bytes which are
+    no UTF-8 have one folder, and a part each."""
     if not table.num_rows:
         return
     rest = table.drop_columns(list(columns))
@@ -53,7 +55,13 @@ def split(
     parts = np.split(order, starts[1:])
     for rows in sorted(parts, key=lambda rows: int(rows[0])):
         first = int(rows[0])
-        yield folder_of(columns, [text[first].as_py() for text in texts]), rest.take(rows)
+        yield folder_of(columns, [_value(text[first]) for text in texts]), rest.take(rows)
+
+
+def _value(text: pa.Scalar) -> str | None:
+    """What Spark makes of it: bytes that are no UTF-8 are replaced."""
+    octets = text.as_buffer()
+    return None if octets is None else decoded(octets.to_pybytes())
 
 
 def _text(column: Any, session_timezone: str) -> pa.ChunkedArray:
