@@ -20,9 +20,10 @@ comes after the last line break stays until the line is complete. Hidden files a
 begins with ``_`` are ignored, and so are folders. A file may have one name only: of hard links one
 is read.
 
-Files may be rotated, truncated and replaced, see :mod:`engine.sources.tail.known_files`; and
-removed when the offset in the checkpoint has their end. The offset maps the name of each file to
-its next byte, and tells which file that was, see :mod:`engine.sources.tail.tail_offset`.
+Files may be rotated, also more than once while nobody looks, truncated and replaced: see
+:mod:`engine.sources.tail.known_files`, also for what is lost. They may be removed when the offset
+in the checkpoint has their end. The offset maps the name of each file to its next byte, and tells
+which file that was, see :mod:`engine.sources.tail.tail_offset`.
 """
 
 from __future__ import annotations
@@ -145,14 +146,13 @@ class TailReader(DataSourceContinuousReader):
         # Here, where all files are seen: a file known by its name alone gets its identity.
         known = KnownFiles(self._folder, positions_of(start))
         known.look()
-        placed = known.offset
         return [
-            TailPartition(index, self._folder.part(placed, index))
+            TailPartition(index, self._folder.part(known.placed, index))
             for index in range(self._folder.partitions)
         ]
 
     def open(self, partition: TailPartition, until: Offset | None = None) -> TailPartitionReader:
-        end = None if until is None else self._folder.part(until, partition.index)
+        end = None if until is None else self._folder.part(positions_of(until), partition.index)
         return TailPartitionReader(self._folder, partition.index, partition.start, end)
 
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
