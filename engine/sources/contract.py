@@ -120,8 +120,10 @@ class DataSourceContinuousReader(ABC):
         return None
 
     def hasReached(self, committed: Offset, wanted: Offset) -> bool | None:
-        """Whether everything before ``wanted`` also comes before ``committed``. None for offsets
-        whose order is known without this method, see :mod:`engine.sources.offset_order`."""
+        """Whether everything before ``wanted`` also comes before ``committed``, or is not in the
+        source any more and will never be read. None for offsets whose order is known without this
+        method, see :mod:`engine.sources.offset_order`. Asked after each commit, while others wait:
+        it must not take long."""
         return None
 
     def prune(self, columns: Sequence[str]) -> DataSourceContinuousReader | None:

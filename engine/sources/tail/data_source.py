@@ -43,7 +43,8 @@ from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.sources.json_lines import JsonLines
 from engine.sources.line_formats import CsvLines, LineFormat, TextLines
 from engine.sources.micro_batch import MicroBatchReader
-from engine.sources.tail.known_files import KnownFiles, latest_offset
+from engine.sources.tail.ends import has_reached, latest_offset
+from engine.sources.tail.known_files import KnownFiles
 from engine.sources.tail.tail_files import TailFolder, TailPartitionReader
 from engine.sources.tail.tail_offset import FilePosition, offset_of, positions_of
 from engine.sources.tail.watched_folder import NameFilter
@@ -167,3 +168,7 @@ class TailReader(DataSourceContinuousReader):
         :param start: an earlier offset: nothing before it is looked at; default: the beginning.
         """
         return latest_offset(self._folder, {} if start is None else start)
+
+    def hasReached(self, committed: Offset, wanted: Offset) -> bool:
+        """The folder is looked at for files that were truncated, replaced or removed."""
+        return has_reached(self._folder, committed, wanted)

@@ -44,9 +44,8 @@ from engine.sources.tail.tail_offset import (
     digest_at,
     digest_of,
     offset_of,
-    positions_of,
 )
-from engine.sources.tail.watched_folder import Folder, OtherFileError, SeenFile, end_of_lines
+from engine.sources.tail.watched_folder import Folder, OtherFileError, SeenFile
 
 logger: Final = logging.getLogger(__name__)
 
@@ -352,21 +351,3 @@ class KnownFiles:
                 file.name, file.gone_ms = seen.name, None
                 return file
         return None
-
-
-def latest_offset(folder: Folder, start: Any) -> dict[str, Any]:
-    """The offset behind the last whole line of every file.
-
-    :param start: an earlier offset: nothing before it is looked at.
-    :raises SourceError: it is none of this source, or the folder cannot be read.
-    """
-    known = KnownFiles(folder, positions_of(start))
-    for file in known.look():
-        try:
-            with folder.open(file.name, file.inode) as read:
-                end = end_of_lines(read, file.position, known.size(file))
-                if end > file.position:
-                    file.position, file.digest = end, digest_at(read, end)
-        except OtherFileError:  # it went in the meantime
-            continue
-    return known.offset
