@@ -86,7 +86,9 @@ class DataSourceContinuousReader(ABC):
     @abstractmethod
     def partitions(self, start: Offset) -> Sequence[Any]:
         """Split the stream from ``start`` on into picklable partitions. A task reads one, or
-        several in turn where there are fewer slots. Asked once per attempt to run the query.
+        several in turn where there are fewer slots. Asked once before tasks are started, which an
+        attempt to run the query does once; twice if it first has to run an epoch again whose end is
+        in the offset log: from the end of the epoch before, and from that one's.
 
         :raises SourceError: ``start`` is not an offset of this source, or no longer exists.
         """
