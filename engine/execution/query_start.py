@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Protocol
 
 from engine.base.clock import Clock
@@ -31,6 +32,7 @@ class QueryStart:
     :param listener: hears how the attempts and their epochs go.
     :param ending: who wants the end.
     :param leaving: takes up the tasks that are still there when a run has ended.
+    :param asking: held while the sources are asked whether their partitions have changed.
     """
 
     query_id: str
@@ -41,3 +43,4 @@ class QueryStart:
     sharing: TaskSharing
     ending: EndRequest
     leaving: LeavingTasks = field(default_factory=LeavingTasks)
+    asking: Lock = field(default_factory=Lock)

@@ -86,7 +86,11 @@ class ContinuousRun:
         self._clock = start.clock
         self._listener = start.listener
         self._source_watch = SourceWatch(
-            reconfigured, self._reconfigure, lambda error: self.tell(RunFailed(error))
+            reconfigured,
+            self._reconfigure,
+            lambda error: self.tell(RunFailed(error)),
+            start.asking,
+            start.clock,
         )
         self._run_id = first.run_id
         self._bounded = first.reading.until is not None
@@ -357,6 +361,7 @@ class ContinuousRun:
                 pass
         if self._options.ports != ANY_PORT:  # the next run listens on the same one
             self._endpoint.stop_listening()
+        self._source_watch.await_stopped()
         try:
             self._hear_the_last()
         except Exception:

@@ -86,7 +86,9 @@ class DataSourceContinuousReader(ABC):
     @abstractmethod
     def partitions(self, start: Offset) -> Sequence[Any]:
         """Split the stream from ``start`` on into picklable partitions. A task reads one, or
-        several in turn where there are fewer slots. Asked once per attempt to run the query.
+        several in turn where there are fewer slots. Asked once before tasks are started, which an
+        attempt to run the query does once; twice if it first has to run an epoch again whose end is
+        in the offset log: from the end of the epoch before, and from that one's.
 
         :raises SourceError: ``start`` is not an offset of this source, or no longer exists.
         """
@@ -120,8 +122,10 @@ class DataSourceContinuousReader(ABC):
         return None
 
     def hasReached(self, committed: Offset, wanted: Offset) -> bool | None:
-        """Whether everything before ``wanted`` also comes before ``committed``. None for offsets
-        whose order is known without this method, see :mod:`engine.sources.offset_order`."""
+        """Whether everything before ``wanted`` also comes before ``committed``, or is not in the
+        source any more and will never be read. None for offsets whose order is known without this
+        method, see :mod:`engine.sources.offset_order`. Asked after each commit, while others wait:
+        it must not take long."""
         return None
 
     def prune(self, columns: Sequence[str]) -> DataSourceContinuousReader | None:

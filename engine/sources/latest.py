@@ -9,7 +9,7 @@ from engine.base.connector_options import Options
 from engine.base.locations import local_path
 from engine.errors import ConfigError
 from engine.sources.offset_order import distance
-from engine.sources.tail.known_files import latest_offset as tail_end
+from engine.sources.tail.ends import latest_offset as tail_end
 from engine.sources.tail.watched_folder import Folder, NameFilter
 
 

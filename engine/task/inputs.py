@@ -1,13 +1,16 @@
 """The partitions that a task reads: one, or several in turn.
 
 A task holds a slot of the cluster for as long as the query lives, so partitions that have little to
-do share one. Each look begins behind the partition that had something last: a busy one cannot keep
-the others waiting for longer than its own batch.
+do share one. All are asked in turn whether they have something, beginning behind the one that had
+something last: a busy one cannot keep the others waiting for longer than its own batch. When none
+has, one of them is waited for, the next one the next time, until it is time to ask all again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
+from typing import Final
 
 import pyarrow as pa
 
@@ -15,10 +18,14 @@ from engine.errors import BadRecordError
 from engine.sources.contract import Offset, PartitionReader
 from engine.task.spec import Reading
 
-MARKER_POLL_S = 0.005
+MARKER_POLL_S: Final = 0.005
 """An idle reader waits so long between two looks at what the driver has said."""
-INTERRUPTED_POLL_S = 1.0
+INTERRUPTED_POLL_S: Final = 1.0
 """The same for a reader that word from the driver interrupts."""
+PAUSE_MAX_S: Final = 0.02
+"""Of several idle partitions each is asked so often, whatever that costs."""
+_ASKING_SHARE: Final = 0.05
+"""Otherwise asking may take this share of a core."""
 
 
 class TaskInput:
@@ -32,6 +39,7 @@ class TaskInput:
         self._readers: list[PartitionReader] = []
         self._first = reading.first_partition
         self._turn = 0
+        self._next_round_s = 0.0
         try:
             for partition in reading.partitions:
                 reader = reading.reader.open(partition, reading.until)
@@ -40,7 +48,7 @@ class TaskInput:
         except BaseException:
             self.close()
             raise
-        # Of several, only one is waited for at a time: the others must not wait for long.
+        # Of several, only one is waited for at a time: word from the driver may miss it.
         alone = len(self._readers) == 1 and self._readers[0].interruptible
         self.wait_s = INTERRUPTED_POLL_S if alone else MARKER_POLL_S
 
@@ -68,22 +76,28 @@ class TaskInput:
         driver has sent word."""
         if len(self._readers) == 1:
             return self._readers[0].read(self.wait_s)
-        batch = self._pass(0.0)
-        # Nothing is there: each is given its share of the time.
-        return batch if batch is not None else self._pass(self.wait_s / len(self._readers))
+        now_s = monotonic()
+        if now_s >= self._next_round_s:
+            began_s = now_s
+            for _ in self._readers:
+                if (batch := self._read_next(0.0)) is not None:
+                    return batch
+            now_s = monotonic()
+            pause_s = min(max((now_s - began_s) / _ASKING_SHARE, MARKER_POLL_S), PAUSE_MAX_S)
+            self._next_round_s = now_s + pause_s
+        batch = self._read_next(min(self.wait_s, self._next_round_s - now_s))
+        if batch is not None:
+            self._next_round_s = 0.0  # where one has something, others may have
+        return batch
 
     def interrupt(self) -> None:
         """Have a waiting :meth:`read` return. From any thread."""
         for reader in self._readers:
             reader.interrupt()
 
-    def _pass(self, timeout_s: float) -> pa.RecordBatch | None:
-        for _ in self._readers:
-            self._turn = (self._turn + 1) % len(self._readers)
-            batch = self._readers[self._turn].read(timeout_s)
-            if batch is not None:
-                return batch
-        return None
+    def _read_next(self, timeout_s: float) -> pa.RecordBatch | None:
+        self._turn = (self._turn + 1) % len(self._readers)
+        return self._readers[self._turn].read(timeout_s)
 
     def close(self) -> None:
         """Close all readers, each whatever the others do.

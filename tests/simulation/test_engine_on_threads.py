@@ -184,17 +184,27 @@ def test_a_writer_that_returns_early_loses_nothing_silently(story: Story) -> Non
         query.awaitTermination(WAIT_S)
 
 
-def test_a_replayed_epoch_ends_exactly_at_its_logged_offsets(story: Story) -> None:
+def test_a_replayed_epoch_ends_exactly_at_its_logged_offsets(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Spark's own checkpoint: offsets/1 without commits/1 and without prepared messages."""
+    partitions, starts = ModelReader.partitions, []
+    monkeypatch.setattr(
+        ModelReader,
+        "partitions",
+        lambda self, start: starts.append(start) or partitions(self, start),
+    )
     query = story.start()
     query.awaitEpoch(0, WAIT_S)
     query.drain(WAIT_S)
     epoch = story.checkpoint.committed_epoch()
     story.checkpoint.storage.create(f"offsets/{epoch + 1}", b'v1\n\n{"0":3,"1":5}')
     story.feed.add(10)
+    starts.clear()
     query = story.start()
     story.await_rows(query, 20)
     query.drain(WAIT_S)
+    assert starts == [{"0": 0, "1": 0}, {"0": 3, "1": 5}]
     assert len(story.sink.committed[epoch + 1]) == 8
     assert story.checkpoint.committed_offsets(epoch + 1) == ({"0": 3, "1": 5},)
     assert story.sink.assert_exactly_once(2) == 20

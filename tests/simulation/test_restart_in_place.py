@@ -227,6 +227,28 @@ def test_a_source_that_cannot_tell_its_partitions_is_the_sources_failure(
         story.start().awaitTermination(WAIT_S)
 
 
+def test_a_source_that_hangs_in_an_answer_is_not_asked_again_meanwhile(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answered = threading.Semaphore(0), threading.Event()
+
+    def hang(self: ModelReader) -> bool:
+        asked.release()
+        assert answered.wait(WAIT_S)
+        return False
+
+    monkeypatch.setattr(ModelReader, "needsReconfiguration", hang)
+    story.feed.faults[(0, 3)] = ValueError("the wire is cut")
+    query = story.start(retry_source_for_ms=HOUR_MS)
+    story.feed.add(ROWS)
+    story.await_rows(query, 2 * ROWS)
+    assert query.status["restarts"] == 1
+    finish(story, query, 2 * ROWS)
+    assert asked.acquire(timeout=WAIT_S)
+    assert not asked.acquire(blocking=False)
+    answered.set()
+
+
 class Gate:
     """Holds a commit of the sink until it is opened."""
 

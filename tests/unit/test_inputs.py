@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
+from engine.base.clock import ManualClock
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sources.contract import PartitionReader
 from engine.sources.rate import RateReader
 from engine.sources.tail.data_source import TailDataSource
+from engine.task import inputs
 from engine.task.inputs import INTERRUPTED_POLL_S, MARKER_POLL_S, TaskInput
 from engine.task.spec import Reading
 from tests.model import SCHEMA, Feed, ModelReader
@@ -67,6 +69,84 @@ def test_a_busy_partition_does_not_keep_the_others_waiting() -> None:
     assert source.offsets == ([0, 2], [1, 2], [2, 2])
     assert [rows(source.read()) for _ in range(3)] == [[0], [0], [0]]
     assert source.offset == [0, 5]
+
+
+class CountedReader(PartitionReader):
+    """Has what is put into ``batches``; time passes only while it is asked."""
+
+    offset = 0
+
+    def __init__(self, clock: ManualClock, asked: list[float], cost_s: float) -> None:
+        self.batches: list[pa.RecordBatch] = []
+        self._clock, self._asked, self._cost_s = clock, asked, cost_s
+
+    def read(self, timeout_s: float) -> pa.RecordBatch | None:
+        self._asked.append(timeout_s)
+        self._clock.advance(self._cost_s)
+        if self.batches:
+            return self.batches.pop()
+        self._clock.advance(timeout_s)
+        return None
+
+
+class Counted:
+    """A task input of many partitions that says how often they are asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, partitions: int, cost_s: float) -> None:
+        self.clock = ManualClock()
+        self.asked: list[float] = []
+        self.readers = [CountedReader(self.clock, self.asked, cost_s) for _ in range(partitions)]
+        source = ModelReader(Feed(partitions))
+        monkeypatch.setattr(source, "open", lambda partition, until: self.readers[partition])
+        monkeypatch.setattr(inputs, "monotonic", self.clock.monotonic_s, raising=False)
+        self.input = TaskInput(Reading(source, tuple(range(partitions)), PIPELINE), None)
+
+    def idle(self, seconds: float) -> None:
+        end_s = self.clock.monotonic_s() + seconds
+        while self.clock.monotonic_s() < end_s:
+            assert self.input.read() is None
+
+
+@pytest.mark.parametrize("partitions", [2, 50])
+def test_many_idle_partitions_are_waited_for_no_more_often_than_one(
+    monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    counted = Counted(monkeypatch, partitions, cost_s=1e-6)
+    counted.idle(1.0)
+    turns = 1.0 / MARKER_POLL_S
+    waits = [timeout_s for timeout_s in counted.asked if timeout_s]
+    assert len(waits) <= turns + 1
+    assert max(waits) <= MARKER_POLL_S
+    assert len(counted.asked) <= (partitions + 1) * (turns + 1)
+
+
+def test_idle_partitions_that_are_costly_to_ask_are_asked_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted = Counted(monkeypatch, 10, cost_s=1e-4)
+    counted.idle(1.0)
+    assert counted.asked.count(0.0) * 1e-4 <= 0.06
+    waits = [timeout_s for timeout_s in counted.asked if timeout_s]
+    assert max(waits) <= MARKER_POLL_S  # the driver's word is seen as soon as ever
+
+
+def test_what_comes_after_a_pause_comes_soon_and_without_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    batch = pa.RecordBatch.from_pydict({"x": [1]})
+    counted = Counted(monkeypatch, 50, cost_s=1e-3)
+    counted.idle(1.0)
+    for _ in range(100):
+        counted.readers[7].batches.append(batch)
+    began_s = counted.clock.monotonic_s()
+    while counted.input.read() is None:
+        pass
+    pass_s = 50 * 1e-3
+    assert counted.clock.monotonic_s() - began_s <= inputs.PAUSE_MAX_S + 2 * pass_s
+    counted.asked.clear()
+    for _ in range(99):
+        assert counted.input.read() is batch
+    assert set(counted.asked) == {0.0}
 
 
 def test_one_that_is_interrupted_waits_longer_than_several() -> None:

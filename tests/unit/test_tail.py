@@ -20,7 +20,7 @@ from engine.errors import (
 from engine.sources.contract import Offset, PartitionReader
 from engine.sources.tail import tail_files
 from engine.sources.tail.data_source import TailDataSource, TailReader
-from engine.sources.tail.known_files import latest_offset
+from engine.sources.tail.ends import latest_offset
 from engine.sources.tail.watched_folder import Folder, NameFilter
 
 ID = StructType().add("id", "long")

@@ -20,9 +20,10 @@ comes after the last line break stays until the line is complete. Hidden files a
 begins with ``_`` are ignored, and so are folders. A file may have one name only: of hard links one
 is read.
 
-Files may be rotated, truncated and replaced, see :mod:`engine.sources.tail.known_files`; and
-removed when the offset in the checkpoint has their end. The offset maps the name of each file to
-its next byte, and tells which file that was, see :mod:`engine.sources.tail.tail_offset`.
+Files may be rotated, also more than once while nobody looks, truncated and replaced: see
+:mod:`engine.sources.tail.known_files`, also for what is lost. They may be removed when the offset
+in the checkpoint has their end. The offset maps the name of each file to its next byte, and tells
+which file that was, see :mod:`engine.sources.tail.tail_offset`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.sources.json_lines import JsonLines
 from engine.sources.line_formats import CsvLines, LineFormat, TextLines
 from engine.sources.micro_batch import MicroBatchReader
-from engine.sources.tail.known_files import KnownFiles, latest_offset
+from engine.sources.tail.ends import has_reached, latest_offset
+from engine.sources.tail.known_files import KnownFiles
 from engine.sources.tail.tail_files import TailFolder, TailPartitionReader
 from engine.sources.tail.tail_offset import FilePosition, offset_of, positions_of
 from engine.sources.tail.watched_folder import NameFilter
@@ -146,9 +148,8 @@ class TailReader(DataSourceContinuousReader):
         # Here, where all files are seen: a file known by its name alone gets its identity.
         known = KnownFiles(self._folder, positions_of(start))
         known.look()
-        placed = known.offset
         return [
-            TailPartition(index, self._folder.part(placed, index))
+            TailPartition(index, self._folder.part(known.placed, index))
             for index in range(self._folder.partitions)
         ]
 
@@ -162,7 +163,7 @@ class TailReader(DataSourceContinuousReader):
                 hint="It has to be on storage that the driver and all executors see under the same "
                 "path, or the query in local mode.",
             )
-        end = None if until is None else self._folder.part(until, partition.index)
+        end = None if until is None else self._folder.part(positions_of(until), partition.index)
         return TailPartitionReader(self._folder, partition.index, partition.start, end)
 
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
@@ -177,3 +178,7 @@ class TailReader(DataSourceContinuousReader):
         :param start: an earlier offset: nothing before it is looked at; default: the beginning.
         """
         return latest_offset(self._folder, {} if start is None else start)
+
+    def hasReached(self, committed: Offset, wanted: Offset) -> bool:
+        """The folder is looked at for files that were truncated, replaced or removed."""
+        return has_reached(self._folder, committed, wanted)

@@ -8,10 +8,13 @@ what a look finds                      what it means
 =====================================  ============================================================
 a known file under another name        it was rotated: what it has behind its position is still
                                        read, whether or not the new name is one of the stream's
-another file under a known name        a new file, from its beginning
+another file under a known name        a new file, from its beginning; so are those that were
+                                       rotated in between, see :mod:`engine.sources.tail.rotation`
 a known file, shorter or with another  it was truncated (``copytruncate``): from its beginning. A
 content before its position            file beside it that is none of the stream's and has the old
                                        content is read from the old position on
+a known file, shorter, but as it was   it was cut: what was seen and not read yet is lost, and the
+before its position                    log says so
 no such file any more                  it is done with; an error if lines were seen that were not
                                        read yet
 =====================================  ============================================================
@@ -19,27 +22,30 @@ no such file any more                  it is done with; an error if lines were s
 Inode numbers change if the whole folder was copied: if the first look finds no known file, those
 are taken for the same that have the name and the content.
 
-A rotated file that is compressed before it was read to its end is lost; so is a copy that is of the
-stream by its name, which is read as any new file is.
+What cannot be told: a rotated file that was compressed or removed before it was read to its end is
+lost; if the query did not run meanwhile and no earlier generation is left either, so are those in
+between, and the log names the file that is gone. What is written between ``copytruncate``'s copy
+and its truncation is lost by its nature. A copy that is of the stream by its name is read as any
+new file is.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from engine.base.clock import SystemClock
 from engine.errors import OffsetOutOfRangeError
+from engine.sources.tail.rotation import Rotations, in_order
 from engine.sources.tail.tail_offset import (
     GONE_MAX,
     FilePosition,
     digest_at,
     digest_of,
     offset_of,
-    positions_of,
 )
-from engine.sources.tail.watched_folder import Folder, OtherFileError, SeenFile, end_of_lines
+from engine.sources.tail.watched_folder import Folder, OtherFileError, SeenFile
 
 logger: Final = logging.getLogger(__name__)
 
@@ -66,6 +72,7 @@ class KnownFiles:
         self._all: dict[int, SeenFile] | None = None  # whatever its name, at this look
         self._unsaid: list[FilePosition] = []  # files that are gone since before the first look
         self._is_first_look = True
+        self._rotations = Rotations(folder.accepts, is_mine)
         for each in files:
             if each.inode is None:
                 self._by_name.append(each)
@@ -79,6 +86,17 @@ class KnownFiles:
         """How far all were read."""
         return offset_of([*self._by_name, *self._living.values(), *self._gone])
 
+    @property
+    def placed(self) -> list[FilePosition]:
+        """The files that were read, and those of none that nobody else would look for: rotated
+        before anybody saw them under a name of the stream."""
+        living = (
+            each
+            for each in self._living.values()
+            if each.position or not self._folder.accepts(each.name)
+        )
+        return [*self._by_name, *living, *self._gone]
+
     def size(self, file: FilePosition) -> int:
         """Bytes, at the last look."""
         seen = self._seen.get(file.inode or 0)
@@ -91,7 +109,8 @@ class KnownFiles:
         return next((each for each in self._living.values() if each.name == wanted.name), None)
 
     def look(self) -> list[FilePosition]:
-        """Look at the folder, and tell which files have bytes that were neither read nor seen.
+        """Look at the folder, and tell which files have bytes that were neither read nor seen: in
+        the order of their names, but rotated ones before the file that has their name now.
 
         :raises SourceUnavailableError: the folder, or a file, cannot be read.
         """
@@ -99,22 +118,36 @@ class KnownFiles:
         accepted = {each.inode: each for each in self._folder.files()}
         if self._is_first_look:
             self._take_in(accepted)
-            self._is_first_look = False
         for file in list(self._living.values()):
             self._place(file, accepted, before)
-        for inode, seen in accepted.items():
-            if inode not in self._living and self._is_mine(inode):
-                self._living[inode] = self._returned(seen) or FilePosition(seen.name, 0, inode)
-                self._seen[inode] = seen
-                before.pop(inode, None)
-        self._say_gone()
-        return [
-            file
-            for inode, file in self._living.items()
-            if inode in self._seen
-            and self._seen[inode].size
-            > max(file.position, before[inode].size if inode in before else 0)
+        self._rotations.look(accepted.values(), self._everything)
+        if self._is_first_look:
+            for seen in self._seen.values():
+                self._rotations.known(seen)
+        missed = [
+            seen
+            for seen in self._rotations.missed(self._everything)
+            if seen.inode not in self._living and not self._is_copy(seen, accepted)
         ]
+        for seen in missed:
+            logger.info("%s was rotated before it was seen", self._folder.shown(seen.name))
+        mine = [seen for inode, seen in accepted.items() if self._is_mine(inode)]
+        for seen in [*missed, *mine]:
+            if seen.inode not in self._living:
+                file = self._returned(seen) or FilePosition(seen.name, 0, seen.inode)
+                self._living[seen.inode] = file
+                self._seen[seen.inode] = seen
+                before.pop(seen.inode, None)
+        self._is_first_look = False
+        self._say_gone()
+        news = [
+            seen
+            for inode, seen in self._seen.items()
+            if seen.size
+            > max(self._living[inode].position, before[inode].size if inode in before else 0)
+        ]
+        names = {each.name for each in accepted.values()}
+        return [self._living[seen.inode] for seen in in_order(news, names)]
 
     def advance(self, file: FilePosition, block: bytes) -> None:
         """These whole lines were read."""
@@ -124,7 +157,7 @@ class KnownFiles:
     def changed(self, file: FilePosition) -> None:
         """The file does not have any more what was read of it: it was truncated, and has grown
         beyond that since the last look."""
-        self._truncated(file)
+        self._truncated(file, None)
         self.forget_sizes()
 
     def forget_sizes(self) -> None:
@@ -155,7 +188,7 @@ class KnownFiles:
                 continue
             file.inode, file.digest = seen.inode, digest
             if seen.size < file.position:
-                self._truncated(file)
+                self._truncated(file, None)
             self._living[seen.inode] = file
         self._by_name = []
         if any(self._is_here(each, accepted) for each in self._living.values()):
@@ -167,10 +200,11 @@ class KnownFiles:
                 file.inode = seen.inode
                 self._living[seen.inode] = file
 
-    def _truncated(self, file: FilePosition) -> None:
-        """The file does not have any more what was read of it."""
+    def _truncated(self, file: FilePosition, last: SeenFile | None) -> None:
+        """The file does not have any more what was read of it, or seen at the last look."""
         copy = self._copy_of(file)
-        rest = "" if copy is None else f"; what follows is read from {self._folder.shown(copy)}"
+        self._rotations.truncated(file.name, last, copy)
+        rest = f"; what follows is read from {self._folder.shown(copy.name)}" if copy else ""
         logger.warning(
             "%s was read up to byte %d, and was truncated or replaced since: it is read from its "
             "beginning%s",
@@ -187,20 +221,28 @@ class KnownFiles:
         inode = file.inode or 0
         seen = accepted.get(inode) or self._elsewhere(file)
         last = before.get(inode)
+        is_shorter = seen is not None and last is not None and seen.size < last.size
         if seen is not None and (
             last is None
             or seen.name != file.name
-            or (seen.size <= file.position and seen.modified_ns != last.modified_ns)
+            or is_shorter
+            or (seen.size <= max(file.position, last.size) and seen.modified_ns != last.modified_ns)
         ):
             # Not the one that was there a moment ago, or not as it was.
-            if self._is_same(file, seen):
+            if is_shorter and not file.position:
+                self._truncated(file, last)
+                before.pop(inode, None)
+            elif self._is_same(file, seen):
+                if last is not None and is_shorter:
+                    self._say_cut(file, last, seen)
+                    before.pop(inode, None)
                 if seen.name != file.name:
                     logger.info(
                         "%s is %s now", self._folder.shown(file.name), self._folder.shown(seen.name)
                     )
                 file.name = seen.name
             elif seen.name == file.name:
-                self._truncated(file)
+                self._truncated(file, last)
                 before.pop(inode, None)
             else:
                 seen = None  # the number was given to another file
@@ -219,11 +261,14 @@ class KnownFiles:
         renamed in that moment."""
         if (there := self._folder.file(file.name)) is not None and there.inode == file.inode:
             return there
+        return self._everything().get(file.inode or 0)
+
+    def _everything(self) -> Mapping[int, SeenFile]:
         if self._all is None:
             self._all = {each.inode: each for each in self._folder.files(lambda name: True)}
-        return self._all.get(file.inode or 0)
+        return self._all
 
-    def _copy_of(self, file: FilePosition) -> str | None:
+    def _copy_of(self, file: FilePosition) -> SeenFile | None:
         """Where the content of a truncated file is now; it is one of the known files then."""
         if not file.position:
             return None
@@ -233,8 +278,21 @@ class KnownFiles:
                 copy = FilePosition(each.name, file.position, each.inode, file.digest)
                 self._living[each.inode] = copy
                 self._seen[each.inode] = each
-                return each.name
+                return each
         return None
+
+    def _is_copy(self, seen: SeenFile, accepted: dict[int, SeenFile]) -> bool:
+        """Whether a file is a copy of one that is read already, or of its beginning."""
+        for other in {**self._seen, **accepted}.values():
+            size = min(seen.size, other.size)
+            if size and self._digest(seen, size) == self._digest(other, size) is not None:
+                logger.warning(
+                    "%s begins as %s does, and is taken for a copy of it: it is not read",
+                    self._folder.shown(seen.name),
+                    self._folder.shown(other.name),
+                )
+                return True
+        return False
 
     def _is_same(self, file: FilePosition, seen: SeenFile) -> bool:
         return seen.size >= file.position and (
@@ -265,6 +323,15 @@ class KnownFiles:
             file.gone_ms = SystemClock().now_ms()
             self._gone = [*self._gone, file][-GONE_MAX:]
 
+    def _say_cut(self, file: FilePosition, last: SeenFile, seen: SeenFile) -> None:
+        logger.warning(
+            "%s was cut from %d to %d bytes; %d were read",
+            self._folder.shown(file.name),
+            last.size,
+            seen.size,
+            file.position,
+        )
+
     def _say_gone(self) -> None:
         if self._unsaid:
             first, others = self._unsaid[0], len(self._unsaid) - 1
@@ -284,21 +351,3 @@ class KnownFiles:
                 file.name, file.gone_ms = seen.name, None
                 return file
         return None
-
-
-def latest_offset(folder: Folder, start: Any) -> dict[str, Any]:
-    """The offset behind the last whole line of every file.
-
-    :param start: an earlier offset: nothing before it is looked at.
-    :raises SourceError: it is none of this source, or the folder cannot be read.
-    """
-    known = KnownFiles(folder, positions_of(start))
-    for file in known.look():
-        try:
-            with folder.open(file.name, file.inode) as read:
-                end = end_of_lines(read, file.position, known.size(file))
-                if end > file.position:
-                    file.position, file.digest = end, digest_at(read, end)
-        except OtherFileError:  # it went in the meantime
-            continue
-    return known.offset

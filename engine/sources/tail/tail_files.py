@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import Final
@@ -22,7 +22,6 @@ from engine.sources.tail.tail_offset import (
     matching,
     offset_of,
     partition_of,
-    positions_of,
     shown_name,
 )
 from engine.sources.tail.watched_folder import CHUNK_BYTES, Folder, OtherFileError
@@ -46,9 +45,9 @@ class TailFolder(Folder):
     poll_interval_s: float
     rows_per_second_max: int | None = None
 
-    def part(self, offset: Offset, index: int) -> list[FilePosition]:
-        """The part of an offset that belongs to one partition."""
-        return [each for each in positions_of(offset) if self._partition_of(each) == index]
+    def part(self, files: Iterable[FilePosition], index: int) -> list[FilePosition]:
+        """Those of the files that belong to one partition."""
+        return [each for each in files if self._partition_of(each) == index]
 
     def _partition_of(self, file: FilePosition) -> int:
         if file.inode is None and (seen := self.file(file.name)) is not None:
@@ -60,8 +59,8 @@ class TailPartitionReader(PartitionReader):
     """The executor's side.
 
     Files that are there at the start are read in the order of their names, later ones as they
-    come. What a look at the folder has found is read before the next look, so a file that grows
-    fast does not keep the others waiting.
+    come, and rotated ones before the file that has their name now. What a look at the folder has
+    found is read before the next look, so a file that grows fast does not keep the others waiting.
 
     :param until: the end of each file; None: there is none.
     """
@@ -113,7 +112,7 @@ class TailPartitionReader(PartitionReader):
         """Find the files of this partition that are new or have grown."""
         began = time.monotonic()
         news = self._known.look()
-        self._pending.extend(sorted(news, key=lambda each: each.name))
+        self._pending.extend(news)
         self._ends = {each.inode or 0: self._known.size(each) for each in news}
         now = time.monotonic()
         pause_s = max(self._folder.poll_interval_s, (now - began) / _POLL_SHARE)
