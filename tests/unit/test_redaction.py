@@ -110,3 +110,10 @@ def test_no_part_of_an_error_tells_a_secret() -> None:
             assert "hunter2" not in str(text)
         assert one.message == "Lost. password=*** is wrong. Again: token=***"
         assert one.hint == "Not jdbc:x://u:***@h/db."
+
+
+def test_what_is_no_utf8_is_shown_by_its_escape() -> None:
+    """As the path of a file may be; logs, pages and files take nothing but UTF-8."""
+    error = TaskLostError("cannot read /in/caf\udce9.log \U0001f600")
+    assert str(error) == "cannot read /in/caf\\udce9.log \U0001f600"
+    assert redact(str(error)) == str(error)
