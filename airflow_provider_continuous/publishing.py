@@ -14,6 +14,7 @@ from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.openlineage.datasets import recorded
 from airflow_provider_continuous.overview import look_at
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.redaction.logs import redact
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ def publish(checkpoint: Checkpoint, location: str) -> None:
         if events is not None:
             events.emit(overview, recorded(checkpoint))
     except Exception as error:  # of a metrics client or a lineage backend, as well as our own
-        logger.warning("Nothing is published about %s: %s", location, error)
+        logger.warning("Nothing is published about %s: %s", redact(location), redact(str(error)))
 
 
 @cache

@@ -41,8 +41,11 @@ from engine.redaction.texts import redact
 class ContinuousError(Exception):
     """Base of all errors of the engine.
 
-    :param message: what went wrong: the thing and the cause. The attribute is as given; the text of
-        the error has no secrets.
+    Much of what they say comes from others (a database's error, a user's function). What looks
+    like a secret is hidden as it comes in, so that whoever shows an error, or a part of it, need
+    not think of it.
+
+    :param message: what went wrong: the thing and the cause.
     :param hint: what to do next, shown after the message.
     :param epoch: the epoch concerned, if one is.
     :param partition: the partition concerned, if one is.
@@ -58,16 +61,23 @@ class ContinuousError(Exception):
         epoch: int | None = None,
         partition: int | None = None,
     ) -> None:
-        super().__init__(message)
         self.message = message
-        self.hint = hint
+        super().__init__(self.message)
+        self.hint = None if hint is None else redact(hint)
         self.epoch = epoch
         self.partition = partition
 
+    @property
+    def message(self) -> str:
+        """What went wrong, without secrets."""
+        return self._message
+
+    @message.setter
+    def message(self, text: str) -> None:
+        self._message = redact(text)
+
     def __str__(self) -> str:
-        """What people read. Much of it comes from others (a database's error, a user's function),
-        so what looks like a secret is hidden here, on the way to whoever shows it."""
-        return redact(f"{self.message} {self.hint}" if self.hint else self.message)
+        return f"{self.message} {self.hint}" if self.hint else self.message
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
+from engine.redaction.texts import encodable
+
 JSON = Any
 """None, bool, int, float, str, list or dict of such."""
 
 
 def dump(value: JSON) -> str:
-    """:raises ValueError: the value is not JSON (NaN is not)."""
+    """The escape of what is no UTF-8 is JSON's own: it is read as it was.
+
+    :raises ValueError: the value is not JSON (NaN is not)."""
     try:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except TypeError as exc:
         raise ValueError(str(exc)) from exc
+    return encodable(text)
 
 
 def load(text: str | bytes) -> JSON:

@@ -14,6 +14,7 @@ from typing import Any
 from engine.base.json_text import load_object
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
+from engine.redaction.texts import encodable
 
 NAME = "control/fingerprint"
 VERSION = 1
@@ -52,4 +53,4 @@ def write_fingerprint(storage: Storage, parts: dict[str, Any]) -> None:
     :raises CheckpointError: it cannot be written.
     """
     text = json.dumps({"version": VERSION, **parts}, indent=2, ensure_ascii=False)
-    storage.replace(NAME, text.encode())
+    storage.replace(NAME, encodable(text).encode())

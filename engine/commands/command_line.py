@@ -18,6 +18,7 @@ from engine.commands.live import ERASE_LINE
 from engine.commands.result import FAILED, WRONG_USE, Result
 from engine.errors import ConfigError
 from engine.redaction.logs import RedactingFormatter, describe_trace
+from engine.redaction.texts import encodable
 from engine.spark.failure import describe_error
 
 INTERRUPTED = 130
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.json:
         print(json.dumps(result.data), flush=True)
     elif result.text:
-        print(result.text, flush=True)
+        print(encodable(result.text), flush=True)
     return result.exit_code
 
 

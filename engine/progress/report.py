@@ -15,6 +15,7 @@ from typing import Any
 
 from engine.progress.counters import EpochCounters
 from engine.progress.histogram import LatencyHistogram
+from engine.redaction.texts import encodable
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def epoch_progress(
         "stateOperators": [],
         "sources": [
             {
-                "description": stream.description,
+                "description": encodable(stream.description),
                 "startOffset": _compact(stream.start_offset),
                 "endOffset": _compact(stream.end_offset),
                 "latestOffset": None,
@@ -119,7 +120,7 @@ def epoch_progress(
             for stream in streams
         ],
         "sink": {
-            "description": identity.sink,
+            "description": encodable(identity.sink),
             "numOutputRows": sum(part.rows_written for part in counters),
         },
         "latencyMs": {

@@ -1,8 +1,8 @@
 """Keeps secrets out of what people read: records in errors, and tracebacks in logs.
 
 What is hidden, :func:`redact`, is told by :mod:`engine.redaction.texts`. Errors of the engine hide
-it by themselves whenever they become text (:meth:`engine.errors.ContinuousError.__str__`), and so
-the lease, status, progress and Airflow have none; what other errors say passes through here.
+it by themselves as soon as they are made (:class:`engine.errors.ContinuousError`), and so the
+lease, status, progress and Airflow have none; what other errors say passes through here.
 """
 
 from __future__ import annotations

@@ -98,8 +98,15 @@ _RULES = (
 )
 
 
+def encodable(text: str) -> str:
+    """What is no UTF-8, as a file's name may be, by its escape: nobody else can write it down."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def redact(text: str) -> str:
-    """The text with everything hidden that looks like a secret. Doing it again changes nothing."""
+    """The text with everything hidden that looks like a secret, and :func:`encodable`. Doing it
+    again changes nothing."""
+    text = encodable(text)
     lowered = text.lower()
     for rule in _RULES:
         if any(word in lowered for word in rule.words):

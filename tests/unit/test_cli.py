@@ -16,6 +16,8 @@ import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.query_state import QueryState
 from engine.commands.command_line import main
 
@@ -287,3 +289,16 @@ def test_as_a_module() -> None:
     )
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["id"] == RATE_ID
+
+
+def test_what_is_no_utf8_is_printed_by_its_escape(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = Checkpoint(str(tmp_path))
+    checkpoint.create_or_read_query_id("id")
+    checkpoint.offsets.add(0, OffsetEntry(({"caf\udce9": 1},)))
+    checkpoint.commits.add(0, CommitEntry())
+    lease = Lease.acquire(checkpoint, run_id="run")
+    lease.release(QueryState.FAILED, error="no /in/caf\udce9.log")
+    assert main(["status", str(tmp_path)]) == 0
+    assert "no /in/caf\\udce9.log" in capfd.readouterr().out

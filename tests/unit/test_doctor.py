@@ -91,3 +91,15 @@ def test_the_command(
     assert main(["doctor"]) == code
     lines = capsys.readouterr().out.splitlines()
     assert f"{state:8} spark: it is Rest." in lines
+
+
+def test_what_failed_is_told_without_secrets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse() -> Finding:
+        raise ConfigError("password=hunter2 is wrong.", hint="Not token=hunter2.")
+
+    monkeypatch.setattr(doctor, "check_spark", refuse)
+    assert main(["doctor"]) == 1
+    shown = capsys.readouterr().out
+    assert "failed   spark: password=*** is wrong. Not token=***" in shown

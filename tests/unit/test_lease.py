@@ -332,3 +332,12 @@ def test_a_run_that_ends_while_it_is_watched_is_not_waited_for(tmp_path: Path) -
     clock.advance(EXPIRED_S)
     assert acquire(checkpoint, clock, "run-b").generation == 1
     assert clock.slept_s == 1
+
+
+def test_a_text_that_is_no_utf8_does_not_stop_the_heartbeats(checkpoint: Checkpoint) -> None:
+    text = "cannot read /in/caf\udce9.log"
+    lease = Lease.acquire(checkpoint, run_id="a")
+    lease.heartbeat(state=QueryState.RESTARTING, message=text, last_error=text)
+    lease.release(QueryState.FAILED, error=text)
+    status = checkpoint.status()
+    assert (status.state, status.error) == (QueryState.FAILED, "cannot read /in/caf\\udce9.log")

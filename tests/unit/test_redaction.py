@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
+from engine.errors import ContinuousError, TaskLostError
 from engine.redaction.logs import HIDDEN, redact, shown
 
 
@@ -95,3 +98,22 @@ def test_nobody_can_write_a_text_that_takes_long(text: str) -> None:
 def test_a_record_is_cut_after_it_was_redacted() -> None:
     assert shown("x" * 300) == "x" * 200 + "..."
     assert "hidden" not in shown("y" * 190 + ' "password": "hidden"')
+
+
+def test_no_part_of_an_error_tells_a_secret() -> None:
+    """Whoever shows the message alone, or the hint, needs to know nothing of secrets."""
+    error = TaskLostError("password=hunter2 is wrong.", hint="Not jdbc:x://u:hunter2@h/db.")
+    error.message = f"Lost. {error.message} Again: token=hunter2"
+    for one in (error, pickle.loads(pickle.dumps(error))):
+        assert isinstance(one, ContinuousError)
+        for text in (one.message, one.hint, str(one), repr(one), *map(str, one.args)):
+            assert "hunter2" not in str(text)
+        assert one.message == "Lost. password=*** is wrong. Again: token=***"
+        assert one.hint == "Not jdbc:x://u:***@h/db."
+
+
+def test_what_is_no_utf8_is_shown_by_its_escape() -> None:
+    """As the path of a file may be; logs, pages and files take nothing but UTF-8."""
+    error = TaskLostError("cannot read /in/caf\udce9.log \U0001f600")
+    assert str(error) == "cannot read /in/caf\\udce9.log \U0001f600"
+    assert redact(str(error)) == str(error)

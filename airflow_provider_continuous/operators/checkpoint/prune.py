@@ -14,6 +14,7 @@ from airflow_provider_continuous.operators.checkpoint.base import CheckpointOper
 from engine.checkpoint.find import is_pattern
 from engine.commands.result import format_bytes, format_table
 from engine.errors import ConfigError, ContinuousError
+from engine.redaction.logs import redact
 from engine.sinks.files.file_sink_upkeep import ORPHAN_AGE_S
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class PruneCheckpointOperator(CheckpointOperator):
                 reports.append(self._prune(hook))
             except Exception as error:
                 errors[hook.location.url] = error
-                self.log.error("%s: %s", hook.location.url, error)
+                self.log.error("%s: %s", hook.location.url, redact(str(error)))
         self.log.info("Pruned %d of %d:\n%s", len(reports), len(hooks), _table(reports))
         if errors:
             _fail(errors, len(hooks))
@@ -163,7 +164,7 @@ def _table(reports: Sequence[dict[str, Any]]) -> str:
 
 def _fail(errors: dict[str, Exception], total: int) -> None:
     """:raises AirflowException: names them all; for good, if a retry can help none of them."""
-    listed = "\n".join(f"{location}: {error}" for location, error in errors.items())
+    listed = "\n".join(f"{location}: {redact(str(error))}" for location, error in errors.items())
     text = f"{len(errors)} of {total} checkpoints were not pruned:\n{listed}"
     final = all(isinstance(each, ContinuousError) and is_final(each) for each in errors.values())
     raise (AirflowFailException if final else AirflowException)(text)
