@@ -168,6 +168,7 @@ def test_a_file_of_which_nothing_was_read_is_copied_and_truncated(
     log = tmp_path / "app.log"
     partition = open_one(reader(tmp_path, pathGlobFilter="*.log"))
     write_ids(log, 1, end="")
+    os.utime(log, (1_000_000_000,) * 2)
     assert partition.read(0.02) is None  # no line is complete
     write_ids(log, end="\n")
     shutil.copy(log, tmp_path / "app.log.1")

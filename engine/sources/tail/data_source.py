@@ -48,7 +48,7 @@ from engine.sources.tail.ends import has_reached, latest_offset
 from engine.sources.tail.known_files import KnownFiles
 from engine.sources.tail.tail_files import TailFolder, TailPartitionReader
 from engine.sources.tail.tail_offset import FilePosition, offset_of, positions_of
-from engine.sources.tail.watched_folder import NameFilter
+from engine.sources.tail.watched_folder import NameFilter, SeenFile
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -126,10 +126,13 @@ class TailDataSource(DataSource):
 
 @dataclass(frozen=True)
 class TailPartition:
-    """:param start: the partition's files in the start offset."""
+    """:param start: the partition's files in the start offset, and those that are there by now.
+    :param holders: what all of them were called: see :mod:`engine.sources.tail.rotation`.
+    """
 
     index: int
     start: Sequence[FilePosition]
+    holders: Sequence[SeenFile]
 
 
 class TailReader(DataSourceContinuousReader):
@@ -145,11 +148,12 @@ class TailReader(DataSourceContinuousReader):
         return {}
 
     def partitions(self, start: Offset) -> Sequence[TailPartition]:
-        # Here, where all files are seen: a file known by its name alone gets its identity.
+        # Here, where all files are seen: a file known by its name alone gets its identity, and one
+        # that is rotated before its partition looks for it is known.
         known = KnownFiles(self._folder, positions_of(start))
         known.look()
         return [
-            TailPartition(index, self._folder.part(known.placed, index))
+            TailPartition(index, self._folder.part(known.files, index), known.holders)
             for index in range(self._folder.partitions)
         ]
 
@@ -164,7 +168,9 @@ class TailReader(DataSourceContinuousReader):
                 "path, or the query in local mode.",
             )
         end = None if until is None else self._folder.part(positions_of(until), partition.index)
-        return TailPartitionReader(self._folder, partition.index, partition.start, end)
+        return TailPartitionReader(
+            self._folder, partition.index, partition.start, end, partition.holders
+        )
 
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
         return offset_of(file for each in offsets for file in positions_of(each))

@@ -32,7 +32,7 @@ new file is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from engine.base.clock import SystemClock
@@ -54,17 +54,20 @@ class KnownFiles:
     """The files of some partitions, and how far each was read.
 
     :param files: of the offset to go on from.
-    :param is_mine: whether a file of this inode number, not known yet, is one of them.
+    :param is_mine: whether a file of this inode number, not known yet, is one of them; None: all.
+    :param holders: of an earlier look at all files.
     """
 
     def __init__(
         self,
         folder: Folder,
         files: Iterable[FilePosition],
-        is_mine: Callable[[int], bool] = lambda inode: True,
+        is_mine: Callable[[int], bool] | None = None,
+        holders: Sequence[SeenFile] = (),
     ) -> None:
         self._folder = folder
-        self._is_mine = is_mine
+        self._has_all = is_mine is None
+        self._is_mine = is_mine or (lambda inode: True)
         self._living: dict[int, FilePosition] = {}
         self._gone: list[FilePosition] = []
         self._seen: dict[int, SeenFile] = {}  # at the last look
@@ -72,7 +75,8 @@ class KnownFiles:
         self._all: dict[int, SeenFile] | None = None  # whatever its name, at this look
         self._unsaid: list[FilePosition] = []  # files that are gone since before the first look
         self._is_first_look = True
-        self._rotations = Rotations(folder.accepts, is_mine)
+        self._handed_over = {each.inode: each for each in holders}
+        self._rotations = Rotations(folder.accepts, self._is_mine, holders)
         for each in files:
             if each.inode is None:
                 self._by_name.append(each)
@@ -82,20 +86,19 @@ class KnownFiles:
                 self._gone.append(each)
 
     @property
-    def offset(self) -> dict[str, Any]:
-        """How far all were read."""
-        return offset_of([*self._by_name, *self._living.values(), *self._gone])
+    def holders(self) -> list[SeenFile]:
+        """The files by whose names it is seen, at the next look, what was rotated."""
+        return self._rotations.holders
 
     @property
-    def placed(self) -> list[FilePosition]:
-        """The files that were read, and those of none that nobody else would look for: rotated
-        before anybody saw them under a name of the stream."""
-        living = (
-            each
-            for each in self._living.values()
-            if each.position or not self._folder.accepts(each.name)
-        )
-        return [*self._by_name, *living, *self._gone]
+    def offset(self) -> dict[str, Any]:
+        """How far all were read."""
+        return offset_of(self.files)
+
+    @property
+    def files(self) -> list[FilePosition]:
+        """All, also those of which nothing was read."""
+        return [*self._by_name, *self._living.values(), *self._gone]
 
     def size(self, file: FilePosition) -> int:
         """Bytes, at the last look."""
@@ -121,7 +124,7 @@ class KnownFiles:
         for file in list(self._living.values()):
             self._place(file, accepted, before)
         self._rotations.look(accepted.values(), self._everything)
-        if self._is_first_look:
+        if self._is_first_look and self._has_all:  # another partition may have the copies it sees
             for seen in self._seen.values():
                 self._rotations.known(seen)
         missed = [
@@ -138,7 +141,7 @@ class KnownFiles:
                 self._living[seen.inode] = file
                 self._seen[seen.inode] = seen
                 before.pop(seen.inode, None)
-        self._is_first_look = False
+        self._is_first_look, self._handed_over = False, {}
         self._say_gone()
         news = [
             seen
@@ -222,6 +225,15 @@ class KnownFiles:
         seen = accepted.get(inode) or self._elsewhere(file)
         last = before.get(inode)
         is_shorter = seen is not None and last is not None and seen.size < last.size
+        was = last or self._handed_over.get(inode)
+        if (
+            seen is not None
+            and was is not None
+            and not file.position
+            and seen.name == file.name
+            and seen.modified_ns != was.modified_ns
+        ):  # nothing tells whether it is as it was, but there may be a copy of what it was
+            self._rotations.truncated(file.name, was, None)
         if seen is not None and (
             last is None
             or seen.name != file.name

@@ -59,14 +59,30 @@ class Rotations:
 
     :param accepts: whether a file of this name belongs to the stream.
     :param is_mine: whether the file of this inode number does.
+    :param holders: of an earlier look.
     """
 
-    def __init__(self, accepts: Callable[[str], bool], is_mine: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        accepts: Callable[[str], bool],
+        is_mine: Callable[[int], bool],
+        holders: Iterable[SeenFile] = (),
+    ) -> None:
         self._accepts = accepts
         self._is_mine = is_mine
-        self._before: Collection[SeenFile] = ()
+        # Who has each name, or had it as the last one.
+        self._holders = {each.name: each for each in holders}
         self._oldest: dict[str, Age] = {}  # name → since then it may have been another file's
         self._truncated: set[str] = set()
+
+    @property
+    def holders(self) -> list[SeenFile]:
+        """Who has the names whose generations are out of sight."""
+        return [
+            SeenFile(name, each.inode, each.size, each.modified_ns)
+            for name, each in self._holders.items()
+            if not self._accepts(f"{name}.1")
+        ]
 
     def look(
         self, accepted: Collection[SeenFile], everything: Callable[[], Mapping[int, SeenFile]]
@@ -75,19 +91,23 @@ class Rotations:
 
         :param everything: the folder, also what is not of the stream; asked if a name has changed.
         """
-        names = {each.name: each.inode for each in accepted}
-        for old in self._before:
-            if names.get(old.name) != old.inode:
+        holders = {each.name: each for each in accepted}
+        for name, old in self._holders.items():
+            if name not in holders or holders[name].inode != old.inode:
                 now = everything().get(old.inode)
-                place = -math.inf if now is None else _age(now, old.name)[1]
-                self._since(old.name, (old.modified_ns, place))
-        self._before = accepted
+                place = -math.inf if now is None else _age(now, name)[1]
+                self._since(name, (old.modified_ns, place))
+                if now is not None and name in generations(now.name):
+                    # Nobody has the name now; somebody may have it and lose it until the next look.
+                    holders.setdefault(name, old)
+        self._holders = holders
 
     def known(self, seen: SeenFile) -> None:
         """A file that was read; what has become of its name since is found if it is rotated."""
         if not self._accepts(seen.name):
             for base in filter(self._accepts, generations(seen.name)):
                 self._since(base, _age(seen, base))
+                self._holders.setdefault(base, seen)
 
     def truncated(self, name: str, last: SeenFile | None, copy: SeenFile | None) -> None:
         """The file of this name was: whose it is, his are its copies, whatever their numbers.
@@ -99,7 +119,8 @@ class Rotations:
         if copy is not None:
             self.known(copy)
         elif last is not None:
-            self._since(name, (last.modified_ns, -math.inf))
+            # Of the same time is the copy of the truncation before: that one is known.
+            self._since(name, (last.modified_ns, math.inf))
 
     def missed(self, everything: Callable[[], Mapping[int, SeenFile]]) -> list[SeenFile]:
         """The generations that came behind what is known. Each is told once, the oldest first."""

@@ -24,7 +24,7 @@ from engine.sources.tail.tail_offset import (
     partition_of,
     shown_name,
 )
-from engine.sources.tail.watched_folder import CHUNK_BYTES, Folder, OtherFileError
+from engine.sources.tail.watched_folder import CHUNK_BYTES, Folder, OtherFileError, SeenFile
 
 LINE_BYTES_MAX: Final = 256 << 20
 _POLL_SHARE: Final = 0.05
@@ -63,6 +63,7 @@ class TailPartitionReader(PartitionReader):
     found is read before the next look, so a file that grows fast does not keep the others waiting.
 
     :param until: the end of each file; None: there is none.
+    :param holders: what the driver has seen under the stream's names.
     """
 
     interruptible = True
@@ -73,11 +74,13 @@ class TailPartitionReader(PartitionReader):
         index: int,
         start: Sequence[FilePosition],
         until: Sequence[FilePosition] | None,
+        holders: Sequence[SeenFile] = (),
     ) -> None:
         self._folder = folder
         self._index = index
         self._until = until
-        self._known = KnownFiles(folder, [replace(each) for each in start], self._is_mine)
+        is_mine = self._is_mine if folder.partitions > 1 else None
+        self._known = KnownFiles(folder, [replace(each) for each in start], is_mine, holders)
         self._pending: deque[FilePosition] = deque()  # files with bytes that were not looked at
         self._ends: dict[int, int] = {}  # inode → as far as is read before the next look
         self._next_look_s = 0.0
