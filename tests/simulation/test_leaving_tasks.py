@@ -124,15 +124,18 @@ def test_a_task_that_still_writes_is_waited_for(story: Story) -> None:
     story.sink.write = slow  # type: ignore[method-assign]
     query = story.start(EndsAtOnce(), retry_source_for_ms=HOUR_MS)
     story.feed.faults[(1, 0)] = ValueError("the wire is cut")
+    with story.feed.changed:
+        story.feed.available[0] = 1
+        story.feed.changed.notify_all()
+    assert held.wait(WAIT_S)  # partition 0 writes before partition 1 fails
     story.feed.add(1)
-    assert held.wait(WAIT_S)
     assert not query.awaitEpoch(100_000, 0.3)
     assert len(launches) == 1, "the next run does not begin beside a task that writes"
     goes_on.set()
-    story.await_rows(query, 2)
+    story.await_rows(query, 3)
     assert len(launches) == 2
     query.drain(WAIT_S)
-    assert story.sink.assert_exactly_once(2) == 2
+    assert story.sink.assert_exactly_once(2) == 3
 
 
 def _slowly(
