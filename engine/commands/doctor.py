@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from argparse import Namespace
@@ -17,7 +16,7 @@ from engine.spark.class_archive import make_archive
 from engine.spark.failure import describe_error
 from engine.spark.integrity import changed_files, installed_version
 from engine.spark.java import MINIMUM_VERSION, find_java, java_version
-from engine.spark.session import build_session
+from engine.spark.session import build_session, python_of_workers
 
 _SHOWN_FILES_MAX = 3
 
@@ -109,7 +108,7 @@ def check_pyspark() -> Finding:
 def check_python() -> Finding:
     """Tasks on this machine run with a Python of this version. What executors elsewhere have, the
     start of a query asks them."""
-    worker = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    worker = python_of_workers()
     ours = "{}.{}".format(*sys.version_info)
     theirs = _python_version(worker)
     if theirs == ours:
@@ -119,8 +118,8 @@ def check_python() -> Finding:
         "python",
         "warning",
         f"the workers' Python, {worker}, {found}; this is version {ours}.",
-        f"continuous run sets it itself; for sessions of your own: unset PYSPARK_PYTHON, or "
-        f"export PYSPARK_PYTHON={sys.executable}",
+        "PYSPARK_PYTHON names it: right if that is where the executors find theirs; for tasks on "
+        "this machine unset it.",
     )
 
 

@@ -66,7 +66,7 @@ def prepare_environment(worker_python: str | None = None) -> None:
 
     Under spark-submit the JVM runs already, and the Pythons are chosen: nothing is to be set.
 
-    :param worker_python: the workers' interpreter; by default the one that runs this.
+    :param worker_python: the workers' interpreter, see :func:`python_of_workers`.
     :raises ConfigError: no Java that Spark runs on.
     """
     if _is_submitted():
@@ -82,8 +82,14 @@ def prepare_environment(worker_python: str | None = None) -> None:
     use_java(java)
     use_archive(java)
     # A worker of another Python version cannot unpickle the tasks.
-    os.environ["PYSPARK_PYTHON"] = worker_python or sys.executable
+    os.environ["PYSPARK_PYTHON"] = python_of_workers(worker_python)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+
+def python_of_workers(named: str | None = None) -> str:
+    """The one that the query's ``conf`` names, or the user by PYSPARK_PYTHON, or that of this
+    process."""
+    return named or os.environ.get("PYSPARK_PYTHON") or sys.executable
 
 
 def _start_jvm(settings: Mapping[str, str]) -> None:

@@ -53,7 +53,7 @@ def is_local(master: str) -> bool:
 def use_this_python(context: SparkContext) -> None:
     """Have the tasks of a local session run with the interpreter of this process, unless the user
     has chosen one. PySpark reads ``pythonExec`` whenever it hands a function to the JVM."""
-    if "PYSPARK_PYTHON" not in os.environ and is_local(str(context.master)):
+    if not os.environ.get("PYSPARK_PYTHON") and is_local(str(context.master)):
         context.pythonExec = context.getConf().get("spark.pyspark.python") or sys.executable
 
 

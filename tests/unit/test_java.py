@@ -132,10 +132,16 @@ def test_the_launcher_of_a_version_manager_is_left_to_the_path(
     assert "JAVA_HOME" not in os.environ
 
 
-def test_workers_run_the_same_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_run_the_same_python_unless_another_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     install(tmp_path, "17.0.1")
     prepare_environment()
     assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/nodes/python")
+    prepare_environment()
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/nodes/python"
+    assert os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
     prepare_environment("/opt/python")
-    assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/python", "the query's own"
