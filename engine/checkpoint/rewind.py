@@ -34,6 +34,7 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from engine.base.clock import Clock
@@ -45,6 +46,7 @@ from engine.checkpoint.pins import Pin, committed_entries, move_later_pins
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewindable import RewindableSink
 from engine.checkpoint.rewound import DONE, read_rewound
+from engine.checkpoint.sink_context import SinkContext
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import (
     CheckpointCorruptError,
@@ -128,6 +130,8 @@ def rewind(
         clock=clock,
     )
     try:
+        if offer.bind is not None:
+            offer.bind(sink_context(checkpoint, lease))
         finish_rewind(checkpoint, lease, offer)
         pin = _check(checkpoint, target, offer, accept_repeats)
         committed = checkpoint.committed_epoch()
@@ -221,6 +225,21 @@ def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> None
     lease.check()
     storage.replace(DONE, dump(asdict(intent)).encode())
     storage.delete(INTENT)
+
+
+def sink_context(checkpoint: CheckpointFolder, lease: Lease) -> SinkContext:
+    """What a sink is told of the run that holds the lease. A rewind that is still to be finished
+    counts: the run will finish it before it commits anything."""
+    storage = checkpoint.storage
+    query_id, *rewinds = storage.together(
+        checkpoint.query_id, partial(_read_intent, checkpoint), partial(read_rewound, storage)
+    )
+    return SinkContext(
+        query_id=query_id or "",
+        run_id=lease.run_id,
+        generation=lease.generation,
+        timeline=max([each.generation for each in rewinds if each is not None], default=0),
+    )
 
 
 def was_rewound(checkpoint: CheckpointFolder) -> bool:

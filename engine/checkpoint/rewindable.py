@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from engine.base.json_text import JSON
+from engine.checkpoint.sink_context import Binds, SinkContext
 
 
 @runtime_checkable
@@ -56,6 +57,7 @@ class RewindableSink:
     check: Callable[..., None] | None = None
     position: Callable[[int], JSON] | None = None
     remembers: bool = False
+    bind: Callable[[SinkContext], None] | None = None
 
     @classmethod
     def of(cls, sink: Any) -> RewindableSink:
@@ -68,6 +70,7 @@ class RewindableSink:
             check=sink.checkRewind if isinstance(sink, ChecksRewinds) else None,
             position=sink.rewindPosition if isinstance(sink, KeepsPositions) else None,
             remembers=isinstance(sink, RemembersEpochs),
+            bind=sink.bind if isinstance(sink, Binds) else None,
         )
 
 

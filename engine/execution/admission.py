@@ -9,7 +9,8 @@ from engine.base.json_text import dump, load_object
 from engine.checkpoint.fingerprint_file import read_fingerprint, write_fingerprint
 from engine.checkpoint.first_offsets import forget_first_offsets
 from engine.checkpoint.lease import Lease
-from engine.checkpoint.rewind import finish_rewind, was_rewound
+from engine.checkpoint.rewind import finish_rewind, sink_context, was_rewound
+from engine.checkpoint.sink_context import SinkContext
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.opening import prove_create_if_absent
 from engine.errors import ConfigError
@@ -21,25 +22,32 @@ logger = logging.getLogger(__name__)
 _PROVED = "control/storage"
 
 
-def admit(definition: QueryDefinition, lease: Lease) -> None:
+def admit(definition: QueryDefinition, lease: Lease) -> SinkContext:
     """Refuse storage that cannot keep the sink's promise, and a query that is another one than the
-    checkpoint's; finish a rewind that was interrupted.
+    checkpoint's; tell the sink whose epochs it gets; finish a rewind that was interrupted.
 
+    :returns: what the sink was told.
     :raises ConfigError: the query must not run on this checkpoint; nothing has changed.
     :raises CheckpointError: the checkpoint cannot be read or written.
     """
     checkpoint, sink = definition.checkpoint, definition.sink.driver
     storage = checkpoint.storage
-    proved, old = storage.together(
-        lambda: _what_was_proved(storage), lambda: read_fingerprint(storage)
+    context: SinkContext
+    proved, old, context = storage.together(
+        lambda: _what_was_proved(storage),
+        lambda: read_fingerprint(storage),
+        lambda: sink_context(checkpoint, lease),
     )
     if proved != storage.identity:
         _prove_storage(storage, sink.delivery)
     _check_fingerprint(definition, lease, old)
+    if sink.bind is not None:
+        sink.bind(context)
     finish_rewind(checkpoint, lease, sink.rewindable)
     if sink.after_rewind is not None and was_rewound(checkpoint):
         lease.check()
         sink.after_rewind(max(checkpoint.offsets.ids(), default=-1))
+    return context
 
 
 def _what_was_proved(storage: Storage) -> Any:

@@ -37,7 +37,7 @@ from engine.execution.query_start import QueryStart
 from engine.execution.run import ContinuousRun
 from engine.execution.slots import await_slots
 from engine.execution.survey import plan_restart
-from engine.sinks.contract import SinkContext, WriterContext
+from engine.sinks.contract import WriterContext
 from engine.sources.contract import Offset
 from engine.task.spec import Reading, TaskSpec, Writing
 from engine.wire.messages import RecordsArrived
@@ -84,6 +84,7 @@ class Attempt:
         self._spread_looked_s = self._began_s
         self._lease = lease
         self._keeper: LeaseKeeper | None = None
+        self._timeline = 0
         self.later = Background("continuous-background")
         self._plan: RestartPlan | None = None
         self._found: list[tuple[Any, ...]] = []
@@ -99,12 +100,10 @@ class Attempt:
 
         :raises ContinuousError: the query cannot go on from this checkpoint, or not now.
         """
-        checkpoint, sink = self._definition.checkpoint, self._definition.sink.driver
+        checkpoint = self._definition.checkpoint
         lease = self._take(checkpoint)
         with _blaming(SinkUnavailableError, "The sink could not recover"):
-            if sink.bind is not None:
-                sink.bind(SinkContext(self._start.query_id, self._start.run_id, lease.generation))
-            admit(self._definition, lease)
+            self._timeline = admit(self._definition, lease).timeline
             plan = plan_restart(checkpoint, self._definition.sink, lease.check)
             self._runner.rewound = plan.rewound
             for epoch in plan.recommit:
@@ -317,6 +316,7 @@ class Attempt:
                 query_id=start.query_id,
                 run_id=start.run_id,
                 generation=self._lease.generation,
+                timeline=self._timeline,
                 task=index,
                 tasks=len(self._shares),
             ),

@@ -5,7 +5,7 @@ on the executors once per epoch, ``commit(messages, epoch)`` and ``abort(message
 driver. That is enough. What a stream writer may offer beyond it, each a method or an attribute:
 
 =====================  =====================================================================
-``bind``               :class:`Binds`: is told whose epochs it gets
+``bind``               :class:`~engine.checkpoint.sink_context.Binds`: is told whose epochs it gets
 ``validate``           :class:`Validates`: is tried before a task runs
 ``latestEpoch``        :class:`~engine.checkpoint.rewindable.RemembersEpochs`
 ``checkLogged``        :class:`ChecksLogged`
@@ -34,27 +34,13 @@ import pyarrow as pa
 
 from engine.checkpoint.logs.codec import MessageCodec
 from engine.checkpoint.rewindable import NOT_REWINDABLE, RemembersEpochs, RewindableSink
+from engine.checkpoint.sink_context import Binds, SinkContext
 
 EXACTLY_ONCE: Final = "exactly once"
 AT_LEAST_ONCE: Final = "at least once"
 
 
 # -- on the executor ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SinkContext:
-    """Whose epochs a sink gets. ``(query_id, generation, epoch)`` tells one commit from another:
-    the epoch alone would not, because after a rewind it comes again with other rows.
-
-    :param query_id: survives restarts.
-    :param run_id: of this start of the query.
-    :param generation: counts restarts and rewinds.
-    """
-
-    query_id: str
-    run_id: str
-    generation: int
 
 
 @dataclass(frozen=True)
@@ -107,14 +93,6 @@ class TaskWriter(ABC):
 
 
 # -- on the driver --------------------------------------------------------------------------------
-
-
-@runtime_checkable
-class Binds(Protocol):
-    """A sink that keeps an idempotence key of its own."""
-
-    def bind(self, context: SinkContext) -> None:
-        """Called with each attempt to run the query, before anything else but ``validate``."""
 
 
 @runtime_checkable

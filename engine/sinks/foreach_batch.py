@@ -9,7 +9,7 @@ starts need free task slots besides those of the continuous tasks: one is kept f
 It is called for epochs that have rows. After a crash it may be called again with the same epoch and
 the same rows: a function that must not act twice keeps the epoch. After a rewind the same epoch
 stands for other rows, and another query counts its epochs from 0, too: :class:`BatchContext` tells
-the query and the generation.
+the query and the timeline, which with the epoch make a key.
 
 Source: Spark's ForeachBatchSink.
 """
@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
+from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
-from engine.sinks.contract import SinkContext
 from engine.sinks.shipped import SHIPPED_BYTES_MAX, RowShipper, ShippingWriter, unpack
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ class BatchContext(SinkContext):
     :param generation: counts starts, restarts and rewinds, from 0: that of the run which commits
         the epoch now. If the epoch is finished after a restart, it is higher than that of the first
         try, and the rows are the same.
-    :param epoch: the one being committed.
+    :param timeline: changes with each rewind, and with nothing else.
+    :param epoch: the one being committed. ``(query_id, timeline, epoch)`` stands for the same rows
+        whenever it comes.
     """
 
     epoch: int
@@ -98,4 +100,4 @@ class ForeachBatchWriter(ShippingWriter):
         bound = self._bound
         if bound is None:
             return None
-        return BatchContext(bound.query_id, bound.run_id, bound.generation, epoch)
+        return BatchContext(bound.query_id, bound.run_id, bound.generation, bound.timeline, epoch)

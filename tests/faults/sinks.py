@@ -27,12 +27,13 @@ from engine.sinks.epoch_context import EpochContext
 from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from engine.sinks.foreach import ForeachWriter
-from engine.sinks.foreach_batch import ForeachBatchWriter
+from engine.sinks.foreach_batch import BatchContext, ForeachBatchWriter
 from tests.faults.parts import SPARK_SCHEMA, Record
 
 FORMATS = {"parquet": ParquetDataSource, "json": JsonDataSource, "csv": CsvDataSource}
 SINKS = (*FORMATS, "foreach", "foreachBatch", "rows")
 AT_LEAST_ONCE = ("foreach", "rows")
+_TABLE = "create table if not exists records(commit_key, p, seq)"
 
 
 def binding(name: str, folder: Path) -> SinkBinding:
@@ -57,7 +58,7 @@ def seen(name: str, folder: Path) -> Counter[Record]:
     """What a reader of the sink gets."""
     if name == "foreachBatch":
         with sqlite3.connect(folder / "table.db") as table:
-            table.execute("create table if not exists records(epoch, p, seq)")
+            table.execute(_TABLE)
             return Counter(table.execute("select p, seq from records").fetchall())
     if name in AT_LEAST_ONCE:
         return Counter(
@@ -129,14 +130,17 @@ class _RowWriter(DataSourceStreamWriter):
 
 
 def _into_sqlite(folder: Path) -> Callable[[Any, int], None]:
-    """A user's function as our guide wants it: it keeps the epoch."""
+    """A user's function as our guide wants it: it keeps the key of each commit."""
 
     def write(rows: pa.Table, epoch: int) -> None:
+        context = BatchContext.get()
+        assert context is not None
+        key = f"{context.query_id}/{context.timeline}/{epoch}"
         with sqlite3.connect(folder / "table.db") as table:
-            table.execute("create table if not exists records(epoch, p, seq)")
-            if table.execute("select 1 from records where epoch = ?", (epoch,)).fetchone():
+            table.execute(_TABLE)
+            if table.execute("select 1 from records where commit_key = ?", (key,)).fetchone():
                 return
-            records = [(epoch, row["partition"], row["seq"]) for row in rows.to_pylist()]
+            records = [(key, row["partition"], row["seq"]) for row in rows.to_pylist()]
             table.executemany("insert into records values (?, ?, ?)", records)
 
     return write

@@ -14,6 +14,7 @@ from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError
 from engine.sinks.adapter import task_writer
 from engine.sinks.contract import DriverSink
@@ -141,11 +142,11 @@ def test_a_foreach_batch_function_asks_whose_epoch_it_commits() -> None:
     writer = ForeachBatchWriter(lambda rows, epoch: seen.append(BatchContext.get()), session, IDS)
     message = writer.write(iter([ids(1)]))
     writer.commit([message], 7)
-    writer.bind(SimpleNamespace(query_id="q", run_id="r", generation=2))
+    writer.bind(SinkContext("q", "r", generation=2, timeline=0))
     writer.commit([message], 7)
-    writer.bind(SimpleNamespace(query_id="q", run_id="s", generation=4))
+    writer.bind(SinkContext("q", "s", generation=4, timeline=3))
     writer.commit([message], 8)
-    assert seen == [None, BatchContext("q", "r", 2, 7), BatchContext("q", "s", 4, 8)]
+    assert seen == [None, BatchContext("q", "r", 2, 0, 7), BatchContext("q", "s", 4, 3, 8)]
     assert BatchContext.get() is None
 
 
@@ -156,7 +157,7 @@ def test_a_foreach_batch_function_that_fails_leaves_no_context_behind() -> None:
 
     session: Any = SimpleNamespace(createDataFrame=lambda rows, schema: rows)
     writer = ForeachBatchWriter(fail, session, IDS)
-    writer.bind(SimpleNamespace(query_id="q", run_id="r", generation=0))
+    writer.bind(SinkContext("q", "r", generation=0, timeline=0))
     with pytest.raises(ValueError, match="no"):
         writer.commit([writer.write(iter([ids(1)]))], 0)
     assert BatchContext.get() is None

@@ -34,7 +34,7 @@ def test_a_task_is_full_at_its_share(kind: str) -> None:
     options = {"queryName": "q", "maxShippedBytesPerEpoch": "480"}
     writer = source(options).streamWriter(SCHEMA, overwrite=False)
     shipper = pickle.loads(pickle.dumps(writer.taskWriter()))
-    shipper.open(WriterContext("query", "run", 0, task=1, tasks=4))  # 120 bytes each
+    shipper.open(WriterContext("query", "run", 0, 0, task=1, tasks=4))  # 120 bytes each
 
     def until_full() -> Iterator[pa.RecordBatch]:
         while not shipper.full():
@@ -49,7 +49,7 @@ def test_a_task_is_full_at_its_share(kind: str) -> None:
 def test_what_was_read_at_once_may_not_be_more_than_an_epoch_ships() -> None:
     writer = MemoryDataSource({"queryName": "q", "maxShippedBytesPerEpoch": "100"})
     shipper = writer.streamWriter(SCHEMA, overwrite=False).taskWriter()
-    shipper.open(WriterContext("query", "run", 0, task=0, tasks=2))
+    shipper.open(WriterContext("query", "run", 0, 0, task=0, tasks=2))
     assert shipper.write(0, iter([numbers(6), numbers(12)])).stream  # not full before the second
     with pytest.raises(ConfigError, match=r"sink memory works on the driver.* is 100") as error:
         shipper.write(1, iter([numbers(12), numbers(7)]))

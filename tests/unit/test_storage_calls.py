@@ -105,7 +105,10 @@ def test_a_restart(s3: SlowS3, checkpoint: Checkpoint) -> None:
     assert sorted(s3.take()) == [
         "GET control/fingerprint",
         "GET control/rewind",
+        "GET control/rewind",
+        "GET control/rewound",
         "GET control/storage",
+        "GET metadata",
     ]
     assert plan_restart(checkpoint, query.sink, again.check).start_from == 3
     calls = s3.take()
