@@ -30,7 +30,7 @@ def check(row):
 
 def query(spark):
     df = spark.readStream.format("rate").option("rowsPerSecond", 10).option("numPartitions", 1)
-    return write_stream(df.load()).foreach(check)
+    return write_stream(df.load()).foreach(check).option("retrySinkFor", "1 second")
 """
 
 

@@ -238,7 +238,8 @@ def test_options_of_the_engine_that_spark_does_not_heed_are_named_in_one_warning
     with caplog.at_level(logging.WARNING, "engine.query.handoff"):
         query = start(writer.option("anything", "of the sink's"))
     assert query.awaitTermination(WAIT_S)
-    (warning,) = (each.getMessage() for each in caplog.records)
+    ours = (each for each in caplog.records if each.name == "engine.query.handoff")
+    (warning,) = (each.getMessage() for each in ours)
     assert "MINEPOCHSTORETAIN, coordinatorTls have no effect with trigger(once=...)" in warning
 
 
