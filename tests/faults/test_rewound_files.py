@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 
+from engine.checkpoint.storage.fenced_storage import FencedStorage
 from engine.errors import StaleRunError
+from engine.sinks.files.file_sink_log import FileSinkLog, epoch_of
+from engine.sinks.files.file_sink_rewind import FileSinkRewind
 from tests.faults.processes import SLEEP, Fuse
 from tests.faults.query import Driver
 from tests.faults.world import World
@@ -53,6 +57,40 @@ def wake(world: World, driver: Driver) -> None:
 def assert_whole(world: World) -> None:
     world.finish()
     assert world.broken == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_taken_back_does_not_come_back_with_a_power_loss(world: World, seed: int) -> None:
+    driver = world.start_driver()
+    for _ in range(LAST):
+        epoch(world, driver)
+    driver.die()
+    world.pass_time(11)
+    world.rewind(to_epoch=3)
+    world.machine.disk.lose_power(Random(seed))
+    world.glimpse()
+    assert world.start_driver().started
+    assert_whole(world)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_log_that_was_rebuilt_is_not_rebuilt_again_after_a_power_loss(
+    world: World, seed: int
+) -> None:
+    """What had been prepared for it came back, and the next rewind took it for its own."""
+    driver = world.start_driver()
+    for _ in range(LAST):
+        epoch(world, driver)
+    log = FileSinkLog(FencedStorage("/out/_spark_metadata"))
+    sink = FileSinkRewind(log)
+    position = sink.rewindPosition(3)
+    for name in ("0", "1", "2.compact"):
+        log.storage.delete(name)
+    sink.rewind(3, position)
+    world.machine.disk.lose_power(Random(seed))
+    assert log.listing() == {3: "3.compact"}
+    names = log.storage.files_below("rewound")
+    assert all(epoch_of(name.partition("-")[0]) is not None for name in names), names
 
 
 @pytest.mark.parametrize("at", [ENTRY, CHECKSUMS])

@@ -66,6 +66,12 @@ class FileSinkRewind:
         :raises ConfigError: as :meth:`checkRewind`.
         :raises CheckpointError: the log cannot be written.
         """
+        self._take_back(epoch, position)
+        # What is gone stays so: the checkpoint will say that the rewind is over.
+        for folder in ("", _ASIDE):
+            self._storage.sync(folder)
+
+    def _take_back(self, epoch: int, position: JSON) -> None:
         staged = self._storage.exists(_STAGED)
         if not staged and self._is_whole(epoch):
             self._move_aside(above=epoch)
