@@ -45,6 +45,10 @@ class RemembersEpochs(Protocol):
     def latestEpoch(self) -> int | None:
         """The newest committed epoch, None if there is none.
 
+        A restart does not commit an epoch again that the sink has, unless the query was ever
+        rewound: then it may have got that number from a run of before. So ``commit`` compares, or
+        at least skips what is there.
+
         :raises SinkError: the sink is damaged, or cannot be asked.
         """
 

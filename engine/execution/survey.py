@@ -80,6 +80,10 @@ def plan_restart(
     )
     if check_logged is not None:  # the dead letters, for example, may be another checkpoint's
         check_logged(max(offsets, default=-1))
+    if rewound is not None:
+        # Its number alone does not say whose the epoch is that the sink has: the sink compares.
+        skipped = plan.skip_sink_commit.difference(entries)
+        plan = replace(plan, rewound=True, skip_sink_commit=skipped)
     logs: dict[str, MetadataLog[Any]] = {
         OFFSETS: checkpoint.offsets,
         COMMITS: checkpoint.commits,
@@ -91,7 +95,7 @@ def plan_restart(
         check()
         logs[name].delete(epoch)
     reach("setAside.after")
-    return replace(plan, rewound=rewound is not None)
+    return plan
 
 
 def _check_identity(

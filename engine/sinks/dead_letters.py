@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pyspark.sql.types import StructType
 
+from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError, SinkAheadError
 from engine.expressions.types import schema_to_spark
 from engine.sinks.adapter import PlainTaskWriter
@@ -34,6 +35,7 @@ def with_dead_letters(sink: SinkBinding, path: str) -> SinkBinding:
         sink,
         driver=replace(
             sink.driver,
+            bind=both.bind,
             commit=both.commit,
             abort=both.abort,
             validate=both.validate,
@@ -52,6 +54,11 @@ class _Both:
     def __init__(self, sink: DriverSink, letters: FilesWriter) -> None:
         self._sink = sink
         self._letters = letters
+
+    def bind(self, context: SinkContext) -> None:
+        self._letters.bind(context)
+        if self._sink.bind is not None:
+            self._sink.bind(context)
 
     def commit(self, messages: Sequence[SunkEpoch], epoch: int) -> None:
         self._letters.log.fill(epoch - 1)  # with another onBadRecord there were epochs without any

@@ -7,7 +7,7 @@ and a list of changes since its last ``fsync``. When the power fails,
 - a file that was not synchronised holds any mixture of old and new content: nothing, a part, zeros;
 - of each folder's changes any number is there, counted from the oldest: journals keep the order
   within a folder, not between folders;
-- a rename is one change.
+- a rename is one change; from one folder to another it is one in each.
 
 Times are those of the given clock.
 """
@@ -20,7 +20,6 @@ import random
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any
 
@@ -166,8 +165,13 @@ class FakeDisk:
         self._before("replace", os.fspath(target))
         node = self._find(source)
         folder, name = self._parent(target)
-        assert self._parent(source)[0] is folder, "only within a folder"
-        folder.change({PurePath(source).name: None, name: node})
+        before, old_name = self._parent(source)
+        if before is folder:
+            folder.change({old_name: None, name: node})
+        else:
+            assert not node.is_folder, "folders are only renamed within their own"
+            folder.change({name: node})
+            before.change({old_name: None})
 
     def unlink(self, path: Any) -> None:
         self._touch(os.fspath(path))
@@ -175,6 +179,14 @@ class FakeDisk:
         folder, name = self._parent(path)
         if name not in folder.names:
             raise _error(errno.ENOENT, path)
+        folder.change({name: None})
+
+    def rmdir(self, path: Any) -> None:
+        self._touch(os.fspath(path))
+        self._before("rmdir", os.fspath(path))
+        if self._find(path).names:
+            raise _error(errno.ENOTEMPTY, path)
+        folder, name = self._parent(path)
         folder.change({name: None})
 
     def mkdir(self, path: Any, mode: int = 0o777) -> None:

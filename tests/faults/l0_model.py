@@ -40,13 +40,16 @@ def run(seed: int, seconds: float) -> LevelResult:
     return result
 
 
-def walk(seed: int, result: LevelResult, faults: Sequence[str] = FAULTS) -> World:
+def walk(
+    seed: int, result: LevelResult, faults: Sequence[str] = FAULTS, sink: str | None = None
+) -> World:
     """One world from its beginning to its end; what it found begins with its seed, which is enough
     to walk it again.
 
     :param faults: the kinds of faults at single steps; more often if there are fewer kinds.
+    :param sink: the kind of sink; None: any.
     """
-    world = World(seed)
+    world = World(seed, sink)
     world.fuses = faults
     try:
         with world.installed():

@@ -24,6 +24,7 @@ from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.storage import local_storage
 from engine.checkpoint.storage.contract import Storage
+from engine.checkpoint.storage.fenced_storage import FencedStorage
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.coordinator import coordinator
 from engine.coordinator.coordinator import TRANSITIONS, EpochCoordinator, Phase
@@ -49,20 +50,23 @@ OF_THE_PATCH = ("AttributeError", "KeyError", "NameError", "TypeError")
 
 
 class Mutant(NamedTuple):
-    """:param faults: the kinds that bring it to light soonest, see l0_model; or :data:`DAMAGE`."""
+    """:param faults: the kinds that bring it to light soonest, see l0_model; or :data:`DAMAGE`.
+    :param sink: the kind of sink that does, or any.
+    """
 
     patch: Callable[[], Patch]
     faults: Sequence[str]
+    sink: str | None = None
 
 
 MUTANTS: dict[str, Mutant] = {}
 
 
 def mutant(
-    name: str, faults: Sequence[str] = l0_model.FAULTS
+    name: str, faults: Sequence[str] = l0_model.FAULTS, sink: str | None = None
 ) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
     def note(patch: Callable[[], Patch]) -> Callable[[], Patch]:
-        MUTANTS[name] = Mutant(patch, faults)
+        MUTANTS[name] = Mutant(patch, faults, sink)
         return patch
 
     return note
@@ -79,22 +83,24 @@ def run(seed: int) -> LevelResult:
 def hunt(name: str, seed: int) -> str | None:
     """Walk with a mutant until it is caught; how, or None. The same on every machine: the tries
     are counted, not timed."""
-    patch, faults = MUTANTS[name]
+    patch, faults, sink = MUTANTS[name]
     with patch():
-        found = first_broken(seed, faults)
+        found = first_broken(seed, faults, sink=sink)
     if found is not None and any(error in found for error in OF_THE_PATCH):
         raise AssertionError(f"mutant {name!r} does not fit the code any more: {found}")
     return None if found is None else found[:110]
 
 
-def first_broken(seed: int, faults: Sequence[str], worlds_max: int = WORLDS_MAX) -> str | None:
+def first_broken(
+    seed: int, faults: Sequence[str], worlds_max: int = WORLDS_MAX, sink: str | None = None
+) -> str | None:
     """The first promise that is not kept."""
     if faults is DAMAGE:
         found = l3_torn_files.run(seed, cases_max=CASES_MAX, until_broken=True).broken
         return found[0] if found else None
     for number in range(seed, seed + worlds_max):
         result = LevelResult("")
-        l0_model.walk(number, result, faults)
+        l0_model.walk(number, result, faults, sink)
         if result.broken:
             return result.broken[0]
     return None
@@ -260,6 +266,11 @@ def _() -> Iterator[None]:
 @mutant("a process that is hidden is taken for dead", ZOMBIES)
 def _() -> Patch:
     return _replace(Machine, "may_exist", lambda machine, pid: False)
+
+
+@mutant("the log of the files is not fenced", ZOMBIES, sink="files")
+def _() -> Patch:
+    return _replace(FencedStorage, "take", lambda storage, owner, generation: None)
 
 
 @mutant("what comes late behind a rewind is believed", ZOMBIES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -28,10 +29,14 @@ class Killed(BaseException):
 
 @dataclass
 class Fuse:
-    """What happens at the n-th step from now."""
+    """What happens at the n-th step from now.
+
+    :param at: counts only steps that match: a pattern of the call and its path.
+    """
 
     kind: str
     steps: int
+    at: str = ""
 
 
 class Process:
@@ -95,7 +100,7 @@ class Process:
     def step(self, call: str, path: str) -> None:
         if not self.alive:
             raise Killed
-        if self.fuse is None:
+        if self.fuse is None or not re.search(self.fuse.at, f"{call} {path}"):
             return
         self.fuse.steps -= 1
         if self.fuse.steps > 0:

@@ -48,8 +48,8 @@ _LEVELS = """\
 - A run that is suspended in the very middle of a write finishes that one write when it wakes, after
   another run has taken over; it is not counted as a zombie write, a second one is. Logs are
   created and never overwritten, and the next start compares them, so that such a write is found,
-  behind a rewind, too. The log of a files sink is not rewound on L0: a run that sleeps in it still
-  writes there when it wakes behind a rewind.
+  behind a rewind, too. The log of a files sink refuses it: the folder that it would come from is
+  gone.
 - L2 is a sample of all system calls, with one sink. L1 to L3 run on a local disk; S3 has tests
   against a server of its own, and no faults.
 - The mutants run on L0 and L3: they prove those two.

@@ -14,7 +14,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.first_offsets import first_offset
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_state import QueryState
-from engine.checkpoint.rewind import finish_rewind
+from engine.checkpoint.rewind import finish_rewind, sink_context
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.coordinator import events
 from engine.coordinator.coordinator import EpochCoordinator
@@ -182,6 +182,8 @@ class Driver(Process):
         world, checkpoint = self.world, self.checkpoint
         ends = QueryEnds(self.query_id, [world.source], self.binding)
         self.runner = EpochRunner(checkpoint, self.lease, ends, min_epochs_to_retain=world.retain)
+        if self.binding.driver.bind is not None:
+            self.binding.driver.bind(sink_context(checkpoint, self.lease))
         finish_rewind(checkpoint, self.lease, self.binding.driver.rewindable)
         plan = plan_restart(checkpoint, self.binding, self.lease.check)
         for epoch in plan.recommit:

@@ -62,8 +62,7 @@ class World:
         self.backlog_max = chance.randint(1, 4)
         self.machine.hides_processes = chance.random() < 0.2
         kind = sink or chance.choice(SINKS)
-        # A run that sleeps in the log of a files sink still writes there behind a rewind.
-        self.rewindable = chance.random() < 0.4 and kind != "files"
+        self.rewindable = chance.random() < 0.4
         self.source = Source(self.machine, self.partitions, forgets=not self.rewindable)
         # A chance of its own: the seeds of before play what they played.
         at_the_end = Random(f"{seed}, where the source begins").random() < 0.2
@@ -174,8 +173,8 @@ class World:
         # Else a run that took it while it slept has died between its claim and the rest.
         return well if well and well[0].generation == self.newest_claim() else []
 
-    def rewind(self, fuse: Fuse | None = None) -> None:
-        """Somebody takes the query back to an epoch. Refused while a run is well."""
+    def rewind(self, fuse: Fuse | None = None, to_epoch: int | None = None) -> Process:
+        """Somebody takes the query back to an epoch, or to any. Refused while a run is well."""
         process = Process(self.machine, "rewind", "b")
         checkpoint = Checkpoint(LocalStorage(CHECKPOINT), clock=self.machine.clock)
         epochs, well, done = checkpoint.epochs(), self._well(), False
@@ -183,17 +182,19 @@ class World:
         def operate() -> None:
             nonlocal done
             sink = self.sink.binding().driver.rewindable
-            checkpoint.rewind(self.chance.choice(epochs), sink=sink, accept_repeats=True)
+            target = self.chance.choice(epochs) if to_epoch is None else to_epoch
+            checkpoint.rewind(target, sink=sink, accept_repeats=True)
             done = True
 
         if not epochs:
-            return
+            return process
         with suppress(ContinuousError):
             process.run(operate, fuse)
         if done:
             self.machine.faults["rewind"] += 1
             if well:
                 self.broken.append("a rewind took the checkpoint of a run that was well")
+        return process
 
     def current(self) -> Driver | None:
         """The newest run that goes on."""

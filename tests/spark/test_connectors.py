@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
+from engine.checkpoint.sink_context import SinkContext
 from engine.expressions.schemas import to_arrow
 from engine.query.registration import register
 from engine.sinks.builtin_sinks import sink_class
@@ -237,6 +238,37 @@ def test_spark_s_own_sink_goes_on_with_our_log(spark: SparkSession, tmp_path: Pa
     first = log.files()[0]
     assert first.line() in (out / "_spark_metadata" / "0").read_text()
     assert sorted(r.id for r in spark.read.parquet(str(out)).collect()) == [1, 2]
+
+
+def test_spark_does_not_look_into_the_folders_of_our_runs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Neither its readers nor its own sink, which goes on beyond a compaction."""
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    for number in range(12):
+        (source / f"{number}.json").write_text(f'{{"id":{number}}}\n')
+    sink = writer("parquet", StructType().add("id", "long"), {"path": out})
+    for epoch in range(2):
+        sink.bind(SinkContext("query", "run", generation=epoch, timeline=0))
+        row = pa.RecordBatch.from_pydict({"id": pa.array([100 + epoch], pa.int64())})
+        sink.commit([sink.write(iter([row]))], epoch)
+    log = out / "_spark_metadata"
+    (log / ".g1-query" / "7").write_bytes(b"as a run leaves it that is killed")
+    stream = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", 1)
+    query = (
+        stream.json(str(source))
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(out))
+    )
+    query.awaitTermination()
+    ids = [row.id for row in spark.read.parquet(str(out)).collect()]
+    assert {100, 101} < set(ids)
+    assert len(ids) == 12  # Spark's sink skips the two epochs that are there
+    assert (log / "9.compact").exists()
+    assert (log / ".g1-query").exists()
 
 
 # -- in Spark's micro-batch mode ------------------------------------------------------------------

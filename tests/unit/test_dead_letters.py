@@ -10,7 +10,8 @@ from pyspark.sql.types import StructType
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.logs.offset_log import OffsetEntry
-from engine.errors import ConfigError, SinkAheadError
+from engine.checkpoint.sink_context import SinkContext
+from engine.errors import ConfigError, SinkAheadError, StaleRunError
 from engine.execution.survey import plan_restart
 from engine.query.binding import bind_writer
 from engine.sinks.contract import SinkBinding
@@ -39,6 +40,30 @@ def test_letters_need_a_folder_of_their_own(tmp_path: Path) -> None:
     to_files(tmp_path / "out", tmp_path / "letters").driver.validate()
     beside_nothing = bind_writer(NoopWriter(), "noop")
     with_dead_letters(beside_nothing, str(tmp_path / "out")).driver.validate()
+
+
+def test_both_shut_out_the_runs_before(tmp_path: Path) -> None:
+    before, now = (to_files(tmp_path / "out", tmp_path / "letters") for _ in range(2))
+    for generation, sink in enumerate((before, now)):
+        assert sink.driver.bind is not None
+        sink.driver.bind(SinkContext("query", "run", generation, 0))
+    nothing = SunkEpoch(FilesMessage(()), FilesMessage(()))
+    with pytest.raises(StaleRunError, match="letters"):
+        before.driver.commit([nothing], 0)
+    now.driver.commit([nothing], 0)
+    assert now.driver.latest_epoch is not None
+    assert now.driver.latest_epoch() == 0
+
+
+def test_letters_shut_out_the_runs_before_beside_a_sink_that_is_not_told(tmp_path: Path) -> None:
+    before, now = (
+        with_dead_letters(bind_writer(NoopWriter(), "noop"), str(tmp_path)) for _ in range(2)
+    )
+    for generation, sink in enumerate((before, now)):
+        assert sink.driver.bind is not None
+        sink.driver.bind(SinkContext("query", "run", generation, 0))
+    with pytest.raises(StaleRunError):
+        before.driver.commit([SunkEpoch(None, FilesMessage(()))], 0)
 
 
 def test_the_folder_of_another_query_is_refused(tmp_path: Path) -> None:

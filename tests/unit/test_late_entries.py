@@ -116,6 +116,21 @@ def test_a_late_commit_does_not_make_a_prepared_epoch_committed(query: Query) ->
     assert query.restarts() == RestartPlan(9, 8, recommit=(8,), set_aside=((COMMITS, 8),))
 
 
+@pytest.mark.parametrize("prepared", [True, False])
+def test_behind_a_rewind_the_sink_compares_the_epoch_that_it_has(
+    query: Query, prepared: bool
+) -> None:
+    """It may have got it from a sleeper, with the rows of the old history."""
+    query.go_on(7, seq=20)
+    query.prepares(8, seq=180, logs=True)
+    if not prepared:  # nothing can be compared: the sink is believed
+        query.checkpoint.prepared.delete(8)
+    query.sink.latestEpoch = lambda: 8  # type: ignore[attr-defined]
+    plan = query.restarts()
+    assert plan.recommit == (8,)
+    assert plan.skip_sink_commit == (frozenset() if prepared else {8})
+
+
 def test_nobody_rewinds_to_an_epoch_that_only_a_late_commit_calls_committed(query: Query) -> None:
     query.go_on(7, seq=20)
     query.prepares(8, seq=180, logs=True)

@@ -19,18 +19,23 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from engine.checkpoint.storage import local_storage
 from engine.checkpoint.storage.contract import FileInfo, Storage, checksum_twin
+from engine.checkpoint.storage.fenced_storage import FencedStorage
 from engine.checkpoint.storage.fsspec_storage import FsspecStorage
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.checkpoint.storage.opening import open_storage, prove_create_if_absent
 from engine.errors import CheckpointError, ConfigError
 
 
-@pytest.fixture(params=["local", "file-url", "memory", "fsspec-folders"])
+@pytest.fixture(params=["local", "fenced", "file-url", "memory", "fsspec-folders"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     if request.param == "fsspec-folders":
         # Stands for HDFS, SFTP and the like: real folders behind fsspec.
         fs = fsspec.filesystem("file", skip_instance_cache=True)
         return FsspecStorage(fs, str(tmp_path / "a" / "checkpoint"), "folders://checkpoint")
+    if request.param == "fenced":
+        fenced = FencedStorage(tmp_path / "a" / "checkpoint")
+        fenced.take("query", 0)
+        return fenced
     urls = {
         "local": str(tmp_path / "a" / "checkpoint"),
         "file-url": f"file://{tmp_path}/a/checkpoint",

@@ -124,6 +124,14 @@ class Storage(ABC):
         :raises CheckpointError: it cannot be made durable.
         """
 
+    def take(self, owner: str, generation: int) -> None:  # noqa: B027
+        """Shut out whoever has taken the folder as a lower generation of the owner, also in the
+        middle of a write: it fails with :class:`~engine.errors.StaleRunError`. Only
+        :mod:`engine.checkpoint.storage.fenced_storage` can; elsewhere nothing happens.
+
+        :raises CheckpointError: it cannot be written.
+        """
+
     @abstractmethod
     def delete_all(self) -> None:
         """Delete the folder with everything in it. A missing one is fine."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from engine.base import durable as disk
 from engine.base.failpoints import reach
 from engine.checkpoint.storage.contract import FileInfo, Storage, checksum_twin
-from engine.errors import CheckpointError
+from engine.errors import CheckpointError, ContinuousError
 
 _HINTS = {
     errno.ENOSPC: "Free space there, then start the query again: it goes on where it was.",
@@ -57,13 +57,13 @@ class LocalStorage(Storage):
 
     def create(self, name: str, data: bytes) -> bool:
         path = self.root / name
-        with _temporary(path, data, durable=True) as temporary:
+        with self._temporary(path, data, durable=True) as temporary:
             try:
                 disk.system.link(temporary, path)
             except FileExistsError:
                 return False
             except OSError as exc:
-                raise _error("create", path, exc) from exc
+                raise self._failed("create", path, exc) from exc
             reach("file.linked")
         self._settle(path)
         reach("file.settled")
@@ -71,11 +71,11 @@ class LocalStorage(Storage):
 
     def replace(self, name: str, data: bytes, *, durable: bool = True) -> None:
         path = self.root / name
-        with _temporary(path, data, durable=durable) as temporary:
+        with self._temporary(path, data, durable=durable) as temporary:
             try:
                 disk.system.replace(temporary, path)
             except OSError as exc:
-                raise _error("replace", path, exc) from exc
+                raise self._failed("replace", path, exc) from exc
             reach("file.replaced")
         self._settle(path, durable=durable)
 
@@ -83,11 +83,11 @@ class LocalStorage(Storage):
         for each in (name, checksum_twin(name)):
             path = self.root / each
             try:
-                disk.system.unlink(path)
+                self._unlink(path)
             except (FileNotFoundError, NotADirectoryError):
                 pass
             except OSError as exc:
-                raise _error("delete", path, exc) from exc
+                raise self._failed("delete", path, exc) from exc
 
     def list(self, folder: str) -> list[FileInfo]:
         while True:
@@ -154,31 +154,42 @@ class LocalStorage(Storage):
         except OSError as exc:
             raise _error("delete", self.root, exc) from exc
 
-    @staticmethod
-    def _settle(path: Path, *, durable: bool = True) -> None:
+    def _settle(self, path: Path, *, durable: bool = True) -> None:
         try:
             # A twin left by Hadoop holds the checksums of another content.
             with suppress(FileNotFoundError):
-                disk.system.unlink(Path(checksum_twin(str(path))))
+                self._unlink(Path(checksum_twin(str(path))))
             if durable:
                 disk.sync_folder(path.parent)
         except OSError as exc:
-            raise _error("write", path, exc) from exc
+            raise self._failed("write", path, exc) from exc
 
+    @contextmanager
+    def _temporary(self, path: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
+        """A file with the content that ``path`` will have; removed at the end if it is still
+        there."""
+        temporary = self._temporary_name(path)
+        try:
+            disk.make_folder(path.parent)
+            _write(temporary, data, durable)
+            yield temporary
+        except OSError as exc:
+            raise self._failed("write", path, exc) from exc
+        finally:
+            with suppress(OSError):
+                disk.system.unlink(temporary)
 
-@contextmanager
-def _temporary(path: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
-    """A file beside ``path`` with the content; removed at the end if it is still there."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4()}.tmp")
-    try:
-        disk.make_folder(path.parent)
-        _write(temporary, data, durable)
-        yield temporary
-    except OSError as exc:
-        raise _error("write", path, exc) from exc
-    finally:
-        with suppress(OSError):
-            disk.system.unlink(temporary)
+    # -- what a storage changes that is fenced --------------------------------------------------
+
+    def _temporary_name(self, path: Path) -> Path:
+        """Of a new file beside ``path``."""
+        return path.with_name(f".{path.name}.{uuid.uuid4()}.tmp")
+
+    def _unlink(self, path: Path) -> None:
+        disk.system.unlink(path)
+
+    def _failed(self, verb: str, path: Path, exc: OSError) -> ContinuousError:
+        return _error(verb, path, exc)
 
 
 def _write(path: Path, data: bytes, durable: bool) -> None:

@@ -44,7 +44,8 @@ from engine.base import durable as disk
 from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE, Options
 from engine.base.json_text import JSON
 from engine.base.locations import local_path
-from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.checkpoint.sink_context import SinkContext
+from engine.checkpoint.storage.fenced_storage import FencedStorage
 from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
 from engine.sinks.adapter import own_messages
@@ -143,7 +144,9 @@ class FilesWriter(DataSourceStreamArrowWriter):
     ) -> None:
         self._layout = layout
         self.log = FileSinkLog(
-            LocalStorage(layout.path / FOLDER), interval=compact_interval, retention_ms=retention_ms
+            FencedStorage(layout.path / FOLDER),
+            interval=compact_interval,
+            retention_ms=retention_ms,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -153,6 +156,10 @@ class FilesWriter(DataSourceStreamArrowWriter):
     def path(self) -> Path:
         """The folder, absolute."""
         return self._layout.path
+
+    def bind(self, context: SinkContext) -> None:
+        """Shut out the runs before this one, wherever they sleep."""
+        self.log.take(context.query_id, context.generation)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesMessage:
         context = EpochContext.get()

@@ -50,6 +50,7 @@ from engine.errors import (
     SinkCommitRejectedError,
     SinkCommitUnknownError,
     SinkError,
+    SinkUnavailableError,
 )
 from engine.sinks.files.compaction import (
     COMPACT,
@@ -153,6 +154,20 @@ class FileSinkLog:
         self._now_s = now_s
         self._grown = 0  # the new interval, where it has just been doubled
         self._known: tuple[dict[int, str], int] | None = None  # what add has left, its interval
+
+    def take(self, query_id: str, generation: int) -> None:
+        """From now on no run of the query with a lower generation changes the log, not even one
+        that sleeps in the middle of it.
+
+        :raises SinkUnavailableError: the log cannot be written.
+        """
+        self._known = None
+        try:
+            self.storage.take(query_id, generation)
+        except CheckpointError as exc:
+            raise SinkUnavailableError(
+                f"The log of the sink's files cannot be taken over: {exc.message}", hint=exc.hint
+            ) from exc
 
     def latest(self) -> int | None:
         """The newest committed epoch, which stays so. Opens no file. Whoever wants to add epochs

@@ -17,7 +17,8 @@ from typing import Final
 
 from engine.base.json_text import JSON
 from engine.base.locations import local_path
-from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.checkpoint.sink_context import SinkContext
+from engine.checkpoint.storage.fenced_storage import FencedStorage
 from engine.errors import ConfigError
 from engine.sinks.files.compaction import COMPACT, entries_until, entry_name
 from engine.sinks.files.file_sink_log import FOLDER, HEADER, FileSinkLog, epoch_of
@@ -32,6 +33,10 @@ class FileSinkRewind:
     def __init__(self, log: FileSinkLog) -> None:
         self._log = log
         self._storage = log.storage
+
+    def bind(self, context: SinkContext) -> None:
+        """Shut out the runs that are taken back, and whoever has begun to do so before."""
+        self._log.take(context.query_id, context.generation)
 
     def rewindPosition(self, epoch: int) -> JSON:
         """What a pin keeps: ``{"last": <line or null>}``.
@@ -61,6 +66,12 @@ class FileSinkRewind:
         :raises ConfigError: as :meth:`checkRewind`.
         :raises CheckpointError: the log cannot be written.
         """
+        self._take_back(epoch, position)
+        # What is gone stays so: the checkpoint will say that the rewind is over.
+        for folder in ("", _ASIDE):
+            self._storage.sync(folder)
+
+    def _take_back(self, epoch: int, position: JSON) -> None:
         staged = self._storage.exists(_STAGED)
         if not staged and self._is_whole(epoch):
             self._move_aside(above=epoch)
@@ -139,4 +150,4 @@ def reopen(options: Mapping[str, str]) -> FileSinkRewind | None:
     if path is None:
         return None
     folder = local_path(path, "sink of files")
-    return FileSinkRewind(FileSinkLog(LocalStorage(folder / FOLDER)))
+    return FileSinkRewind(FileSinkLog(FencedStorage(folder / FOLDER)))
