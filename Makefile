@@ -23,7 +23,7 @@ test-unit: install ## the tests that need no Spark and no Airflow processes
 test-spark: install ## the tests on a real Spark
 	$(PYTHON_IN_VENV) -m pytest -m spark
 
-test-matrix: install ## import and unit tiers on Airflow 3.1, 3.2 and 3.3, on Python 3.10 to 3.13
+test-matrix: install ## import, doctor and unit tiers on Airflow 3.1, 3.2 and 3.3, on Python 3.10 to 3.13
 	scripts/test_matrix.sh
 
 parity: install ## every expression beside Spark over a million generated values; writes docs/expressions.md

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Import and unit tiers on each Airflow that the provider supports, and on the oldest and newest
+# Import, doctor and unit tiers on each Airflow that the provider supports, and on the oldest and newest
 # Python, in environments of their own below .matrix: made with the newest packages that fit, and
 # kept until `make clean`. Arguments choose: scripts/test_matrix.sh 3.1:3.11 3.3:3.13
 set -u
@@ -31,6 +31,7 @@ for pair do
             --editable . "apache-airflow==$airflow.*" \
             'apache-airflow-providers-apache-spark>=6.3' $tools &&
         "$folder/bin/python" -m tests.matrix &&
+        "$folder/bin/continuous" doctor &&
         # Old versions warn of themselves: those warnings are not ours.
         "$folder/bin/python" -m pytest -q -p no:cacheprovider -o filterwarnings=default \
             -m "not airflow and not spark and not system" \

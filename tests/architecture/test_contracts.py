@@ -62,6 +62,14 @@ def test_a_triggerer_or_a_sensor_loads_no_spark(door: str) -> None:
     assert _loaded_by(list(_modules(door)), ("pyspark", "py4j", "pandas", "numpy")) == []
 
 
+def test_what_a_dag_uses_needs_no_pyspark() -> None:
+    """Queries may run in an environment of their own; Airflow's then has none of these."""
+    doors = ("decorators", "hooks", "operators", "sensors", "triggers")
+    modules = [m for door in doors for m in _modules(f"airflow_provider_continuous.{door}")]
+    assert len(modules) > 2 * len(doors)
+    _loaded_by(modules, (), missing=("pyspark", "py4j", "pandas", "numpy", "pyarrow"))
+
+
 def test_the_provider_info_is_found_before_airflow_has_loaded() -> None:
     assert _loaded_by(["airflow_provider_continuous.get_provider_info"], ("airflow",)) == []
 
@@ -75,10 +83,16 @@ def _modules(name: str) -> Iterator[str]:
             yield module.name
 
 
-def _loaded_by(modules: list[str], unwanted: tuple[str, ...]) -> list[str]:
-    """Which of ``unwanted`` a fresh interpreter has loaded after importing the modules."""
+def _loaded_by(
+    modules: list[str], unwanted: tuple[str, ...], missing: tuple[str, ...] = ()
+) -> list[str]:
+    """Which of ``unwanted`` a fresh interpreter has loaded after importing the modules.
+
+    :param missing: what it cannot import, as if it were not installed.
+    """
     code = (
         "import importlib, sys\n"
+        f"sys.modules.update(dict.fromkeys({missing!r}))\n"
         f"for name in {modules!r}: importlib.import_module(name)\n"
         f"print('loaded', *[name for name in {unwanted!r} if name in sys.modules])"
     )

@@ -54,10 +54,13 @@ class Run:
     def __init__(self, folder: Path, document: dict[str, Any]) -> None:
         path = folder / "query.json"
         path.write_text(json.dumps(document))
+        self._start(folder, "-m", "engine", "run", "--json", str(path))
+
+    def _start(self, folder: Path, *arguments: str) -> None:
         self.log = folder / f"run-{time.monotonic_ns()}.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "engine", "run", "--json", str(path)],
+                [sys.executable, *arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},

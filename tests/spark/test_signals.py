@@ -4,8 +4,10 @@ it as one to the driver does."""
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from tests.spark.test_cli_run import WAIT_S, Run, run, spec
 
 pytestmark = pytest.mark.spark
 _ = run  # a fixture
+_DOCS = Path(__file__).parents[2] / "docs" / "engine.md"
 
 
 def to_the_group(driver: psutil.Process, number: int) -> None:
@@ -27,7 +30,8 @@ def to_the_group(driver: psutil.Process, number: int) -> None:
 def to_each(driver: psutil.Process, number: int) -> None:
     """The driver comes last: by then everything that the signal could end has got it."""
     for process in [*driver.children(recursive=True), driver]:
-        process.send_signal(number)
+        with suppress(psutil.NoSuchProcess):  # a worker that was not needed has ended meanwhile
+            process.send_signal(number)
 
 
 @pytest.mark.parametrize(
@@ -59,5 +63,36 @@ def test_a_signal_to_all_processes_drains(
     assert "restart" not in log, "no task was lost"
     assert result["epoch"] > before, "the open epoch was committed"
     assert checkpoint.status().state is QueryState.STOPPED
+    _, alive = psutil.wait_procs(others, timeout=WAIT_S)
+    assert not alive
+
+
+class Program(Run):
+    """A program with a session of its own."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        path = folder / "program.py"
+        path.write_text(text)
+        self._start(folder, str(path))
+
+
+def test_the_program_of_the_docs_drains_too(tmp_path: Path) -> None:
+    (program,) = re.findall(
+        r"^## Signals\n(?:(?!^## ).*\n)*?```python\n(.*?)^```", _DOCS.read_text(), re.M | re.S
+    )
+    checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
+    query = Program(tmp_path, program.replace("/tmp/checkpoint", checkpoint.url))
+    driver = psutil.Process(query.process.pid)
+    try:
+        query.wait_for(lambda: checkpoint.committed_epoch() >= 1)
+        others = driver.children(recursive=True)
+        to_each(driver, signal.SIGTERM)
+        assert query.process.wait(WAIT_S) == 0, query.log.read_text()
+    finally:
+        if query.process.poll() is None:
+            os.killpg(driver.pid, signal.SIGKILL)
+        query.process.communicate()
+    assert checkpoint.status().state is QueryState.STOPPED
+    assert "Traceback" not in query.log.read_text()
     _, alive = psutil.wait_procs(others, timeout=WAIT_S)
     assert not alive
