@@ -20,7 +20,9 @@ from bench import (
     coordinator,
     epochs,
     functions,
+    idle,
     latency,
+    restarts,
     sensors,
     throughput,
     wire,
@@ -66,6 +68,8 @@ CASES = {
     "cold": Case(cold.ENGINES, "new process to the first result: s", compares=True),
     "epochs": Case(epochs.ENGINES, "what epochs cost: CPU in % of a core, epochs per second"),
     "commits": Case(commits.ENGINES, "the commit of an epoch: ms, and calls until it is committed"),
+    "restarts": Case(restarts.ENGINES, "a restart in place: s until it goes on, and calls"),
+    "idle": Case(idle.ENGINES, "requests to S3 of a query that reads nothing"),
     "coordinator": Case(coordinator.ENGINES, "the pure coordinator: epochs per second of CPU"),
     "wire": Case(
         wire.ENGINES,

@@ -39,6 +39,7 @@ _LOCAL = {
 }
 _S3 = {"S3, 50 ms per call": 50.0, "S3, 100 ms per call": 100.0}
 ENGINES = (*_LOCAL, *_S3)
+RUN_ID = "bench"
 _WARM_UP = 5
 _S3_EPOCHS = 15
 
@@ -50,7 +51,7 @@ def main(engine: str) -> None:
     else:
         partitions, first_epoch, epochs = _LOCAL[engine]
         with tempfile.TemporaryDirectory(prefix="bench-commits-") as folder:
-            query = _Query(Checkpoint(folder), partitions, first_epoch)
+            query = Query(Checkpoint(folder), partitions, first_epoch)
             for _ in range(epochs):
                 query.commit()
             query.end()
@@ -62,7 +63,7 @@ def _far_away(delay_ms: float) -> dict[str, float]:
     from bench.slow_s3 import SlowS3
 
     with SlowS3(delay_ms) as s3:
-        query = _Query(Checkpoint(s3.url, s3.options), 2, 0)
+        query = Query(Checkpoint(s3.url, s3.options), 2, 0)
         for _ in range(_WARM_UP):
             query.commit()
         never, began, late_s = threading.Event(), time.monotonic(), 0.0
@@ -78,7 +79,7 @@ def _far_away(delay_ms: float) -> dict[str, float]:
         return {**query.figures(), "late": round(late_s * 1000), "calls": calls}
 
 
-def _calls(query: _Query, take: Callable[[], list[str]]) -> int:
+def _calls(query: Query, take: Callable[[], list[str]]) -> int:
     later, query.later = query.later, None
     query.commit()
     query.later = later
@@ -89,12 +90,17 @@ def _nothing(messages: Any, epoch: int) -> None:
     """What the sink does."""
 
 
-class _Query:
-    """All that commits epochs, without tasks."""
+class Query:
+    """All that commits epochs, without tasks.
 
-    def __init__(self, checkpoint: Checkpoint, partitions: int, first_epoch: int) -> None:
+    :param kept: so many epochs stay in the logs.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, partitions: int, first_epoch: int, kept: int = 2
+    ) -> None:
         checkpoint.create_or_read_query_id("bench")
-        self.lease = Lease.acquire(checkpoint, run_id="bench")
+        self.lease = Lease.acquire(checkpoint, run_id=RUN_ID)
         self._keeper = LeaseKeeper(self.lease, checkpoint, print, SystemClock())
         self._keeper.start(dict)
         self._epoch = first_epoch
@@ -108,7 +114,7 @@ class _Query:
             checkpoint,
             self.lease,
             QueryEnds("bench", [source.continuousReader(None)], binding),
-            min_epochs_to_retain=2,
+            min_epochs_to_retain=kept,
             later=lambda kind, work: self.later(kind, work) if self.later else None,
         )
         self._offsets = [

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
+from engine.execution.execution import ContinuousExecution
+from engine.execution.launcher import ThreadLauncher
 from engine.query.handle import ContinuousQuery
-from tests.model import HOUR_MS
+from tests.model import HOUR_MS, definition
 from tests.simulation.story import WAIT_S, Story
 
 
@@ -76,6 +80,27 @@ def test_an_empty_epoch_is_drained_at_once(story: Story, heartbeats: threading.S
     assert query.status["epoch"] == -1
     end(story, query)
     assert story.checkpoint.committed_epoch() == 0
+
+
+def test_on_s3_an_idle_query_asks_for_its_lease_and_requests_alone(
+    story: Story, heartbeats: threading.Semaphore
+) -> None:
+    """So that an interval of the lease costs two requests, and an empty epoch nothing."""
+    pytest.importorskip("s3fs", reason="needs the extra s3")
+    pytest.importorskip("moto.server", reason="needs moto[server]")
+    from bench.slow_s3 import SlowS3
+
+    with SlowS3() as s3:
+        options: dict[str, Any] = {"interval_ms": 20, "empty_epoch_interval": "1 hour"}
+        made = definition(story.feed, story.sink, story.folder, **options)
+        made = replace(made, checkpoint=Checkpoint(s3.url, s3.options))
+        execution = ContinuousExecution(made, ThreadLauncher())
+        execution.start()
+        idle(heartbeats)
+        s3.take()
+        idle(heartbeats)
+        assert set(s3.take()) == {"LIST control/", "PUT control/lease"}
+        end(story, ContinuousQuery(execution, str))
 
 
 def end(story: Story, query: ContinuousQuery) -> None:

@@ -1,0 +1,34 @@
+"""The page of the benchmarks tells what was promised."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from bench import publish
+
+CASES = sorted(publish.GOALS)
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, kind in (("PAGE", "md"), ("DATA", "json"), ("PLOT", "svg")):
+        monkeypatch.setattr(publish, name, tmp_path / f"performance.{kind}")
+    return tmp_path / "performance.md"
+
+
+def test_a_goal_stands_beside_its_figure(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publish, "GOALS", {"idle": {"quiet": {"calls": 12.0}}})
+    publish.publish({"idle": {"quiet": {"calls": 10.0}, "busy": {"calls": 455.0}}}, 3)
+    text = page.read_text()
+    assert "| quiet | 10 (goal: at most 12) |" in text
+    assert "| busy | 455 |" in text
+    assert json.loads(publish.DATA.read_text())["idle"]["figures"]["quiet"] == {"calls": 10.0}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_goals_are_of_what_is_measured(case: str) -> None:
+    assert set(publish.GOALS[case]) <= set(import_module(f"bench.{case}").ENGINES)
