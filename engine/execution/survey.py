@@ -65,6 +65,9 @@ def plan_restart(
         ),
         partial(_texts, checkpoint, [epoch for epoch in offsets if epoch >= committed]),
     )
+    if rewound is not None and texts.get(rewound.to_epoch) == rewound.offsets:
+        # Right, whatever a run that slept through the rewind has prepared for it since.
+        heads.pop(rewound.to_epoch, None)
     entries.update(heads)
     _check_identity(checkpoint, query_id, entries)
     restored = _compare(checkpoint, entries, texts, committed, check)

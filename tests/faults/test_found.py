@@ -153,6 +153,23 @@ def test_what_a_rewind_has_moved_does_not_come_back_with_a_power_loss() -> None:
         assert checkpoint.prepared.ids() == [0]
 
 
+def test_late_messages_of_the_epoch_that_was_rewound_to_do_not_stop_a_restart(
+    checkpoint: Checkpoint,
+) -> None:
+    """A run slept while another one committed the epoch with other records and dropped what it had
+    prepared for it; the query was rewound to that epoch before the sleeper woke."""
+    checkpoint.create_or_read_query_id("the query")
+    for epoch in range(3):
+        committed(checkpoint, epoch, epoch + 1)
+    checkpoint.prepared.delete(1)
+    checkpoint.rewind(1, accept_repeats=True)
+    checkpoint.prepared.add(1, prepared(9))
+    assert plan_restart(checkpoint, SINK).start_from == 1
+    checkpoint.offsets.restore(1, 'v1\n\n{"0":5}')
+    with pytest.raises(CheckpointCorruptError, match="delete prepared/1"):
+        plan_restart(checkpoint, SINK)
+
+
 def test_a_run_is_not_well_once_another_has_claimed_its_checkpoint() -> None:
     """A driver is suspended behind its claim; the one before wakes up, and still has its own. Were
     its executors lost now, it would rightly be refused by the claim: that is no outage to bear."""
