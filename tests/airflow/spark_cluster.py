@@ -60,9 +60,10 @@ class SparkCluster:
         return self._folder / "work"
 
     def children(self) -> list[psutil.Process]:
-        """Return the drivers and executors that run now."""
+        """Return the drivers and executors that run now. Spark's script that starts a worker may
+        leave it a shell that has ended, and which a JVM does not bury."""
         worker = psutil.Process(self._processes[1].pid)
-        return worker.children(recursive=True)
+        return [each for each in worker.children(recursive=True) if _runs(each)]
 
     def applications(self) -> int:
         """Return how many applications have had an executor so far."""
@@ -118,3 +119,10 @@ class SparkCluster:
             with suppress(psutil.NoSuchProcess):
                 left.kill()
         psutil.wait_procs(family, timeout=_STOP_S)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
