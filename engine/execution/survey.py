@@ -66,8 +66,12 @@ def plan_restart(
         partial(_texts, checkpoint, [epoch for epoch in offsets if epoch >= committed]),
     )
     if rewound is not None and texts.get(rewound.to_epoch) == rewound.offsets:
-        # Right, whatever a run that slept through the rewind has prepared for it since.
-        heads.pop(rewound.to_epoch, None)
+        # They are right: messages that do not fit are of a run that slept through the rewind.
+        heads = {
+            epoch: head
+            for epoch, head in heads.items()
+            if epoch != rewound.to_epoch or head.offsets in (None, rewound.offsets)
+        }
     entries.update(heads)
     _check_identity(checkpoint, query_id, entries)
     restored = _compare(checkpoint, entries, texts, committed, check)

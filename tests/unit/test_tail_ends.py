@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from engine.sources.offset_order import reached
 from engine.sources.tail.data_source import TailReader
 from engine.sources.tail.tail_offset import GONE_MAX
 from tests.unit.test_tail import DEADLINE_S, positions, reader, write_ids
-from tests.unit.test_tail_rotation import Followed
+from tests.unit.test_tail_rotation import Followed, copy_and_truncate
 
 
 def has_reached(driver: TailReader, committed: Offset, wanted: Offset) -> bool:
@@ -41,8 +40,7 @@ def test_a_file_that_was_copied_and_truncated(tmp_path: Path) -> None:
     write_ids(log, 3, 4)
     wanted = driver.latestOffset(read_half)
     assert not has_reached(driver, read_half, wanted)
-    shutil.copy(log, tmp_path / "app.log.1")
-    os.truncate(log, 0)
+    copy_and_truncate(log, "app.log.1")
     assert not has_reached(driver, read_half, wanted)
     write_ids(log, 5)
     assert not has_reached(driver, read_half, wanted)

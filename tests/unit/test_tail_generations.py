@@ -11,7 +11,7 @@ import pytest
 
 from engine.sources.tail.rotation import generations
 from tests.unit.test_tail import DEADLINE_S, open_one, read_rows, reader, write_ids
-from tests.unit.test_tail_rotation import Followed
+from tests.unit.test_tail_rotation import Followed, copy_and_truncate
 
 
 @pytest.fixture(params=["live", "restarted"])
@@ -152,11 +152,9 @@ def test_what_was_copied_and_truncated_twice_is_read(tmp_path: Path, restarts: b
     write_ids(log, 1, 2)
     assert stream.rows(2) == [1, 2]
     write_ids(log, 3)
-    shutil.copy(log, tmp_path / "app.log.2")
-    os.truncate(log, 0)
+    copy_and_truncate(log, "app.log.2")
     write_ids(log, 4)
-    shutil.copy(log, tmp_path / "app.log.1")
-    os.truncate(log, 0)
+    copy_and_truncate(log, "app.log.1")
     write_ids(log, 5)
     assert stream.rows(3) == [3, 4, 5]
     assert stream.rows(0) == []
@@ -171,8 +169,7 @@ def test_a_file_of_which_nothing_was_read_is_copied_and_truncated(
     os.utime(log, (1_000_000_000,) * 2)
     assert partition.read(0.02) is None  # no line is complete
     write_ids(log, end="\n")
-    shutil.copy(log, tmp_path / "app.log.1")
-    os.truncate(log, 0)
+    copy_and_truncate(log, "app.log.1")
     assert read_rows(partition, 1) == [1]
     assert f"{log} was read up to byte 0, and was truncated" in caplog.text
     write_ids(log, 2)

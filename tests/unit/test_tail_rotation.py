@@ -58,6 +58,12 @@ class Followed:
         return sorted(rows)
 
 
+def copy_and_truncate(log: Path, copy: str) -> None:
+    """As logrotate's ``copytruncate`` does."""
+    shutil.copy(log, log.with_name(copy))
+    os.truncate(log, 0)
+
+
 @pytest.fixture(params=["live", "restarted"])
 def restarts(request: pytest.FixtureRequest) -> bool:
     return bool(request.param == "restarted")
@@ -97,8 +103,7 @@ def test_a_file_is_rotated_by_copying_and_truncating_it(
     write_ids(log, 1, 2)
     assert stream.rows(2) == [1, 2]
     write_ids(log, 3)
-    shutil.copy(log, tmp_path / "app.log.1")
-    os.truncate(log, 0)
+    copy_and_truncate(log, "app.log.1")
     write_ids(log, 4)
     assert stream.rows(2) == [3, 4]
     assert f"{log} was read up to byte 18, and was truncated" in caplog.text
