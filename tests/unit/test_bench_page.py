@@ -29,6 +29,11 @@ def test_a_goal_stands_beside_its_figure(page: Path, monkeypatch: pytest.MonkeyP
     assert json.loads(publish.DATA.read_text())["idle"]["figures"]["quiet"] == {"calls": 10.0}
 
 
+def test_every_figure_has_a_column_and_engines_keep_their_order(page: Path) -> None:
+    publish.publish({"idle": {"b": {"p50": 1.0}, "a": {"calls": 4.0}}}, 3)
+    assert "| | p50 | calls |\n|---|---|---|\n| b | 1 |  |\n| a |  | 4 |" in page.read_text()
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_goals_are_of_what_is_measured(case: str) -> None:
     assert set(publish.GOALS[case]) <= set(import_module(f"bench.{case}").ENGINES)
