@@ -279,12 +279,15 @@ def test_a_query_survives_a_killed_worker(
 
 
 def worker_pids() -> list[int]:
-    """Python workers that run a task: those with a connection."""
+    """Python workers that run a task: those with a connection to the query's driver, which is this
+    process. Spark keeps others, idle, which are connected to the JVM alone."""
+    ours = psutil.Process().net_connections("tcp")
+    ports = {each.laddr.port for each in ours if each.status == psutil.CONN_LISTEN}
     workers = []
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):  # it has ended meanwhile, or is a zombie
-            connected = [c for c in child.net_connections("tcp") if c.status == "ESTABLISHED"]
-            if connected and "engine.spark.daemon" in child.cmdline():
+            connected = {each.raddr.port for each in child.net_connections("tcp") if each.raddr}
+            if connected & ports and "engine.spark.daemon" in child.cmdline():
                 workers.append(child.pid)
     return workers
 

@@ -41,7 +41,7 @@ def test_what_fails_is_logged_and_the_next_is_done(caplog: pytest.LogCaptureFixt
     assert done == [1]
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
-    assert record.message.startswith("bad failed\n")
+    assert record.getMessage().startswith("bad failed\n")
     assert "KeyError" in caplog.text
     assert "hunter2" not in caplog.text
 
