@@ -45,6 +45,7 @@ from engine.errors import (
     ContinuousError,
     ProtocolError,
     SinkCommitUnknownError,
+    SourceError,
 )
 from engine.redaction.logs import log_failure, redact
 from engine.sinks.contract import SinkBinding
@@ -122,20 +123,19 @@ class EpochRunner:
         :param offsets: per stream: the end offset of each of its partitions, in their order.
         :param messages: the writer's message of each partition, in partition order.
         :param replayed: the epoch was run again to its end in the offset log, which stays.
+        :raises SourceError: a source cannot merge its offsets.
         :raises StaleRunError: this run was fenced; nothing more was written.
         :raises SinkError: the sink refused, or may or may not have committed.
         :raises CheckpointError: a log could not be written.
         """
         steps = _Stopwatch()
-        ends = tuple(
-            source.mergeOffsets(list(parts))
-            for source, parts in zip(self._sources, offsets, strict=True)
-        )
+        ends, text = self._merged(epoch, offsets)
         # Step 1 and 2: what will be done.
         self._lease.check(recent=True)
         offset_log = self._checkpoint.offsets
         end = OffsetEntry(offsets=ends)
-        text = self._logged(epoch, ends) if replayed else offset_log.text(end)
+        if replayed:
+            text = self._logged(epoch, ends)
         entry = PreparedEntry(
             generation=self._lease.generation,
             run_id=self._lease.run_id,
@@ -155,6 +155,25 @@ class EpochRunner:
         self._finish(epoch, messages, steps)
         self._later("cleaning up", partial(self._clean_up, epoch, ends))
         return CommittedEpoch(epoch, ends, steps.duration_ms)
+
+    def _merged(
+        self, epoch: int, offsets: Sequence[Sequence[Offset]]
+    ) -> tuple[tuple[Offset, ...], str]:
+        """The end offset of each stream, and the entry of the offset log that holds them."""
+        try:
+            ends = tuple(
+                source.mergeOffsets(list(parts))
+                for source, parts in zip(self._sources, offsets, strict=True)
+            )
+            return ends, self._checkpoint.offsets.text(OffsetEntry(offsets=ends))
+        except ContinuousError:
+            raise
+        except Exception as exc:
+            raise SourceError(
+                f"A source cannot merge its offsets of epoch {epoch}: {type(exc).__name__}: {exc}",
+                epoch=epoch,
+                hint="Its mergeOffsets(offsets) must return what JSON can hold.",
+            ) from exc
 
     def commit_again(self, epoch: int, *, sink_has_it: bool) -> None:
         """Finish an epoch that an earlier run has prepared and logged, but not committed.
