@@ -113,8 +113,8 @@ class Options:
         for name in self._given:
             if name in known or name in _SPARKS_OWN or name.startswith("__"):
                 continue
-            near = difflib.get_close_matches(name, known, 1)
             shown = sorted(each for each in self._taken if not each.startswith("__"))
+            near = difflib.get_close_matches(name, [each.lower() for each in shown], 1)
             hint = f"Did you mean {known[near[0]]}? " if near else ""
             raise ConfigError(
                 f"{self._owner} has no option {name!r}.",

@@ -15,7 +15,8 @@ system: Any = os
 """The file system's calls, named and behaving as in :mod:`os`: ``open``, ``fsync``, ``link`` ...
 The fault tests put a disk in its place that loses what was not synchronised."""
 
-_kept: set[Path] = set()  # folders that this process has seen to
+KEPT_MAX = 10_000
+_kept: set[Path] = set()  # folders that this process has seen to, see make_folder
 
 
 def create(path: Path) -> IO[bytes]:
@@ -54,7 +55,8 @@ def sync(file: IO[bytes]) -> None:
 
 def make_folder(folder: Path) -> None:
     """Create a folder and those above it, so that they stay. One that is there may have been made
-    by a process that died before it could see to that, so this looks at each folder once.
+    by a process that died before it could see to that, so this looks at each folder once; and
+    again when it has seen :data:`KEPT_MAX` others, for partition values may be new without end.
 
     :raises OSError: it cannot be created.
     """
@@ -71,6 +73,8 @@ def make_folder(folder: Path) -> None:
             if not _is_folder(folder):
                 raise
         sync_folder(folder.parent)
+    if len(_kept) >= KEPT_MAX:
+        _kept.clear()
     _kept.add(folder)
 
 

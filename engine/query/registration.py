@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
 from engine.sources.rate import RateDataSource
 from engine.sources.tail.data_source import TailDataSource
+from engine.spark.workers import use_this_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,5 +31,7 @@ _CONNECTORS = (RateDataSource, TailDataSource, ParquetDataSource, JsonDataSource
 
 def register(spark: SparkSession) -> None:
     """Make the connectors known to this session; again is fine."""
+    # Before PySpark notes with each connector which Python Spark's planner asks for its schema.
+    use_this_python(spark.sparkContext)
     for connector in _CONNECTORS:
         spark.dataSource.register(connector)

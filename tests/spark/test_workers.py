@@ -57,10 +57,21 @@ def python(*arguments: str, folder: Path, **variables: str) -> subprocess.Comple
     )
 
 
+ASKED_FOR_A_SCHEMA = """
+from engine import register
+
+register(spark)
+print(spark.readStream.format("tail").option("fileFormat", "text").load("in").schema)
+"""
+"""Spark's planner starts a Python for it."""
+
+
 def test_the_first_query_runs_in_an_environment_that_is_not_activated(tmp_path: Path) -> None:
-    ran = python("-c", first_query(tmp_path), folder=tmp_path)
+    (tmp_path / "in").mkdir()
+    ran = python("-c", first_query(tmp_path) + ASKED_FOR_A_SCHEMA, folder=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert "timestamp" in ran.stdout
+    assert "StructField('value', StringType()" in ran.stdout
 
 
 def start_on(master: str, folder: Path, trouble: str = "", **variables: str) -> dict[str, Any]:

@@ -17,9 +17,10 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
+from engine.base import durable
 from engine.base.locations import local_path
 from engine.checkpoint.logs.codec import MessageCodec
-from engine.errors import ConfigError, SinkUnavailableError
+from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
 from engine.expressions.types import schema_to_spark
 from engine.sinks.builtin_sinks import sink_class
 from engine.sinks.epoch_context import EpochContext
@@ -287,6 +288,33 @@ def test_a_failing_disk_is_retryable(tmp_path: Path) -> None:
     with pytest.raises(SinkUnavailableError) as error:
         writer(tmp_path / "file").write(iter([rows(1)]))
     assert error.value.retryable
+
+
+def test_a_value_that_makes_no_folder_is_no_outage(tmp_path: Path) -> None:
+    """It would be met again by every restart."""
+    sink = writer(tmp_path, __partition_by='["name"]')
+    long = pa.RecordBatch.from_pylist([{"id": 1, "name": "x" * 300}], SCHEMA)
+    with pytest.raises(
+        SinkCommitRejectedError, match="of column 'name' makes no folder: "
+    ) as error:
+        sink.write(iter([rows(2), long]))
+    assert len(str(error.value)) < 600
+    assert data_files(tmp_path) == []
+
+
+def test_a_process_does_not_remember_folders_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durable, "KEPT_MAX", 50)
+    for epoch in range(4):
+        names = [{"id": i, "name": f"n{epoch}-{i}"} for i in range(40)]
+        commit(
+            writer(tmp_path, __partition_by='["name"]'),
+            epoch,
+            pa.RecordBatch.from_pylist(names, SCHEMA),
+        )
+    assert len(durable._kept) <= 50
+    assert len(data_files(tmp_path)) == 160
 
 
 NESTED = pa.schema([("id", pa.int64()), ("x", pa.list_(pa.int64()))])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import uuid
 from collections.abc import Sequence
@@ -18,6 +20,7 @@ from engine.base import durable as disk
 from engine.base.failpoints import reach
 from engine.base.locations import local_path
 from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
+from engine.redaction.logs import shown
 from engine.sinks.epoch_context import EpochContext
 from engine.sinks.files.file_formats import FileFormat
 from engine.sinks.files.file_sink_log import SinkFile
@@ -30,6 +33,7 @@ BUFFER_BYTES: Final = 64 << 20
 OPEN_FILES_MAX: Final = 64
 """A task has so many files open, whatever ``partitionBy`` makes of its rows. What is more is closed
 and, if rows for it come later, followed by further files."""
+_NO_NAME: Final = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
 _SHARED: Final = (
     "The files sink needs storage that the driver and all executors see under the same path: "
     "choose a folder on a network file system, or a sink that writes elsewhere."
@@ -74,7 +78,9 @@ class EpochFiles:
         self._finished = False
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """:raises SinkUnavailableError: the files cannot be written."""
+        """:raises SinkUnavailableError: the files cannot be written.
+        :raises SinkCommitRejectedError: a partition value makes no folder.
+        """
         self._buffer.append(batch)
         self._buffered_bytes += batch.nbytes
         if self._buffered_bytes >= BUFFER_BYTES:
@@ -129,12 +135,18 @@ class EpochFiles:
     def _create(self, folder: str, schema: pa.Schema) -> _OpenFile:
         self._check_root()
         path = self._layout.path / folder
-        self._folders.add(path)
-        disk.make_folder(path)
         extension = self._layout.file_format.extension
         generation = "" if self._context is None else f"g{self._context.generation}-"
         name = f"part-{self._partition:05d}-{generation}{uuid.uuid4()}-c000{extension}"
-        return _OpenFile(path / name, self._layout.file_format, schema)
+        try:
+            disk.make_folder(path)
+            file = _OpenFile(path / name, self._layout.file_format, schema)
+        except OSError as exc:
+            if folder and exc.errno in _NO_NAME:
+                raise _no_folder(folder, exc) from exc
+            raise
+        self._folders.add(path)
+        return file
 
     def _check_root(self) -> None:
         """The driver has made the folder at the start of the query. To make it again would hide
@@ -225,6 +237,16 @@ class _OpenFile:
             self._file.close()
         with suppress(OSError):
             disk.system.unlink(self.path)
+
+
+def _no_folder(folder: str, exc: OSError) -> SinkCommitRejectedError:
+    longest = max(folder.split("/"), key=lambda part: len(os.fsencode(part)))
+    column, _, value = longest.partition("=")
+    return SinkCommitRejectedError(
+        f"The value {shown(value)!r} of column {column!r} makes no folder: {exc.strerror or exc}.",
+        hint="partitionBy needs columns of short values. Start the query with a select that makes "
+        "this one shorter (substring, md5), or leaves such rows out.",
+    )
 
 
 def _unavailable(path: Path, exc: OSError) -> SinkUnavailableError:
