@@ -1,0 +1,1 @@
+"""Real servers for tests, each started on loopback and stopped by its own process id."""

@@ -1,0 +1,100 @@
+"""Java libraries by their Maven coordinates, by the Ivy that PySpark ships: Maven is not needed.
+
+They are kept in ``.servers/`` in the project's folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+import pyspark
+
+from engine.spark.java import find_java
+
+KEPT = Path(__file__).parents[2] / ".servers"
+RESOLVE_S = 600
+
+
+class NoJarsError(Exception):
+    """They cannot be had here; says why."""
+
+
+def jars(*coordinates: str, alone: bool = False) -> Path:
+    """A folder with these libraries, and with those that they need.
+
+    :param coordinates: ``group:artifact:version``.
+    :param alone: without those that they need.
+    :raises NoJarsError: there is no Java, or no repository can be reached.
+    """
+    name = hashlib.sha256(" ".join((*coordinates, str(alone))).encode()).hexdigest()[:16]
+    folder = KEPT / "jars" / name
+    if folder.is_dir():
+        return folder
+    with _one_at_a_time():
+        if not folder.is_dir():
+            made = folder.with_name(f"{name}.{os.getpid()}")
+            shutil.rmtree(made, ignore_errors=True)
+            made.mkdir()
+            _resolve(coordinates, alone, made)
+            made.rename(folder)
+    return folder
+
+
+def java() -> Path:
+    """:raises NoJarsError: there is none."""
+    found = find_java()
+    if found is None:
+        raise NoJarsError("no Java 17 is here: `make install` brings one")
+    return found
+
+
+def _resolve(coordinates: tuple[str, ...], alone: bool, folder: Path) -> None:
+    (ivy,) = Path(pyspark.__file__).parent.glob("jars/ivy-*.jar")
+    wanted = folder / "ivy.xml"
+    wanted.write_text(_module(coordinates, alone))
+    resolved = subprocess.run(
+        [
+            java(), "-jar", ivy, "-cache", KEPT / "ivy", "-ivy", wanted,
+            "-retrieve", folder / "[artifact]-[revision](-[classifier]).[ext]",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=RESOLVE_S,
+    )  # fmt: skip
+    wanted.unlink()
+    if resolved.returncode:
+        shutil.rmtree(folder)
+        said = (resolved.stdout + resolved.stderr).strip().splitlines()
+        raise NoJarsError(f"{', '.join(coordinates)}: {said[-1] if said else 'no reason given'}")
+
+
+def _module(coordinates: tuple[str, ...], alone: bool) -> str:
+    transitive = "false" if alone else "true"
+    dependencies = []
+    for coordinate in coordinates:
+        group, artifact, version = map(quoteattr, coordinate.split(":"))
+        dependencies.append(
+            f"<dependency org={group} name={artifact} rev={version} "
+            f'conf="*->default" transitive="{transitive}"/>'
+        )
+    return (
+        '<ivy-module version="2.0"><info organisation="tests" module="servers"/>'
+        f"<dependencies>{''.join(dependencies)}</dependencies></ivy-module>"
+    )
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Two processes that run tests may both be first."""
+    (KEPT / "jars").mkdir(parents=True, exist_ok=True)
+    with (KEPT / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

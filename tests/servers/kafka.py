@@ -1,0 +1,137 @@
+"""Apache Kafka: one broker in KRaft mode, which is its own controller."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.servers.jars import jars, java
+from tests.servers.process import Process, free_ports
+
+VERSION = "4.3.1"
+JARS = (
+    f"org.apache.kafka:kafka_2.13:{VERSION}",
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+)
+READY_S = 90.0
+_LOGGING = """\
+rootLogger.level = WARN
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = [%d] %p %m (%c)%n
+"""
+
+
+class Kafka:
+    """A broker with a folder of its own. It keeps port and data over :meth:`stop` and
+    :meth:`start`.
+
+    :param folder: made by it.
+    :param settings: server properties beside its own.
+    :ivar bootstrap: ``127.0.0.1:PORT``.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        port, controller = free_ports(2)
+        self.bootstrap = f"127.0.0.1:{port}"
+        self._jars = jars(*JARS)
+        self._properties = folder / "server.properties"
+        lines = _properties(folder, port, controller) | dict(settings or {})
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        (folder / "log4j2.properties").write_text(_LOGGING)
+        self._process: Process | None = None
+        self._format()
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None, "it was not started"
+        return self._process
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "kafka.log"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        command = [*self._java("kafka.Kafka"), self._properties]
+        self._process = Process(command, self.log)
+        self._process.await_ready(self._answers, READY_S)
+
+    def stop(self) -> None:
+        """End it in order. Again is fine."""
+        if self._process is not None:
+            self._process.stop()
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def create_topic(self, name: str, partitions: int = 1, **settings: str) -> None:
+        """:raises KafkaException: it is there already, or the broker refuses it."""
+        wanted = {key.replace("_", "."): value for key, value in settings.items()}
+        admin = self.admin()  # its end would be that of what it was asked for
+        made = admin.create_topics([NewTopic(name, partitions, 1, config=wanted)])
+        made[name].result(READY_S)
+
+    def _answers(self) -> bool:
+        try:
+            self.admin().list_topics(timeout=1)
+        except KafkaException:
+            return False
+        return True
+
+    def _format(self) -> None:
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        command = self._java("kafka.tools.StorageTool")
+        command += ["format", "-t", cluster, "-c", str(self._properties)]
+        made = subprocess.run(command, capture_output=True, text=True, timeout=READY_S)
+        assert made.returncode == 0, made.stdout + made.stderr
+
+    def _java(self, main: str) -> list[str]:
+        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        options.append(f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}")
+        return [str(java()), *options, "-cp", f"{self._jars}/*", main]
+
+
+@contextmanager
+def running_kafka(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Kafka]:
+    """A broker until the end of the block; its folder goes with it."""
+    kafka = Kafka(folder, settings)
+    try:
+        kafka.start()
+        yield kafka
+    finally:
+        kafka.stop()
+        shutil.rmtree(folder)
+
+
+def _properties(folder: Path, port: int, controller: int) -> dict[str, str]:
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(folder / "data"),
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "5",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "5",
+    }
