@@ -111,6 +111,7 @@ class ContinuousRun:
             first_epoch=first.first_epoch,
             backlog_max=options.backlog_max(interval_ms, tasks=len(specs)),
             bounded=self._bounded,
+            read=[spec.reading.numbers for spec in specs],
         )
         self.is_reconfiguring = False
         self._committer = ThreadPoolExecutor(1, thread_name_prefix="epoch-commit")
@@ -194,7 +195,7 @@ class ContinuousRun:
 
     def _log_failure(self, event: Event) -> None:
         if isinstance(event, TaskFailed):
-            logger.error("task of partition %d failed:\n%s", event.partition, redact(event.trace))
+            logger.error("task %d failed:\n%s", event.partition, redact(event.trace))
 
     def _enter(self, phase: Phase) -> None:
         if phase in (Phase.RUNNING, Phase.REPLAYING):
