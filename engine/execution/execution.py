@@ -32,6 +32,7 @@ from engine.execution.launcher import Launcher
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.sharing import TaskSharing
+from engine.execution.wanted_epochs import WantedEpochs
 from engine.progress.report import (
     EpochTimes,
     QueryIdentity,
@@ -86,12 +87,12 @@ class ContinuousExecution:
         self._healthy_from_s: float | None = None
         """The last commit of this attempt, or when its tasks were all running; monotonic."""
         self._progress_saved_ms = 0
-        self._wanted_epoch = -1
         self._changed = threading.Condition()
         self._terminated = threading.Event()
         self._attempt: Attempt | None = None
         self._start: QueryStart | None = None
         self._ending = EndRequest(self._clock)
+        self._wanted = WantedEpochs()
 
     @property
     def restarts(self) -> int:
@@ -122,6 +123,7 @@ class ContinuousExecution:
                     definition.sink.driver.task_slots,
                 ),
                 ending=self._ending,
+                wanted=self._wanted,
             )
             attempt = self._new_attempt()
             try:
@@ -245,7 +247,6 @@ class ContinuousExecution:
                 self.has_run = True
                 self._healthy_from_s = self._clock.monotonic_s()
             self._enter(*_PHASES[phase])
-            self._want(self._wanted_epoch)
 
     def on_waiting(self, what: str | None) -> None:
         """See :class:`engine.execution.run_listener.RunListener`."""
@@ -373,20 +374,12 @@ class ContinuousExecution:
     def await_epoch(self, epoch: int, timeout_s: float | None) -> bool:
         """Wait until ``epoch`` is committed, the query has ended, or the time is over; whether it
         is committed. Returns at once inside of a commit of this query."""
-        self._want(epoch)
-        with self._changed:
+        with self._wanted.waiting(epoch), self._changed:
             self._changed.wait_for(
                 lambda: self.committed_epoch >= epoch or self._terminated.is_set(),
                 0 if self._is_inside_commit else timeout_s,
             )
             return self.committed_epoch >= epoch
-
-    def _want(self, epoch: int) -> None:
-        with self._changed:
-            self._wanted_epoch = max(self._wanted_epoch, epoch)
-            attempt = self._attempt
-        if attempt is not None:
-            attempt.want(epoch)
 
     @property
     def partitions(self) -> int:
@@ -410,9 +403,9 @@ class ContinuousExecution:
         ]
         if None in ends:
             self.await_epoch(epoch, None)
-        self._want(epoch)  # what is there may be no record: an epoch without any stays open
         readers = [stream.reader for stream in streams]
-        with self._changed:
+        # What is there may be no record: an epoch without any stays open.
+        with self._wanted.waiting(epoch), self._changed:
             self._changed.wait_for(
                 lambda: self._terminated.is_set() or self._has_committed(readers, ends),
                 0 if self._is_inside_commit else None,

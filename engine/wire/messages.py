@@ -74,8 +74,7 @@ class TaskFailed:
 
 @dataclass(frozen=True)
 class RecordsArrived:
-    """Told with an epoch's first batch of records, if an empty epoch may be longer than others.
-    The driver tells itself so of epochs that somebody waits for."""
+    """Told with an epoch's first batch of records, if an empty epoch may be longer than others."""
 
     run_id: str
     partition: int
