@@ -40,7 +40,6 @@ from engine.execution.survey import plan_restart
 from engine.sinks.contract import WriterContext
 from engine.sources.contract import Offset
 from engine.task.spec import Reading, TaskSpec, Writing
-from engine.wire.messages import RecordsArrived
 
 logger = logging.getLogger(__name__)
 _BACKGROUND_S = 5.0
@@ -299,7 +298,7 @@ class Attempt:
             self._needs_reconfiguration,
         )
         self._run = run
-        with self._start.ending.telling(run.tell):
+        with self._start.ending.telling(run.tell), self._start.wanted.telling(run.tell):
             error = run.run()
         self._run = None
         self.is_reconfiguring = (
@@ -362,12 +361,6 @@ class Attempt:
         return self._start.sharing.spread(self._start.launcher.slots())
 
     # -- the end --------------------------------------------------------------------------------
-
-    def want(self, epoch: int) -> None:
-        """Somebody waits for this epoch: until it, none stays open for being empty."""
-        run = self._run
-        if run is not None:
-            run.tell(RecordsArrived(self._start.run_id, -1, epoch))
 
     def keep_checkpoint(self) -> None:
         """Go on renewing the lease, also if this attempt could not take the checkpoint: then that

@@ -32,6 +32,7 @@ from engine.execution.launcher import Launcher
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.sharing import TaskSharing
+from engine.execution.wanted_epochs import WantedEpochs
 from engine.progress.report import (
     EpochTimes,
     QueryIdentity,
@@ -86,12 +87,14 @@ class ContinuousExecution:
         self._healthy_from_s: float | None = None
         """The last commit of this attempt, or when its tasks were all running; monotonic."""
         self._progress_saved_ms = 0
-        self._wanted_epoch = -1
+        self._dropped_by: ContinuousError | None = None
+        """The failure that took back what was open, while nothing is committed since."""
         self._changed = threading.Condition()
         self._terminated = threading.Event()
         self._attempt: Attempt | None = None
         self._start: QueryStart | None = None
         self._ending = EndRequest(self._clock)
+        self._wanted = WantedEpochs()
 
     @property
     def restarts(self) -> int:
@@ -122,6 +125,7 @@ class ContinuousExecution:
                     definition.sink.driver.task_slots,
                 ),
                 ending=self._ending,
+                wanted=self._wanted,
             )
             attempt = self._new_attempt()
             try:
@@ -166,9 +170,11 @@ class ContinuousExecution:
             while True:
                 self._healthy_from_s = None
                 error = attempt.run()
+                self._dropped_by = error or self._dropped_by
                 if attempt.is_reconfiguring and attempt.is_refresh_due:
                     error = self._read_again()
                 if error is None and not attempt.is_reconfiguring:
+                    error = self._undrained
                     break
                 if error is None:
                     self._enter(QueryState.STARTING, "Going on from the last committed epoch")
@@ -178,7 +184,7 @@ class ContinuousExecution:
                         break
                     attempt.keep_checkpoint()
                     if self._ending.wait(delay_s):
-                        error = self._ending.error
+                        error = self._ending.error or self._undrained
                         break
                 attempt = self._new_attempt(attempt.let_go())
         except BaseException as exc:
@@ -186,6 +192,11 @@ class ContinuousExecution:
             error = _as_continuous_error(exc)
         finally:
             self._terminate(attempt, error)
+
+    @property
+    def _undrained(self) -> ContinuousError | None:
+        """Why a drain could not commit what was open: it came during an outage."""
+        return self._dropped_by if self._ending.is_drain else None
 
     def _read_again(self) -> ContinuousError | None:
         """Replace the tables that the streams are joined with; why it failed, if it did. The next
@@ -228,7 +239,7 @@ class ContinuousExecution:
         """See :class:`engine.execution.query_start.StartListener`."""
         with self._changed:
             if committed_epoch > self.committed_epoch:
-                self.failing_since_ms = None
+                self.failing_since_ms = self._dropped_by = None
             self.committed_epoch = committed_epoch
             if self._attempt is not None:
                 self._committed_offsets = self._attempt.committed_offsets
@@ -245,7 +256,6 @@ class ContinuousExecution:
                 self.has_run = True
                 self._healthy_from_s = self._clock.monotonic_s()
             self._enter(*_PHASES[phase])
-            self._want(self._wanted_epoch)
 
     def on_waiting(self, what: str | None) -> None:
         """See :class:`engine.execution.run_listener.RunListener`."""
@@ -291,7 +301,7 @@ class ContinuousExecution:
         with self._changed:
             self.committed_epoch = committed.epoch
             self._committed_offsets = committed.offsets
-            self.failing_since_ms = None
+            self.failing_since_ms = self._dropped_by = None
             healthy_s = 0.0 if self._healthy_from_s is None else now_s - self._healthy_from_s
             self._healthy_from_s = now_s
             self._policy.committed(now_s=now_s, healthy_s=healthy_s)
@@ -330,7 +340,7 @@ class ContinuousExecution:
             lambda: attempt.release(state, error),
         ]
         if self.definition.temporary_checkpoint and error is None:
-            steps.append(self.definition.checkpoint.delete)
+            steps.append(self._delete_checkpoint)
         for step in steps:  # each by itself: what fails must not leave the lease held
             try:
                 step()
@@ -342,6 +352,14 @@ class ContinuousExecution:
             self._enter(state, text)
             self._terminated.set()
             self._changed.notify_all()
+
+    def _delete_checkpoint(self) -> None:
+        """Unless an epoch is logged and not committed: then its rows are nowhere else."""
+        checkpoint = self.definition.checkpoint
+        if max(checkpoint.offsets.ids(), default=-1) > checkpoint.committed_epoch():
+            logger.warning("%s is kept: its last epoch is not committed", checkpoint.url)
+        else:
+            checkpoint.delete()
 
     def _leaving_gone(self) -> None:
         if self._start is not None:
@@ -373,20 +391,12 @@ class ContinuousExecution:
     def await_epoch(self, epoch: int, timeout_s: float | None) -> bool:
         """Wait until ``epoch`` is committed, the query has ended, or the time is over; whether it
         is committed. Returns at once inside of a commit of this query."""
-        self._want(epoch)
-        with self._changed:
+        with self._wanted.waiting(epoch), self._changed:
             self._changed.wait_for(
                 lambda: self.committed_epoch >= epoch or self._terminated.is_set(),
                 0 if self._is_inside_commit else timeout_s,
             )
             return self.committed_epoch >= epoch
-
-    def _want(self, epoch: int) -> None:
-        with self._changed:
-            self._wanted_epoch = max(self._wanted_epoch, epoch)
-            attempt = self._attempt
-        if attempt is not None:
-            attempt.want(epoch)
 
     @property
     def partitions(self) -> int:
@@ -410,9 +420,9 @@ class ContinuousExecution:
         ]
         if None in ends:
             self.await_epoch(epoch, None)
-        self._want(epoch)  # what is there may be no record: an epoch without any stays open
         readers = [stream.reader for stream in streams]
-        with self._changed:
+        # What is there may be no record: an epoch without any stays open.
+        with self._wanted.waiting(epoch), self._changed:
             self._changed.wait_for(
                 lambda: self._terminated.is_set() or self._has_committed(readers, ends),
                 0 if self._is_inside_commit else None,

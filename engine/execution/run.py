@@ -23,6 +23,7 @@ from engine.coordinator.events import (
     EndRun,
     EpochCommitted,
     EpochElapsed,
+    EpochWanted,
     Event,
     RunFailed,
     TaskLost,
@@ -85,6 +86,7 @@ class ContinuousRun:
         self._options = options
         self._clock = start.clock
         self._listener = start.listener
+        self._wanted = start.wanted
         self._source_watch = SourceWatch(
             reconfigured,
             self._reconfigure,
@@ -182,6 +184,9 @@ class ContinuousRun:
         if isinstance(event, RecordsArrived):
             self._fill(event)
             return
+        if isinstance(event, EpochWanted):
+            self._hurry()
+            return
         self._log_failure(event)
         before = self.coordinator.phase
         actions = self.coordinator.handle(event)
@@ -220,7 +225,8 @@ class ContinuousRun:
         """Whether the open epoch is empty, and may stay open for longer than others."""
         epoch = self.coordinator.open_epoch
         left_ms = self._opened_ms.get(epoch, 0) + self._empty_ms - self._clock.now_ms()
-        if self._filled_epoch >= epoch or not 0 < left_ms <= self._empty_ms:
+        filled = max(self._filled_epoch, self._wanted.newest)
+        if filled >= epoch or not 0 < left_ms <= self._empty_ms:
             return False
         if not self._interval_ms:
             self._next_tick_s = self._clock.monotonic_s() + left_ms / 1000
@@ -229,8 +235,13 @@ class ContinuousRun:
     def _fill(self, event: RecordsArrived) -> None:
         if event.run_id == self._run_id:
             self._filled_epoch = max(self._filled_epoch, event.epoch)
-            if not self._interval_ms and self._next_tick_s is not None:
-                self._schedule_tick()  # as for any epoch that is not empty: at once
+            self._hurry()
+
+    def _hurry(self) -> None:
+        """Look at once whether the open epoch still may go on; with an interval, at its next end,
+        as for any epoch that is not empty."""
+        if not self._interval_ms and self._next_tick_s is not None:
+            self._schedule_tick()
 
     def _schedule_tick(self) -> None:
         # Aligned by the wall clock, awaited by the monotonic one: the former may jump meanwhile.

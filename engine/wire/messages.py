@@ -76,7 +76,7 @@ class TaskFailed:
 @dataclass(frozen=True)
 class RecordsArrived:
     """Told with an epoch's first records, read or written by timers, if an empty epoch may be
-    longer than others. The driver tells itself so of epochs that somebody waits for."""
+    longer than others."""
 
     run_id: str
     partition: int

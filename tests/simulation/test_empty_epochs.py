@@ -74,6 +74,21 @@ def test_who_waits_for_an_epoch_need_not_wait_for_records(story: Story, interval
     end(story, query)
 
 
+@pytest.mark.parametrize("interval_ms", [20, 0])
+def test_who_has_given_up_waiting_ends_no_more_epochs(
+    story: Story, heartbeats: threading.Semaphore, interval_ms: int
+) -> None:
+    query = story.start(interval_ms=interval_ms, empty_epoch_interval="1 hour")
+    assert query.awaitEpoch(3, WAIT_S)
+    assert not query.awaitEpoch(1_000_000, 0.05)
+    idle(heartbeats)
+    epoch = query.status["epoch"]
+    idle(heartbeats)
+    assert query.status["epoch"] == epoch
+    assert query.awaitEpoch(epoch + 3, WAIT_S)
+    end(story, query)
+
+
 def test_an_empty_epoch_is_drained_at_once(story: Story, heartbeats: threading.Semaphore) -> None:
     query = story.start(interval_ms=20, empty_epoch_interval="1 hour")
     idle(heartbeats)

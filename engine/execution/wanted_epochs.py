@@ -1,0 +1,47 @@
+"""Which epochs somebody waits for: up to the newest of them, none stays open for being empty."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from engine.coordinator.events import EpochWanted
+
+
+class WantedEpochs:
+    """Of one start of a query, for all its attempts and runs. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._epochs: list[int] = []
+        self._tell: Callable[[EpochWanted], None] | None = None
+
+    @property
+    def newest(self) -> int:
+        """-1 while nobody waits."""
+        with self._lock:
+            return max(self._epochs, default=-1)
+
+    @contextmanager
+    def waiting(self, epoch: int) -> Iterator[None]:
+        """Somebody waits inside of the block."""
+        with self._lock:
+            self._epochs.append(epoch)
+            tell = self._tell
+        if tell is not None:
+            tell(EpochWanted())
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._epochs.remove(epoch)
+
+    @contextmanager
+    def telling(self, tell: Callable[[EpochWanted], None]) -> Iterator[None]:
+        """Inside of the block a run is told when somebody begins to wait."""
+        self._tell = tell
+        try:
+            yield
+        finally:
+            self._tell = None
