@@ -138,7 +138,7 @@ class EngineOptions:
         only when the query starts.
     :param empty_epoch_interval: an epoch in which nothing was read or written goes on until
         something is, but not for longer than this, e.g. ``"5 minutes"``; empty: it ends after the
-        trigger's interval.
+        trigger's interval, as the first one after a failure does in any case.
     """
 
     min_epochs_to_retain: int = _whole(100, 2)

@@ -62,9 +62,11 @@ class ContinuousRun:
         Spark's do, the first one at the first multiple after all tasks have started. 0: as fast as
         they commit.
     :param specs: one per task; this object fills in the address and the secret.
-    :param reconfigured: asked twice a second, by a thread of its own: whether the source's
+    :param source_changed: asked twice a second, by a thread of its own: whether the source's
         partitions have changed. The run then finishes its open epoch and ends.
-    :ivar is_reconfiguring: the run ended, or is ending, because ``reconfigured`` said so.
+    :param is_due: asked twice a second, by the run itself: whether it has to end like this for
+        another reason. Does not wait for others.
+    :ivar is_reconfiguring: the run ended, or is ending, because one of the two said so.
     :raises ConfigError: the launcher's address cannot be listened on.
     """
 
@@ -74,7 +76,9 @@ class ContinuousRun:
         definition: QueryDefinition,
         specs: Sequence[TaskSpec],
         runner: EpochRunner,
-        reconfigured: Callable[[], bool],
+        *,
+        source_changed: Callable[[], bool],
+        is_due: Callable[[], bool],
     ) -> None:
         first, options, launcher = specs[0], definition.options, start.launcher
         self._launcher = launcher
@@ -88,12 +92,13 @@ class ContinuousRun:
         self._listener = start.listener
         self._wanted = start.wanted
         self._source_watch = SourceWatch(
-            reconfigured,
+            source_changed,
             self._reconfigure,
             lambda error: self.tell(RunFailed(error)),
             start.asking,
             start.clock,
         )
+        self._is_due = is_due
         self._run_id = first.run_id
         self._bounded = first.reading.until is not None
         self._restarts_on_stall = options.on_stall == RESTART
@@ -232,6 +237,16 @@ class ContinuousRun:
             self._next_tick_s = self._clock.monotonic_s() + left_ms / 1000
         return True
 
+    @property
+    def _is_idle(self) -> bool:
+        """Whether every epoch is committed, and the open one known to be empty."""
+        coordinator = self.coordinator
+        epoch = coordinator.open_epoch
+        is_empty = self._empty_ms > 0 and self._filled_epoch < epoch
+        return (
+            is_empty and coordinator.phase is Phase.RUNNING and coordinator.committed == epoch - 1
+        )
+
     def _fill(self, event: RecordsArrived) -> None:
         if event.run_id == self._run_id:
             self._filled_epoch = max(self._filled_epoch, event.epoch)
@@ -261,6 +276,11 @@ class ContinuousRun:
             silence = f"it was silent for {self._options.task_timeout_s:g} s"
             self._handle(TaskLost(partition, silence))
         self._watch_health(now_s)
+        self._source_watch.look(now_s)
+        if self.coordinator.phase is Phase.RUNNING and not self.is_reconfiguring and self._is_due():
+            self._reconfigure()
+        if self._is_idle:
+            self._listener.on_idle()
 
     def _watch_start(self, now_s: float, launched_s: float) -> None:
         if now_s - launched_s > PLACED_WITHIN_S:
@@ -291,6 +311,7 @@ class ContinuousRun:
     def _reconfigure(self) -> None:
         logger.info("new partitions or tables: finishing epoch %d", self.open_epoch)
         self.is_reconfiguring = True
+        self._source_watch.stop()
         self.tell(DrainAsked())
 
     def _watch_slots(self, now_s: float, launched_s: float) -> None:

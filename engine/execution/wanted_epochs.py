@@ -15,22 +15,27 @@ class WantedEpochs:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._epochs: list[int] = []
+        self._lasting = -1
         self._tell: Callable[[EpochWanted], None] | None = None
 
     @property
     def newest(self) -> int:
         """-1 while nobody waits."""
         with self._lock:
-            return max(self._epochs, default=-1)
+            return max([self._lasting, *self._epochs])
+
+    def want(self, epoch: int) -> None:
+        """It is waited for until it is there."""
+        with self._lock:
+            self._lasting = max(self._lasting, epoch)
+        self._say()
 
     @contextmanager
     def waiting(self, epoch: int) -> Iterator[None]:
         """Somebody waits inside of the block."""
         with self._lock:
             self._epochs.append(epoch)
-            tell = self._tell
-        if tell is not None:
-            tell(EpochWanted())
+        self._say()
         try:
             yield
         finally:
@@ -45,3 +50,8 @@ class WantedEpochs:
             yield
         finally:
             self._tell = None
+
+    def _say(self) -> None:
+        tell = self._tell
+        if tell is not None:
+            tell(EpochWanted())
