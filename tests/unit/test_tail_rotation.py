@@ -196,6 +196,21 @@ def test_lines_that_were_seen_and_went_are_an_error(
         partition.read(1.0)
 
 
+def test_a_file_that_was_seen_and_went_before_it_was_begun_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail_files, "CHUNK_BYTES", 9)
+    write_ids(tmp_path / "a.json", 1)
+    write_ids(tmp_path / "b.json", 2)
+    driver = reader(tmp_path)
+    partition = open_one(driver)
+    assert read_rows(partition, 1) == [1]
+    (tmp_path / "b.json").unlink()
+    with pytest.raises(OffsetOutOfRangeError, match=r"b\.json was read up to byte 0, and it is go"):
+        partition.read(1.0)
+    assert ids_of_all(open_one(driver, start=partition.offset)) == []  # it fails once
+
+
 def test_a_file_that_was_renamed_after_the_look_is_read_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
