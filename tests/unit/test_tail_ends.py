@@ -160,9 +160,8 @@ def test_a_copy_that_was_written_over_is_gone_and_there(tmp_path: Path) -> None:
     write_ids(log, 5)
     assert stream.rows(1) == [5]
     copy_and_truncate(log, "app.log.1")
-    assert stream.rows(0) == []
+    stream.look_until(lambda read: sorted(read.values()) == [9, 36])
     committed = stream.offset
-    assert sorted(positions(committed).values()) == [9, 36]
     write_ids(tmp_path / "app.log.1", 6)
     wanted = driver.latestOffset(committed)
     assert not has_reached(driver, committed, wanted)

@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,14 @@ class Followed:
                 raise AssertionError("there are more rows")
         return sorted(rows)
 
+    def look_until(self, are_right: Callable[[dict[str, int]], bool]) -> None:
+        """Until the offset has these positions, without any row: who has nothing to read may not
+        have looked yet."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not are_right(positions(self.offset)):
+            assert time.monotonic() < deadline, f"the offset is still {self.offset}"
+            assert self.rows(0) == []
+
 
 def copy_and_truncate(log: Path, copy: str) -> None:
     """As logrotate's ``copytruncate`` does."""
@@ -91,11 +100,7 @@ def test_a_file_is_rotated_by_renaming_it(
     write_ids(log, 6, 7, 8)
     write_ids(tmp_path / "app.log.1", 9)
     assert stream.rows(4) == [6, 7, 8, 9]
-    expected = {"app.log": 27, "app.log.1": 18, "app.log.2": 36}
-    deadline = time.monotonic() + DEADLINE_S
-    while positions(stream.offset) != expected:  # who has nothing to read may not have looked yet
-        assert time.monotonic() < deadline, f"the offset is still {stream.offset}"
-        assert stream.rows(0) == []
+    stream.look_until({"app.log": 27, "app.log.1": 18, "app.log.2": 36}.__eq__)
     assert stream.rows(0) == []
 
 
