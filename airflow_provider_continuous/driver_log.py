@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from engine.redaction.logs import redact
+from engine.redaction.texts import PRIVATE_KEY
 
 LINES_MAX = 200
 BYTES_MAX = 64 * 1024
+KEY_BYTES_MAX = 16 * 1024
+_KEY = re.compile(PRIVATE_KEY.encode())
 
 
 class DriverLog:
@@ -27,7 +31,8 @@ class DriverLog:
         """Return the whole lines written since the last look, without their secrets.
 
         At most the last :data:`LINES_MAX` lines and :data:`BYTES_MAX` bytes; what is left out is
-        told by a line of its own.
+        told by a line of its own. From a private key on that has no end yet, nothing is shown: what
+        comes next would not look like a part of one. No key is longer than :data:`KEY_BYTES_MAX`.
 
         :param ended: nobody writes any more: a last line without its end is one too.
         """
@@ -39,7 +44,7 @@ class DriverLog:
         except OSError:
             return []
         if not ended:
-            data = data[: data.rfind(b"\n") + 1]
+            data = _before_open_key(data[: data.rfind(b"\n") + 1])
         lines = data.splitlines(keepends=True)
         if start > self.position:
             del lines[:1]  # only the end of one
@@ -49,3 +54,11 @@ class DriverLog:
         text = "\n".join(line.decode(errors="replace").rstrip("\r\n") for line in lines)
         shown = redact(text).split("\n") if lines else []  # a key may go over several lines
         return [f"... {left_out:,} bytes left out, see {self._path}", *shown] if left_out else shown
+
+
+def _before_open_key(data: bytes) -> bytes:
+    """The lines before that in which a private key begins, if it has no end."""
+    key = _KEY.search(data, max(data.rfind(b"-----END "), 0))
+    if key is None or len(data) - key.start() > KEY_BYTES_MAX:
+        return data
+    return data[: data.rfind(b"\n", 0, key.start()) + 1]

@@ -48,7 +48,7 @@ class ContinuousError(Exception):
     :param message: what went wrong: the thing and the cause.
     :param hint: what to do next, shown after the message.
     :param epoch: the epoch concerned, if one is.
-    :param partition: the partition concerned, if one is.
+    :param partition: the partition concerned, if one is; the first one if it may be several.
     """
 
     retryable: bool = False

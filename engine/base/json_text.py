@@ -9,6 +9,8 @@ from engine.redaction.texts import encodable
 
 JSON = Any
 """None, bool, int, float, str, list or dict of such."""
+EXCERPT_CHARACTERS = 4096
+_ASCII = json.JSONEncoder(separators=(",", ":"))
 
 
 def dump(value: JSON) -> str:
@@ -20,6 +22,21 @@ def dump(value: JSON) -> str:
     except TypeError as exc:
         raise ValueError(str(exc)) from exc
     return encodable(text)
+
+
+def excerpt(value: JSON) -> str:
+    """A value as people read it: ASCII, and cut behind :data:`EXCERPT_CHARACTERS`, which ``...``
+    tells. What is cut off costs nothing.
+
+    :raises TypeError: the value is not JSON."""
+    parts: list[str] = []
+    left = EXCERPT_CHARACTERS
+    for part in _ASCII.iterencode(value):
+        if len(part) > left:
+            return "".join([*parts, part[:left], "..."])
+        parts.append(part)
+        left -= len(part)
+    return "".join(parts)
 
 
 def load(text: str | bytes) -> JSON:

@@ -13,3 +13,8 @@ def listed(numbers: Sequence[int]) -> str:
     shown = str(list(numbers[:SHOWN_MAX]))
     more = len(numbers) - SHOWN_MAX
     return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def partitions_named(numbers: Sequence[int]) -> str:
+    """``partition 3``, or ``partitions [2, 3]``: those of one task, at least one."""
+    return f"partition {numbers[0]}" if len(numbers) == 1 else f"partitions {listed(numbers)}"

@@ -136,8 +136,9 @@ class EngineOptions:
     :param static_side_max_bytes: how large a table may be that the stream is joined with.
     :param refresh_interval: how often such tables are read again, e.g. ``"10 minutes"``; empty:
         only when the query starts.
-    :param empty_epoch_interval: an epoch in which nothing was read goes on until something is, but
-        not for longer than this, e.g. ``"5 minutes"``; empty: it ends after the trigger's interval.
+    :param empty_epoch_interval: an epoch in which nothing was read or written goes on until
+        something is, but not for longer than this, e.g. ``"5 minutes"``; empty: it ends after the
+        trigger's interval, as the first one after a failure does in any case.
     """
 
     min_epochs_to_retain: int = _whole(100, 2)

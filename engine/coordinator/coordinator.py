@@ -41,11 +41,11 @@ Source: Spark's EpochCoordinator, with its known faults turned into rules: commi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, get_args
 
-from engine.base.listing import listed
+from engine.base.listing import listed, partitions_named
 from engine.coordinator.events import (
     Action,
     CloseEpoch,
@@ -82,11 +82,13 @@ class EpochCoordinator:
     """One run of a query.
 
     :param run_id: messages of any other run are refused.
-    :param partitions: how many tasks there are.
+    :param partitions: how many tasks there are. A task counts as one partition here, but
+        :meth:`missing` and errors name those that it reads.
     :param first_epoch: the first epoch of this run; the one before it is committed (or is -1).
     :param backlog_max: how many epochs may be closed and not committed while a partition is late.
     :param bounded: the tasks end the first epoch by themselves, at a given offset, and the run
         ends with its commit: a replay of an epoch whose end is already in the offset log.
+    :param read: the numbers of the partitions that each task reads; None: its own.
     """
 
     def __init__(
@@ -97,9 +99,11 @@ class EpochCoordinator:
         first_epoch: int,
         backlog_max: int,
         bounded: bool = False,
+        read: Sequence[Sequence[int]] | None = None,
     ) -> None:
         self.run_id = run_id
         self.partitions = partitions
+        self._read = [(task,) for task in range(partitions)] if read is None else read
         self.backlog_max = backlog_max
         self.phase = Phase.STARTING
         self.committed = first_epoch - 1
@@ -131,7 +135,12 @@ class EpochCoordinator:
     def missing(self, epoch: int) -> list[int]:
         """The partitions that have not reported the epoch, ascending."""
         reported = self.reports.get(epoch, {})
-        return [partition for partition in range(self.partitions) if partition not in reported]
+        return [
+            partition
+            for task, partitions in enumerate(self._read)
+            if task not in reported
+            for partition in partitions
+        ]
 
     def check(self) -> None:
         """Assert the invariants; called after every event, so it looks at what can have changed."""
@@ -150,12 +159,10 @@ class EpochCoordinator:
         if event.partition in self.started:
             # Spark starts a task again with the offsets that the run began with: it would read
             # again what is in the epochs since.
-            return self._fail(
-                TaskLostError(
-                    f"The task of partition {event.partition} was started a second time.",
-                    partition=event.partition,
-                    hint="Its first attempt died; start the query again.",
-                )
+            return self._lose(
+                event.partition,
+                "was started a second time",
+                hint="Its first attempt died; start the query again.",
             )
         self.started.add(event.partition)
         if len(self.started) == self.partitions:
@@ -186,10 +193,9 @@ class EpochCoordinator:
         if event.epoch >= self.open_epoch:
             return self._fail(
                 ProtocolError(
-                    f"Partition {event.partition} reported epoch {event.epoch}, "
-                    f"which is still open.",
+                    f"Task {event.partition} reported epoch {event.epoch}, which is still open.",
                     epoch=event.epoch,
-                    partition=event.partition,
+                    partition=self._read[event.partition][0],
                 )
             )
         self.reports.setdefault(event.epoch, {})[event.partition] = event
@@ -221,12 +227,10 @@ class EpochCoordinator:
     def _task_lost(self, event: TaskLost) -> list[Action]:
         if self._has_finished(event.partition):
             return []
-        return self._fail(
-            TaskLostError(
-                f"The task of partition {event.partition} is lost: {event.reason}.",
-                partition=event.partition,
-                hint="Start the query again: it goes on after the last committed epoch.",
-            )
+        return self._lose(
+            event.partition,
+            f"is lost: {event.reason}",
+            hint="Start the query again: it goes on after the last committed epoch.",
         )
 
     def _tasks_ended(self, event: TasksEnded) -> list[Action]:
@@ -295,6 +299,11 @@ class EpochCoordinator:
         return final is not None and (
             self.committed >= final or partition in self.reports.get(final, {})
         )
+
+    def _lose(self, task: int, what: str, *, hint: str) -> list[Action]:
+        partitions = self._read[task]
+        message = f"The task of {partitions_named(partitions)} {what}."
+        return self._fail(TaskLostError(message, partition=partitions[0], hint=hint))
 
     def _fail(self, error: ContinuousError) -> list[Action]:
         return self._end(error)

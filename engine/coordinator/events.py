@@ -17,6 +17,11 @@ class EpochElapsed:
 
 
 @dataclass(frozen=True)
+class EpochWanted:
+    """Somebody has begun to wait for an epoch: the open one may be empty no longer than others."""
+
+
+@dataclass(frozen=True)
 class EpochCommitted:
     """All steps of :class:`CommitEpoch` are done."""
 
@@ -67,6 +72,7 @@ Event = (
     | RecordsArrived
     | TaskFailed
     | EpochElapsed
+    | EpochWanted
     | EpochCommitted
     | CommitFailed
     | TaskLost

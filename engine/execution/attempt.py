@@ -40,7 +40,6 @@ from engine.execution.survey import plan_restart
 from engine.sinks.contract import WriterContext
 from engine.sources.contract import Offset
 from engine.task.spec import Reading, TaskSpec, Writing
-from engine.wire.messages import RecordsArrived
 
 logger = logging.getLogger(__name__)
 _BACKGROUND_S = 5.0
@@ -63,6 +62,7 @@ class _Share:
 class Attempt:
     """See the module. Not reusable.
 
+    :param read_s: when the tables that the streams are joined with were read, monotonic.
     :param lease: of the attempt before, until this one has its own.
     :ivar later: does what nobody waits for, until :meth:`run` returns.
     :ivar committed_offsets: where the last committed epoch ends, per stream; None before the first.
@@ -71,7 +71,11 @@ class Attempt:
     """
 
     def __init__(
-        self, definition: QueryDefinition, start: QueryStart, lease: Lease | None = None
+        self,
+        definition: QueryDefinition,
+        start: QueryStart,
+        read_s: float,
+        lease: Lease | None = None,
     ) -> None:
         self.committed_offsets: tuple[Offset, ...] | None = None
         self.starts: tuple[Offset, ...] = ()
@@ -80,8 +84,8 @@ class Attempt:
         self._definition = definition
         self._start = start
         self._clock = start.clock
-        self._began_s = self._clock.monotonic_s()
-        self._spread_looked_s = self._began_s
+        self._read_s = read_s
+        self._spread_looked_s = self._clock.monotonic_s()
         self._lease = lease
         self._keeper: LeaseKeeper | None = None
         self._timeline = 0
@@ -296,10 +300,11 @@ class Attempt:
             self._definition,
             [self._spec(index, first_epoch, until) for index in range(len(self._shares))],
             self._runner,
-            self._needs_reconfiguration,
+            source_changed=self._source_changed,
+            is_due=lambda: self.is_refresh_due or self._spread(),
         )
         self._run = run
-        with self._start.ending.telling(run.tell):
+        with self._start.ending.telling(run.tell), self._start.wanted.telling(run.tell):
             error = run.run()
         self._run = None
         self.is_reconfiguring = (
@@ -345,13 +350,11 @@ class Attempt:
         interval_ms = self._definition.options.refresh_interval_ms
         if interval_ms is None or self._definition.read_again is None:
             return False
-        return (self._clock.monotonic_s() - self._began_s) * 1000 >= interval_ms
+        return (self._clock.monotonic_s() - self._read_s) * 1000 >= interval_ms
 
-    def _needs_reconfiguration(self) -> bool:
+    def _source_changed(self) -> bool:
         with _blaming(SourceError, "The source cannot tell its partitions"):
-            streams = self._definition.streams
-            changed = self.is_refresh_due or any(s.reader.needsReconfiguration() for s in streams)
-        return changed or self._spread()
+            return any(s.reader.needsReconfiguration() for s in self._definition.streams)
 
     def _spread(self) -> bool:
         """Whether the next attempt will have more tasks: slots have come."""
@@ -359,15 +362,10 @@ class Attempt:
         if now_s - self._spread_looked_s < SPREAD_LOOK_S:
             return False
         self._spread_looked_s = now_s
-        return self._start.sharing.spread(self._start.launcher.slots())
+        with _blaming(ContinuousError, "The cluster cannot tell its slots"):
+            return self._start.sharing.spread(self._start.launcher.slots())
 
     # -- the end --------------------------------------------------------------------------------
-
-    def want(self, epoch: int) -> None:
-        """Somebody waits for this epoch: until it, none stays open for being empty."""
-        run = self._run
-        if run is not None:
-            run.tell(RecordsArrived(self._start.run_id, -1, epoch))
 
     def keep_checkpoint(self) -> None:
         """Go on renewing the lease, also if this attempt could not take the checkpoint: then that
@@ -428,8 +426,8 @@ class Attempt:
 
 @contextmanager
 def _blaming(kind: type[ContinuousError], what: str) -> Iterator[None]:
-    """Foreign errors of a source or a sink become errors of the engine, which has budgets for
-    them."""
+    """Foreign errors of a source, a sink or a cluster become errors of the engine, which has
+    budgets for them."""
     try:
         yield
     except ContinuousError:

@@ -32,7 +32,8 @@ class QueryDefinition:
     :param streams: their order is that of the offset log's lines; all have the same output schema.
     :param read_again: the streams, with the tables that they are joined with read again; None if
         there are no tables.
-    :param temporary_checkpoint: delete the checkpoint when the query has ended without an error.
+    :param temporary_checkpoint: delete the checkpoint when the query has ended without an error,
+        and no epoch is logged that is not committed.
     :param epoch_interval_ms: 0 for epochs as fast as they commit.
     """
 

@@ -58,6 +58,11 @@ class EndRequest:
         return self._asked is not None
 
     @property
+    def is_drain(self) -> bool:
+        """Whether it is the end that commits what is open."""
+        return isinstance(self._asked, DrainAsked)
+
+    @property
     def error(self) -> ContinuousError | None:
         """Why the query has to end, if that is not because it was asked to."""
         return self._asked.error if isinstance(self._asked, RunFailed) else None

@@ -23,7 +23,7 @@ from engine.checkpoint.query_state import QueryState
 from engine.coordinator.coordinator import Phase
 from engine.coordinator.epoch_runner import CommittedEpoch
 from engine.coordinator.events import DrainAsked, StopAsked
-from engine.errors import ContinuousError, SourceError
+from engine.errors import ContinuousError, NotEnoughSlotsError, SourceError
 from engine.execution.attempt import Attempt
 from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndRequest
@@ -32,6 +32,7 @@ from engine.execution.launcher import Launcher
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.sharing import TaskSharing
+from engine.execution.wanted_epochs import WantedEpochs
 from engine.progress.report import (
     EpochTimes,
     QueryIdentity,
@@ -80,18 +81,24 @@ class ContinuousExecution:
         self.recent_progress: deque[dict[str, Any]] = deque(maxlen=RECENT_PROGRESS_MAX)
         self._launcher = launcher
         self._clock = clock or SystemClock()
-        self._policy = RestartPolicy(definition.options)
+        self._policy = RestartPolicy(definition.options, interval_ms=definition.epoch_interval_ms)
         self.has_run = False
         self._unstalled = self.state, self.message
         self._healthy_from_s: float | None = None
-        """The last commit of this attempt, or when its tasks were all running; monotonic."""
+        """The last commit of this attempt, or when its tasks were all running; monotonic. While it
+        is idle, the last look."""
+        self._waiting_from_s: float | None = None
+        """Since then this attempt waits for task slots; monotonic."""
+        self._tables_read_s = self._clock.monotonic_s()
         self._progress_saved_ms = 0
-        self._wanted_epoch = -1
+        self._dropped_by: ContinuousError | None = None
+        """The failure that took back what was open, while nothing is committed since."""
         self._changed = threading.Condition()
         self._terminated = threading.Event()
         self._attempt: Attempt | None = None
         self._start: QueryStart | None = None
         self._ending = EndRequest(self._clock)
+        self._wanted = WantedEpochs()
 
     @property
     def restarts(self) -> int:
@@ -122,6 +129,7 @@ class ContinuousExecution:
                     definition.sink.driver.task_slots,
                 ),
                 ending=self._ending,
+                wanted=self._wanted,
             )
             attempt = self._new_attempt()
             try:
@@ -141,7 +149,7 @@ class ContinuousExecution:
 
     def _new_attempt(self, lease: Lease | None = None) -> Attempt:
         assert self._start is not None
-        attempt = Attempt(self.definition, self._start, lease)
+        attempt = Attempt(self.definition, self._start, self._tables_read_s, lease)
         with self._changed:
             self._attempt = attempt
         return attempt
@@ -164,11 +172,15 @@ class ContinuousExecution:
         error: ContinuousError | None = None
         try:
             while True:
-                self._healthy_from_s = None
+                self._healthy_from_s = self._waiting_from_s = None
                 error = attempt.run()
+                self._dropped_by = error or self._dropped_by
+                if not isinstance(error, NotEnoughSlotsError):  # such a wait was in vain
+                    self._end_waiting()
                 if attempt.is_reconfiguring and attempt.is_refresh_due:
                     error = self._read_again()
                 if error is None and not attempt.is_reconfiguring:
+                    error = self._undrained
                     break
                 if error is None:
                     self._enter(QueryState.STARTING, "Going on from the last committed epoch")
@@ -178,7 +190,7 @@ class ContinuousExecution:
                         break
                     attempt.keep_checkpoint()
                     if self._ending.wait(delay_s):
-                        error = self._ending.error
+                        error = self._ending.error or self._undrained
                         break
                 attempt = self._new_attempt(attempt.let_go())
         except BaseException as exc:
@@ -187,9 +199,14 @@ class ContinuousExecution:
         finally:
             self._terminate(attempt, error)
 
+    @property
+    def _undrained(self) -> ContinuousError | None:
+        """Why a drain could not commit what was open: it came during an outage."""
+        return self._dropped_by if self._ending.is_drain else None
+
     def _read_again(self) -> ContinuousError | None:
         """Replace the tables that the streams are joined with; why it failed, if it did. The next
-        attempt then goes on with the old ones."""
+        attempt then goes on with the old ones, until they are due again."""
         assert self.definition.read_again is not None
         try:
             streams = self.definition.read_again()
@@ -197,6 +214,8 @@ class ContinuousExecution:
             error = SourceError(f"A table could not be read again: {type(exc).__name__}: {exc}")
             error.__cause__ = exc
             return error
+        finally:
+            self._tables_read_s = self._clock.monotonic_s()
         self._stop_sources()
         self.definition = replace(self.definition, streams=streams)
         return None
@@ -208,7 +227,8 @@ class ContinuousExecution:
         if self._ending.is_asked or never_ran:  # what has never worked is told at once
             return None
         now_s = self._clock.monotonic_s()
-        delay_s = self._policy.next_delay_s(error, now_s=now_s, proven=proven)
+        ran_s = self._healthy_s(now_s)
+        delay_s = self._policy.next_delay_s(error, now_s=now_s, proven=proven, ran_s=ran_s)
         if delay_s is None:
             return None
         now_ms = self._clock.now_ms()
@@ -228,7 +248,7 @@ class ContinuousExecution:
         """See :class:`engine.execution.query_start.StartListener`."""
         with self._changed:
             if committed_epoch > self.committed_epoch:
-                self.failing_since_ms = None
+                self._be_well()
             self.committed_epoch = committed_epoch
             if self._attempt is not None:
                 self._committed_offsets = self._attempt.committed_offsets
@@ -244,16 +264,26 @@ class ContinuousExecution:
             if phase is Phase.RUNNING:
                 self.has_run = True
                 self._healthy_from_s = self._clock.monotonic_s()
+                if self.failing_since_ms is not None:
+                    # Only a commit shows that all is well: it does not wait for records.
+                    self._wanted.want(self.committed_epoch + 1)
             self._enter(*_PHASES[phase])
-            self._want(self._wanted_epoch)
 
     def on_waiting(self, what: str | None) -> None:
         """See :class:`engine.execution.run_listener.RunListener`."""
         logger.info("%s", what or "the task slots are there")
         if what is None:
+            self._end_waiting()
             self._enter(*_PHASES[Phase.STARTING])
         else:
+            if self._waiting_from_s is None:
+                self._waiting_from_s = self._clock.monotonic_s()
             self._enter(QueryState.WAITING, what)
+
+    def _end_waiting(self) -> None:
+        if self._waiting_from_s is not None:
+            self._policy.waited(self._clock.monotonic_s() - self._waiting_from_s)
+            self._waiting_from_s = None
 
     def on_stall(self, stall: Stall | None) -> None:
         """See :class:`engine.execution.run_listener.RunListener`."""
@@ -287,14 +317,10 @@ class ContinuousExecution:
             committed.duration_ms,
             Restarts(self.restarts, None if self.last_error is None else str(self.last_error)),
         )
-        now_s = self._clock.monotonic_s()
         with self._changed:
             self.committed_epoch = committed.epoch
             self._committed_offsets = committed.offsets
-            self.failing_since_ms = None
-            healthy_s = 0.0 if self._healthy_from_s is None else now_s - self._healthy_from_s
-            self._healthy_from_s = now_s
-            self._policy.committed(now_s=now_s, healthy_s=healthy_s)
+            self._be_well()
             self.recent_progress.append(report)
             self._changed.notify_all()
         now_ms = self._clock.now_ms()
@@ -304,6 +330,22 @@ class ContinuousExecution:
             self._attempt.later(
                 "progress", partial(self._save_progress, list(self.recent_progress))
             )
+
+    def on_idle(self) -> None:
+        """See :class:`engine.execution.run_listener.RunListener`."""
+        with self._changed:
+            if self.failing_since_ms is None:  # what hangs before its first record looks idle, too
+                self._be_well()
+
+    def _be_well(self) -> None:
+        now_s = self._clock.monotonic_s()
+        self.failing_since_ms = self._dropped_by = None
+        self._policy.well(now_s=now_s, healthy_s=self._healthy_s(now_s))
+        if self._healthy_from_s is not None:
+            self._healthy_from_s = now_s
+
+    def _healthy_s(self, now_s: float) -> float:
+        return 0.0 if self._healthy_from_s is None else now_s - self._healthy_from_s
 
     def _save_progress(self, reports: Sequence[dict[str, Any]]) -> None:
         try:
@@ -330,7 +372,7 @@ class ContinuousExecution:
             lambda: attempt.release(state, error),
         ]
         if self.definition.temporary_checkpoint and error is None:
-            steps.append(self.definition.checkpoint.delete)
+            steps.append(self._delete_checkpoint)
         for step in steps:  # each by itself: what fails must not leave the lease held
             try:
                 step()
@@ -342,6 +384,14 @@ class ContinuousExecution:
             self._enter(state, text)
             self._terminated.set()
             self._changed.notify_all()
+
+    def _delete_checkpoint(self) -> None:
+        """Unless an epoch is logged and not committed: then its rows are nowhere else."""
+        checkpoint = self.definition.checkpoint
+        if max(checkpoint.offsets.ids(), default=-1) > checkpoint.committed_epoch():
+            logger.warning("%s is kept: its last epoch is not committed", checkpoint.url)
+        else:
+            checkpoint.delete()
 
     def _leaving_gone(self) -> None:
         if self._start is not None:
@@ -373,20 +423,12 @@ class ContinuousExecution:
     def await_epoch(self, epoch: int, timeout_s: float | None) -> bool:
         """Wait until ``epoch`` is committed, the query has ended, or the time is over; whether it
         is committed. Returns at once inside of a commit of this query."""
-        self._want(epoch)
-        with self._changed:
+        with self._wanted.waiting(epoch), self._changed:
             self._changed.wait_for(
                 lambda: self.committed_epoch >= epoch or self._terminated.is_set(),
                 0 if self._is_inside_commit else timeout_s,
             )
             return self.committed_epoch >= epoch
-
-    def _want(self, epoch: int) -> None:
-        with self._changed:
-            self._wanted_epoch = max(self._wanted_epoch, epoch)
-            attempt = self._attempt
-        if attempt is not None:
-            attempt.want(epoch)
 
     @property
     def partitions(self) -> int:
@@ -410,9 +452,9 @@ class ContinuousExecution:
         ]
         if None in ends:
             self.await_epoch(epoch, None)
-        self._want(epoch)  # what is there may be no record: an epoch without any stays open
         readers = [stream.reader for stream in streams]
-        with self._changed:
+        # What is there may be no record: an epoch without any stays open.
+        with self._wanted.waiting(epoch), self._changed:
             self._changed.wait_for(
                 lambda: self._terminated.is_set() or self._has_committed(readers, ends),
                 0 if self._is_inside_commit else None,

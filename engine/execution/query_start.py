@@ -12,6 +12,7 @@ from engine.execution.ending import EndRequest
 from engine.execution.launcher import Launcher, LeavingTasks
 from engine.execution.run_listener import RunListener
 from engine.execution.sharing import TaskSharing
+from engine.execution.wanted_epochs import WantedEpochs
 
 
 class StartListener(RunListener, Protocol):
@@ -31,6 +32,7 @@ class QueryStart:
     :param run_id: all its attempts have the same.
     :param listener: hears how the attempts and their epochs go.
     :param ending: who wants the end.
+    :param wanted: which epochs somebody waits for.
     :param leaving: takes up the tasks that are still there when a run has ended.
     :param asking: held while the sources are asked whether their partitions have changed.
     """
@@ -42,5 +44,6 @@ class QueryStart:
     listener: StartListener
     sharing: TaskSharing
     ending: EndRequest
+    wanted: WantedEpochs
     leaving: LeavingTasks = field(default_factory=LeavingTasks)
     asking: Lock = field(default_factory=Lock)

@@ -5,10 +5,14 @@ hour must not use up what a lost executor needs. What can come back by itself (e
 sources, sinks) has a window of time: how often a database refuses while it fails over says nothing.
 The user's own code fails the same way again, and has a count.
 
-- A window is used up by the time from a failure until an epoch is committed again.
-- Healthy time, in which all tasks run and epochs are committed, makes good as much of it, whatever
-  attempts, runs and failures of others lie between: if it is as long as the longest pause at least,
-  for what commits one epoch between two crashes is not well.
+- A window is used up by the time from a failure until an epoch is committed again, less the time
+  in which that could not be: the query waits for task slots, or all its tasks run and the epoch is
+  not over. Of the latter no more than one interval is left out, or what crashes in every epoch
+  would go on for ever.
+- Healthy time, in which all tasks run and epochs are committed, or none has to be because nothing
+  is read, makes good as much of it, whatever attempts, runs and failures of others lie between: if
+  it is as long as the longest pause at least, for what commits one epoch between two crashes is not
+  well.
 - An outage is over, and so are its long pauses, when all is made good; and in any case after a
   healthy time of ``restartResetAfterS``, which alone ends the count of the user's code.
 
@@ -118,11 +122,15 @@ class _Outage:
         if self.since_s is None:
             self.since_s = now_s
 
-    def commit(self, now_s: float, healthy_s: float) -> None:
+    def be_well(self, now_s: float, healthy_s: float) -> None:
         self.healthy_s += healthy_s
         if self.since_s is not None:
             self.down_s += now_s - self.since_s
             self.since_s = None
+
+    def leave_out(self, seconds: float) -> None:
+        if self.since_s is not None:
+            self.since_s += seconds
 
     @property
     def is_settled(self) -> bool:
@@ -140,11 +148,18 @@ class _Outage:
 class RestartPolicy:
     """The budgets of one query.
 
+    :param interval_ms: how long an epoch is.
     :param chance: gives a number in [0, 1) for the jitter.
     :ivar restarts: how many restarts were granted in all.
     """
 
-    def __init__(self, options: EngineOptions, chance: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self,
+        options: EngineOptions,
+        *,
+        interval_ms: int = 0,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
         self._windows_s = {
             Blame.INFRASTRUCTURE: options.retry_infrastructure_for_ms / 1000,
             Blame.STORAGE: options.retry_storage_for_ms / 1000,
@@ -155,20 +170,27 @@ class RestartPolicy:
         self._delay_s = options.restart_delay_ms / 1000
         self._delay_max_s = options.restart_delay_max_ms / 1000
         self._reset_after_s = options.restart_reset_after_s
+        self._interval_s = self._open_left_s = interval_ms / 1000
         self._chance = chance
         self._outages = {culprit: self._no_outage() for culprit in Blame}
         self.restarts = 0
 
-    def committed(self, *, now_s: float, healthy_s: float) -> None:
-        """An epoch was committed.
+    def well(self, *, now_s: float, healthy_s: float) -> None:
+        """An epoch was committed; or one was since the last failure, and none has to be now.
 
         :param now_s: monotonic.
-        :param healthy_s: for how long all tasks had run by then, or since the commit before.
+        :param healthy_s: for how long all tasks had run by then, or since this was told before.
         """
+        self._open_left_s = self._interval_s
         for culprit, outage in self._outages.items():
-            outage.commit(now_s, healthy_s)
+            outage.be_well(now_s, healthy_s)
             if self._is_over(culprit, outage):
                 self._outages[culprit] = self._no_outage()
+
+    def waited(self, seconds: float) -> None:
+        """The query has waited for task slots, and they have come: this uses up nothing."""
+        for outage in self._outages.values():
+            outage.leave_out(seconds)
 
     def _no_outage(self) -> _Outage:
         return _Outage(enough_s=self._delay_max_s)
@@ -178,17 +200,24 @@ class RestartPolicy:
             return True
         return outage.healthy_s >= self._reset_after_s
 
-    def next_delay_s(self, error: ContinuousError, *, now_s: float, proven: bool) -> float | None:
+    def next_delay_s(
+        self, error: ContinuousError, *, now_s: float, proven: bool, ran_s: float = 0.0
+    ) -> float | None:
         """Grant a restart after this error.
 
         :param now_s: monotonic.
         :param proven: whether the query has ever committed an epoch.
+        :param ran_s: for how long all tasks had run, since the last commit if there was one.
         :return: the pause before it; None if the query has to fail: the error is final, or its
             budget is used up.
         """
         culprit = blame(error)
         if culprit is None:
             return None
+        open_s = min(ran_s, self._open_left_s)
+        self._open_left_s -= open_s
+        for outage in self._outages.values():
+            outage.leave_out(open_s)
         self._outages[culprit].fail(now_s)
         left_s = self._left_s(culprit, now_s, proven)
         if left_s < 0.001:  # what rounding leaves is no time

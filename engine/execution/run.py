@@ -23,6 +23,7 @@ from engine.coordinator.events import (
     EndRun,
     EpochCommitted,
     EpochElapsed,
+    EpochWanted,
     Event,
     RunFailed,
     TaskLost,
@@ -61,9 +62,11 @@ class ContinuousRun:
         Spark's do, the first one at the first multiple after all tasks have started. 0: as fast as
         they commit.
     :param specs: one per task; this object fills in the address and the secret.
-    :param reconfigured: asked twice a second, by a thread of its own: whether the source's
+    :param source_changed: asked twice a second, by a thread of its own: whether the source's
         partitions have changed. The run then finishes its open epoch and ends.
-    :ivar is_reconfiguring: the run ended, or is ending, because ``reconfigured`` said so.
+    :param is_due: asked twice a second, by the run itself: whether it has to end like this for
+        another reason. Does not wait for others.
+    :ivar is_reconfiguring: the run ended, or is ending, because one of the two said so.
     :raises ConfigError: the launcher's address cannot be listened on.
     """
 
@@ -73,7 +76,9 @@ class ContinuousRun:
         definition: QueryDefinition,
         specs: Sequence[TaskSpec],
         runner: EpochRunner,
-        reconfigured: Callable[[], bool],
+        *,
+        source_changed: Callable[[], bool],
+        is_due: Callable[[], bool],
     ) -> None:
         first, options, launcher = specs[0], definition.options, start.launcher
         self._launcher = launcher
@@ -85,13 +90,15 @@ class ContinuousRun:
         self._options = options
         self._clock = start.clock
         self._listener = start.listener
+        self._wanted = start.wanted
         self._source_watch = SourceWatch(
-            reconfigured,
+            source_changed,
             self._reconfigure,
             lambda error: self.tell(RunFailed(error)),
             start.asking,
             start.clock,
         )
+        self._is_due = is_due
         self._run_id = first.run_id
         self._bounded = first.reading.until is not None
         self._restarts_on_stall = options.on_stall == RESTART
@@ -111,6 +118,7 @@ class ContinuousRun:
             first_epoch=first.first_epoch,
             backlog_max=options.backlog_max(interval_ms, tasks=len(specs)),
             bounded=self._bounded,
+            read=[spec.reading.numbers for spec in specs],
         )
         self.is_reconfiguring = False
         self._committer = ThreadPoolExecutor(1, thread_name_prefix="epoch-commit")
@@ -181,6 +189,9 @@ class ContinuousRun:
         if isinstance(event, RecordsArrived):
             self._fill(event)
             return
+        if isinstance(event, EpochWanted):
+            self._hurry()
+            return
         self._log_failure(event)
         before = self.coordinator.phase
         actions = self.coordinator.handle(event)
@@ -194,7 +205,7 @@ class ContinuousRun:
 
     def _log_failure(self, event: Event) -> None:
         if isinstance(event, TaskFailed):
-            logger.error("task of partition %d failed:\n%s", event.partition, redact(event.trace))
+            logger.error("task %d failed:\n%s", event.partition, redact(event.trace))
 
     def _enter(self, phase: Phase) -> None:
         if phase in (Phase.RUNNING, Phase.REPLAYING):
@@ -219,17 +230,33 @@ class ContinuousRun:
         """Whether the open epoch is empty, and may stay open for longer than others."""
         epoch = self.coordinator.open_epoch
         left_ms = self._opened_ms.get(epoch, 0) + self._empty_ms - self._clock.now_ms()
-        if self._filled_epoch >= epoch or not 0 < left_ms <= self._empty_ms:
+        filled = max(self._filled_epoch, self._wanted.newest)
+        if filled >= epoch or not 0 < left_ms <= self._empty_ms:
             return False
         if not self._interval_ms:
             self._next_tick_s = self._clock.monotonic_s() + left_ms / 1000
         return True
 
+    @property
+    def _is_idle(self) -> bool:
+        """Whether every epoch is committed, and the open one known to be empty."""
+        coordinator = self.coordinator
+        epoch = coordinator.open_epoch
+        is_empty = self._empty_ms > 0 and self._filled_epoch < epoch
+        return (
+            is_empty and coordinator.phase is Phase.RUNNING and coordinator.committed == epoch - 1
+        )
+
     def _fill(self, event: RecordsArrived) -> None:
         if event.run_id == self._run_id:
             self._filled_epoch = max(self._filled_epoch, event.epoch)
-            if not self._interval_ms and self._next_tick_s is not None:
-                self._schedule_tick()  # as for any epoch that is not empty: at once
+            self._hurry()
+
+    def _hurry(self) -> None:
+        """Look at once whether the open epoch still may go on; with an interval, at its next end,
+        as for any epoch that is not empty."""
+        if not self._interval_ms and self._next_tick_s is not None:
+            self._schedule_tick()
 
     def _schedule_tick(self) -> None:
         # Aligned by the wall clock, awaited by the monotonic one: the former may jump meanwhile.
@@ -249,6 +276,11 @@ class ContinuousRun:
             silence = f"it was silent for {self._options.task_timeout_s:g} s"
             self._handle(TaskLost(partition, silence))
         self._watch_health(now_s)
+        self._source_watch.look(now_s)
+        if self.coordinator.phase is Phase.RUNNING and not self.is_reconfiguring and self._is_due():
+            self._reconfigure()
+        if self._is_idle:
+            self._listener.on_idle()
 
     def _watch_start(self, now_s: float, launched_s: float) -> None:
         if now_s - launched_s > PLACED_WITHIN_S:
@@ -279,6 +311,7 @@ class ContinuousRun:
     def _reconfigure(self) -> None:
         logger.info("new partitions or tables: finishing epoch %d", self.open_epoch)
         self.is_reconfiguring = True
+        self._source_watch.stop()
         self.tell(DrainAsked())
 
     def _watch_slots(self, now_s: float, launched_s: float) -> None:

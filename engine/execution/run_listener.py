@@ -32,6 +32,9 @@ class RunListener(Protocol):
         :param reports: per stream, one for each of its partitions.
         """
 
+    def on_idle(self) -> None:
+        """Every epoch is committed, and nothing was read since. Told again and again."""
+
     def on_waiting(self, what: str | None) -> None:
         """The tasks wait for this; None: it has come."""
 

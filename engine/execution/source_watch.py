@@ -1,8 +1,8 @@
-"""Looks twice a second whether a query has to take up other partitions, or tables.
+"""Looks twice a second whether a query has to take up other partitions.
 
 On a thread of its own: a source that asks a broker may take its time, and epochs do not wait. It
-may hang as well, and the end does not wait for that; but it is asked by one thread at a time, also
-while the watch of an earlier run still hangs.
+may hang as well, which is told, and the end does not wait for that; but it is asked by one thread
+at a time, also while the watch of an earlier run still hangs.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S: Final = 0.5
 HANGS_AFTER_S: Final = 1.0
 """An answer that takes longer is not waited for at the end."""
+LATE_AFTER_S: Final = 30.0
+"""An answer that takes longer is told meanwhile."""
 
 
 class SourceWatch:
@@ -43,12 +45,28 @@ class SourceWatch:
         self._asking = asking
         self._clock = clock
         self._asked_s: float | None = None  # since then there is no answer
+        self._is_late = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="source-watch", daemon=True)
 
     def start(self) -> None:
         """Begin to look. At once: what has changed while the tasks started is taken up."""
         self._thread.start()
+
+    def look(self, now_s: float) -> None:
+        """Say, once, that an answer takes long.
+
+        :param now_s: monotonic.
+        """
+        asked_s = self._asked_s
+        if asked_s is None or self._is_late or now_s - asked_s < LATE_AFTER_S:
+            return
+        self._is_late = True
+        logger.warning(
+            "the source has not told for %g s whether its partitions have changed: new ones are "
+            "not taken up before it does",
+            now_s - asked_s,
+        )
 
     def stop(self) -> None:
         """Ask no more, and tell nothing more. Does not wait."""

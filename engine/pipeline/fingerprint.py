@@ -20,7 +20,8 @@ sink.format            unsafe
 sink.options           unsafe, but for those that the writer names in ``tuningOptions``
 =====================  =========================================================================
 
-Options that look like secrets are left out: they are neither stored nor compared.
+Secrets are neither stored nor compared: options that look like one are left out, and what looks
+like one in other options, or in steps, is hidden.
 """
 
 from __future__ import annotations
@@ -34,11 +35,13 @@ import pyarrow as pa
 
 from engine.expressions.types import sql_name
 from engine.pipeline.pipeline import Pipeline
+from engine.redaction.texts import SECRET_NAME, redact
 from engine.sinks.builtin_sinks import Columns, sink_kind
 
-# Wider than engine.redaction.logs, which people read: what is not stored cannot leak.
+# Wider than what is hidden where people read: what is not stored cannot leak. But a keyspace tells
+# which data it is.
 _SECRET_KEY: Final = re.compile(
-    r"secret|passw|passphrase|pwd|token|credential|key|private|sas|jaas|auth", re.IGNORECASE
+    rf"{SECRET_NAME.pattern}|passw|key(?!space)|private|sas|auth", re.IGNORECASE
 )
 _SECRET_VALUE: Final = re.compile(
     r"(secret|passw\w*|pwd|token|credential|access[._-]?key)\"?\s*[=:]", re.IGNORECASE
@@ -68,7 +71,8 @@ class Change:
         return not self.why
 
     def __str__(self) -> str:
-        return f"{self.part}: {self.old} → {self.new}{f' ({self.why})' if self.why else ''}"
+        why = f" ({self.why})" if self.why else ""
+        return redact(f"{self.part}: {self.old} → {self.new}{why}")
 
 
 def fingerprint(
@@ -91,7 +95,7 @@ def fingerprint(
                 "format": pipeline.source.format.lower(),
                 "options": _identity(pipeline.source.options, tuning),
                 "schema": _columns(pipeline.source.schema),
-                "steps": [_without_secrets(step) for step in pipeline.descriptions],
+                "steps": _clean_steps(pipeline.descriptions),
             }
             for pipeline, tuning in streams
         ],
@@ -105,7 +109,10 @@ def fingerprint(
 
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
-    """All differences of two fingerprints; the unsafe ones first."""
+    """All differences of two fingerprints; the unsafe ones first.
+
+    :param old: may be of an earlier release, which has hidden less.
+    """
     changes = [
         *_sources(old["sources"], new["sources"]),
         *_connector(
@@ -127,8 +134,8 @@ def _sources(
     for number, (before, after) in enumerate(zip(old, new, strict=True), 1):
         name = "source" if len(new) == 1 else f"source {number}"
         yield from _connector(name, before, after, "its offsets mean other data")
-        for part in ("schema", "steps"):
-            yield from _changed(f"{name}.{part}", before[part], after[part])
+        yield from _changed(f"{name}.schema", before["schema"], after["schema"])
+        yield from _changed(f"{name}.steps", _clean_steps(before["steps"]), after["steps"])
 
 
 def _connector(
@@ -136,9 +143,12 @@ def _connector(
 ) -> Iterator[Change]:
     yield from _changed(f"{kind}.format", before["format"], after["format"], why)
     if before["format"] == after["format"]:
-        for key in sorted({*before["options"], *after["options"]}):
-            values = before["options"].get(key), after["options"].get(key)
-            yield from _changed(f"{kind}.options.{key}", *values, why)
+        old, new = _clean(before["options"]), after["options"]
+        for key in sorted({*old, *new}):
+            # An earlier release has left out every key: that one is not there says nothing.
+            known = key in old or "keyspace" not in key
+            part = f"{kind}.options.{key}"
+            yield from _changed(part, old.get(key), new.get(key), why if known else "")
 
 
 def _schema(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
@@ -177,13 +187,20 @@ def _columns(schema: pa.Schema) -> dict[str, str]:
 
 def _identity(options: Mapping[str, str], tuning: Collection[str]) -> dict[str, str]:
     ignored = {name.lower() for name in tuning}
+    return _clean(
+        {
+            key.lower(): _plain(key.lower(), _USER_INFO.sub("", value))
+            for key, value in sorted(options.items())
+            if key.lower() not in ignored and not key.startswith("__")
+        }
+    )
+
+
+def _clean(options: Mapping[str, str]) -> dict[str, str]:
     return {
-        key.lower(): _plain(key.lower(), _USER_INFO.sub("", value))
-        for key, value in sorted(options.items())
-        if key.lower() not in ignored
-        and not key.startswith("__")
-        and not _SECRET_KEY.search(key)
-        and not _SECRET_VALUE.search(value)
+        key: redact(value)
+        for key, value in options.items()
+        if not _SECRET_KEY.search(key) and not _SECRET_VALUE.search(value)
     }
 
 
@@ -194,5 +211,7 @@ def _plain(key: str, value: str) -> str:
     return value.removeprefix("file://").removeprefix("file:").rstrip("/") or "/"
 
 
-def _without_secrets(step: str) -> str:
-    return _LITERAL.sub("'...'", step) if _SECRET_KEY.search(step) else step
+def _clean_steps(steps: Sequence[str]) -> list[str]:
+    return [
+        redact(_LITERAL.sub("'...'", step) if _SECRET_KEY.search(step) else step) for step in steps
+    ]

@@ -2,17 +2,18 @@
 
 Beyond Spark's fields: ``latencyMs.readToWritten`` (from a batch's return by the reader until the
 writer has taken it) and ``latencyMs.epochEndToCommitted``, ``numBadRecords``, ``restarts`` and
-``lastError``.
+``lastError``. Of an offset they have an :func:`~engine.base.json_text.excerpt`: many reports are
+kept, and written every second; the offset log has the whole of it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from engine.base.json_text import excerpt
 from engine.progress.counters import EpochCounters
 from engine.progress.histogram import LatencyHistogram
 from engine.redaction.texts import encodable
@@ -111,8 +112,8 @@ def epoch_progress(
         "sources": [
             {
                 "description": encodable(stream.description),
-                "startOffset": _compact(stream.start_offset),
-                "endOffset": _compact(stream.end_offset),
+                "startOffset": _told(stream.start_offset),
+                "endOffset": _told(stream.end_offset),
                 "latestOffset": None,
                 "numInputRows": stream.rows,
                 **rates(stream.rows),
@@ -133,5 +134,5 @@ def epoch_progress(
     }
 
 
-def _compact(offset: Any) -> str | None:
-    return None if offset is None else json.dumps(offset, separators=(",", ":"))
+def _told(offset: Any) -> str | None:
+    return None if offset is None else excerpt(offset)

@@ -122,7 +122,8 @@ class ContinuousQuery:
         """Finish and commit the open epoch, then end.
 
         :return: whether the query has ended within the time.
-        :raises ContinuousError: the query failed.
+        :raises ContinuousError: the query failed; also before the call, if nothing was committed
+            since: what it had read then is not committed, and read again at the next start.
         """
         self._execution.drain()
         ended = self._execution.await_termination(timeout)

@@ -2,9 +2,10 @@
 
 Texts of others (a driver's error, a traceback, a URL) are not ours to trust. What is hidden:
 
-- what is assigned to a name like a secret's: ``"password": "x"``, ``token=x``, ``("secret", "x")``,
-  ``--api-key x``, ``<password>x</password>``; Spark's own pattern for settings (``secret``,
-  ``password``, ``token``, ``access.key``) is among the names;
+- what is assigned to a name like a secret's: ``"password": "x"``, ``token=x``, ``secret -> x``,
+  ``("secret", "x")``, ``--api-key x``, ``<password>x</password>``, ``name="password" value="x"``;
+  Spark's own pattern for settings (``secret``, ``password``, ``token``, ``access.key``) is among
+  the names;
 - the password of a URL, ``//user:x@host``, and of an Oracle JDBC URL, ``user/x@``;
 - ``Authorization`` headers and bearer tokens;
 - keys that are known by their form: AWS, GitHub, Slack, Google, JSON web tokens, PEM blocks.
@@ -27,18 +28,25 @@ SECRET_NAME = re.compile(
 )
 """Names of fields and options whose values nobody may read."""
 
+PRIVATE_KEY = r"-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----"
+"""Where a private key begins; it goes over several lines, up to an ``-----END``."""
+
 # Lengths are bounded: whoever writes a text must not decide how long it is looked at.
 _NAME = rf"[\w.-]*(?:{SECRET_NAME.pattern})[\w.-]{{0,64}}"
 _QUOTE = r"""(?:\\{0,8}["'])"""
-# Quoted, if need be by quotes that are quoted themselves, as in JSON within JSON; or up to the next
-# separator. Not beyond the line: a quote that is cut off would take the rest of a log with it.
+_PREFIX = "[bruf]{0,2}"  # of a text in Python
+# Quoted, if need be by quotes that are quoted themselves, as in JSON within JSON; a list up to its
+# end; or up to the next separator. Not beyond the line: a quote that is cut off would take the rest
+# of a log with it.
 _VALUE = (
-    r'"(?:[^"\\\n]|\\.)*"?'
-    r"|'(?:[^'\\\n]|\\.)*'?"
+    rf'{_PREFIX}"(?:[^"\\\n]|\\.)*"?'
+    rf"|{_PREFIX}'(?:[^'\\\n]|\\.)*'?"
     r'|(?P<escaped>\\{1,8}["\'])(?:(?!(?P=escaped)).)*(?:(?P=escaped))?'
-    r"|\{[^}\n]*\}?"
-    r"|[^\s,;}&)\]<>]+"
+    r"|\{[^}\n]*\}?|\[[^\]\n]*\]?|\([^)\n]*\)?"
+    r"|(?:[^\s,;}&)\]<>/]|/(?!>))+"
 )
+_NO_ENTRY = rf"(?!{_QUOTE}value{_QUOTE}\s*[:=])"
+"""Of the entry ``"name": "password", "value": "x"`` a pair would hide a word, not the secret."""
 _BEHIND = rf"\g<kept>{HIDDEN}"
 
 
@@ -63,8 +71,13 @@ class _Rule:
 _RULES = (
     _Rule(
         ("private key",),
-        r"(?P<kept>-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----)(?!\*)"
-        r"(?s:.*?)(?:-----END [A-Z ]*-----|\Z)",
+        rf"(?P<kept>{PRIVATE_KEY})(?!\*)(?s:.*?)(?:-----END [A-Z ]*-----|\Z)",
+    ),
+    # The end of a key: the log that the text is from was cut within it.
+    _Rule(
+        ("private key",),
+        r"\A(?:[\w+/=]*\r?\n)+(?P<kept>-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----)",
+        rf"{HIDDEN}\g<kept>",
     ),
     # Up to the last @: a password may hold any character. Digits up to a slash are a port.
     _Rule(
@@ -82,19 +95,29 @@ _RULES = (
     _Rule(("gh", "glpat"), r"\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{20,})", HIDDEN),
     _Rule(("xox", "aiza"), r"\b(?:xox[a-z]-[\w-]{10,}|AIza[\w-]{35})", HIDDEN),
     _Rule(("eyj",), r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", HIDDEN),
+    # An entry: {"name": "password", "value": "x"}, name="password" value="x", and Hadoop's XML.
+    _Rule(
+        ("value",),
+        rf"(?P<kept>\b(?:name|key){_QUOTE}?\s*[:=>]\s*{_QUOTE}?{_NAME}{_QUOTE}?\s*"
+        rf"(?:,\s*|</(?:name|key)>\s*<)?{_QUOTE}?value{_QUOTE}?\s*[:=>]\s*)(?:{_VALUE})",
+    ),
     _Rule(
         ("authorization",),
-        rf"(?P<kept>authorization{_QUOTE}?\s*[:=,]\s*{_QUOTE}?)(?:[a-z][\w-]*\s+)?[^\s,;'\"}}]+",
+        rf"(?P<kept>authorization{_QUOTE}?\s*[:=,]\s*{_NO_ENTRY}{_QUOTE}?)"
+        rf"(?:[a-z][\w-]*\s+)?[^\s,;'\"}}]+",
     ),
     # A pair, as in code: option("password", "x").
     _Rule(
         _WORDS,
-        rf"(?P<kept>(?P<name>{_QUOTE}){_NAME}(?P=name)\s*,\s*)"
-        rf"(?P<value>{_QUOTE})(?:(?!(?P=value)|\n).)*(?:(?P=value))?",
+        rf"(?P<kept>(?P<name>{_QUOTE}){_NAME}(?P=name)\s*,\s*{_NO_ENTRY})"
+        rf"{_PREFIX}(?P<value>{_QUOTE})(?:(?!(?P=value)|\n).)*(?:(?P=value))?",
     ),
     _Rule(_WORDS, rf"(?P<kept><{_NAME}>)[^<]+"),
     _Rule(_WORDS, rf"(?<![\w-])(?P<kept>--{_NAME}\s+)[^\s-]\S*"),
-    _Rule(_WORDS, rf"(?<![\w.-])(?P<kept>{_QUOTE}?{_NAME}{_QUOTE}?\s*(?:=>|[:=])\s*)(?:{_VALUE})"),
+    _Rule(
+        _WORDS,
+        rf"(?<![\w.-])(?P<kept>{_QUOTE}?{_NAME}{_QUOTE}?\s*(?:[=-]>|:?=|:)\s*)(?:{_VALUE})",
+    ),
 )
 
 

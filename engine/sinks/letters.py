@@ -14,5 +14,6 @@ SCHEMA = pa.schema(
         pa.field("error", pa.string(), nullable=False),
     ]
 )
-"""``offset`` is JSON: the record stands before this position of its partition. ``record`` is what
-the source holds if it cannot be parsed, otherwise the parsed record as JSON."""
+"""``offset`` is JSON, cut if it is long (:func:`engine.base.json_text.excerpt`): the record stands
+before this position of its partition. ``record`` is what the source holds if it cannot be parsed,
+otherwise the parsed record as JSON."""

@@ -10,7 +10,8 @@ from engine.base.locations import local_path
 from engine.errors import ConfigError
 from engine.sources.offset_order import distance
 from engine.sources.tail.ends import latest_offset as tail_end
-from engine.sources.tail.watched_folder import Folder, NameFilter
+from engine.sources.tail.name_filter import name_filter
+from engine.sources.tail.watched_folder import Folder
 
 
 def _tail(options: Options) -> Any:
@@ -20,7 +21,7 @@ def _tail(options: Options) -> Any:
             f"Source tail: {path} is not a folder here.",
             hint="Whoever waits must see the folder that the query reads.",
         )
-    return tail_end(Folder(path, NameFilter(options.text("pathGlobFilter") or "*")), {})
+    return tail_end(Folder(path, name_filter(options)), {})
 
 
 ASKABLE: Final[dict[str, Callable[[Options], Any]]] = {"tail": _tail}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.base.json_text import excerpt
 from engine.base.options import DEAD_LETTER, FAIL
 from engine.base.sift import sift
 from engine.errors import BadRecordError, ContinuousError, TransformError
@@ -51,7 +52,7 @@ class BadRecords:
 
     def unreadable(self, error: BadRecordError) -> None:
         """Take a record that the source cannot parse (the reader's ``on_bad_record``)."""
-        self._take(error.record, error.offset, str(error), rows_read=1)
+        self._take(error.record, self._told(error.offset), str(error), rows_read=1)
 
     def sift(
         self, steps: Steps, batch: pa.RecordBatch, behind: Offset
@@ -68,14 +69,19 @@ class BadRecords:
             (Exception,),
             bad_max=None if self.tolerates else 1,
         )
+        offset = self._told(behind)  # once: all letters share it
         for position, error in bad:
             if not self.tolerates:
-                raise self._failure(_as_json(batch, position), behind, error) from error
+                raise self._failure(_as_json(batch, position), excerpt(behind), error) from error
             record = _as_json(batch, position) if self._keeps else None
-            self._take(record, behind, f"{type(error).__name__}: {error}", rows_read=0)
+            self._take(record, offset, f"{type(error).__name__}: {error}", rows_read=0)
         return good
 
-    def _take(self, record: str | None, offset: Offset, error: str, *, rows_read: int) -> None:
+    def _told(self, offset: Offset) -> str | None:
+        """An offset as a letter tells it."""
+        return None if offset is None or not self._keeps else excerpt(offset)
+
+    def _take(self, record: str | None, offset: str | None, error: str, *, rows_read: int) -> None:
         self._counters.rows_read += rows_read
         self._counters.bad_records += 1
         if self._counters.bad_records <= LOGGED_MAX:
@@ -86,17 +92,17 @@ class BadRecords:
                     "epoch": self._epoch,
                     "partition": self._partition(),
                     "source": self._source,
-                    "offset": None if offset is None else json.dumps(offset),
+                    "offset": offset,
                     "record": record,
                     "error": error,
                 }
             )
 
-    def _failure(self, record: str, offset: Offset, error: Exception) -> ContinuousError:
+    def _failure(self, record: str, offset: str, error: Exception) -> ContinuousError:
         reason = str(error) if isinstance(error, TransformError) else f"{_name(error)}: {error}"
         return TransformError(
             f"Partition {self._partition()} of {self._source} failed in the query's expressions: "
-            f"{reason} The record, which stands before the offset {json.dumps(offset)}, is "
+            f"{reason} The record, which stands before the offset {shown(offset)}, is "
             f"{shown(record)}.",
             hint='Correct it, or set option onBadRecord to "skip" or "dead-letter".',
             partition=self._partition(),

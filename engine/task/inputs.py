@@ -3,7 +3,8 @@
 A task holds a slot of the cluster for as long as the query lives, so partitions that have little to
 do share one. All are asked in turn whether they have something, beginning behind the one that had
 something last: a busy one cannot keep the others waiting for longer than its own batch. When none
-has, one of them is waited for, the next one the next time, until it is time to ask all again.
+has, one of them is waited for, the next one the next time, until it is time to ask all again. Each
+may take a fetch to answer, so word from the driver ends a round between two of them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.errors import BadRecordError
+from engine.errors import BadRecordError, SourceError
 from engine.sources.contract import Offset, PartitionReader
+from engine.task.blame import blaming, undoing
 from engine.task.spec import Reading
 
 MARKER_POLL_S: Final = 0.005
@@ -31,30 +33,30 @@ _ASKING_SHARE: Final = 0.05
 class TaskInput:
     """The readers of one task.
 
+    :raises SourceError: a partition cannot be opened.
     :ivar partition: the number of the partition that the last batch came from.
     :ivar wait_s: how long a read waits for records.
     """
 
     def __init__(self, reading: Reading, on_bad_record: Callable[[BadRecordError], None] | None):
         self._readers: list[PartitionReader] = []
-        self._first = reading.first_partition
+        self._numbers = reading.numbers
         self._turn = 0
         self._next_round_s = 0.0
-        try:
-            for partition in reading.partitions:
-                reader = reading.reader.open(partition, reading.until)
-                reader.on_bad_record = on_bad_record
+        self._has_word = False
+        with undoing(self.close, "closing the source"):
+            for number, partition in zip(self._numbers, reading.partitions, strict=True):
+                with blaming(SourceError, "opening the source", (number,)):
+                    reader = reading.reader.open(partition, reading.until)
+                    reader.on_bad_record = on_bad_record
                 self._readers.append(reader)
-        except BaseException:
-            self.close()
-            raise
         # Of several, only one is waited for at a time: word from the driver may miss it.
         alone = len(self._readers) == 1 and self._readers[0].interruptible
         self.wait_s = INTERRUPTED_POLL_S if alone else MARKER_POLL_S
 
     @property
     def partition(self) -> int:
-        return self._first + self._turn
+        return self._numbers[self._turn]
 
     @property
     def offsets(self) -> tuple[Offset, ...]:
@@ -82,6 +84,9 @@ class TaskInput:
             for _ in self._readers:
                 if (batch := self._read_next(0.0)) is not None:
                     return batch
+                if self._has_word:
+                    self._has_word = False
+                    return None
             now_s = monotonic()
             pause_s = min(max((now_s - began_s) / _ASKING_SHARE, MARKER_POLL_S), PAUSE_MAX_S)
             self._next_round_s = now_s + pause_s
@@ -92,6 +97,7 @@ class TaskInput:
 
     def interrupt(self) -> None:
         """Have a waiting :meth:`read` return. From any thread."""
+        self._has_word = True
         for reader in self._readers:
             reader.interrupt()
 
@@ -102,12 +108,13 @@ class TaskInput:
     def close(self) -> None:
         """Close all readers, each whatever the others do.
 
-        :raises Exception: what the last one raised that failed.
+        :raises SourceError: the last one that could not be closed.
         """
         failure: Exception | None = None
-        for reader in self._readers:
+        for number, reader in zip(self._numbers, self._readers, strict=False):
             try:
-                reader.close()
+                with blaming(SourceError, "closing the source", (number,)):
+                    reader.close()
             except Exception as exc:
                 failure = exc
         if failure is not None:

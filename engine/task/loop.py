@@ -7,25 +7,25 @@ once. The epoch ends between two reads, so the reader's offset is exactly what t
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from engine.base.failpoints import reach
+from engine.base.listing import partitions_named
 from engine.checkpoint.logs.codec import cannot_store
 from engine.errors import ContinuousError, SinkError, SourceError, TransformError
 from engine.pipeline.pipeline import IDLE
 from engine.progress.counters import EpochCounters
-from engine.redaction.logs import log_failure
 from engine.sinks.epoch_context import EpochContext
 from engine.task.bad_records import BadRecords
+from engine.task.blame import blaming, closing, undoing
 from engine.task.channel import Channel
 from engine.task.inputs import INTERRUPTED_POLL_S, MARKER_POLL_S, TaskInput
 from engine.task.spec import TaskSpec
@@ -41,7 +41,6 @@ from engine.wire.messages import (
     Welcome,
 )
 
-logger = logging.getLogger(__name__)
 _ERRORS = ContinuousError.__module__
 
 
@@ -72,7 +71,7 @@ def run_task(spec: TaskSpec) -> None:
     except TaskDismissed:
         pass
     except BaseException as exc:  # SystemExit of a user's function, too
-        error = _as_continuous_error(exc, spec.index)
+        error = _as_continuous_error(exc, spec.reading.numbers)
         channel.send(TaskFailed(spec.run_id, spec.index, error, traceback.format_exc()))
     finally:
         EpochContext.set(None)
@@ -95,35 +94,34 @@ class _Task:
         self._bad = BadRecords(
             spec.writing.on_bad_record, spec.reading.source, lambda: self._input.partition
         )
+        self._partitions = spec.reading.numbers
+        self._told_epoch = -1
+        """The newest that the driver knows not to be empty."""
         self._failure: BaseException | None = None
 
     def run(self) -> None:
-        spec, index = self._spec, self._spec.index
-        with _blaming(SourceError, "opening the source", spec.reading.first_partition):
-            self._input = TaskInput(
-                spec.reading, self._bad.unreadable if self._bad.tolerates else None
-            )
+        spec, partitions = self._spec, self._partitions
+        self._input = TaskInput(spec.reading, self._bad.unreadable if self._bad.tolerates else None)
         self._channel.on_word = self._input.interrupt
-        try:
-            with _blaming(TransformError, "loading the query's functions", index):
+        with closing(self._input.close, "closing the source"):
+            with blaming(TransformError, "loading the query's functions", partitions):
                 transform = compile_steps(
                     spec.reading.pipeline,
                     lambda steps, batch: self._bad.sift(steps, batch, self._input.offset),
                 )
             if transform.wants_idle:
                 self._input.wait_s = MARKER_POLL_S
-            with _blaming(SinkError, "opening the sink", index):
+            with blaming(SinkError, "opening the sink", partitions):
                 self._writer.open(spec.identity)
-            try:
+            with closing(self._close_writer, "closing the sink"):
                 self._channel.send(
-                    TaskStarted(spec.run_id, index, socket.gethostname(), os.getpid())
+                    TaskStarted(spec.run_id, spec.index, socket.gethostname(), os.getpid())
                 )
                 self._run_epochs(transform)
-            finally:
-                with _blaming(SinkError, "closing the sink", index):
-                    self._writer.close()
-        finally:
-            self._input.close()
+
+    def _close_writer(self) -> None:
+        with blaming(SinkError, "closing the sink", self._partitions):
+            self._writer.close()
 
     def _run_epochs(self, transform: Transform) -> None:
         spec, channel = self._spec, self._channel
@@ -131,10 +129,9 @@ class _Task:
         while channel.dismissed is None:
             committed = self._tell_committed(committed)
             counters = EpochCounters()
-            with self._aborting(epoch):
+            with undoing(partial(self._writer.aborted, epoch), f"the sink's aborted({epoch})"):
                 message = self._write(transform, epoch, counters)
-            reach("report.before")
-            with self._aborting(epoch):
+                reach("report.before")
                 self._report(epoch, message, counters)
             reach("report.after")
             if spec.reading.until is not None or epoch == channel.final_epoch:
@@ -147,26 +144,14 @@ class _Task:
         """Tell the writer of the epochs behind ``told``; the last one that it was told of."""
         committed = self._channel.committed_epoch
         for epoch in range(told + 1, committed + 1):
-            with _blaming(SinkError, "the sink's committed()", self._spec.index, epoch):
+            with blaming(SinkError, "the sink's committed()", self._partitions, epoch):
                 self._writer.committed(epoch)
         return max(told, committed)
-
-    @contextmanager
-    def _aborting(self, epoch: int) -> Iterator[None]:
-        """Tells the writer if the epoch will not be reported."""
-        try:
-            yield
-        except BaseException:
-            try:
-                self._writer.aborted(epoch)
-            except Exception:
-                log_failure(logger, "the sink did not abort epoch %d cleanly", epoch)
-            raise
 
     def _report(self, epoch: int, message: Any, counters: EpochCounters) -> None:
         spec, offsets = self._spec, self._input.offsets
         report = EpochCommitMessage(spec.run_id, spec.index, epoch, offsets, message, counters)
-        with _blaming(SinkError, "sending the writer's message", spec.index, epoch):
+        with blaming(SinkError, "sending the writer's message", self._partitions, epoch):
             try:
                 self._channel.send(report)
             except ContinuousError:
@@ -190,7 +175,7 @@ class _Task:
             )
         )
         batches = self._remembering(self._epoch(transform, epoch, counters))
-        with _blaming(SinkError, "the sink's write", self._spec.index, epoch):
+        with blaming(SinkError, "the sink's write", self._partitions, epoch):
             message = self._writer.write(epoch, batches)
             for _ in batches:
                 raise SinkError(
@@ -203,7 +188,7 @@ class _Task:
         writer = self._spec.writing.letters
         if writer is None:
             return message
-        with _blaming(SinkError, "writing dead letters", self._spec.index, epoch):
+        with blaming(SinkError, "writing dead letters", self._partitions, epoch):
             letters = self._bad.letters()
             kept = writer.write(epoch, iter([letters])) if letters.num_rows else None
             return SunkEpoch(message, kept)
@@ -221,7 +206,7 @@ class _Task:
         self, transform: Transform, epoch: int, counters: EpochCounters
     ) -> Iterator[pa.RecordBatch]:
         arrivals = _Arrivals(self._remembering(self._read(epoch, counters, transform.wants_idle)))
-        transforming = _blaming(TransformError, "the query's expressions", self._spec.index, epoch)
+        transforming = blaming(TransformError, "the query's expressions", self._partitions, epoch)
         results = transform.stream(arrivals)
         while True:
             with transforming:
@@ -230,6 +215,8 @@ class _Task:
                 for _ in arrivals:  # a function that reads no further drops the epoch's other rows
                     pass
                 return
+            if batch.num_rows:  # a stage with timers returns rows though none have come
+                self._tell_filled(epoch)
             yield batch
             counters.rows_written += batch.num_rows
             counters.read_to_written.record(
@@ -241,9 +228,8 @@ class _Task:
     ) -> Iterator[pa.RecordBatch]:
         channel, source = self._channel, self._input
         bounded = self._spec.reading.until is not None
-        untold = self._spec.reading.tells_arrivals
-        reading = _blaming(SourceError, "reading the source", lambda: source.partition, epoch)
-        asking = _blaming(SinkError, "the sink's full()", self._spec.index, epoch)
+        reading = blaming(SourceError, "reading the source", lambda: (source.partition,), epoch)
+        asking = blaming(SinkError, "the sink's full()", self._partitions, epoch)
         while channel.closed_epoch < epoch:
             if channel.dismissed is not None:
                 raise TaskDismissed
@@ -254,9 +240,8 @@ class _Task:
                 continue
             with reading:
                 batch = source.read()
-            if untold and (batch is not None or counters.bad_records):
-                channel.send(RecordsArrived(self._spec.run_id, self._spec.index, epoch))
-                untold = False
+            if batch is not None or counters.bad_records:
+                self._tell_filled(epoch)
             if batch is not None:
                 counters.rows_read += batch.num_rows
                 yield batch
@@ -264,6 +249,12 @@ class _Task:
                 return
             elif tells_idle:
                 yield IDLE
+
+    def _tell_filled(self, epoch: int) -> None:
+        """Once per epoch, if the driver wants to know."""
+        if self._spec.reading.tells_arrivals and self._told_epoch < epoch:
+            self._told_epoch = epoch
+            self._channel.send(RecordsArrived(self._spec.run_id, self._spec.index, epoch))
 
 
 class _Arrivals:
@@ -282,43 +273,13 @@ class _Arrivals:
         return batch
 
 
-class _blaming:
-    """Errors inside the block become errors of the engine that say whose they are."""
-
-    def __init__(
-        self,
-        blame: type[ContinuousError],
-        doing: str,
-        partition: int | Callable[[], int],
-        epoch: int | None = None,
-    ) -> None:
-        self._blame, self._doing = blame, doing
-        self._partition, self._epoch = partition, epoch
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None or not isinstance(error, Exception):
-            return
-        partition = self._partition() if callable(self._partition) else self._partition
-        if not isinstance(error, ContinuousError):
-            raise self._blame(
-                f"Partition {partition} failed in {self._doing}: {type(error).__name__}: {error}",
-                partition=partition,
-                epoch=self._epoch,
-            ) from error
-        error.partition = partition if error.partition is None else error.partition
-        error.epoch = self._epoch if error.epoch is None else error.epoch
-
-
-def _as_continuous_error(error: BaseException, partition: int) -> ContinuousError:
+def _as_continuous_error(error: BaseException, partitions: Sequence[int]) -> ContinuousError:
     if isinstance(error, ContinuousError):
         # A class of the user's own may not be known, or not loadable, on the driver.
         return error if type(error).__module__ == _ERRORS else _nearest(error)
     return ContinuousError(
-        f"The task of partition {partition} failed: {type(error).__name__}: {error}",
-        partition=partition,
+        f"The task of {partitions_named(partitions)} failed: {type(error).__name__}: {error}",
+        partition=partitions[0],
     )
 
 

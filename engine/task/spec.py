@@ -35,6 +35,11 @@ class Reading:
     until: Offset | None = None
     tells_arrivals: bool = False
 
+    @property
+    def numbers(self) -> range:
+        """The numbers of :attr:`partitions` among all partitions of the query."""
+        return range(self.first_partition, self.first_partition + len(self.partitions))
+
 
 @dataclass(frozen=True)
 class Writing:

@@ -13,6 +13,8 @@ EpochMarker            driver     this epoch is over: finish it
 Dismissed              driver     leave at once, report nothing more
 =====================  =========  ==================================================
 
+In all of them ``partition`` is the task's index: a task may read several of the source's.
+
 Each carries nothing that needs a JVM. One :class:`EpochCommitMessage` per task and epoch holds both
 the end offset and the writer's message, so that neither can be lost without the other (Spark's
 EpochCoordinator gets two, and has to pair them).
@@ -37,8 +39,7 @@ class TaskStarted:
 
 @dataclass(frozen=True)
 class EpochCommitMessage:
-    """:param partition: the task's index.
-    :param offsets: where each of its source partitions stands behind the epoch's last record.
+    """:param offsets: where each of its source partitions stands behind the epoch's last record.
     :param writer_message: what the sink's ``write`` returned.
     """
 
@@ -74,8 +75,8 @@ class TaskFailed:
 
 @dataclass(frozen=True)
 class RecordsArrived:
-    """Told with an epoch's first batch of records, if an empty epoch may be longer than others.
-    The driver tells itself so of epochs that somebody waits for."""
+    """Told with an epoch's first records, read or written by timers, if an empty epoch may be
+    longer than others."""
 
     run_id: str
     partition: int

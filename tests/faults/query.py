@@ -111,7 +111,7 @@ class Driver(Process):
         self.started = self.ended = False
         self.error: ContinuousError | None = None
         self.fenced_writes = 0
-        self.policy = RestartPolicy(EngineOptions(), world.chance.random)
+        self.policy = RestartPolicy(EngineOptions(), chance=world.chance.random)
         self.committed_s: list[float] = []
 
     def start(self) -> None:
@@ -255,7 +255,7 @@ class Driver(Process):
             self.to_commit = None
             now_s = self.machine.clock.monotonic_s()
             since_s = self.committed_s[-1] if self.committed_s else now_s
-            self.policy.committed(now_s=now_s, healthy_s=now_s - since_s)
+            self.policy.well(now_s=now_s, healthy_s=now_s - since_s)
             self.committed_s = [*self.committed_s[:1], now_s]
             self.handle(events.EpochCommitted(action.epoch))
 

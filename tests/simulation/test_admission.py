@@ -191,6 +191,21 @@ def test_a_checkpoint_without_a_fingerprint_gets_one(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_secrets_that_an_earlier_release_noted_are_taken_out(tmp_path: Path) -> None:
+    def query() -> QueryDefinition:
+        made = from_rate(tmp_path)
+        options = {**made.sink.options, "container": "https://a/c?sv=1&sig=hunter2"}
+        return replace(made, sink=replace(made.sink, options=options))
+
+    committed(query())
+    path = tmp_path / "checkpoint" / "control" / "fingerprint"
+    noted = path.read_text()
+    assert "sig=***" in noted
+    path.write_text(noted.replace("sig=***", "sig=hunter2"))
+    committed(query())
+    assert path.read_text() == noted
+
+
 class Noting(ModelSink):
     """Notes what it is told of rewinds."""
 

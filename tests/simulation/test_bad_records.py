@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
+from engine.base.json_text import EXCERPT_CHARACTERS
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.opening import open_storage
 from engine.errors import (
@@ -137,7 +138,7 @@ def test_fail_shows_the_row_that_an_expression_fails_on(tmp_path: Path) -> None:
         query.start().awaitTermination(WAIT_S)
     assert '{"n": 0}' in str(caught.value)
     assert "Partition 0 of tail[in]" in str(caught.value)
-    assert '{"a.json": 27, ' in str(caught.value)
+    assert '{"a.json":27,' in str(caught.value)
 
 
 def test_skip_counts_what_it_leaves_out(tmp_path: Path) -> None:
@@ -252,6 +253,29 @@ def test_a_record_of_the_far_future_is_shown() -> None:
     bad.sift(lambda _: 1 / 0, batch, {"a": 1})  # type: ignore[arg-type,return-value]
     (letter,) = bad.letters().to_pylist()
     assert "day" in json.loads(letter["record"])
+
+
+def test_an_offset_of_many_files_does_not_swell_what_is_told_of_a_record() -> None:
+    offset = {f"f{number:05}.log": number for number in range(10_000)}
+    batch = pa.RecordBatch.from_pydict({"n": range(1000)})
+
+    def failing(_: pa.RecordBatch) -> Any:
+        raise ValueError("too bad")
+
+    strict = BadRecords("fail", "tail[in]", lambda: 0)
+    with pytest.raises(
+        TransformError, match=r'the offset {"f00000.log":0,.*\.\.\., is {"n": 0}'
+    ) as err:
+        strict.sift(failing, batch, offset)
+    assert len(str(err.value)) < 1000
+    keeping = BadRecords("dead-letter", "tail[in]", lambda: 0)
+    keeping.begin(0, EpochCounters())
+    keeping.sift(failing, batch, offset)
+    keeping.unreadable(BadRecordError("not JSON", record="{", offset=offset))
+    letters = keeping.letters().to_pylist()
+    assert len(letters) == 1001
+    (told,) = {letter["offset"] for letter in letters}
+    assert told == f"{json.dumps(offset, separators=(',', ':'))[:EXCERPT_CHARACTERS]}..."
 
 
 def test_letters_go_on_in_their_folder_after_epochs_without_any(tmp_path: Path) -> None:

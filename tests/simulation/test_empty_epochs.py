@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
+from engine.base.clock import ManualClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
+from engine.checkpoint.query_state import QueryState
+from engine.errors import TransformError
 from engine.execution.execution import ContinuousExecution
 from engine.execution.launcher import ThreadLauncher
 from engine.query.handle import ContinuousQuery
-from tests.model import HOUR_MS, definition
+from tests.model import HOUR_MS, ModelPartitionReader, definition
 from tests.simulation.story import WAIT_S, Story
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -74,12 +79,87 @@ def test_who_waits_for_an_epoch_need_not_wait_for_records(story: Story, interval
     end(story, query)
 
 
+@pytest.mark.parametrize("interval_ms", [20, 0])
+def test_who_has_given_up_waiting_ends_no_more_epochs(
+    story: Story, heartbeats: threading.Semaphore, interval_ms: int
+) -> None:
+    query = story.start(interval_ms=interval_ms, empty_epoch_interval="1 hour")
+    assert query.awaitEpoch(3, WAIT_S)
+    assert not query.awaitEpoch(1_000_000, 0.05)
+    idle(heartbeats)
+    epoch = query.status["epoch"]
+    idle(heartbeats)
+    assert query.status["epoch"] == epoch
+    assert query.awaitEpoch(epoch + 3, WAIT_S)
+    end(story, query)
+
+
 def test_an_empty_epoch_is_drained_at_once(story: Story, heartbeats: threading.Semaphore) -> None:
     query = story.start(interval_ms=20, empty_epoch_interval="1 hour")
     idle(heartbeats)
     assert query.status["epoch"] == -1
     end(story, query)
     assert story.checkpoint.committed_epoch() == 0
+
+
+def test_a_failure_is_over_without_records(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the next one comes when its window would have ended."""
+    hiccups: list[Exception] = []
+    read = ModelPartitionReader.read
+
+    def failing(reader: ModelPartitionReader, timeout_s: float) -> Any:
+        if hiccups and reader._index == 0:
+            raise hiccups.pop()
+        return read(reader, timeout_s)
+
+    monkeypatch.setattr(ModelPartitionReader, "read", failing)
+    clock = ManualClock()
+    query = story.start(
+        clock=clock, interval_ms=0, empty_epoch_interval="1 day", retry_source_for_ms=HOUR_MS
+    )
+
+    def is_well(restarts: int) -> bool:
+        status = query.status
+        return status["restarts"] == restarts and status["failing_since_ms"] is None
+
+    for restarts in range(1, 4):
+        hiccups.append(ValueError("the broker is elected"))
+        wait_until(partial(is_well, restarts), f"to be well after {restarts} restarts")
+        assert query.status["state"] == QueryState.RUNNING.value
+        clock.advance(2 * HOUR_MS / 1000)
+    end(story, query)
+
+
+def test_an_idle_time_is_healthy(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each failure of the user's code is long over when the next one comes."""
+    clock, looks, on_idle = ManualClock(), threading.Semaphore(0), ContinuousExecution.on_idle
+
+    def counted(execution: ContinuousExecution) -> None:
+        on_idle(execution)
+        looks.release()
+
+    def is_looked_at() -> bool:
+        clock.advance(1)
+        return looks.acquire(blocking=False)
+
+    monkeypatch.setattr(ContinuousExecution, "on_idle", counted)
+    query = story.start(
+        clock=clock,
+        interval_ms=0,
+        empty_epoch_interval="1 day",
+        restarts_user=1,
+        restart_reset_after_s=300,
+    )
+    for seq in range(3):
+        story.feed.faults[(0, seq)] = TransformError("division by zero")
+        story.feed.add(1)
+        story.await_rows(query, 2 * (seq + 1))
+        wait_until(is_looked_at, "an idle query")
+        clock.advance(400)
+        for _ in range(2):  # the first may have begun before
+            wait_until(is_looked_at, "a look at the idle query")
+    assert query.status["restarts"] == 3
+    end(story, query)
 
 
 def test_on_s3_an_idle_query_asks_for_its_lease_and_requests_alone(

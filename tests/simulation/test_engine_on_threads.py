@@ -267,12 +267,12 @@ def test_tasks_leave_when_the_driver_is_gone(story: Story) -> None:
     assert not task.is_alive()
 
 
-def test_a_source_that_cannot_merge_its_offsets_ends_the_query(
+def test_a_source_that_cannot_merge_its_offsets_has_failed(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ModelReader, "mergeOffsets", lambda *_: {}["missing"])
-    with pytest.raises(ProtocolError, match="epoch 0 failed: KeyError"):
-        story.start().awaitTermination(WAIT_S)
+    with pytest.raises(SourceError, match="merge its offsets of epoch 0: KeyError"):
+        story.start(retry_source_for_ms=0).awaitTermination(WAIT_S)
     assert story.checkpoint.committed_epoch() == -1
 
 

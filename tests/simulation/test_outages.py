@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,11 +17,15 @@ from engine.errors import (
     CheckpointError,
     SinkCommitUnknownError,
     SinkUnavailableError,
+    SourceError,
     TransformError,
 )
+from engine.execution.execution import ContinuousExecution
+from engine.execution.launcher import ThreadLauncher
 from engine.execution.restart_budget import UNPROVEN_S
+from engine.query.handle import ContinuousQuery
 from engine.task.loop import TaskDismissed
-from tests.model import HOUR_MS, ModelReader
+from tests.model import HOUR_MS, ModelReader, definition
 from tests.simulation.story import WAIT_S, Story, await_status
 
 ROWS = 20
@@ -195,6 +201,73 @@ def test_the_checkpoint_is_kept_while_it_could_not_be_taken(
     story.checkpoint.requests.ask("stop", by="test")
     assert query.awaitTermination(WAIT_S)
     assert query.exception() is None
+
+
+def start_with_temporary_checkpoint(story: Story, **options: Any) -> ContinuousQuery:
+    made = definition(story.feed, story.sink, story.folder, **options)
+    execution = ContinuousExecution(replace(made, temporary_checkpoint=True), ThreadLauncher())
+    execution.start()
+    return ContinuousQuery(execution, str)
+
+
+@pytest.mark.parametrize("end", ["stop", "drain"])
+def test_an_end_during_an_outage_keeps_the_epoch_that_is_logged(story: Story, end: str) -> None:
+    """And a drain, which should have committed it, tells why it is not."""
+    down = threading.Event()
+    sink_that_is_down(story, down.is_set)
+    down.set()
+    story.feed.add(ROWS)
+    query = start_with_temporary_checkpoint(
+        story, retry_sink_for_ms=HOUR_MS, restart_delay_ms=WAIT_S * 10_000
+    )
+    await_status(story, lambda status: status.state is QueryState.RESTARTING)
+    if end == "stop":
+        query.stop()
+        assert query.exception() is None
+    else:
+        with pytest.raises(SinkCommitUnknownError, match="fails over"):
+            query.drain(WAIT_S)
+        assert story.checkpoint.status().state is QueryState.FAILED
+    assert (story.checkpoint.offsets.ids(), story.checkpoint.epochs()) == ([0], [])
+    down.clear()
+    query = story.start()
+    story.await_rows(query, 2 * ROWS)
+    assert query.drain(WAIT_S)
+    assert story.sink.assert_exactly_once(2) == 2 * ROWS
+
+
+def test_a_drain_before_the_tasks_run_again_tells_why_they_had_failed(story: Story) -> None:
+    """What they had read is not committed, and nothing is committed since."""
+
+    class Drains(ThreadLauncher):
+        launches = 0
+
+        def launch(self, *given: Any) -> Any:
+            self.launches += 1
+            if self.launches == 2:
+                query._execution.drain()
+            return super().launch(*given)
+
+    story.feed.faults[(0, 0)] = ValueError("the wire is cut")
+    query = story.start(Drains(), retry_source_for_ms=HOUR_MS)
+    story.feed.add(1)
+    with pytest.raises(SourceError, match="the wire is cut"):
+        query.awaitTermination(WAIT_S)
+    query = story.start()
+    story.await_rows(query, 2)
+    assert query.drain(WAIT_S)
+    assert story.sink.assert_exactly_once(2) == 2
+
+
+@pytest.mark.parametrize("end", ["stop", "drain"])
+def test_a_temporary_checkpoint_goes_with_a_query_that_ends_as_asked(
+    story: Story, end: str
+) -> None:
+    query = start_with_temporary_checkpoint(story)
+    assert query.awaitEpoch(0, WAIT_S)
+    getattr(query, end)()
+    assert query.exception() is None
+    assert not story.folder.exists()
 
 
 def test_an_epoch_of_minutes_is_a_healthy_time(story: Story) -> None:

@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -177,6 +178,38 @@ def test_a_cluster_that_is_away_for_longer_is_an_outage(story: Story) -> None:
     story.feed.faults[(1, 3)] = SystemExit("the machine was taken away")
     finish(story, query, 10)
     assert "0 of the 0 slots" in query.status["last_error"]
+
+
+def test_waiting_for_slots_is_not_held_against_a_query(story: Story) -> None:
+    """What is lost behind the wait has its whole window."""
+    clock, wait_s = ManualClock(), 240
+    lost_s: list[float] = []
+
+    def slots() -> Slots:
+        away = bool(lost_s) and clock.monotonic_s() < lost_s[0] + wait_s
+        return Slots(1, 1) if away else ENOUGH
+
+    query = story.start(
+        Cluster(slots),
+        clock,
+        interval_ms=0,
+        partitions_per_task=1,
+        retry_infrastructure_for_ms=60_000,
+    )
+    assert query.awaitEpoch(0, WAIT_S)
+    lost = [SystemExit("another one"), SystemExit("the machine was taken away")]
+
+    class Losses(dict[tuple[int, int], BaseException]):
+        def pop(self, at: tuple[int, int], *default: Any) -> Any:  # type: ignore[override]
+            if at != (1, 3) or not lost:
+                return None
+            lost_s.append(clock.monotonic_s())
+            return lost.pop()
+
+    story.feed.faults = Losses()
+    finish(story, query, 10)
+    assert clock.monotonic_s() >= wait_s
+    assert query.status["restarts"] == 2
 
 
 def test_what_was_asked_for_is_not_shared_further(story: Story) -> None:

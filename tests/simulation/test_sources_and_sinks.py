@@ -12,15 +12,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from engine.errors import SourceError
+from engine.errors import OffsetOutOfRangeError, SinkError, SourceError
 from engine.execution.execution import ContinuousExecution
 from engine.execution.launcher import Slots, ThreadLauncher
 from engine.pipeline.pipeline import IDLE, FunctionSession, MapBatches, PythonFunction
 from engine.query.handle import ContinuousQuery
+from engine.sinks.adapter import PlainTaskWriter
 from engine.sinks.contract import SinkContext, TaskWriter, WriterContext
 from engine.sources.contract import Offset
-from tests.model import HOUR_MS, SCHEMA, ModelMessage, ModelReader, definition
-from tests.simulation.story import WAIT_S, Story
+from tests.model import (
+    HOUR_MS,
+    SCHEMA,
+    ModelMessage,
+    ModelPartitionReader,
+    ModelReader,
+    definition,
+)
+from tests.simulation.story import WAIT_S, Story, await_status
 from tests.waiting import wait_until
 
 
@@ -193,6 +201,45 @@ def test_an_error_names_the_partition_not_the_task(tmp_path: Path) -> None:
     assert caught.value.partition == 2
 
 
+def test_where_it_may_be_any_of_a_task_s_partitions_all_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(batches: Iterator[pa.RecordBatch]) -> ModelMessage:
+        for _ in batches:
+            raise ValueError("a bad row")
+        return ModelMessage([])
+
+    story = Story(tmp_path, partitions=4)
+    monkeypatch.setattr(story.sink, "write", refuse)
+    query = story.start(partitions_per_task=2)
+    story.feed.available[3] += 1
+    told = r"^Partitions \[2, 3\] failed in the sink's write"
+    with pytest.raises(SinkError, match=told) as caught:
+        query.awaitTermination(WAIT_S)
+    assert caught.value.partition == 2
+
+
+def test_the_partitions_of_a_late_task_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, read = threading.Event(), ModelPartitionReader.read
+
+    def hangs(self: ModelPartitionReader, timeout_s: float) -> pa.RecordBatch | None:
+        if self._index == 3:
+            assert goes_on.wait(WAIT_S)
+        return read(self, timeout_s)
+
+    monkeypatch.setattr(ModelPartitionReader, "read", hangs)
+    story = Story(tmp_path, partitions=4)
+    options = {"stall_after_intervals": 1, "epoch_backlog_max": 1_000}
+    query = story.start(partitions_per_task=2, **options)
+    await_status(story, lambda status: status.state == "STALLED")
+    message = query.status["message"]
+    goes_on.set()
+    query.drain(WAIT_S)
+    assert "partitions [2, 3] have not finished it" in message
+
+
 def test_partitions_spread_when_there_are_more_slots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,6 +360,36 @@ def test_a_writer_that_cannot_close_does_not_fail_a_drain(
     assert "the socket is gone" in caplog.text
 
 
+def test_a_source_that_cannot_close_is_the_source_s_fault(
+    story: Story, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(ModelPartitionReader, "close", cannot_close)
+    query = story.start()
+    assert query.awaitEpoch(0, WAIT_S)
+    assert query.drain(WAIT_S)
+    assert "SourceError: Partition 1 failed in closing the source: OSError" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [PlainTaskWriter, ModelPartitionReader])
+def test_what_cannot_be_closed_hides_no_failure(
+    story: Story, monkeypatch: pytest.MonkeyPatch, kind: type, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is no outage that a restart may end."""
+    monkeypatch.setattr(kind, "close", cannot_close)
+    bears = {"retry_infrastructure_for_ms": HOUR_MS, "retry_sink_for_ms": HOUR_MS}
+    query = story.start(**bears)
+    story.feed.faults[(1, 0)] = OffsetOutOfRangeError("the data has expired")
+    story.feed.add(1)
+    with pytest.raises(OffsetOutOfRangeError, match="the data has expired"):
+        query.awaitTermination(WAIT_S)
+    assert "failed as well" in caplog.text
+    assert "the socket is gone" in caplog.text
+
+
+def cannot_close(closed: object) -> None:
+    raise OSError("the socket is gone")
+
+
 def test_a_writer_that_has_to_leave_aborts_the_open_epoch(tmp_path: Path) -> None:
     story, told = Story(tmp_path, partitions=1), list[Any]()
     query = started(recorded(story, Recorder(told), interval_ms=60_000))
@@ -350,9 +427,14 @@ class Ticking:
                 yield batch
 
 
-def test_a_stage_with_timers_returns_rows_though_none_come(tmp_path: Path) -> None:
+@pytest.mark.parametrize("empty_epoch_interval", ["", "1 hour"])
+def test_a_stage_with_timers_returns_rows_though_none_come(
+    tmp_path: Path, empty_epoch_interval: str
+) -> None:
+    """And the epochs that they are in are not empty."""
     story = Story(tmp_path, partitions=1)
-    made = definition(story.feed, story.sink, story.folder)
+    options = {"empty_epoch_interval": empty_epoch_interval}
+    made = definition(story.feed, story.sink, story.folder, **options)
     (stream,) = made.streams
     step = MapBatches(
         eval_type=0,
@@ -364,6 +446,6 @@ def test_a_stage_with_timers_returns_rows_though_none_come(tmp_path: Path) -> No
     )
     stream = replace(stream, pipeline=replace(stream.pipeline, steps=(step,)))
     query = started(replace(made, streams=(stream,)))
-    story.await_rows(query, 3)
+    wait_until(lambda: len(story.sink.committed) >= 3, "the rows")
     query.drain(WAIT_S)
     assert set(story.sink.rows()) == {(9, 0)}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
@@ -20,6 +22,7 @@ from engine.coordinator.events import (
     EndRun,
     EpochCommitted,
     EpochElapsed,
+    EpochWanted,
     Event,
     RunFailed,
     StopAsked,
@@ -50,9 +53,19 @@ def report(epoch: int, partition: int = 0, run_id: str = RUN) -> EpochCommitMess
 class Driver:
     """Feeds events and commits whatever is asked for, at once unless told otherwise."""
 
-    def __init__(self, partitions: int, first_epoch: int = 1, backlog_max: int = 10) -> None:
+    def __init__(
+        self,
+        partitions: int,
+        first_epoch: int = 1,
+        backlog_max: int = 10,
+        read: Sequence[range] | None = None,
+    ) -> None:
         self.coordinator = EpochCoordinator(
-            run_id=RUN, partitions=partitions, first_epoch=first_epoch, backlog_max=backlog_max
+            run_id=RUN,
+            partitions=partitions,
+            first_epoch=first_epoch,
+            backlog_max=backlog_max,
+            read=read,
         )
         self.committed: list[int] = []
         self.closed: list[int] = []
@@ -301,6 +314,26 @@ def test_a_task_that_leaves_before_its_final_report_is_lost() -> None:
     assert driver.ended[0].partition == 1
 
 
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (TaskLost(1, "silence"), r"The task of partitions \[3, 4\] is lost: silence\."),
+        (started(1), r"The task of partitions \[3, 4\] was started a second time\."),
+        (report(7, 1), r"Task 1 reported epoch 7"),
+    ],
+)
+def test_errors_name_the_partitions_of_the_source(event: Event, told: str) -> None:
+    driver = Driver(2, read=[range(3), range(3, 5)]).run(epochs=1)
+    assert driver.coordinator.missing(1) == [0, 1, 2, 3, 4]
+    driver.feed(report(1, 0))
+    assert driver.coordinator.missing(1) == [3, 4]
+    driver.feed(event)
+    (error,) = driver.ended
+    assert error is not None
+    assert re.match(told, error.message)
+    assert error.partition == 3
+
+
 def test_tasks_that_have_all_ended_may_still_have_messages_under_way() -> None:
     driver = Driver(2)
     driver.feed(started(0), TasksEnded(None), started(1))
@@ -369,7 +402,8 @@ def test_every_phase_knows_every_event_or_refuses_it() -> None:
         for phase in Phase
         for event in TRANSITIONS[Phase.ENDED]
         if event not in TRANSITIONS[phase]
-        if event is not RecordsArrived  # the run's, which decides when an epoch has elapsed
+        # The run's, which decides when an epoch has elapsed:
+        if event not in (RecordsArrived, EpochWanted)
     }
     assert impossible == {(Phase.STARTING, EpochCommitted), (Phase.STARTING, CommitFailed)}
     with pytest.raises(ProtocolError, match="EpochCommitted cannot happen while starting"):

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from engine.base.clock import ManualClock
+from engine.errors import SourceError
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sources.contract import PartitionReader
 from engine.sources.rate import RateReader
@@ -147,6 +148,39 @@ def test_what_comes_after_a_pause_comes_soon_and_without_one(
     for _ in range(99):
         assert counted.input.read() is batch
     assert set(counted.asked) == {0.0}
+
+
+def test_word_from_the_driver_ends_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one begins where it was."""
+    counted = Counted(monkeypatch, 50, cost_s=0.02)
+
+    def read_meanwhile(timeout_s: float) -> None:
+        counted.input.interrupt()
+
+    monkeypatch.setattr(counted.readers[3], "read", read_meanwhile)
+    assert counted.input.read() is None
+    assert counted.input.partition == 3
+    counted.readers[2].batches.append(pa.RecordBatch.from_pydict({"x": [1]}))
+    assert counted.input.read() is not None
+    assert counted.input.partition == 2
+    assert len(counted.asked) == 2 + 49
+
+
+def test_what_cannot_be_closed_does_not_hide_what_cannot_be_opened(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def cannot(reader: PartitionReader) -> None:
+        raise OSError("the socket is gone")
+
+    feed = Feed(3)
+    source = ModelReader(feed)
+    first, *others = source.partitions(source.initialOffset())
+    monkeypatch.setattr("tests.model.ModelPartitionReader.close", cannot)
+    reading = Reading(source, (first, None, *others), PIPELINE, first_partition=4)
+    with pytest.raises(SourceError, match=r"^Partition 5 failed in opening the source") as caught:
+        TaskInput(reading, None)
+    assert caught.value.partition == 5
+    assert "the socket is gone" in caplog.text
 
 
 def test_one_that_is_interrupted_waits_longer_than_several() -> None:

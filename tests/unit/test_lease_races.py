@@ -167,6 +167,31 @@ def test_a_run_may_take_over_from_itself(checkpoint: Checkpoint, clock: ManualCl
         first.check()
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_claim_whose_answer_was_lost_is_no_earlier_attempt(
+    tmp_path: Path, clock: ManualClock, restarts: bool
+) -> None:
+    """A store says that the claim is there when the client asks it again. What was asked of an
+    earlier run is forgotten all the same, and what was asked of this one is not."""
+
+    class LosesAnAnswer(LocalStorage):
+        lost = False
+
+        def create(self, name: str, data: bytes) -> bool:
+            created = super().create(name, data)
+            self.lost, known = True, self.lost
+            return created and known
+
+    acquire(Checkpoint(str(tmp_path)), clock, "run-a" if restarts else "run-b").release(
+        QueryState.STOPPED
+    )
+    checkpoint = Checkpoint(LosesAnAnswer(tmp_path), clock=clock)
+    checkpoint.requests.ask("drain", by="test")
+    assert acquire(checkpoint, clock).generation == 2
+    assert claims(checkpoint) == ["2"]
+    assert checkpoint.requests.pending("run-a") == ("drain" if restarts else None)
+
+
 def test_storage_that_fails_does_not_end_the_lease(tmp_path: Path, clock: ManualClock) -> None:
     class Failing(LocalStorage):
         broken = False

@@ -50,6 +50,31 @@ from engine.redaction.logs import HIDDEN, redact, shown
         (r"{\"password\": \"x\", \"n\": 1}", r"{\"password\": ***, \"n\": 1}"),
         ("curl --api-key abc --verbose", "curl --api-key *** --verbose"),
         ("<password>x y</password>", "<password>***</password>"),
+        ("Map(url -> x, password -> y z, n -> 1)", "Map(url -> x, password -> *** z, n -> 1)"),
+        ("fs.s3a.secret.key->abc, n", "fs.s3a.secret.key->***, n"),
+        ("password := abc", "password := ***"),
+        ('f("password", b"x y", rb\'x\')', "f(\"password\", ***, rb'x')"),
+        ("connect(password=b'x y', n=1)", "connect(password=***, n=1)"),
+        ("passwords: ['x', 'y'], n: 1", "passwords: ***, n: 1"),
+        ("tokens=('x', 'y') n", "tokens=*** n"),
+        # entries
+        ('{"name":"password","value":"x y"}', '{"name":"password","value":***}'),
+        (r"{\"key\": \"token\", \"value\": \"x\"}", r"{\"key\": \"token\", \"value\": ***}"),
+        (
+            '{"name": "Authorization", "value": "Basic dTpw"}',
+            '{"name": "Authorization", "value": ***}',
+        ),
+        (
+            "Entry(name=ssl.key.password, value=x, n=1)",
+            "Entry(name=ssl.key.password, value=***, n=1)",
+        ),
+        ('<property name="password" value="x y"/>', '<property name="password" value=***/>'),
+        (
+            "<name>fs.s3a.secret.key</name>\n <value>x</value>",
+            "<name>fs.s3a.secret.key</name>\n <value>***</value>",
+        ),
+        ("- name: API_TOKEN\n  value: x", "- name: API_TOKEN\n  value: ***"),
+        ('{"name":"n","value":"x"}', '{"name":"n","value":"x"}'),
         # headers and known forms
         ("Authorization: Bearer abc.def", "Authorization: ***"),
         ("{'authorization': 'Basic dTpw'}", "{'authorization': ***}"),
@@ -63,6 +88,7 @@ from engine.redaction.logs import HIDDEN, redact, shown
             "a -----BEGIN RSA PRIVATE KEY-----*** b",
         ),
         ("-----BEGIN PRIVATE KEY-----\\nMIIE", "-----BEGIN PRIVATE KEY-----***"),
+        ("IE+/\nab==\n-----END PRIVATE KEY-----\nb", "***-----END PRIVATE KEY-----\nb"),
         # what is none
         ("passengers: 5, passed=3, design: x", "passengers: 5, passed=3, design: x"),
         ("http://db:5432/t, user ann@db", "http://db:5432/t, user ann@db"),
@@ -88,11 +114,20 @@ def test_what_is_assigned_to_a_secret_is_hidden(text: str, clean: str) -> None:
         "authorization: ",
         "\\'",
         "--token ",
+        "name=token ",
+        "name: 'token', ",
+        "'token', 'value' ",
+        "token=['",
+        "a\n",
+        "a\n-----END PRIVATE KEY",
+        "-----BEGIN PRIVATE KEY-----\n",
     ],
 )
 def test_nobody_can_write_a_text_that_takes_long(text: str) -> None:
     """A search that takes the square of the length would not end here."""
-    assert HIDDEN in redact("token=x " + text * (500_000 // len(text)))
+    long = text * (500_000 // len(text))
+    assert HIDDEN in redact(f"token=x value {long}")
+    redact(f"{long} private key")  # as some secrets are looked for at the beginning only
 
 
 def test_a_record_is_cut_after_it_was_redacted() -> None:

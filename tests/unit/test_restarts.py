@@ -42,16 +42,24 @@ class Policy:
     :ivar now_s: moves by the pauses that are granted.
     """
 
-    def __init__(self, chance: float = NO_JITTER, **options: int) -> None:
-        self._policy = RestartPolicy(EngineOptions(**options), chance=lambda: chance)
+    def __init__(
+        self, chance: float = NO_JITTER, *, interval_s: float = 0.0, **options: int
+    ) -> None:
+        self._policy = RestartPolicy(
+            EngineOptions(**options), interval_ms=round(interval_s * 1000), chance=lambda: chance
+        )
         self.now_s = 1_000.0
 
     @property
     def restarts(self) -> int:
         return self._policy.restarts
 
-    def next_delay_s(self, error: ContinuousError, *, proven: bool = True) -> float | None:
-        delay_s = self._policy.next_delay_s(error, now_s=self.now_s, proven=proven)
+    def next_delay_s(
+        self, error: ContinuousError, *, proven: bool = True, ran_s: float = 0.0
+    ) -> float | None:
+        """:param ran_s: the tasks run for so long first."""
+        self.now_s += ran_s
+        delay_s = self._policy.next_delay_s(error, now_s=self.now_s, proven=proven, ran_s=ran_s)
         self.now_s += delay_s or 0.0
         return delay_s
 
@@ -59,7 +67,12 @@ class Policy:
         """All tasks run, and epochs are committed."""
         for _ in range(epochs):
             self.now_s += seconds / epochs
-            self._policy.committed(now_s=self.now_s, healthy_s=seconds / epochs)
+            self._policy.well(now_s=self.now_s, healthy_s=seconds / epochs)
+
+    def wait(self, seconds: float) -> None:
+        """For task slots."""
+        self.now_s += seconds
+        self._policy.waited(seconds)
 
     def bear(self, error: ContinuousError, seconds: float) -> None:
         """An outage of about so long."""
@@ -76,8 +89,8 @@ class Policy:
         return pauses
 
 
-def policy(**options: int) -> Policy:
-    return Policy(**options)
+def policy(*, interval_s: float = 0.0, **options: int) -> Policy:
+    return Policy(interval_s=interval_s, **options)
 
 
 @pytest.mark.parametrize(
@@ -255,6 +268,42 @@ def test_what_has_never_committed_is_given_up_after_a_minute() -> None:
     error = SinkUnavailableError("no such host")
     assert sum(policy().outage(error, proven=False)) == pytest.approx(60.0)
     assert sum(policy(retry_sink_for_ms=5_000).outage(error, proven=False)) == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("proven", [True, False])
+def test_waiting_for_slots_uses_nothing_up(proven: bool) -> None:
+    granted = policy()
+    assert granted.next_delay_s(TaskLostError("its machine is gone"), proven=proven) is not None
+    granted.wait(2 * HOUR_S)
+    pauses = granted.outage(TaskLostError("the next one, too"), proven=proven)
+    assert sum(pauses) == pytest.approx(HOUR_S if proven else MINUTE_S)
+
+
+@pytest.mark.parametrize("proven", [True, False])
+def test_losses_within_an_epoch_of_hours_are_borne(proven: bool) -> None:
+    granted = policy(interval_s=2 * HOUR_S)
+    for _ in range(4):
+        error = TaskLostError("its machine is gone")
+        assert granted.next_delay_s(error, proven=proven, ran_s=0.4 * HOUR_S) is not None
+    granted.commit_for(0.4 * HOUR_S, epochs=1)
+    assert granted.next_delay_s(TaskLostError("another"), ran_s=HOUR_S) == 0.0
+
+
+def test_a_crash_in_the_middle_of_every_long_epoch_is_given_up() -> None:
+    granted, began_s = policy(interval_s=2 * HOUR_S), 1_000.0
+    while granted.next_delay_s(TaskLostError("out of memory"), ran_s=40 * MINUTE_S) is not None:
+        pass
+    assert 3 * HOUR_S <= granted.now_s - began_s < 4.5 * HOUR_S
+
+
+def test_a_long_epoch_gives_a_sink_that_is_down_no_more_time() -> None:
+    granted = policy(interval_s=2 * HOUR_S)
+    error = SinkUnavailableError("no such host")
+    assert granted.next_delay_s(error, ran_s=2 * HOUR_S) is not None
+    began_s = granted.now_s
+    while granted.next_delay_s(error, ran_s=STARTING_S) is not None:
+        pass
+    assert granted.now_s - began_s == pytest.approx(HOUR_S, abs=MINUTE_S)
 
 
 def test_a_final_error_uses_nothing_up() -> None:

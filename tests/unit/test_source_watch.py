@@ -8,7 +8,7 @@ import pytest
 
 from engine.base.clock import ManualClock
 from engine.errors import ContinuousError, SourceError
-from engine.execution.source_watch import HANGS_AFTER_S, SourceWatch
+from engine.execution.source_watch import HANGS_AFTER_S, LATE_AFTER_S, SourceWatch
 
 WAIT_S = 30.0
 
@@ -44,6 +44,10 @@ class Watched:
     def say(self, what: object) -> None:
         self.said.append(what)
         self.heard.set()
+
+    def look_after(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.watch.look(self.clock.monotonic_s())
 
     def end(self) -> None:
         self.watch.stop()
@@ -84,6 +88,21 @@ def test_who_hangs_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     watched.end()
     assert "it hangs" in caplog.text
     source.answers.release()
+
+
+def test_an_answer_that_takes_long_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    source = Source()
+    watched = Watched(source)
+    watched.watch.start()
+    assert source.asked.acquire(timeout=WAIT_S)
+    watched.look_after(LATE_AFTER_S / 2)
+    assert not caplog.records
+    for _ in range(2):
+        watched.look_after(LATE_AFTER_S / 2)
+        [record] = caplog.records
+        assert "has not told for 30 s" in record.message
+    source.answers.release()
+    watched.end()
 
 
 def test_nobody_else_asks_while_one_hangs() -> None:

@@ -21,7 +21,8 @@ from engine.sources.contract import Offset, PartitionReader
 from engine.sources.tail import tail_files
 from engine.sources.tail.data_source import TailDataSource, TailReader
 from engine.sources.tail.ends import latest_offset
-from engine.sources.tail.watched_folder import Folder, NameFilter
+from engine.sources.tail.name_filter import NameFilter
+from engine.sources.tail.watched_folder import Folder
 
 ID = StructType().add("id", "long")
 TEXT = StructType().add("value", "string")
@@ -153,6 +154,17 @@ def test_each_file_belongs_to_one_partition(tmp_path: Path) -> None:
     assert [ids_of_all(again.open(each)) for each in again.partitions(merged)] == [[], []]
 
 
+def test_what_all_partitions_know_is_told_once(tmp_path: Path) -> None:
+    for i in range(20):
+        write_ids(tmp_path / f"{i}.log", i)
+
+    def pickled_bytes(partitions: int) -> int:
+        driver = reader(tmp_path, pathGlobFilter="*.log", numPartitions=partitions)
+        return len(pickle.dumps(driver.partitions({})))
+
+    assert pickled_bytes(100) < 100 * 50 + pickled_bytes(1)
+
+
 def ids_of_all(partition: PartitionReader) -> list[int]:
     rows = []
     while (batch := partition.read(0.0)) is not None:
@@ -167,6 +179,31 @@ def test_hidden_files_and_folders_and_other_names_are_ignored(tmp_path: Path) ->
     partition = open_one(reader(tmp_path, pathGlobFilter="*.json"))
     ids_of_all(partition)
     assert positions(partition.offset) == {"d.json": 9}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("{a,b}.log", ["a.log", "b.log"]),
+        ("{a,{b,c}?}.log", ["a.log", "b1.log"]),
+        ("{a}*.log", ["a.log"]),
+        ("[^a].log", ["^.log", "b.log"]),
+        ("[!ab].log", ["^.log"]),
+        ("[a^].log", ["^.log", "a.log"]),
+        ("[a-b]*.log", ["a.log", "b.log", "b1.log"]),
+        ("^.log", ["^.log"]),
+        ("?.log", ["^.log", "a.log", "b.log"]),
+        ("a,b", ["a,b"]),
+        ("a}", ["a}"]),
+        (r"\{a,b\}.log", ["{a,b}.log"]),
+        ("?a?b?.log", ["{a,b}.log"]),
+        ("a.lo", []),
+        (".log", []),
+    ],
+)
+def test_a_pattern_means_what_it_means_to_spark(pattern: str, names: list[str]) -> None:
+    there = ["a.log", "b.log", "b1.log", "^.log", "a,b", "a}", "{a,b}.log", "_a.log", ".log"]
+    assert sorted(filter(NameFilter(pattern), there)) == names
 
 
 def test_large_files_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,6 +308,10 @@ def test_a_schema_is_required(tmp_path: Path) -> None:
         ({"maxRowsPerSecond": "-1"}, "maxRowsPerSecond"),
         ({"header": "maybe"}, "header"),
         ({"sep": "::"}, "sep"),
+        ({"pathGlobFilter": "{a,b.log"}, "pathGlobFilter"),
+        ({"pathGlobFilter": "[a.log"}, "pathGlobFilter"),
+        ({"pathGlobFilter": "[z-a].log"}, "pathGlobFilter"),
+        ({"pathGlobFilter": "a\\"}, "pathGlobFilter"),
     ],
 )
 def test_bad_options(tmp_path: Path, options: dict[str, str], what: str) -> None:

@@ -150,6 +150,25 @@ def test_files_that_were_forgotten_since(tmp_path: Path) -> None:
     assert has_reached(driver, stream.offset, wanted)
 
 
+def test_a_copy_that_was_written_over_is_gone_and_there(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    driver = reader(tmp_path, pathGlobFilter="*.log")
+    stream = Followed(driver, restarts=False)
+    write_ids(log, 1, 2, 3, 4)
+    assert stream.rows(4) == [1, 2, 3, 4]
+    copy_and_truncate(log, "app.log.1")
+    write_ids(log, 5)
+    assert stream.rows(1) == [5]
+    copy_and_truncate(log, "app.log.1")
+    stream.look_until(lambda read: not read.get("app.log") and sorted(read.values()) == [9, 36])
+    committed = stream.offset
+    write_ids(tmp_path / "app.log.1", 6)
+    wanted = driver.latestOffset(committed)
+    assert not has_reached(driver, committed, wanted)
+    assert stream.rows(1) == [6]
+    assert has_reached(driver, stream.offset, wanted)
+
+
 def test_an_offset_of_names_alone_is_compared_by_them(tmp_path: Path) -> None:
     driver = reader(tmp_path)
     assert has_reached(driver, {"a.json": 9}, {"a.json": 9})

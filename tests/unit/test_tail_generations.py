@@ -122,13 +122,40 @@ def test_a_copy_of_what_is_followed_is_no_generation(tmp_path: Path, restarts: b
     write_ids(log, 1, 2)
     assert stream.rows(2) == [1, 2]
     rotate(log)
-    write_ids(log, 3)
-    assert stream.rows(1) == [3]
+    write_ids(log, 3, 4)
+    assert stream.rows(2) == [3, 4]
     shutil.copy(log, tmp_path / "app.log.20260102")
     shutil.copy(tmp_path / "app.log.1", tmp_path / "app.log.20260101")
     rotate(log)
-    write_ids(log, 4)
-    assert stream.rows(1) == [4]
+    write_ids(log, 5)
+    assert stream.rows(1) == [5]
+    assert stream.rows(0) == []
+
+
+@pytest.mark.parametrize("heads_only", ["oldest", "middle", "newest", "all"])
+def test_files_that_begin_with_the_same_header_are_no_copies(
+    tmp_path: Path, restarts: bool, heads_only: str
+) -> None:
+    log = tmp_path / "app.log"
+    options = {"pathGlobFilter": "*.log", "fileFormat": "csv", "header": True}
+    stream = Followed(reader(tmp_path, **options), restarts=restarts)
+    expected = []
+    for each, row in (("oldest", 1), ("middle", 2), ("newest", 3)):
+        if log.exists():
+            rotate(log)
+        log.write_text("id\n")
+        if heads_only not in (each, "all"):
+            expected.append(row)
+            with log.open("a") as file:
+                file.write(f"{row}\n")
+        if each == "oldest":
+            assert stream.rows(len(expected)) == expected
+            seen = len(expected)
+    assert stream.rows(len(expected) - seen) == expected[seen:]
+    for row, name in ((4, "app.log.1"), (5, "app.log")):  # 4: by who has not opened the new one yet
+        with log.with_name(name).open("a") as file:
+            file.write(f"{row}\n")
+    assert stream.rows(2) == [4, 5]
     assert stream.rows(0) == []
 
 
@@ -155,6 +182,68 @@ def test_what_was_copied_and_truncated_twice_is_read(tmp_path: Path, restarts: b
     copy_and_truncate(log, "app.log.2")
     write_ids(log, 4)
     copy_and_truncate(log, "app.log.1")
+    write_ids(log, 5)
+    assert stream.rows(3) == [3, 4, 5]
+    assert stream.rows(0) == []
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("removes", [False, True], ids=["written over", "removed before"])
+@pytest.mark.parametrize("count", [1, 2, 5], ids=["shorter", "as long", "longer"])
+def test_each_copy_is_written_over_the_one_before(
+    tmp_path: Path, restarts: bool, count: int, removes: bool, partitions: int
+) -> None:
+    log, copy = tmp_path / "app.log", tmp_path / "app.log.1"
+    driver = reader(tmp_path, pathGlobFilter="app.log", numPartitions=partitions)
+    stream = Followed(driver, restarts=restarts)
+    write_ids(log, 10, 11)
+    assert stream.rows(2) == [10, 11]
+    copy_and_truncate(log, "app.log.1")
+    for first in (20, 30, 40):
+        ids = list(range(first, first + count))
+        write_ids(log, *ids)
+        assert stream.rows(count) == ids
+        if removes:
+            copy.unlink()
+        write_ids(log, first + 8)  # behind the offset: it is read from the copy
+        copy_and_truncate(log, "app.log.1")
+        write_ids(log, first + 9)
+        assert stream.rows(2) == [first + 8, first + 9]
+    assert stream.rows(0) == []
+
+
+def test_a_copy_is_looked_at_before_the_file_is_truncated(tmp_path: Path) -> None:
+    log, copy = tmp_path / "app.log", tmp_path / "app.log.1"
+    stream = Followed(reader(tmp_path, pathGlobFilter="app.log"), restarts=False)
+    write_ids(log, 1)
+    assert stream.rows(1) == [1]
+    copy_and_truncate(log, "app.log.1")
+    write_ids(log, 2, 3)
+    assert stream.rows(2) == [2, 3]
+    os.truncate(copy, 0)
+    assert stream.rows(0) == []
+    write_ids(copy, 2, 3)
+    assert stream.rows(0) == []
+    write_ids(log, 4)
+    write_ids(copy, 4)
+    os.truncate(log, 0)
+    write_ids(log, 5)
+    assert stream.rows(2) == [4, 5]
+    assert stream.rows(0) == []
+
+
+def test_what_has_the_name_and_the_number_of_a_generation_is_another_one(tmp_path: Path) -> None:
+    """Nobody looked meanwhile, and it has the number of the one that was removed."""
+    log, older = tmp_path / "app.log", tmp_path / "app.log.1"
+    stream = Followed(reader(tmp_path, pathGlobFilter="app.log"), restarts=True)
+    write_ids(log, 1)
+    assert stream.rows(1) == [1]
+    rotate(log)
+    write_ids(log, 2)
+    assert stream.rows(1) == [2]
+    older.write_text("")
+    write_ids(older, 3, 4)
+    log.unlink()
     write_ids(log, 5)
     assert stream.rows(3) == [3, 4, 5]
     assert stream.rows(0) == []

@@ -5,7 +5,9 @@ option              default
 ==================  =========  ==================================================================
 path                           the folder, which must exist
 fileFormat                     ``json``, ``csv`` or ``text``: see :mod:`engine.sources.line_formats`
-pathGlobFilter      ``*``      only files whose name matches
+pathGlobFilter      ``*``      only files whose name matches, as for Spark's files: ``*``, ``?``,
+                               ``[a-z]``, ``[^a-z]``, ``{a,b}``; a backslash before a character
+                               that stands for itself
 numPartitions       1          each file belongs to one, by a hash of its inode number
 pollIntervalMs      5          an idle partition looks so often for news
 maxRowsPerSecond               of all partitions together; continuous mode only
@@ -46,9 +48,10 @@ from engine.sources.line_formats import CsvLines, LineFormat, TextLines
 from engine.sources.micro_batch import MicroBatchReader
 from engine.sources.tail.ends import has_reached, latest_offset
 from engine.sources.tail.known_files import KnownFiles
+from engine.sources.tail.name_filter import name_filter
 from engine.sources.tail.tail_files import TailFolder, TailPartitionReader
 from engine.sources.tail.tail_offset import FilePosition, offset_of, positions_of
-from engine.sources.tail.watched_folder import NameFilter, SeenFile
+from engine.sources.tail.watched_folder import SeenFile
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -63,7 +66,7 @@ class TailDataSource(DataSource):
         taken = Options("source tail", options)
         self._path = local_path(taken.required("path", example="/data/in"), "source tail")
         self._format = taken.choice("fileFormat", None, _FORMATS)
-        self._glob = taken.text("pathGlobFilter") or "*"
+        self._accepts = name_filter(taken)
         self._partitions = taken.integer("numPartitions", 1, minimum=1, maximum=10_000)
         self._poll_interval_s = taken.integer("pollIntervalMs", 5, minimum=1) / 1000
         self._rows_per_second_max = taken.optional_integer("maxRowsPerSecond", minimum=1)
@@ -97,7 +100,7 @@ class TailDataSource(DataSource):
         return TailReader(
             TailFolder(
                 path=self._path,
-                accepts=NameFilter(self._glob),
+                accepts=self._accepts,
                 lines=self._lines(to_arrow(schema, "source tail")),
                 partitions=self._partitions,
                 poll_interval_s=self._poll_interval_s,
@@ -152,8 +155,9 @@ class TailReader(DataSourceContinuousReader):
         # that is rotated before its partition looks for it is known.
         known = KnownFiles(self._folder, positions_of(start))
         known.look()
+        holders = known.holders  # one list: pickled once, however many partitions there are
         return [
-            TailPartition(index, self._folder.part(known.files, index), known.holders)
+            TailPartition(index, self._folder.part(known.files, index), holders)
             for index in range(self._folder.partitions)
         ]
 

@@ -13,6 +13,8 @@ another file under a known name        a new file, from its beginning; so are th
 a known file, shorter or with another  it was truncated (``copytruncate``): from its beginning. A
 content before its position            file beside it that is none of the stream's and has the old
                                        content is read from the old position on
+the same, and its name is none of the  it is gone, and another file, perhaps the next copy, was
+stream's                               written in its place
 a known file, shorter, but as it was   it was cut: what was seen and not read yet is lost, and the
 before its position                    log says so
 no such file any more                  it is done with; an error if lines were seen that were not
@@ -26,7 +28,8 @@ What cannot be told: a rotated file that was compressed or removed before it was
 lost; if the query did not run meanwhile and no earlier generation is left either, so are those in
 between, and the log names the file that is gone. What is written between ``copytruncate``'s copy
 and its truncation is lost by its nature. A copy that is of the stream by its name is read as any
-new file is.
+new file is. A single line tells no copy from a generation that begins with the same header: it is
+read.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ from engine.sources.tail.tail_offset import (
     digest_of,
     offset_of,
 )
-from engine.sources.tail.watched_folder import Folder, OtherFileError, SeenFile
+from engine.sources.tail.watched_folder import Folder, OtherFileError, SeenFile, end_of_lines
 
 logger: Final = logging.getLogger(__name__)
 
@@ -66,6 +69,7 @@ class KnownFiles:
         holders: Sequence[SeenFile] = (),
     ) -> None:
         self._folder = folder
+        self._accepts = folder.accepts
         self._has_all = is_mine is None
         self._is_mine = is_mine or (lambda inode: True)
         self._living: dict[int, FilePosition] = {}
@@ -121,7 +125,8 @@ class KnownFiles:
         accepted = {each.inode: each for each in self._folder.files()}
         if self._is_first_look:
             self._take_in(accepted)
-        for file in list(self._living.values()):
+        # The stream's own files last: the copy of one may be where an older copy was.
+        for file in sorted(self._living.values(), key=lambda each: self._accepts(each.name)):
             self._place(file, accepted, before)
         self._rotations.look(accepted.values(), self._everything)
         if self._is_first_look and self._has_all:  # another partition may have the copies it sees
@@ -160,7 +165,8 @@ class KnownFiles:
     def changed(self, file: FilePosition) -> None:
         """The file does not have any more what was read of it: it was truncated, and has grown
         beyond that since the last look."""
-        self._truncated(file, None)
+        if self._accepts(file.name):
+            self._truncated(file, None)
         self.forget_sizes()
 
     def forget_sizes(self) -> None:
@@ -238,13 +244,13 @@ class KnownFiles:
             last is None
             or seen.name != file.name
             or is_shorter
-            or (seen.size <= max(file.position, last.size) and seen.modified_ns != last.modified_ns)
+            or (
+                seen.modified_ns != last.modified_ns
+                and (seen.size <= max(file.position, last.size) or not self._accepts(seen.name))
+            )
         ):
             # Not the one that was there a moment ago, or not as it was.
-            if is_shorter and not file.position:
-                self._truncated(file, last)
-                before.pop(inode, None)
-            elif self._is_same(file, seen):
+            if self._is_same(file, seen) and (file.position or not is_shorter):
                 if last is not None and is_shorter:
                     self._say_cut(file, last, seen)
                     before.pop(inode, None)
@@ -253,13 +259,16 @@ class KnownFiles:
                         "%s is %s now", self._folder.shown(file.name), self._folder.shown(seen.name)
                     )
                 file.name = seen.name
-            elif seen.name == file.name:
+            elif seen.name == file.name and self._accepts(seen.name):
                 self._truncated(file, last)
                 before.pop(inode, None)
             else:
-                seen = None  # the number was given to another file
+                if self._is_first_look and seen.name == file.name:
+                    self._rotations.replaced(seen)
+                seen = None  # the number was given to another file, or that was written over
         if seen is None:
             del self._living[inode]
+            before.pop(inode, None)
             self._has_gone(file, last)
         else:
             self._seen[inode] = seen
@@ -284,7 +293,7 @@ class KnownFiles:
         """Where the content of a truncated file is now; it is one of the known files then."""
         if not file.position:
             return None
-        others = self._folder.files(lambda name: not self._folder.accepts(name))
+        others = self._folder.files(lambda name: not self._accepts(name))
         for each in sorted(others, key=lambda each: each.modified_ns, reverse=True):
             if each.inode not in self._living and self._is_same(file, each):
                 copy = FilePosition(each.name, file.position, each.inode, file.digest)
@@ -294,10 +303,13 @@ class KnownFiles:
         return None
 
     def _is_copy(self, seen: SeenFile, accepted: dict[int, SeenFile]) -> bool:
-        """Whether a file is a copy of one that is read already, or of its beginning."""
+        """Whether a file is a copy of one that is read already, or of its beginning: nothing is in
+        it that is not in the other. Many files may begin with the same line, so that is no proof.
+        """
+        if not self._has_lines(seen) or (digest := self._digest(seen, seen.size)) is None:
+            return False
         for other in {**self._seen, **accepted}.values():
-            size = min(seen.size, other.size)
-            if size and self._digest(seen, size) == self._digest(other, size) is not None:
+            if other.size >= seen.size and self._digest(other, seen.size) == digest:
                 logger.warning(
                     "%s begins as %s does, and is taken for a copy of it: it is not read",
                     self._folder.shown(seen.name),
@@ -305,6 +317,14 @@ class KnownFiles:
                 )
                 return True
         return False
+
+    def _has_lines(self, seen: SeenFile) -> bool:
+        """More than one, and whole."""
+        try:
+            with self._folder.open(seen.name, seen.inode) as read:
+                return end_of_lines(read, 0, end_of_lines(read, 0, seen.size) - 1) > 0
+        except OtherFileError:
+            return False
 
     def _is_same(self, file: FilePosition, seen: SeenFile) -> bool:
         return seen.size >= file.position and (

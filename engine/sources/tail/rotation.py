@@ -109,6 +109,11 @@ class Rotations:
                 self._since(base, _age(seen, base))
                 self._holders.setdefault(base, seen)
 
+    def replaced(self, seen: SeenFile) -> None:
+        """Another file has the number and the name of one that was read: it came behind it."""
+        for base in filter(self._accepts, generations(seen.name)):
+            self._since(base, (seen.modified_ns, -math.inf))
+
     def truncated(self, name: str, last: SeenFile | None, copy: SeenFile | None) -> None:
         """The file of this name was: whose it is, his are its copies, whatever their numbers.
 

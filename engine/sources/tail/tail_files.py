@@ -194,7 +194,7 @@ class TailPartitionReader(PartitionReader):
         :raises OffsetOutOfRangeError: it was removed before it was read.
         """
         self._known.look()
-        if file.position and self._known.find(file) is not file:
+        if self._known.find(file) is not file:
             raise self._known.lost(file)
         self._known.forget_sizes()
         self._next_look_s = 0.0

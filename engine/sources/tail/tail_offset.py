@@ -153,11 +153,18 @@ def _checksum(data: bytes) -> str:
 
 
 def matching(wanted: FilePosition, among: Sequence[FilePosition]) -> FilePosition | None:
-    """The same file in another offset: of the same inode, the same name first; by its name if one
-    of the two is known by its name alone."""
+    """The same file in another offset: of the same inode, the same name first, and then what is
+    gone as well, or there as well; by its name if one of the two is known by its name alone."""
     if wanted.inode is not None:
         same = [each for each in among if each.inode == wanted.inode]
-        same.sort(key=lambda each: (each.name == wanted.name, each.position))
+        is_gone = wanted.gone_ms is not None
+        same.sort(
+            key=lambda each: (
+                each.name == wanted.name,
+                (each.gone_ms is not None) == is_gone,
+                each.position,
+            )
+        )
         if same:
             return same[-1]
     by_name = (

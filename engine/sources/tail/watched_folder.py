@@ -10,7 +10,6 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -19,16 +18,6 @@ from engine.sources.tail.tail_offset import shown_name
 
 CHUNK_BYTES: Final = 1 << 20
 """So much is read and parsed at once, unless a single line is longer."""
-
-
-@dataclass(frozen=True)
-class NameFilter:
-    """Which files of the folder belong to the stream: not hidden, and matching the pattern."""
-
-    pattern: str
-
-    def __call__(self, name: str) -> bool:
-        return not name.startswith((".", "_")) and fnmatchcase(name, self.pattern)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,71 @@
+"""Whose fault a failure of a task is, and that what is cleaned up behind it does not hide it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from engine.base.listing import partitions_named
+from engine.errors import ContinuousError
+from engine.redaction.logs import log_failure
+
+logger = logging.getLogger(__name__)
+
+
+class blaming:
+    """Errors inside the block become errors of the engine that say whose they are.
+
+    :param partitions: the numbers of those that it may be about.
+    """
+
+    def __init__(
+        self,
+        blame: type[ContinuousError],
+        doing: str,
+        partitions: Sequence[int] | Callable[[], Sequence[int]],
+        epoch: int | None = None,
+    ) -> None:
+        self._blame, self._doing = blame, doing
+        self._partitions, self._epoch = partitions, epoch
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or not isinstance(error, Exception):
+            return
+        partitions = self._partitions() if callable(self._partitions) else self._partitions
+        if not isinstance(error, ContinuousError):
+            raise self._blame(
+                f"{partitions_named(partitions).capitalize()} failed in {self._doing}: "
+                f"{type(error).__name__}: {error}",
+                partition=partitions[0],
+                epoch=self._epoch,
+            ) from error
+        error.partition = partitions[0] if error.partition is None else error.partition
+        error.epoch = self._epoch if error.epoch is None else error.epoch
+
+
+@contextmanager
+def undoing(undo: Callable[[], None], what: str) -> Iterator[None]:
+    """Call ``undo`` if the block fails. Of two failures the first is told, and the other logged.
+
+    :param what: names the call in the log.
+    """
+    try:
+        yield
+    except BaseException:
+        try:
+            undo()
+        except Exception:
+            log_failure(logger, "%s failed as well", what)
+        raise
+
+
+@contextmanager
+def closing(close: Callable[[], None], what: str) -> Iterator[None]:
+    """Call ``close`` in any case; see :func:`undoing`."""
+    with undoing(close, what):
+        yield
+    close()

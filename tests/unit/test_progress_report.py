@@ -1,0 +1,53 @@
+"""What a progress report tells of an epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.base.json_text import EXCERPT_CHARACTERS
+from engine.progress.report import (
+    EpochTimes,
+    QueryIdentity,
+    Restarts,
+    StreamProgress,
+    epoch_progress,
+)
+
+
+def told(start: Any, end: Any) -> dict[str, Any]:
+    """What the report tells of the only source."""
+    report = epoch_progress(
+        QueryIdentity("id", "run", None, "noop"),
+        0,
+        [StreamProgress("tail[in]", start, end, ())],
+        EpochTimes(0, 1, 2),
+        {},
+        Restarts(),
+    )
+    source: dict[str, Any] = report["sources"][0]
+    return source
+
+
+def test_offsets_are_told_as_spark_does() -> None:
+    source = told(None, {"0": 3, "caf\u00e9": [None, "x"]})
+    assert source["startOffset"] is None
+    assert source["endOffset"] == '{"0":3,"caf\\u00e9":[null,"x"]}'
+
+
+def test_a_long_offset_is_cut() -> None:
+    """Reports are kept and written by the hundred, whether or not anything is read."""
+    files = {f"f{number:05}.log": number for number in range(10_000)}
+    source = told(files, files)
+    for offset in (source["startOffset"], source["endOffset"]):
+        assert len(offset) == EXCERPT_CHARACTERS + len("...")
+        assert offset.startswith('{"f00000.log":0,"f00001.log":1,')
+        assert offset.endswith("...")
+
+
+def test_an_offset_of_the_greatest_length_is_whole() -> None:
+    longest = "x" * (EXCERPT_CHARACTERS - 2)
+    assert told(longest, f"{longest}x") == {
+        **told(None, None),
+        "startOffset": f'"{longest}"',
+        "endOffset": f'"{longest}x...',
+    }
