@@ -69,6 +69,37 @@ class PartitionReader(ABC):
         """Release what is held. Not called when the process is killed."""
 
 
+class PartitionsReader(ABC):
+    """Reads several partitions on an executor over what they share, such as a connection.
+
+    :ivar on_bad_record: as of a :class:`PartitionReader`.
+    """
+
+    on_bad_record: Callable[[BadRecordError], None] | None = None
+    interruptible: ClassVar[bool] = False
+
+    @abstractmethod
+    def read(self, timeout_s: float) -> tuple[int, pa.RecordBatch] | None:
+        """As :meth:`PartitionReader.read`: records of one of the partitions, and which it is by its
+        place among them. A partition that has many must not keep the others waiting."""
+
+    @property
+    @abstractmethod
+    def offsets(self) -> Sequence[Offset]:
+        """As :attr:`PartitionReader.offset`, of each partition."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether everything before ``until`` was returned, of all partitions."""
+        return False
+
+    def interrupt(self) -> None:  # noqa: B027
+        """As :meth:`PartitionReader.interrupt`."""
+
+    def close(self) -> None:  # noqa: B027
+        """As :meth:`PartitionReader.close`."""
+
+
 class DataSourceContinuousReader(ABC):
     """The driver's side of a source. Is pickled to the executors, where only :meth:`open` is
     called.
@@ -101,6 +132,12 @@ class DataSourceContinuousReader(ABC):
             :attr:`PartitionReader.exhausted` when all before it were returned. Used to run an
             epoch again whose end is already in the offset log.
         """
+
+    def openTogether(
+        self, partitions: Sequence[Any], until: Offset | None = None
+    ) -> PartitionsReader | None:
+        """As :meth:`open`, for all partitions of a task; None if each is opened by itself."""
+        return None
 
     @abstractmethod
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:

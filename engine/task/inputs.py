@@ -1,22 +1,24 @@
 """The partitions that a task reads: one, or several in turn.
 
 A task holds a slot of the cluster for as long as the query lives, so partitions that have little to
-do share one. All are asked in turn whether they have something, beginning behind the one that had
-something last: a busy one cannot keep the others waiting for longer than its own batch. When none
-has, one of them is waited for, the next one the next time, until it is time to ask all again. Each
-may take a fetch to answer, so word from the driver ends a round between two of them.
+do share one. A source may read them together, over one connection. Else all are asked in turn
+whether they have something, beginning behind the one that had something last: a busy one cannot
+keep the others waiting for longer than its own batch. When none has, one of them is waited for, the
+next one the next time, until it is time to ask all again. Each may take a fetch to answer, so word
+from the driver ends a round between two of them.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from time import monotonic
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from engine.errors import BadRecordError, SourceError
-from engine.sources.contract import Offset, PartitionReader
+from engine.sources.contract import Offset, PartitionReader, PartitionsReader
 from engine.task.blame import blaming, undoing
 from engine.task.spec import Reading
 
@@ -30,18 +32,105 @@ _ASKING_SHARE: Final = 0.05
 """Otherwise asking may take this share of a core."""
 
 
-class TaskInput:
-    """The readers of one task.
+OnBadRecord: TypeAlias = Callable[[BadRecordError], None] | None
 
-    :raises SourceError: a partition cannot be opened.
-    :ivar partition: the number of the partition that the last batch came from.
+
+class TaskInput(ABC):
+    """What one task reads.
+
     :ivar wait_s: how long a read waits for records.
     """
 
-    def __init__(self, reading: Reading, on_bad_record: Callable[[BadRecordError], None] | None):
-        self._readers: list[PartitionReader] = []
+    wait_s = MARKER_POLL_S
+
+    def __init__(self, reading: Reading) -> None:
         self._numbers = reading.numbers
         self._turn = 0
+
+    @property
+    def partition(self) -> int:
+        """The number of the partition that the last batch came from."""
+        return self._numbers[self._turn]
+
+    @property
+    @abstractmethod
+    def offsets(self) -> tuple[Offset, ...]:
+        """The position of each partition behind everything that :meth:`read` has returned."""
+
+    @property
+    def offset(self) -> Offset:
+        """The position of :attr:`partition` alone."""
+        return self.offsets[self._turn]
+
+    @property
+    @abstractmethod
+    def exhausted(self) -> bool:
+        """Whether everything before the end that was given is read."""
+
+    @abstractmethod
+    def read(self) -> pa.RecordBatch | None:
+        """What whichever partition has that has something; None if nothing came for a while, or the
+        driver has sent word."""
+
+    @abstractmethod
+    def interrupt(self) -> None:
+        """Have a waiting :meth:`read` return. From any thread."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what is held.
+
+        :raises SourceError: that failed.
+        """
+
+
+def open_input(reading: Reading, on_bad_record: OnBadRecord) -> TaskInput:
+    """Open the partitions of a task.
+
+    :raises SourceError: one cannot be opened.
+    """
+    with blaming(SourceError, "opening the source", reading.numbers):
+        together = reading.reader.openTogether(reading.partitions, reading.until)
+    if together is None:
+        return _InTurn(reading, on_bad_record)
+    together.on_bad_record = on_bad_record
+    return _Together(reading, together)
+
+
+class _Together(TaskInput):
+    def __init__(self, reading: Reading, reader: PartitionsReader) -> None:
+        super().__init__(reading)
+        self._reader = reader
+        if reader.interruptible:
+            self.wait_s = INTERRUPTED_POLL_S
+
+    @property
+    def offsets(self) -> tuple[Offset, ...]:
+        return tuple(self._reader.offsets)
+
+    @property
+    def exhausted(self) -> bool:
+        return self._reader.exhausted
+
+    def read(self) -> pa.RecordBatch | None:
+        found = self._reader.read(self.wait_s)
+        if found is None:
+            return None
+        self._turn, batch = found
+        return batch
+
+    def interrupt(self) -> None:
+        self._reader.interrupt()
+
+    def close(self) -> None:
+        with blaming(SourceError, "closing the source", self._numbers):
+            self._reader.close()
+
+
+class _InTurn(TaskInput):
+    def __init__(self, reading: Reading, on_bad_record: OnBadRecord) -> None:
+        super().__init__(reading)
+        self._readers: list[PartitionReader] = []
         self._next_round_s = 0.0
         self._has_word = False
         with undoing(self.close, "closing the source"):
@@ -55,27 +144,18 @@ class TaskInput:
         self.wait_s = INTERRUPTED_POLL_S if alone else MARKER_POLL_S
 
     @property
-    def partition(self) -> int:
-        return self._numbers[self._turn]
-
-    @property
     def offsets(self) -> tuple[Offset, ...]:
-        """The position of each partition behind everything that :meth:`read` has returned."""
         return tuple(reader.offset for reader in self._readers)
 
     @property
     def offset(self) -> Offset:
-        """The position of :attr:`partition` alone."""
         return self._readers[self._turn].offset
 
     @property
     def exhausted(self) -> bool:
-        """Whether everything before the end that was given is read."""
         return all(reader.exhausted for reader in self._readers)
 
     def read(self) -> pa.RecordBatch | None:
-        """What whichever partition has that has something; None if nothing came for a while, or the
-        driver has sent word."""
         if len(self._readers) == 1:
             return self._readers[0].read(self.wait_s)
         now_s = monotonic()
@@ -96,7 +176,6 @@ class TaskInput:
         return batch
 
     def interrupt(self) -> None:
-        """Have a waiting :meth:`read` return. From any thread."""
         self._has_word = True
         for reader in self._readers:
             reader.interrupt()
@@ -106,16 +185,12 @@ class TaskInput:
         return self._readers[self._turn].read(timeout_s)
 
     def close(self) -> None:
-        """Close all readers, each whatever the others do.
-
-        :raises SourceError: the last one that could not be closed.
-        """
         failure: Exception | None = None
         for number, reader in zip(self._numbers, self._readers, strict=False):
             try:
                 with blaming(SourceError, "closing the source", (number,)):
                     reader.close()
             except Exception as exc:
-                failure = exc
+                failure = exc  # the others are closed all the same
         if failure is not None:
             raise failure

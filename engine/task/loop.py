@@ -27,7 +27,7 @@ from engine.sinks.epoch_context import EpochContext
 from engine.task.bad_records import BadRecords
 from engine.task.blame import blaming, closing, undoing
 from engine.task.channel import Channel
-from engine.task.inputs import INTERRUPTED_POLL_S, MARKER_POLL_S, TaskInput
+from engine.task.inputs import INTERRUPTED_POLL_S, MARKER_POLL_S, open_input
 from engine.task.spec import TaskSpec
 from engine.task.transform import Transform, compile_steps
 from engine.wire.connection import Connection, connect
@@ -101,7 +101,9 @@ class _Task:
 
     def run(self) -> None:
         spec, partitions = self._spec, self._partitions
-        self._input = TaskInput(spec.reading, self._bad.unreadable if self._bad.tolerates else None)
+        self._input = open_input(
+            spec.reading, self._bad.unreadable if self._bad.tolerates else None
+        )
         self._channel.on_word = self._input.interrupt
         with closing(self._input.close, "closing the source"):
             with blaming(TransformError, "loading the query's functions", partitions):

@@ -16,7 +16,7 @@ from engine.sources.contract import PartitionReader
 from engine.sources.rate import RateReader
 from engine.sources.tail.data_source import TailDataSource
 from engine.task import inputs
-from engine.task.inputs import INTERRUPTED_POLL_S, MARKER_POLL_S, TaskInput
+from engine.task.inputs import INTERRUPTED_POLL_S, MARKER_POLL_S, TaskInput, open_input
 from engine.task.spec import Reading
 from tests.model import SCHEMA, Feed, ModelReader
 
@@ -52,7 +52,7 @@ def test_a_reader_that_waits_is_interrupted(idle: object, tmp_path: Path) -> Non
 def task_input(feed: Feed) -> TaskInput:
     reader = ModelReader(feed)
     partitions = tuple(reader.partitions(reader.initialOffset()))
-    return TaskInput(Reading(reader, partitions, PIPELINE, first_partition=4), None)
+    return open_input(Reading(reader, partitions, PIPELINE, first_partition=4), None)
 
 
 def rows(batch: pa.RecordBatch | None) -> list[int]:
@@ -100,7 +100,7 @@ class Counted:
         source = ModelReader(Feed(partitions))
         monkeypatch.setattr(source, "open", lambda partition, until: self.readers[partition])
         monkeypatch.setattr(inputs, "monotonic", self.clock.monotonic_s, raising=False)
-        self.input = TaskInput(Reading(source, tuple(range(partitions)), PIPELINE), None)
+        self.input = open_input(Reading(source, tuple(range(partitions)), PIPELINE), None)
 
     def idle(self, seconds: float) -> None:
         end_s = self.clock.monotonic_s() + seconds
@@ -178,7 +178,7 @@ def test_what_cannot_be_closed_does_not_hide_what_cannot_be_opened(
     monkeypatch.setattr("tests.model.ModelPartitionReader.close", cannot)
     reading = Reading(source, (first, None, *others), PIPELINE, first_partition=4)
     with pytest.raises(SourceError, match=r"^Partition 5 failed in opening the source") as caught:
-        TaskInput(reading, None)
+        open_input(reading, None)
     assert caught.value.partition == 5
     assert "the socket is gone" in caplog.text
 
@@ -188,4 +188,4 @@ def test_one_that_is_interrupted_waits_longer_than_several() -> None:
     assert task_input(Feed(1)).wait_s == MARKER_POLL_S  # the model's cannot be interrupted
     reader = RateReader(1, 1)
     reading = Reading(reader, tuple(reader.partitions(reader.initialOffset())), PIPELINE)
-    assert TaskInput(reading, None).wait_s == INTERRUPTED_POLL_S
+    assert open_input(reading, None).wait_s == INTERRUPTED_POLL_S

@@ -1,0 +1,1 @@
+"""What the connectors of one outside system share: its client's settings and errors."""

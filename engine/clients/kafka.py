@@ -1,0 +1,212 @@
+"""Kafka's client, librdkafka, by the settings of Kafka's Java client that Spark's options hold.
+
+Spark passes ``kafka.`` options to the Java client. Most settings have the same name in both; the
+others are translated, and what cannot be is refused with what to do instead.
+
+Source: Kafka's client documentation, librdkafka's CONFIGURATION.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.errors import ConfigError, ContinuousError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+PREFIX: Final = "kafka."
+MISSING: Final = "pip install 'airflow-provider-continuous[kafka]'"
+SERVERS: Final = "bootstrap.servers"
+_SAME_MEANING: Final = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.partition.fetch.bytes": "max.partition.fetch.bytes",
+    "max.request.size": "message.max.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "sasl.oauthbearer.token.endpoint.url": "sasl.oauthbearer.token.endpoint.url",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "sasl.kerberos.kinit.cmd": "sasl.kerberos.kinit.cmd",
+}
+_ONLY_JAVA: Final = frozenset(
+    {
+        "client.dns.lookup.all", "default.api.timeout.ms", "max.poll.records", "metric.reporters",
+        "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
+        "exclude.internal.topics", "security.providers", "sasl.client.callback.handler.class",
+        "sasl.login.callback.handler.class", "sasl.login.class", "max.block.ms",
+    }
+)  # fmt: skip
+"""What steers the Java client's own doing and says nothing of the broker: taken, and without
+effect."""
+_LOGIN: Final = re.compile(r"([\w.]+)\s+required\b([^;]*);?\s*\Z", re.DOTALL)
+_PAIR: Final = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|(\S+))")
+
+
+def client_settings(owner: str, options: Mapping[str, str]) -> dict[str, str]:
+    """What ``kafka.`` options mean to librdkafka.
+
+    :param owner: whose they are, for errors: ``source kafka``.
+    :param options: names with the prefix, in any case; others are passed over.
+    :raises ConfigError: the servers are missing, or a setting has no counterpart.
+    """
+    given = {
+        name.lower().removeprefix(PREFIX): str(value)
+        for name, value in options.items()
+        if name.lower().startswith(PREFIX)
+    }
+    if not given.get(SERVERS, "").strip():
+        raise ConfigError(
+            f"{owner} needs the option {PREFIX}{SERVERS}.",
+            hint=f'Set option("{PREFIX}{SERVERS}", "host:9092").',
+        )
+    settings: dict[str, str] = {}
+    for name, value in given.items():
+        if name in _ONLY_JAVA:
+            continue
+        settings.update(_translated(owner, name, value, given))
+    return settings
+
+
+def _translated(owner: str, name: str, value: str, given: Mapping[str, str]) -> dict[str, str]:
+    if name == "sasl.jaas.config":
+        return _login(owner, value)
+    if name == "ssl.endpoint.identification.algorithm":
+        return {name: value.strip().lower() or "none"}
+    if name == "buffer.memory":
+        return {"queue.buffering.max.kbytes": str(max(int(value) // 1024, 1))}
+    if name in ("ssl.truststore.type", "ssl.keystore.type"):
+        return _store_type(owner, name, value)
+    if name == "ssl.truststore.location":
+        _need_pem(owner, name, given.get("ssl.truststore.type"), "ssl.ca.location")
+        return {"ssl.ca.location": value}
+    if name == "ssl.keystore.location" and _is_pem(given.get("ssl.keystore.type")):
+        return {"ssl.certificate.location": value, "ssl.key.location": value}
+    if name == "ssl.truststore.password":
+        return {}
+    return {_SAME_MEANING.get(name, name): value}
+
+
+def _is_pem(kind: str | None) -> bool:
+    return (kind or "JKS").strip().upper() == "PEM"
+
+
+def _need_pem(owner: str, name: str, kind: str | None, instead: str) -> None:
+    if not _is_pem(kind):
+        raise ConfigError(
+            f"{owner} cannot read the Java keystore of {PREFIX}{name}: its client is librdkafka.",
+            hint="Write its certificates as PEM (keytool -exportcert -rfc), and name that file by "
+            f"{PREFIX}{instead}.",
+        )
+
+
+def _store_type(owner: str, name: str, value: str) -> dict[str, str]:
+    kind = value.strip().upper()
+    if kind == "PEM" or (kind == "PKCS12" and name.startswith("ssl.keystore")):
+        return {}
+    raise ConfigError(
+        f"{owner} cannot read keystores of type {value!r} ({PREFIX}{name}): its client is "
+        "librdkafka.",
+        hint=f"Use PEM files: {PREFIX}ssl.ca.location, {PREFIX}ssl.certificate.location and "
+        f"{PREFIX}ssl.key.location.",
+    )
+
+
+def _login(owner: str, text: str) -> dict[str, str]:
+    """User and password of ``sasl.jaas.config``, by the login module that they are for."""
+    found = _LOGIN.match(text.strip())
+    module = found[1].rpartition(".")[2] if found else ""
+    pairs = {
+        name: quoted.replace('\\"', '"') if quoted or not bare else bare
+        for name, quoted, bare in _PAIR.findall(found[2] if found else "")
+    }
+    if module in ("PlainLoginModule", "ScramLoginModule") and {"username", "password"} <= set(
+        pairs
+    ):
+        return {"sasl.username": pairs["username"], "sasl.password": pairs["password"]}
+    if module == "OAuthBearerLoginModule":
+        known = {"clientId": "client.id", "clientSecret": "client.secret", "scope": "scope"}
+        return {
+            "sasl.oauthbearer.method": "oidc",
+            **{f"sasl.oauthbearer.{known[key]}": pairs[key] for key in known if key in pairs},
+        }
+    raise ConfigError(
+        f"{owner} cannot use this {PREFIX}sasl.jaas.config: its client is librdkafka, which has no "
+        f"{module or 'such login module'}.",
+        hint=f"Set {PREFIX}sasl.mechanism with {PREFIX}sasl.username and {PREFIX}sasl.password.",
+    )
+
+
+@contextmanager
+def speaking_kafka(
+    unavailable: type[ContinuousError], final: type[ContinuousError], what: str
+) -> Iterator[None]:
+    """Errors of the client inside the block become errors of the engine.
+
+    :param unavailable: for what time may mend.
+    :param final: for what it will not.
+    :param what: was tried: ``Kafka at host:9092 cannot tell the partitions of orders``.
+    """
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except KafkaException as exc:
+        error = exc.args[0]
+        kind = unavailable if is_passing(error) else final
+        raise kind(f"{what}: {error.str()} ({error.name()}).") from exc
+
+
+def is_passing(error: KafkaError) -> bool:
+    """Whether time may mend it."""
+    return bool(error.retriable()) or error.name() in _PASSING
+
+
+_PASSING: Final = frozenset(
+    {
+        "_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_MSG_TIMED_OUT", "_RESOLVE",
+        "_TIMED_OUT_QUEUE", "_DESTROY", "_WAIT_COORD", "_WAIT_CACHE", "_NODE_UPDATE",
+        "REQUEST_TIMED_OUT", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION",
+        "NETWORK_EXCEPTION", "BROKER_NOT_AVAILABLE", "COORDINATOR_NOT_AVAILABLE",
+        "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "NOT_ENOUGH_REPLICAS",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "KAFKA_STORAGE_ERROR", "_AUTHENTICATION",
+        "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC",
+    }
+)  # fmt: skip
+"""A topic that is not known may be one that was just created."""
+
+
+def made_client(kind: Any, settings: Mapping[str, Any], owner: str) -> Any:
+    """A client of librdkafka.
+
+    :param kind: ``Consumer``, ``Producer`` or ``AdminClient``.
+    :raises ConfigError: it refuses a setting.
+    """
+    from confluent_kafka import KafkaException
+
+    try:
+        return kind(dict(settings))
+    except KafkaException as exc:
+        raise ConfigError(
+            f"{owner}: Kafka's client refuses its settings: {exc.args[0].str()}.",
+            hint=f"Options that begin with {PREFIX} are settings of librdkafka, or of Kafka's Java "
+            "client where they mean the same.",
+        ) from exc
+
+
+def import_client(owner: str) -> Any:
+    """The module ``confluent_kafka``.
+
+    :raises ConfigError: it is not installed.
+    """
+    try:
+        import confluent_kafka
+    except ImportError as exc:
+        raise ConfigError(
+            f"{owner} needs Kafka's client, which is not installed.", hint=MISSING
+        ) from exc
+    return confluent_kafka
