@@ -1,0 +1,96 @@
+"""Producers: what was sent is on the brokers, or there is an error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from engine.clients.kafka import SERVERS, import_client, is_passing, made_client, speaking_kafka
+from engine.errors import SinkCommitRejectedError, SinkError, SinkUnavailableError
+from engine.sinks.kafka.records import OWNER, RecordFormat
+
+_TUNED: Final = {
+    "acks": "all",
+    "enable.idempotence": "true",
+    "partitioner": "murmur2_random",  # the Java client's
+    "linger.ms": "50",
+    "delivery.report.only.error": "true",
+    "queue.buffering.max.messages": "200000",
+}
+SMALL_BATCH: Final = 2_000
+"""After a batch of fewer rows nothing is waited for that could be sent with it: a low latency costs
+nothing then. Larger ones fill the client's own batches."""
+_HURRY_S: Final = 0.005
+_FLUSH_S: Final = 1.0
+
+
+class Sender:
+    """A producer and its errors.
+
+    :param client: settings of librdkafka; what the user has set counts.
+    :param timeout_s: so long what was sent may take to be acknowledged.
+    :raises ConfigError: the client is not installed, or refuses its settings.
+    """
+
+    def __init__(self, client: Mapping[str, str], timeout_s: float, **own: str) -> None:
+        self._servers, self._timeout_s = client[SERVERS], timeout_s
+        self._errors: list[tuple[Any, Any]] = []
+        settings: dict[str, Any] = {**_TUNED, **client, **own, "on_delivery": self._report}
+        self.producer = made_client(import_client(OWNER).Producer, settings, OWNER)
+
+    def send(self, rows: RecordFormat, batch: pa.RecordBatch, *, hurry: bool) -> None:
+        """Hand a batch to the client.
+
+        :param hurry: see that it is sent now, if it is small.
+        :raises SinkError: the client, or a broker before, has refused a record.
+        """
+        refused = self.says("a record is refused")
+        with speaking_kafka(SinkUnavailableError, SinkCommitRejectedError, refused):
+            rows.send(self.producer, batch)
+        if hurry and batch.num_rows < SMALL_BATCH:
+            self.producer.flush(_HURRY_S)
+        else:
+            self.producer.poll(0)
+        self._check()
+
+    def finish(self) -> None:
+        """Return when all that was sent is acknowledged.
+
+        :raises SinkUnavailableError: it is not, in time.
+        :raises SinkError: a record was refused. That nothing is left to send does not say that all
+            was taken.
+        """
+        deadline_s = time.monotonic() + self._timeout_s
+        while left := self.producer.flush(_FLUSH_S):
+            self._check()
+            if time.monotonic() > deadline_s:
+                raise SinkUnavailableError(
+                    self.says(f"{left:,} records are not acknowledged after {self._timeout_s:g} s"),
+                    hint="They are written again when the query restarts.",
+                )
+        self._check()
+
+    def says(self, what: str) -> str:
+        return f"Kafka at {self._servers}: {what}"
+
+    def _report(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._errors.append((error, message))
+
+    def _check(self) -> None:
+        if not self._errors:
+            return
+        error, message = self._errors[0]
+        more = f" ({len(self._errors):,} in all)" if len(self._errors) > 1 else ""
+        self._errors.clear()
+        where = "a record" if message is None else f"a record for {message.topic()}"
+        kind = SinkUnavailableError if is_passing(error) else SinkCommitRejectedError
+        raise kind(
+            self.says(f"{where} was refused{more}: {error.str()} ({error.name()})"),
+            hint="Nothing of its epoch is committed."
+            if kind is SinkUnavailableError
+            else "A restart would meet the same: correct the record, the topic or its settings.",
+        )
