@@ -188,6 +188,20 @@ class SinkCommitUnknownError(SinkError):
     """The commit may or may not have happened; the next start finds out."""
 
 
+class PreparedEpochLostError(SinkError):
+    """The sink has dropped what was prepared of an epoch, so that its rows have to be written
+    again: a restart runs the epoch again to the end that is logged.
+
+    :param done: the tasks, by their index, whose rows are committed all the same.
+    """
+
+    retryable = True
+
+    def __init__(self, message: str, *, done: Iterable[int] = (), **rest: Any) -> None:
+        super().__init__(message, **rest)
+        self.done = frozenset(done)
+
+
 class SinkAheadError(SinkError):
     """The sink holds epochs that this checkpoint has never prepared."""
 

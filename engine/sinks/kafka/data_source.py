@@ -120,17 +120,78 @@ class KafkaWriter(DataSourceStreamArrowWriter):
         writer.open(WriterContext("", "", 0, 0, 0, 1))
         return writer.write(0, iterator)
 
+    def bind(self, context: SinkContext) -> None:
+        """Speak to the brokers anew: the attempt before may have lost them."""
+        self.close()
+        self._base = transactional_base(self._prefix, context.query_id)
+
+    def validate(self) -> None:
+        """:raises ConfigError: the brokers cannot be reached, or do not have the topic."""
+        check_topic(self._client, self._rows.topic)
+
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """End the epoch's transactions. Again is fine.
 
-        :raises PreparedEpochLostError: one is not there any more, so none of its records is seen.
-        :raises SinkUnavailableError: the brokers do not answer: some may have been ended.
+        :raises PreparedEpochLostError: the brokers have aborted one.
+        :raises SinkUnavailableError: they do not answer: some may have been ended.
         """
-        for each in _transactions(messages):
-            if not self._ends(each, commit=True):
-                raise PreparedEpochLostError(
-                    f"Kafka has aborted transaction {each.transactional_id} of epoch {batchId} "
-                    "before it was committed.",
-                    epoch=batchId,
-                    hint="If that happens often, kafka.transaction.timeout.ms is too short.",
-                )
+        found = _transactions(messages)
+        if not found:
+            return
+        transactions = self._connected()
+        described = transactions.describe([each.transactional_id for each in found.values()])
+        states = {task: _state(each, described) for task, each in found.items()}
+        if None not in states.values():
+            for task, each in found.items():
+                if states[task] == OPEN and not _end(transactions, each, commit=True):
+                    states[task] = None
+        lost = [task for task, state in states.items() if state is None]
+        if lost:
+            self.abort([found[task] for task, state in states.items() if state == OPEN], batchId)
+            raise PreparedEpochLostError(
+                f"Kafka has aborted transaction {found[lost[0]].transactional_id} of epoch "
+                f"{batchId}, which was not committed in time.",
+                done=[task for task, state in states.items() if state is not None],
+                epoch=batchId,
+                hint="Let the brokers keep transactions for longer: kafka.transaction.timeout.ms, "
+                "up to their transaction.max.timeout.ms.",
+            )
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """End the transactions of an epoch that will not be committed."""
+        for each in _transactions(messages).values():
+            _end(self._connected(), each, commit=False)
+
+    def close(self) -> None:
+        """Release the connection."""
+        if self._transactions is not None:
+            self._transactions.close()
+            self._transactions = None
+
+    def _connected(self) -> KafkaTransactions:
+        if self._transactions is None:
+            self._transactions = KafkaTransactions(self._client)
+        return self._transactions
+
+
+def _transactions(messages: Sequence[WriterCommitMessage | None]) -> dict[int, KafkaTransaction]:
+    """Those of an epoch, by the index of their task."""
+    own_messages(messages, (KafkaTransaction, Sent))
+    return {
+        task: each for task, each in enumerate(messages) if isinstance(each, KafkaTransaction)
+    }
+
+
+def _state(each: KafkaTransaction, described: Mapping[str, Described]) -> str | None:
+    """OPEN or COMMITTED; None if the brokers have not kept it."""
+    found = described.get(each.transactional_id)
+    identity = each.producer_id, each.producer_epoch
+    if found is None or (found.producer_id, found.producer_epoch) != identity:
+        return None
+    return {OPEN: OPEN, COMMITTING: COMMITTED, COMMITTED: COMMITTED}.get(found.state)
+
+
+def _end(transactions: KafkaTransactions, each: KafkaTransaction, *, commit: bool) -> bool:
+    return transactions.end(
+        each.transactional_id, each.producer_id, each.producer_epoch, commit=commit
+    )
