@@ -14,7 +14,7 @@ help: ## list the targets
 install: ## make .venv from uv.lock, with Java where none is found
 	@scripts/setup.sh
 
-test: install ## every test, in three processes: mostly they wait for servers
+test: install ## every test, in three processes
 	$(PYTHON_IN_VENV) -m pytest -n 3 --no-loadscope-reorder
 
 test-unit: install ## the tests that need no Spark and no Airflow processes

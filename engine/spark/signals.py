@@ -21,19 +21,14 @@ def leave_signals_to_the_driver() -> None:
     For the JVM that PySpark has started; one that spark-submit has started is the one which is
     signalled, and its driver the one which follows.
     """
-    from py4j.java_gateway import JavaClass
     from pyspark import SparkContext
 
-    gateway: Any = SparkContext._gateway
-    assert gateway is not None, "a session is there, or its JVM"
-    # Not jvm.sun.misc: Java would look for a class "sun" in all jars, for half a second.
-    Signal, Handler = (
-        JavaClass(f"sun.misc.{name}", gateway._gateway_client)
-        for name in ("Signal", "SignalHandler")
-    )
+    java: Any = SparkContext._jvm
+    assert java is not None, "a session is there, or its JVM"
+    misc = java.sun.misc
     for number in END_SIGNALS:
         name = signal.Signals(number).name.removeprefix("SIG")
-        Signal.handle(Signal(name), Handler.SIG_IGN)
+        misc.Signal.handle(misc.Signal(name), misc.SignalHandler.SIG_IGN)
 
 
 def hold_back() -> None:
