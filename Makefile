@@ -14,8 +14,8 @@ help: ## list the targets
 install: ## make .venv from uv.lock, with Java where none is found
 	@scripts/setup.sh
 
-test: install ## every test, in two processes
-	$(PYTHON_IN_VENV) -m pytest -n 2 --no-loadscope-reorder
+test: install ## every test, in three processes
+	$(PYTHON_IN_VENV) -m pytest -n 3 --no-loadscope-reorder
 
 test-unit: install ## the tests that need no Spark and no Airflow processes
 	$(PYTHON_IN_VENV) -m pytest -m "not spark and not airflow and not system"

@@ -193,7 +193,10 @@ class AirflowProcesses:
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.address}/execution/",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.home / "passwords.json"),
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}",
+            # So long a process waits for the others, instead of 5 s: then the api answers 500.
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": (
+                f"sqlite:///{self.home / 'airflow.db'}?timeout=30"
+            ),
             "AIRFLOW__API_AUTH__JWT_SECRET": kept["jwt_secret"],
             "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__PORT": str(self._port),

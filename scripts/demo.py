@@ -37,7 +37,7 @@ STEPS = (
     "drain",
 )
 WITHOUT_RESULT = ("everything_committed",)
-ROWS_PER_SECOND = 6_000
+ROWS_PER_SECOND = 9_000
 RUN_TIMEOUT_S = 600.0
 END_TIMEOUT_S = 15.0
 SHOWN_EPOCHS_MAX = 12

@@ -1,4 +1,4 @@
-"""Which tests belong together when two processes share the suite (``pytest -n 2``).
+"""Which tests belong together when several processes share the suite (``pytest -n 3``).
 
 What is dear is started once: all tests of the shared Spark go to one process, all tests of the
 shared Airflow to one. Every other test file stays whole, for the fixtures of its module.

@@ -211,9 +211,9 @@ class Lease:
         """
         clock = clock or SystemClock()
         storage, process = checkpoint.storage, Process.current()
-        # In place: an earlier attempt of this run is found in every turn. What only a later turn
-        # finds is the claim of the one before, of which the storage's answer was lost.
-        restarts = True
+        # Then an earlier attempt of this run is found in every turn. What only a later turn finds
+        # is the claim of the one before, of which the storage's answer was lost.
+        is_in_place = True
         while True:
             # Counted before the holder is looked at: whoever claims after the count takes the
             # number that we are about to create, so that one of the two fails and begins anew.
@@ -221,7 +221,7 @@ class Lease:
             newest = max(generations, default=-1)
             holder = _holder(storage, generations)
             own = holder is not None and holder.run_id == run_id
-            restarts = restarts and own
+            is_in_place = is_in_place and own
             if holder is not None and not own:
                 _refuse_if_alive(storage, holder, clock)
             generation = max(newest, -1 if holder is None else holder.generation) + 1
@@ -253,7 +253,7 @@ class Lease:
         for fenced in older:
             storage.delete(f"{_CLAIMS}/{fenced}")
         reach("fence.after")
-        if not restarts:
+        if not is_in_place:
             checkpoint.requests.clear(present)
         lease = cls(storage, record, clock)
         lease._seen_s = seen_s

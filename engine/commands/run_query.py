@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _POLL_S = 0.2
+_NEEDED = (
+    "pandas",  # which every session imports
+    "engine.query.registration",
+    "engine.query.writer",
+    "engine.plan.planner",
+    "engine.spark.executor_launcher",
+)
+"""By what comes behind the start of Java: a second of imports."""
 _NOT_STARTED = Result({"state": None, "error": None}, "Ended before the query was started.")
 
 
@@ -49,7 +57,8 @@ def run(args: Namespace) -> Result:
 def _run(spec: QuerySpec) -> Result:
     with EndSignals() as signals:
         try:
-            spark = build_session(spec.conf, spec.name or "continuous query", spec.python_path)
+            name = spec.name or "continuous query"
+            spark = build_session(spec.conf, name, spec.python_path, _NEEDED)
         except Exception:
             # A signal to the whole process group also ends the JVM that is just starting.
             if signals.count:

@@ -22,7 +22,7 @@ class WantedEpochs:
     def newest(self) -> int:
         """-1 while nobody waits."""
         with self._lock:
-            return max([self._lasting, *self._epochs])
+            return max(self._lasting, *self._epochs, -1)
 
     def want(self, epoch: int) -> None:
         """It is waited for until it is there."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from engine.errors import ConfigError
@@ -31,12 +34,16 @@ is not there when the daemon starts."""
 
 
 def build_session(
-    conf: Mapping[str, str], app_name: str, python_path: Iterable[Path] = ()
+    conf: Mapping[str, str],
+    app_name: str,
+    python_path: Iterable[Path] = (),
+    modules: Sequence[str] = (),
 ) -> SparkSession:
     """Start Spark, or return the session that runs already.
 
     :param conf: Spark's settings, e.g. ``{"spark.master": "local[4]"}``.
     :param python_path: folders to import from, here and in the workers of this machine.
+    :param modules: what the caller needs next: imported while Java starts.
     :raises ConfigError: no Java that Spark runs on.
     """
     prepare_environment(conf.get("spark.pyspark.python"))
@@ -47,7 +54,8 @@ def build_session(
 
     defaults = {key: value for key, value in DEFAULTS.items() if key not in _submitted_conf()}
     settings = {**defaults, **conf}
-    _start_jvm(settings)
+    with _importing(modules):
+        _start_jvm(settings)
     if not _is_submitted():
         leave_signals_to_the_driver()
     # The master may come from spark-defaults.conf, which the JVM has read by now.
@@ -90,6 +98,24 @@ def python_of_workers(named: str | None = None) -> str:
     """The one that the query's ``conf`` names, or the user by PYSPARK_PYTHON, or that of this
     process."""
     return named or os.environ.get("PYSPARK_PYTHON") or sys.executable
+
+
+@contextmanager
+def _importing(modules: Sequence[str]) -> Iterator[None]:
+    """Import, on another thread, while the block waits for something else. What cannot be imported
+    is told by whoever needs it."""
+
+    def work() -> None:
+        for name in modules:
+            with suppress(Exception):
+                import_module(name)
+
+    thread = Thread(target=work, name="imports", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def _start_jvm(settings: Mapping[str, str]) -> None:
