@@ -1,15 +1,17 @@
 """Transactions that another process has left open: what they are, and how they are ended.
 
-librdkafka ends only those of its own process. This asks the transaction's coordinator itself, by
-kafka-python: DescribeTransactions (KIP-664) and EndTxn (KIP-98).
+librdkafka ends only those of its own process. This asks the transactions' coordinators itself, by
+kafka-python: ListTransactions and DescribeTransactions (KIP-664), EndTxn and InitProducerId
+(KIP-98). For the last two it has no public call: see :func:`_ask_each`.
 """
 
 from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from engine.clients.kafka import MISSING, SERVERS
@@ -19,10 +21,12 @@ END_TXN_VERSION_MAX: Final = 4
 """From version 5 on the broker gives the producer a new epoch with each end, of which the producer
 that goes on with the id would not know."""
 OPEN: Final = "Ongoing"
-COMMITTED: Final = "CompleteCommit"
-COMMITTING: Final = "PrepareCommit"
+_COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 _TRY_S: Final = 30.0
 _PAUSE_S: Final = 0.01
+_CONNECT_S: Final = 10.0
+_AT_ONCE: Final = 500
+"""So many requests are under way at most."""
 # Error codes of the protocol.
 _OK: Final = 0
 _MOVED: Final = frozenset({14, 15, 16})  # the coordinator loads, is not there, or is another
@@ -31,27 +35,56 @@ _NOT_ITS_OWN: Final = frozenset({47, 48, 49, 90})  # epoch, state or id do not f
 
 
 @dataclass(frozen=True)
-class Described:
-    """What the coordinator says of a transactional id.
+class Transaction:
+    """One transaction, as its producer knows it.
 
-    :param state: of its last transaction, as Kafka names it.
+    :param producer_epoch: who comes with an older one is fenced.
     """
 
+    id: str
     producer_id: int
     producer_epoch: int
+
+
+@dataclass(frozen=True)
+class Described:
+    """What a coordinator says of a transactional id.
+
+    :param newest: its last transaction.
+    :param state: of that, as Kafka names it.
+    """
+
+    newest: Transaction
     state: str
+
+    @property
+    def is_open(self) -> bool:
+        return self.state == OPEN
+
+    @property
+    def is_committed(self) -> bool:
+        """Or will be, whatever happens."""
+        return self.state in _COMMITTED
 
 
 class KafkaTransactions:
     """A connection to the coordinators. Not for several threads.
 
     :param client: settings of librdkafka.
-    :raises ConfigError: kafka-python is not installed, or cannot use these settings.
     """
 
     def __init__(self, client: Mapping[str, str]) -> None:
         self._client = dict(client)
         self._admin: Any = None
+
+    def ids(self, prefix: str) -> list[str]:
+        """The transactional ids that begin with this, in order.
+
+        :raises SinkUnavailableError: a broker does not answer.
+        """
+        listed = self._asked(lambda admin: admin.list_transactions())
+        found = (each.transactional_id for part in listed.values() for each in part)
+        return sorted({id for id in found if id.startswith(prefix)})
 
     def describe(self, ids: Collection[str]) -> dict[str, Described]:
         """What there is of these transactional ids; those that are not known are left out.
@@ -60,53 +93,98 @@ class KafkaTransactions:
         """
         from kafka.errors import TransactionalIdNotFoundError
 
-        try:
-            found = self._asked(lambda admin: admin.describe_transactions(list(ids)))
-        except TransactionalIdNotFoundError:
-            if len(ids) == 1:
-                return {}
-            return {each: one for id in ids for each, one in self.describe([id]).items()}
+        def ask(admin: Any) -> dict[str, Any] | None:
+            try:
+                found: dict[str, Any] = admin.describe_transactions(list(ids))
+            except TransactionalIdNotFoundError:
+                return None
+            return found
+
+        found = self._asked(ask)
+        if found is None:  # one of them, and it does not say which
+            known = (self.describe([id]) for id in ids) if len(ids) > 1 else ()
+            return {id: each for part in known for id, each in part.items()}
         return {
-            id: Described(each.producer_id, each.producer_epoch, each.state.value)
+            id: Described(Transaction(id, each.producer_id, each.producer_epoch), each.state.value)
             for id, each in found.items()
         }
 
-    def end(self, id: str, producer_id: int, producer_epoch: int, *, commit: bool) -> bool:
-        """End a transaction. Again is fine.
+    def end(self, transactions: Sequence[Transaction], *, commit: bool) -> list[Transaction]:
+        """End transactions. Again is fine.
 
-        :return: False if it is not open any more, and was not ended like this: it has timed out,
-            or somebody else has the id.
-        :raises SinkUnavailableError: no coordinator answers.
+        :return: those that are not open any more, and were not ended like this: they have timed
+            out, or somebody else has the id.
+        :raises SinkUnavailableError: a coordinator does not answer: they may have been ended.
         """
         from kafka.protocol.producer import EndTxnRequest
 
-        request = EndTxnRequest(
-            transactional_id=id,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            committed=commit,
-            max_version=END_TXN_VERSION_MAX,
-        )
-        deadline_s = time.monotonic() + _TRY_S
-        while True:
-            # Not sent again if no answer comes: it may arrive late, when the id has another
-            # transaction. A restart takes the id with a new epoch first.
-            code = self._asked(lambda admin: _send(admin, id, request)).error_code
-            if code == _OK:
-                return True
-            if code in _NOT_ITS_OWN:
-                return False
-            if code != _STILL_ENDING and code not in _MOVED:
-                raise SinkError(self._says(f"transaction {id} cannot be ended: error {code}"))
-            if time.monotonic() > deadline_s:
-                raise SinkUnavailableError(self._says(f"transaction {id} cannot be ended now"))
-            time.sleep(_PAUSE_S)
+        by_id = {each.id: each for each in transactions}
+
+        def request(id: str) -> Any:
+            each = by_id[id]
+            return EndTxnRequest(
+                transactional_id=id,
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                committed=commit,
+                max_version=END_TXN_VERSION_MAX,
+            )
+
+        refused = self._until_answered(list(by_id), request, "cannot be ended")
+        return [by_id[id] for id in refused]
+
+    def fence(self, ids: Collection[str]) -> None:
+        """Abort what is open of these ids, and shut out the producers that had them.
+
+        :raises SinkUnavailableError: a coordinator does not answer.
+        """
+        from kafka.protocol.producer import InitProducerIdRequest
+
+        def request(id: str) -> Any:
+            return InitProducerIdRequest(
+                transactional_id=id,
+                transaction_timeout_ms=round(_TRY_S * 1000),
+                producer_id=-1,
+                producer_epoch=-1,
+                max_version=4,
+            )
+
+        self._until_answered(list(ids), request, "cannot be fenced")
 
     def close(self) -> None:
         """Release the connection."""
         if self._admin is not None:
             self._admin.close()
             self._admin = None
+
+    def _until_answered(
+        self, ids: list[str], request: Callable[[str], Any], what: str
+    ) -> list[str]:
+        """Ask for each id, again while its last transaction is still ending; the refused ones.
+
+        A request that gets no answer is not sent again: it may arrive late, when the id has another
+        transaction. The next attempt describes them first, and fences them before tasks go on.
+        """
+        deadline_s = time.monotonic() + _TRY_S
+        refused: list[str] = []
+        while ids:
+            codes = self._asked(lambda admin, ids=ids: _ask_each(admin, ids, request))
+            again = []
+            for id, code in codes.items():
+                if code in _NOT_ITS_OWN:
+                    refused.append(id)
+                elif code == _STILL_ENDING or code in _MOVED:
+                    again.append(id)
+                elif code != _OK:
+                    raise SinkError(self._says(f"transaction {id} {what}: error {code}"))
+            if again and time.monotonic() > deadline_s:
+                raise SinkUnavailableError(self._says(f"transaction {again[0]} {what} now"))
+            if again:
+                time.sleep(_PAUSE_S)
+            if _MOVED.intersection(codes.values()):
+                self.close()  # it remembers who the coordinators are
+            ids = again
+        return refused
 
     def _asked(self, question: Callable[[Any], Any]) -> Any:
         from kafka.errors import KafkaError
@@ -115,24 +193,35 @@ class KafkaTransactions:
             if self._admin is None:
                 self._admin = _connect(self._client)
             return question(self._admin)
-        except KafkaError as exc:
+        except (KafkaError, OSError) as exc:
             self.close()
-            what = f"the coordinator of transactions does not answer: {type(exc).__name__}: {exc}"
+            what = f"a coordinator of transactions does not answer: {type(exc).__name__}: {exc}"
             raise SinkUnavailableError(self._says(what)) from exc
 
     def _says(self, what: str) -> str:
         return f"Kafka at {self._client[SERVERS]}: {what}"
 
 
-def _send(admin: Any, id: str, request: Any) -> Any:
-    """Ask the coordinator of a transactional id. kafka-python has no public call for EndTxn."""
+def _ask_each(admin: Any, ids: Sequence[str], request: Callable[[str], Any]) -> dict[str, int]:
+    """Ask the coordinator of each transactional id, all at once; the error codes.
+
+    kafka-python's public calls do not have these requests: ``_manager`` and
+    ``_find_coordinator_ids`` are not public.
+    """
     from kafka.protocol.metadata import CoordinatorType
 
-    async def ask() -> Any:
-        found = await admin._find_coordinator_ids([id], key_type=CoordinatorType.TRANSACTION)
-        return await admin._manager.send(request, node_id=found[id])
+    async def ask() -> dict[str, int]:
+        nodes = await admin._find_coordinator_ids(ids, key_type=CoordinatorType.TRANSACTION)
+        codes: dict[str, int] = {}
+        waiting = iter(ids)
+        while some := list(islice(waiting, _AT_ONCE)):
+            answers = [(id, admin._manager.send(request(id), node_id=nodes[id])) for id in some]
+            for id, answer in answers:
+                codes[id] = int((await answer).error_code)
+        return codes
 
-    return admin._manager.run(ask)
+    found: dict[str, int] = admin._manager.run(ask)
+    return found
 
 
 def _connect(client: Mapping[str, str]) -> Any:
@@ -157,7 +246,12 @@ def _connect(client: Mapping[str, str]) -> Any:
             "Exactly-once delivery to Kafka cannot log in by OAUTHBEARER yet.",
             hint="Use SCRAM or mutual TLS, or delivery at-least-once.",
         )
-    return KafkaAdminClient(**settings)
+    return KafkaAdminClient(
+        bootstrap_timeout_ms=round(_CONNECT_S * 1000),
+        request_timeout_ms=round(_TRY_S * 1000),
+        max_in_flight_requests_per_connection=_AT_ONCE + 1,
+        **settings,
+    )
 
 
 _SETTINGS: Final = {

@@ -43,6 +43,7 @@ from engine.errors import (
     CheckpointError,
     ConfigError,
     ContinuousError,
+    PreparedEpochLostError,
     ProtocolError,
     SinkCommitUnknownError,
     SourceError,
@@ -88,6 +89,7 @@ class EpochRunner:
     :param lease: the run's hold on the checkpoint.
     :param later: gets steps 5 and 6. If they are late, those of several epochs are done at once.
     :ivar rewound: whether the checkpoint was ever rewound; None: it is looked for.
+    :ivar tasks: the names of the partitions that each task of the run reads.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class EpochRunner:
         self._retain = min_epochs_to_retain
         self._later = later
         self.rewound: bool | None = None
+        self.tasks: Sequence[tuple[str, ...]] = ()
 
     def commit(
         self,
@@ -136,15 +139,18 @@ class EpochRunner:
         end = OffsetEntry(offsets=ends)
         if replayed:
             text = self._logged(epoch, ends)
-        entry = PreparedEntry(
-            generation=self._lease.generation,
-            run_id=self._lease.run_id,
+        lost = self._prepared.get(epoch) if replayed else None
+        entry = self._entry(
             messages=tuple(messages),
             offsets=text,
-            query_id=self._query_id,
+            tasks=tuple(self.tasks) if self._sink.may_drop_prepared else (),
+            done=frozenset() if lost is None else lost.done,
         )
         reach("prepare.before")
-        self._add(self._prepared, epoch, entry)
+        if lost is None:
+            self._add(self._prepared, epoch, entry)
+        else:
+            self._prepared.restore(epoch, self._prepared.text(entry))
         steps.done("prepare")
         reach("prepare.after")
         self._lease.check(recent=True)
@@ -188,6 +194,14 @@ class EpochRunner:
             assert entry is not None, f"prepared/{epoch} vanished"
             messages = [self._fitting(epoch, message) for message in entry.messages]
         self._finish(epoch, messages, _Stopwatch(), sink_has_it=sink_has_it)
+
+    def _entry(self, **content: Any) -> PreparedEntry:
+        return PreparedEntry(
+            generation=self._lease.generation,
+            run_id=self._lease.run_id,
+            query_id=self._query_id,
+            **content,
+        )
 
     def _fitting(self, epoch: int, message: Any) -> Any:
         """The message of a run for which the option onBadRecord may have been another one."""
@@ -263,6 +277,9 @@ class EpochRunner:
     def _commit_sink(self, epoch: int, messages: Sequence[Any]) -> None:
         try:
             self._sink.commit(list(messages), epoch)
+        except PreparedEpochLostError as exc:
+            self._note_lost(epoch, exc)
+            raise
         except ContinuousError as exc:
             exc.epoch = epoch if exc.epoch is None else exc.epoch
             raise
@@ -272,6 +289,19 @@ class EpochRunner:
                 epoch=epoch,
                 hint="A restart commits it again: the sink must skip what it already has.",
             ) from exc
+
+    def _note_lost(self, epoch: int, error: PreparedEpochLostError) -> None:
+        """Let the next attempt run the epoch again, without what the sink has of it."""
+        error.epoch = epoch
+        entry = self._prepared.get(epoch)
+        assert entry is not None, f"prepared/{epoch} vanished"
+        done = {name for task in error.done for name in entry.tasks[task]}
+        lost = self._entry(
+            messages=(), offsets=entry.offsets, done=entry.done.union(done), lost=True
+        )
+        self._lease.check()
+        self._prepared.restore(epoch, self._prepared.text(lost))
+        reach("lost.after")
 
     def _logged(self, epoch: int, offsets: tuple[Offset, ...]) -> str:
         entry = self._checkpoint.offsets.get(epoch)

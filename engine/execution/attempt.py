@@ -52,11 +52,19 @@ class _Share:
     """What one task reads.
 
     :param first: the number of its first partition among all of the query.
+    :param names: of the partitions, unique in the query and the same after a restart.
     """
 
     stream: int
     first: int
     partitions: tuple[Any, ...]
+    names: tuple[str, ...]
+
+    def numbers_of(self, names: frozenset[str]) -> frozenset[int]:
+        """The numbers of the partitions of these names."""
+        return frozenset(
+            number for number, name in enumerate(self.names, self.first) if name in names
+        )
 
 
 class Attempt:
@@ -209,9 +217,15 @@ class Attempt:
         self.partitions, self.tasks = sum(map(len, found)), len(split)
         before = [sum(map(len, found[:stream])) for stream in range(len(found))]
         self._shares = [
-            _Share(stream, before[stream] + part.start, found[stream][part.start : part.stop])
+            _Share(
+                stream,
+                before[stream] + part.start,
+                found[stream][part.start : part.stop],
+                tuple(_partition_name(stream, found[stream][at], at) for at in part),
+            )
             for stream, part in split
         ]
+        self._runner.tasks = [share.names for share in self._shares]
 
     def _where_to_start(self) -> tuple[Offset, ...]:
         """Where each stream goes on, or begins."""
@@ -284,8 +298,9 @@ class Attempt:
         and perhaps published in part: exactly to that end."""
         entry = self._definition.checkpoint.offsets.get(epoch)
         assert entry is not None, f"offsets/{epoch} vanished"
+        assert self._plan is not None
         logger.info("running epoch %d again, to its logged offsets", epoch)
-        error = self._run_epochs(epoch, until=entry.offsets)
+        error = self._run_epochs(epoch, until=entry.offsets, done=self._plan.done)
         if error is None:
             self.committed_offsets = entry.offsets
             self._find_partitions()
@@ -293,12 +308,19 @@ class Attempt:
         return error
 
     def _run_epochs(
-        self, first_epoch: int, until: tuple[Offset, ...] | None
+        self,
+        first_epoch: int,
+        until: tuple[Offset, ...] | None,
+        done: frozenset[str] = frozenset(),
     ) -> ContinuousError | None:
+        fence_tasks = self._definition.sink.driver.fence_tasks
+        if fence_tasks is not None:
+            with _blaming(SinkUnavailableError, "The sink cannot shut out earlier tasks"):
+                fence_tasks()
         run = ContinuousRun(
             self._start,
             self._definition,
-            [self._spec(index, first_epoch, until) for index in range(len(self._shares))],
+            [self._spec(index, first_epoch, until, done) for index in range(len(self._shares))],
             self._runner,
             source_changed=self._source_changed,
             is_due=lambda: self.is_refresh_due or self._spread(),
@@ -312,7 +334,13 @@ class Attempt:
         )
         return error
 
-    def _spec(self, index: int, first_epoch: int, until: tuple[Offset, ...] | None) -> TaskSpec:
+    def _spec(
+        self,
+        index: int,
+        first_epoch: int,
+        until: tuple[Offset, ...] | None,
+        done: frozenset[str],
+    ) -> TaskSpec:
         definition, start, share = self._definition, self._start, self._shares[index]
         stream = definition.streams[share.stream]
         assert self._lease is not None
@@ -333,6 +361,7 @@ class Attempt:
                 stream=share.stream,
                 source=stream.description,
                 until=None if until is None else until[share.stream],
+                done=share.numbers_of(done),
                 tells_arrivals=definition.options.empty_epoch_interval_ms > 0,
             ),
             writing=Writing(
@@ -422,6 +451,10 @@ class Attempt:
     def _stop_keeper(self) -> None:
         if self._keeper is not None:
             self._keeper.stop()
+
+
+def _partition_name(stream: int, partition: Any, place: int) -> str:
+    return f"{stream}/{getattr(partition, 'name', place)}"
 
 
 @contextmanager

@@ -75,16 +75,18 @@ def plan_restart(
     entries.update(heads)
     _check_identity(checkpoint, query_id, entries)
     restored = _compare(checkpoint, entries, texts, committed, check)
+    lost = {epoch: entry.done for epoch, entry in entries.items() if entry.lost}
     plan = decide(
         offsets_ids=offsets,
         commits_ids=commits,
-        prepared=prepared,
+        prepared=[epoch for epoch in prepared if epoch not in lost],
         sink_epoch=sink_epoch,
         unreadable_offsets=[epoch for epoch in torn_offsets if epoch not in restored],
         unreadable_commits=torn_commits,
         unreadable_prepared=torn_prepared,
         late=late,
     )
+    plan = replace(plan, done=lost.get(-1 if plan.replay is None else plan.replay, frozenset()))
     if check_logged is not None:  # the dead letters, for example, may be another checkpoint's
         check_logged(max(offsets, default=-1))
     if rewound is not None:

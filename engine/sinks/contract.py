@@ -17,6 +17,9 @@ driver. That is enough. What a stream writer may offer beyond it, each a method 
 ``shipsRows``          True: its messages hold rows, and leave the checkpoint soon
 ``taskSlots``          how many task slots the Spark jobs of its ``commit`` need at least
 ``path``               the folder, whatever the working directory of the next start is
+``mayDropPrepared``    True: what was prepared of an epoch may expire there, which ``commit`` tells
+                       by a :class:`~engine.errors.PreparedEpochLostError`
+``fenceTasks``         :class:`FencesTasks`
 ``messageTypes``       of the engine's own sinks: the classes of its messages, by their tags
 =====================  =====================================================================
 
@@ -125,6 +128,18 @@ class HearsRewinds(Protocol):
 
 
 @runtime_checkable
+class FencesTasks(Protocol):
+    """A sink to which a task that was given up may still write."""
+
+    def fenceTasks(self) -> None:
+        """End what earlier tasks of this query have begun, and see that they begin nothing more.
+        Called before tasks run, when all that was prepared is committed.
+
+        :raises SinkUnavailableError: it cannot be reached.
+        """
+
+
+@runtime_checkable
 class HasTaskWriter(Protocol):
     """A sink that is an object on the executor, too."""
 
@@ -142,12 +157,14 @@ class DriverSink:
     validate: Callable[[], None] | None = None
     latest_epoch: Callable[[], int | None] | None = None
     check_logged: Callable[[int], None] | None = None
+    fence_tasks: Callable[[], None] | None = None
     after_rewind: Callable[[int], None] | None = None
     rewindable: RewindableSink = NOT_REWINDABLE
     delivery: str = AT_LEAST_ONCE
     tuning_options: Collection[str] = ()
     path: str | None = None
     ships_rows: bool = False
+    may_drop_prepared: bool = False
     task_slots: int = 0
     message_types: Mapping[str, type] = field(default_factory=dict)
 
@@ -162,12 +179,14 @@ class DriverSink:
             validate=writer.validate if isinstance(writer, Validates) else None,
             latest_epoch=writer.latestEpoch if isinstance(writer, RemembersEpochs) else None,
             check_logged=writer.checkLogged if isinstance(writer, ChecksLogged) else None,
+            fence_tasks=writer.fenceTasks if isinstance(writer, FencesTasks) else None,
             after_rewind=writer.afterRewind if isinstance(writer, HearsRewinds) else None,
             rewindable=RewindableSink.of(writer),
             delivery=str(getattr(writer, "delivery", AT_LEAST_ONCE)),
             tuning_options=getattr(writer, "tuningOptions", ()),
             path=None if path is None else str(path),
             ships_rows=bool(getattr(writer, "shipsRows", False)),
+            may_drop_prepared=bool(getattr(writer, "mayDropPrepared", False)),
             task_slots=int(getattr(writer, "taskSlots", 0)),
             message_types=getattr(writer, "messageTypes", {}),
         )

@@ -121,6 +121,9 @@ class DataSourceContinuousReader(ABC):
         attempt to run the query does once; twice if it first has to run an epoch again whose end is
         in the offset log: from the end of the epoch before, and from that one's.
 
+        A partition may have a ``name`` that tells it from the others of the source, and stays the
+        same when there are others beside it; without one its place among them does.
+
         :raises SourceError: ``start`` is not an offset of this source, or no longer exists.
         """
 

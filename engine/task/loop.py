@@ -229,7 +229,7 @@ class _Task:
         self, epoch: int, counters: EpochCounters, tells_idle: bool
     ) -> Iterator[pa.RecordBatch]:
         channel, source = self._channel, self._input
-        bounded = self._spec.reading.until is not None
+        bounded, done = self._spec.reading.until is not None, self._spec.reading.done
         reading = blaming(SourceError, "reading the source", lambda: (source.partition,), epoch)
         asking = blaming(SinkError, "the sink's full()", self._partitions, epoch)
         while channel.closed_epoch < epoch:
@@ -242,6 +242,8 @@ class _Task:
                 continue
             with reading:
                 batch = source.read()
+            if batch is not None and source.partition in done:
+                continue
             if batch is not None or counters.bad_records:
                 self._tell_filled(epoch)
             if batch is not None:

@@ -23,6 +23,7 @@ class Reading:
     :param source: names the source in errors.
     :param until: end the first epoch exactly at this offset of the whole stream and leave (the
         replay of an epoch whose end is known); None to read for as long as the query lives.
+    :param done: the numbers of partitions whose rows before ``until`` the sink has already.
     :param tells_arrivals: the driver wants to know which epochs are not empty.
     """
 
@@ -33,6 +34,7 @@ class Reading:
     stream: int = 0
     source: str = "the source"
     until: Offset | None = None
+    done: frozenset[int] = frozenset()
     tells_arrivals: bool = False
 
     @property

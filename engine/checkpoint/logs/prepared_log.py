@@ -9,7 +9,10 @@
 ``queryId`` is what the file ``metadata`` says, ``offsets`` is the entry of the offset log for this
 epoch. Spark's formats for both have no checksum, and the late write of a run that was suspended for
 long can put its own offsets beside another run's messages: :mod:`engine.execution.survey`
-compares. Version 2 names the engine's own messages by their classes instead of by tags, and its
+compares. Where a sink may drop what was prepared, the header also has ``tasks``, the names of the
+partitions that each task has read, and ``done``, those whose rows of this epoch the sink has from
+an earlier time that it was prepared. With ``"lost":true`` there are no messages: the epoch has to
+be run again, those partitions left out. Version 2 names the engine's own messages by their classes instead of by tags, and its
 checksum leaves the first line out; version 1 has neither ``queryId``, ``offsets`` nor a checksum.
 
 Spark has no such log: after a crash it runs the epoch again. See
@@ -41,6 +44,10 @@ class PreparedEntry:
     :param messages: what each partition's writer returned, in partition order.
     :param offsets: the content of the epoch's entry in the offset log; None in version 1.
     :param query_id: of the checkpoint; None in version 1.
+    :param tasks: the names of the partitions that each task has read, for a sink that may drop what
+        was prepared; else nothing.
+    :param done: partitions whose rows of this epoch the sink has from before.
+    :param lost: the sink has dropped the rows of all others.
     """
 
     generation: int
@@ -48,6 +55,9 @@ class PreparedEntry:
     messages: tuple[WriterMessage, ...]
     offsets: str | None = None
     query_id: str | None = None
+    tasks: tuple[tuple[str, ...], ...] = ()
+    done: frozenset[str] = frozenset()
+    lost: bool = False
 
 
 def prepared_log(storage: Storage, codec: MessageCodec) -> MetadataLog[PreparedEntry]:
@@ -57,13 +67,19 @@ def prepared_log(storage: Storage, codec: MessageCodec) -> MetadataLog[PreparedE
     """
 
     def serialize(entry: PreparedEntry) -> bytes:
-        header = {
+        header: dict[str, Any] = {
             "generation": entry.generation,
             "runId": entry.run_id,
             "partitions": len(entry.messages),
             "queryId": entry.query_id,
             "offsets": entry.offsets,
         }
+        if entry.tasks:
+            header["tasks"] = entry.tasks
+        if entry.done:
+            header["done"] = sorted(entry.done)
+        if entry.lost:
+            header["lost"] = True
         body = dump(header).encode()
         if entry.messages:
             body = b"%s\n%s" % (body, codec.encode(entry.messages))
@@ -92,6 +108,9 @@ def _deserializer(
             () if decode is None else tuple(map(decode, messages)),
             header.get("offsets"),
             header.get("queryId"),
+            tuple(map(tuple, header.get("tasks", ()))),
+            frozenset(header.get("done", ())),
+            header.get("lost", False),
         )
 
     return deserialize

@@ -8,8 +8,9 @@ topic                                                 of all records; else each 
 delivery                              at-least-once   or ``exactly-once``
 transactionalIdPrefix                 continuous      for the brokers' access lists, which must
                                                       allow ids that begin with it
-kafka.transaction.timeout.ms          the broker's    so long an epoch's transaction may be open
-                                      longest
+kafka.transaction.timeout.ms          900000          so long an epoch's transaction may be open:
+                                                      at most the brokers'
+                                                      ``transaction.max.timeout.ms``
 kafka.*                                               any other setting of the client
 ====================================  ==============  ==========================================
 
@@ -21,7 +22,8 @@ At least once: records are seen as soon as they are written.
 Exactly once: each task has a transaction per epoch. It is open, with everything acknowledged, when
 the epoch is prepared; the driver ends it when the epoch is in the offset log, as any later driver
 can. If the broker has aborted it meanwhile (``transaction.timeout.ms``), the epoch is run again to
-the end that is logged. Readers with ``isolation.level=read_committed`` see each record once.
+the end that is logged, without the rows of tasks whose transactions were committed. Readers with
+``isolation.level=read_committed`` see each record once.
 
 Source: Spark's KafkaSourceProvider; KIP-98.
 """
@@ -36,55 +38,63 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 
 from engine.base.connector_options import Options
 from engine.clients.kafka import PREFIX, client_settings
-from engine.clients.kafka_transactions import KafkaTransactions
+from engine.clients.kafka_transactions import Described, KafkaTransactions
 from engine.errors import ConfigError, PreparedEpochLostError
 from engine.expressions.schemas import to_arrow
 from engine.sinks.adapter import own_messages
-from engine.sinks.contract import AT_LEAST_ONCE, EXACTLY_ONCE, SinkContext, TaskWriter
+from engine.sinks.contract import (
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
+    SinkContext,
+    TaskWriter,
+    WriterContext,
+)
+from engine.sinks.kafka.brokers import check_brokers
 from engine.sinks.kafka.records import OWNER, RecordFormat
 from engine.sinks.kafka.task_writers import (
     AtLeastOnceWriter,
     ExactlyOnceWriter,
     KafkaTransaction,
     Sent,
+    transactional_base,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 DELIVERIES: Final = {"at-least-once": AT_LEAST_ONCE, "exactly-once": EXACTLY_ONCE}
-_TAKEN_BY_US: Final = (
-    "key.serializer", "value.serializer", "transactional.id", "enable.idempotence",
-    "interceptor.classes",
-)  # fmt: skip
 TRANSACTION_S: Final = 900.0
-"""Unless set: the longest that a broker allows unless it is configured otherwise."""
-_ACKNOWLEDGED_S: Final = 120.0
+"""The longest that a broker allows unless it is configured otherwise."""
+_TRANSACTION_TIMEOUT: Final = "transaction.timeout.ms"
+_OURS: Final = {
+    "key.serializer": "Keys are bytes: cast the column key.",
+    "value.serializer": "Values are bytes: cast the column value.",
+    "transactional.id": "Set transactionalIdPrefix.",
+    "enable.idempotence": "Records are always written with it.",
+    "interceptor.classes": "The sink writes bytes, and nothing else.",
+}
 
 
 class KafkaSink(DataSource):
     """See the module."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        for name in options:
-            if name.lower().removeprefix(PREFIX) in _TAKEN_BY_US and name.lower().startswith(PREFIX):
-                raise ConfigError(
-                    f"Option {name} of {OWNER} is not supported.",
-                    hint="Keys and values are bytes; transactional ids begin with "
-                    "transactionalIdPrefix.",
-                )
-        taken = Options(OWNER, {k: v for k, v in options.items() if not k.lower().startswith(PREFIX)})
+        others = {}
+        for name, value in options.items():
+            if not name.lower().startswith(PREFIX):
+                others[name] = value
+            elif (hint := _OURS.get(name.lower().removeprefix(PREFIX))) is not None:
+                raise ConfigError(f"Option {name} of {OWNER} is not supported.", hint=hint)
+        taken = Options(OWNER, others)
         self._client = client_settings(OWNER, options)
         self._topic = taken.text("topic")
-        self._delivery = DELIVERIES[
-            taken.choice("delivery", "at-least-once", tuple(DELIVERIES))
-        ]
+        self._delivery = DELIVERIES[taken.choice("delivery", "at-least-once", tuple(DELIVERIES))]
         self._prefix = taken.text("transactionalIdPrefix") or "continuous"
         taken.refuse_others()
 
     @classmethod
     def name(cls) -> str:
-        return "continuous_kafka"
+        return "kafka"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaWriter:
         """:raises ConfigError: a column is missing, or is of another type."""
@@ -96,38 +106,56 @@ class KafkaWriter(DataSourceStreamArrowWriter):
     """The driver's side, and what Spark's own micro-batches call."""
 
     messageTypes: ClassVar[Mapping[str, type]] = {"transaction": KafkaTransaction, "sent": Sent}
+    tuningOptions: ClassVar[Sequence[str]] = ("delivery", "transactionalIdPrefix")
 
     def __init__(
         self, client: Mapping[str, str], rows: RecordFormat, delivery: str, prefix: str
     ) -> None:
         self._client, self._rows, self._prefix = dict(client), rows, prefix
         self.delivery = delivery
+        self.mayDropPrepared = delivery == EXACTLY_ONCE
+        timeout_ms = self._client.pop(_TRANSACTION_TIMEOUT, None)
+        self._transaction_s = TRANSACTION_S if timeout_ms is None else float(timeout_ms) / 1000
+        self._base: str | None = None
         self._transactions: KafkaTransactions | None = None
 
     def taskWriter(self) -> TaskWriter:
         if self.delivery == AT_LEAST_ONCE:
-            return AtLeastOnceWriter(self._client, self._rows, _ACKNOWLEDGED_S)
-        return ExactlyOnceWriter(
-            self._client,
-            self._rows,
-            _ACKNOWLEDGED_S,
-            prefix=self._prefix,
-            transaction_s=TRANSACTION_S,
-        )
+            return AtLeastOnceWriter(self._client, self._rows)
+        return ExactlyOnceWriter(self._client, self._rows, self._prefix, self._transaction_s)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
-        writer = AtLeastOnceWriter(self._client, self._rows, _ACKNOWLEDGED_S)
+        """In Spark's micro-batches, which say which of their messages are committed to nobody."""
+        if self.delivery == EXACTLY_ONCE:
+            raise ConfigError(
+                f"{OWNER} is exactly once in continuous queries only: a micro-batch that is run "
+                "again would be written again.",
+                hint="Start it by write_stream(df), or set the option delivery to at-least-once.",
+            )
+        writer = AtLeastOnceWriter(self._client, self._rows)
         writer.open(WriterContext("", "", 0, 0, 0, 1))
-        return writer.write(0, iterator)
+        try:
+            return writer.write(0, iterator)
+        finally:
+            writer.close()
 
     def bind(self, context: SinkContext) -> None:
         """Speak to the brokers anew: the attempt before may have lost them."""
-        self.close()
-        self._base = transactional_base(self._prefix, context.query_id)
+        self._close()
+        self._base = transactional_base(self._prefix, context)
 
     def validate(self) -> None:
-        """:raises ConfigError: the brokers cannot be reached, or do not have the topic."""
-        check_topic(self._client, self._rows.topic)
+        """:raises ConfigError: the brokers cannot be reached, do not have the topic, or do not
+        allow such transactions.
+        """
+        timeout_s = self._transaction_s if self.delivery == EXACTLY_ONCE else None
+        check_brokers(self._client, self._rows.topic, timeout_s)
+
+    def fenceTasks(self) -> None:
+        if self.delivery == EXACTLY_ONCE:
+            assert self._base is not None, "bind() comes first"
+            transactions = self._connected()
+            transactions.fence(transactions.ids(self._base))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """End the epoch's transactions. Again is fine.
@@ -140,30 +168,33 @@ class KafkaWriter(DataSourceStreamArrowWriter):
             return
         transactions = self._connected()
         described = transactions.describe([each.transactional_id for each in found.values()])
-        states = {task: _state(each, described) for task, each in found.items()}
-        if None not in states.values():
-            for task, each in found.items():
-                if states[task] == OPEN and not _end(transactions, each, commit=True):
-                    states[task] = None
-        lost = [task for task, state in states.items() if state is None]
-        if lost:
-            self.abort([found[task] for task, state in states.items() if state == OPEN], batchId)
-            raise PreparedEpochLostError(
-                f"Kafka has aborted transaction {found[lost[0]].transactional_id} of epoch "
-                f"{batchId}, which was not committed in time.",
-                done=[task for task, state in states.items() if state is not None],
-                epoch=batchId,
-                hint="Let the brokers keep transactions for longer: kafka.transaction.timeout.ms, "
-                "up to their transaction.max.timeout.ms.",
-            )
+        open_, committed = _sorted(found, described)
+        if len(open_) + len(committed) == len(found):  # all of them, or none
+            ended = [each.transaction for each in open_.values()]
+            if not transactions.end(ended, commit=True):
+                return
+            described = transactions.describe([each.transactional_id for each in found.values()])
+            open_, committed = _sorted(found, described)
+        if len(committed) == len(found):
+            return
+        transactions.end([each.transaction for each in open_.values()], commit=False)
+        lost = next(each for task, each in found.items() if task not in committed)
+        raise PreparedEpochLostError(
+            f"Kafka has aborted transaction {lost.transactional_id} of epoch {batchId}, which was "
+            "not committed in time.",
+            done=committed,
+            epoch=batchId,
+            hint="The epoch is run again. To let Kafka wait for longer, set "
+            "kafka.transaction.timeout.ms, up to the brokers' transaction.max.timeout.ms.",
+        )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """End the transactions of an epoch that will not be committed."""
-        for each in _transactions(messages).values():
-            _end(self._connected(), each, commit=False)
+        found = _transactions(messages)
+        if found:
+            self._connected().end([each.transaction for each in found.values()], commit=False)
 
-    def close(self) -> None:
-        """Release the connection."""
+    def _close(self) -> None:
         if self._transactions is not None:
             self._transactions.close()
             self._transactions = None
@@ -173,25 +204,28 @@ class KafkaWriter(DataSourceStreamArrowWriter):
             self._transactions = KafkaTransactions(self._client)
         return self._transactions
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_transactions": None}
+
 
 def _transactions(messages: Sequence[WriterCommitMessage | None]) -> dict[int, KafkaTransaction]:
     """Those of an epoch, by the index of their task."""
     own_messages(messages, (KafkaTransaction, Sent))
-    return {
-        task: each for task, each in enumerate(messages) if isinstance(each, KafkaTransaction)
+    return {task: each for task, each in enumerate(messages) if isinstance(each, KafkaTransaction)}
+
+
+_ByTask = dict[int, KafkaTransaction]
+
+
+def _sorted(found: _ByTask, described: Mapping[str, Described]) -> tuple[_ByTask, _ByTask]:
+    """Those that are open, and those that are committed; the brokers have not kept the others."""
+    known = {
+        task: described[each.transactional_id]
+        for task, each in found.items()
+        if each.transactional_id in described
+        and described[each.transactional_id].newest == each.transaction
     }
-
-
-def _state(each: KafkaTransaction, described: Mapping[str, Described]) -> str | None:
-    """OPEN or COMMITTED; None if the brokers have not kept it."""
-    found = described.get(each.transactional_id)
-    identity = each.producer_id, each.producer_epoch
-    if found is None or (found.producer_id, found.producer_epoch) != identity:
-        return None
-    return {OPEN: OPEN, COMMITTING: COMMITTED, COMMITTED: COMMITTED}.get(found.state)
-
-
-def _end(transactions: KafkaTransactions, each: KafkaTransaction, *, commit: bool) -> bool:
-    return transactions.end(
-        each.transactional_id, each.producer_id, each.producer_epoch, commit=commit
+    return (
+        {task: found[task] for task, each in known.items() if each.is_open},
+        {task: found[task] for task, each in known.items() if each.is_committed},
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,6 +24,8 @@ _TUNED: Final = {
 SMALL_BATCH: Final = 2_000
 """After a batch of fewer rows nothing is waited for that could be sent with it: a low latency costs
 nothing then. Larger ones fill the client's own batches."""
+ACKNOWLEDGED_S: Final = 120.0
+"""So long what was sent may take to be acknowledged: Kafka's ``delivery.timeout.ms``."""
 _HURRY_S: Final = 0.005
 _FLUSH_S: Final = 1.0
 
@@ -31,12 +34,11 @@ class Sender:
     """A producer and its errors.
 
     :param client: settings of librdkafka; what the user has set counts.
-    :param timeout_s: so long what was sent may take to be acknowledged.
     :raises ConfigError: the client is not installed, or refuses its settings.
     """
 
-    def __init__(self, client: Mapping[str, str], timeout_s: float, **own: str) -> None:
-        self._servers, self._timeout_s = client[SERVERS], timeout_s
+    def __init__(self, client: Mapping[str, str], **own: str) -> None:
+        self._servers = client[SERVERS]
         self._errors: list[tuple[Any, Any]] = []
         settings: dict[str, Any] = {**_TUNED, **client, **own, "on_delivery": self._report}
         self.producer = made_client(import_client(OWNER).Producer, settings, OWNER)
@@ -47,8 +49,7 @@ class Sender:
         :param hurry: see that it is sent now, if it is small.
         :raises SinkError: the client, or a broker before, has refused a record.
         """
-        refused = self.says("a record is refused")
-        with speaking_kafka(SinkUnavailableError, SinkCommitRejectedError, refused):
+        with self.speaking("a record is refused", SinkCommitRejectedError):
             rows.send(self.producer, batch)
         if hurry and batch.num_rows < SMALL_BATCH:
             self.producer.flush(_HURRY_S)
@@ -63,17 +64,27 @@ class Sender:
         :raises SinkError: a record was refused. That nothing is left to send does not say that all
             was taken.
         """
-        deadline_s = time.monotonic() + self._timeout_s
+        deadline_s = time.monotonic() + ACKNOWLEDGED_S
         while left := self.producer.flush(_FLUSH_S):
             self._check()
             if time.monotonic() > deadline_s:
                 raise SinkUnavailableError(
-                    self.says(f"{left:,} records are not acknowledged after {self._timeout_s:g} s"),
+                    self._says(f"{left:,} records are not acknowledged after {ACKNOWLEDGED_S:g} s"),
                     hint="They are written again when the query restarts.",
                 )
         self._check()
 
-    def says(self, what: str) -> str:
+    def drop(self) -> None:
+        """Forget what was not sent."""
+        self.producer.purge()
+
+    def speaking(
+        self, what: str, final: type[SinkError] = SinkError
+    ) -> AbstractContextManager[None]:
+        """See :func:`engine.clients.kafka.speaking_kafka`."""
+        return speaking_kafka(SinkUnavailableError, final, self._says(what))
+
+    def _says(self, what: str) -> str:
         return f"Kafka at {self._servers}: {what}"
 
     def _report(self, error: Any, message: Any) -> None:
@@ -89,7 +100,7 @@ class Sender:
         where = "a record" if message is None else f"a record for {message.topic()}"
         kind = SinkUnavailableError if is_passing(error) else SinkCommitRejectedError
         raise kind(
-            self.says(f"{where} was refused{more}: {error.str()} ({error.name()})"),
+            self._says(f"{where} was refused{more}: {error.str()} ({error.name()})"),
             hint="Nothing of its epoch is committed."
             if kind is SinkUnavailableError
             else "A restart would meet the same: correct the record, the topic or its settings.",

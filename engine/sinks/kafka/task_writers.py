@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import count
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
+from engine.checkpoint.sink_context import SinkContext
 from engine.clients.kafka import speaking_kafka
-from engine.clients.kafka_transactions import KafkaTransactions
+from engine.clients.kafka_transactions import KafkaTransactions, Transaction
 from engine.errors import SinkError, SinkUnavailableError
 from engine.redaction.logs import log_failure
 from engine.sinks.contract import TaskWriter, WriterContext
@@ -19,9 +22,10 @@ from engine.sinks.kafka.producers import Sender
 from engine.sinks.kafka.records import RecordFormat
 
 logger: Final = logging.getLogger(__name__)
-TRANSACTIONS_MAX: Final = 16
-"""A task has so many open at once, for epochs that are not committed yet; then it reads nothing
-more until one is."""
+ANSWER_S: Final = 60.0
+"""So long the brokers may take to begin or to end a transaction."""
+_ABORT_S: Final = 5.0
+"""So long the end of a task waits for them; the next attempt aborts what this has not."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,11 @@ class KafkaTransaction(WriterCommitMessage):
     producer_id: int
     producer_epoch: int
     records: int
+
+    @property
+    def transaction(self) -> Transaction:
+        """What its coordinator is asked for."""
+        return Transaction(self.transactional_id, self.producer_id, self.producer_epoch)
 
 
 @dataclass(frozen=True)
@@ -54,12 +63,12 @@ class AtLeastOnceWriter(TaskWriter):
     :param client: settings of librdkafka.
     """
 
-    def __init__(self, client: Mapping[str, str], rows: RecordFormat, timeout_s: float) -> None:
-        self._client, self._rows, self._timeout_s = dict(client), rows, timeout_s
+    def __init__(self, client: Mapping[str, str], rows: RecordFormat) -> None:
+        self._client, self._rows = dict(client), rows
         self._sender: Sender | None = None
 
     def open(self, context: WriterContext) -> None:
-        self._sender = Sender(self._client, self._timeout_s)
+        self._sender = Sender(self._client)
 
     def write(self, epoch: int, batches: Iterator[pa.RecordBatch]) -> Sent:
         assert self._sender is not None
@@ -70,56 +79,47 @@ class AtLeastOnceWriter(TaskWriter):
         self._sender.finish()
         return Sent(records)
 
+    def close(self) -> None:
+        if self._sender is not None:
+            self._sender.drop()
+
 
 class ExactlyOnceWriter(TaskWriter):
     """Each epoch with rows is a transaction, which is ended by the driver; see
     :mod:`engine.sinks.kafka.data_source`. Producers take turns, for the next epoch begins before
-    the last one is committed.
+    the last one is committed; how many there are is bounded by how many epochs may wait for their
+    commit.
 
     :param prefix: of the transactional ids.
     :param transaction_s: so long the broker keeps a transaction that is not ended.
     """
 
     def __init__(
-        self,
-        client: Mapping[str, str],
-        rows: RecordFormat,
-        timeout_s: float,
-        *,
-        prefix: str,
-        transaction_s: float,
+        self, client: Mapping[str, str], rows: RecordFormat, prefix: str, transaction_s: float
     ) -> None:
-        self._client, self._rows, self._timeout_s = dict(client), rows, timeout_s
+        self._client, self._rows = dict(client), rows
         self._prefix, self._transaction_s = prefix, transaction_s
-        self._free: list[_Transactional] = []
-        self._open: dict[int, _Transactional] = {}
-        self._ids: Iterator[str] = iter(())
-        self._transactions: KafkaTransactions | None = None
+        self._free: list[_Producer] = []
+        self._open: dict[int, _Producer] = {}
 
     def open(self, context: WriterContext) -> None:
-        base = transactional_base(self._prefix, context.query_id)
-        self._ids = (f"{base}{context.task}-{turn}" for turn in range(TRANSACTIONS_MAX))
+        base = transactional_base(self._prefix, context)
+        self._ids = (f"{base}{context.task}-{turn}" for turn in count())
         self._transactions = KafkaTransactions(self._client)
-        for _ in range(2):  # what most queries need
-            self._free.append(self._new(next(self._ids)))
+        self._free = [self._new(), self._new()]  # what most queries need
 
     def write(self, epoch: int, batches: Iterator[pa.RecordBatch]) -> KafkaTransaction | None:
         records = 0
+        producer: _Producer | None = None
         for batch in batches:
             if not batch.num_rows:
                 continue
-            if epoch not in self._open:
-                self._begin(epoch)
-            self._open[epoch].sender.send(self._rows, batch, hurry=False)
+            if producer is None:
+                producer = self._open[epoch] = self._free.pop(0) if self._free else self._new()
+                producer.begin()
+            producer.send(self._rows, batch)
             records += batch.num_rows
-        if epoch not in self._open:
-            return None
-        producer = self._open[epoch]
-        producer.sender.finish()
-        return producer.message(records)
-
-    def full(self) -> bool:
-        return not self._free and len(self._open) >= TRANSACTIONS_MAX
+        return None if producer is None else producer.prepared(records)
 
     def committed(self, epoch: int) -> None:
         producer = self._open.pop(epoch, None)
@@ -134,75 +134,92 @@ class ExactlyOnceWriter(TaskWriter):
             producer.abort()
 
     def close(self) -> None:
-        if self._transactions is not None:
-            self._transactions.close()
+        # What is prepared stays open: a later process commits it, or has to abort it.
+        for producer in (*self._free, *self._open.values()):
+            producer.drop()
+        self._transactions.close()
 
-    def _begin(self, epoch: int) -> None:
-        producer = self._free.pop(0) if self._free else self._new(next(self._ids))
-        producer.begin()
-        self._open[epoch] = producer
-
-    def _new(self, transactional_id: str) -> _Transactional:
-        assert self._transactions is not None
-        sender = Sender(
-            self._client,
-            self._timeout_s,
-            **{
-                "transactional.id": transactional_id,
-                "transaction.timeout.ms": str(round(self._transaction_s * 1000)),
-            },
-        )
-        return _Transactional(transactional_id, sender, self._transactions, self._timeout_s)
+    def _new(self) -> _Producer:
+        return _Producer(next(self._ids), self._client, self._transactions, self._transaction_s)
 
 
-class _Transactional:
-    """A producer with transactions, one after the other."""
+class _Producer:
+    """A producer with transactions, one after the other.
+
+    :raises SinkUnavailableError: the brokers do not answer.
+    """
 
     def __init__(
         self,
         transactional_id: str,
-        sender: Sender,
+        client: Mapping[str, str],
         transactions: KafkaTransactions,
-        timeout_s: float,
+        transaction_s: float,
     ) -> None:
-        self.sender = sender
-        self._id, self._timeout_s = transactional_id, timeout_s
-        self._transactions = transactions
-        self._identity: tuple[int, int] | None = None
+        self._id = transactional_id
+        self._transactions, self._transaction_s = transactions, transaction_s
+        self._identity: Transaction | None = None
+        self._begun_s = 0.0
+        self._sender = Sender(
+            client,
+            **{
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": str(round(transaction_s * 1000)),
+            },
+        )
         # Whoever had the id before can neither write with it nor commit any more, and what it has
         # left open is aborted.
-        with self._speaking("cannot begin transactions"):
-            sender.producer.init_transactions(timeout_s)
+        with self._sender.speaking(f"cannot begin transactions of {transactional_id}"):
+            self._sender.producer.init_transactions(ANSWER_S)
 
     def begin(self) -> None:
-        with self._speaking("cannot begin a transaction"):
-            self.sender.producer.begin_transaction()
+        with self._sender.speaking(f"cannot begin a transaction of {self._id}"):
+            self._sender.producer.begin_transaction()
+        self._begun_s = time.monotonic()
 
-    def message(self, records: int) -> KafkaTransaction:
+    def send(self, rows: RecordFormat, batch: pa.RecordBatch) -> None:
+        """:raises SinkUnavailableError: the transaction is open for too long to be prepared."""
+        if time.monotonic() - self._begun_s > self._transaction_s:
+            raise SinkUnavailableError(
+                f"Transaction {self._id} is open for longer than kafka.transaction.timeout.ms "
+                f"allows, {self._transaction_s:g} s: Kafka has aborted it.",
+                hint="Make epochs shorter than that: trigger(continuous='1 second').",
+            )
+        self._sender.send(rows, batch, hurry=False)
+
+    def prepared(self, records: int) -> KafkaTransaction:
+        """See that all of it is on the brokers."""
+        self._sender.finish()
         if self._identity is None:  # the same for all transactions of this producer
-            found = self._transactions.describe([self._id])[self._id]
-            self._identity = found.producer_id, found.producer_epoch
-        return KafkaTransaction(self._id, *self._identity, records)
+            found = self._transactions.describe([self._id]).get(self._id)
+            if found is None or not found.is_open:
+                raise SinkUnavailableError(
+                    f"Transaction {self._id} is not open any more: another producer has its id, or "
+                    "it was open for too long."
+                )
+            self._identity = found.newest
+        identity = self._identity
+        return KafkaTransaction(self._id, identity.producer_id, identity.producer_epoch, records)
 
     def end(self) -> None:
-        with self._speaking("cannot end a transaction"):
-            self.sender.producer.commit_transaction(self._timeout_s)
+        with self._sender.speaking(f"cannot end a transaction of {self._id}"):
+            self._sender.producer.commit_transaction(ANSWER_S)
 
     def abort(self) -> None:
-        producer = self.sender.producer
+        producer = self._sender.producer
         try:
             # What is still on its way would come into the transaction that is being aborted, which
             # the brokers take for a fault (librdkafka, issue 4849).
-            producer.flush(self._timeout_s)
-            producer.abort_transaction(self._timeout_s)
+            producer.flush(_ABORT_S)
+            producer.abort_transaction(_ABORT_S)
         except Exception:
-            log_failure(logger, "transaction %s was not aborted: it is, when it times out", self._id)
+            log_failure(logger, "transaction %s is not aborted yet", self._id)
+        self.drop()
 
-    def _speaking(self, what: str) -> Any:
-        says = self.sender.says(f"{what} of {self._id}")
-        return speaking_kafka(SinkUnavailableError, SinkError, says)
+    def drop(self) -> None:
+        self._sender.drop()
 
 
-def transactional_base(prefix: str, query_id: str) -> str:
+def transactional_base(prefix: str, context: SinkContext) -> str:
     """With what the transactional ids of a query begin: ``<prefix>-<query id>-``."""
-    return f"{prefix}-{query_id}-"
+    return f"{prefix}-{context.query_id}-"

@@ -53,6 +53,11 @@ class KafkaPartition:
     at: TopicPartition
     start: int
 
+    @property
+    def name(self) -> str:
+        """``orders-0``."""
+        return str(self.at)
+
 
 class KafkaPartitionsReader(PartitionsReader):
     """See the module.
@@ -77,7 +82,8 @@ class KafkaPartitionsReader(PartitionsReader):
         self._servers = client[SERVERS]
         self._places = {each.at: place for place, each in enumerate(partitions)}
         self._positions: Positions = {each.at: each.start for each in partitions}
-        self._until = until
+        # One that is new since then had nothing that was to be read.
+        self._until = None if until is None else {**self._positions, **until}
         self._columns = columns
         self._fails_on_data_loss = fails_on_data_loss
         self._ready: deque[tuple[TopicPartition, list[Any]]] = deque()
@@ -103,7 +109,7 @@ class KafkaPartitionsReader(PartitionsReader):
     def exhausted(self) -> bool:
         until = self._until
         return until is not None and all(
-            position >= until.get(at, position) for at, position in self._positions.items()
+            position >= until[at] for at, position in self._positions.items()
         )
 
     def close(self) -> None:
@@ -127,11 +133,12 @@ class KafkaPartitionsReader(PartitionsReader):
         position = self._positions[at]
         if any(map(self._kafka.Message.error, messages)):
             messages, position = self._without_events(at, messages)
-        end = None if self._until is None else self._until.get(at)
-        if end is not None:
-            messages = [each for each in messages if each.offset() < end]
         if messages:
             position = max(position, messages[-1].offset() + 1)
+        if self._until is not None:
+            end = self._until[at]
+            messages = [each for each in messages if each.offset() < end]
+            position = min(position, end)
         self._positions[at] = position
         return self._columns.batch(at, messages) if messages else None
 
