@@ -41,6 +41,9 @@ NAMES: Final = (
     "sinkLog.before",
     "sinkLog.after",
     "sinkLog.checked",
+    # sinks that may drop what was prepared, and clients/kafka_transactions.py
+    "lost.after",
+    "transactions.told",
     # task/loop.py
     "report.before",
     "report.after",

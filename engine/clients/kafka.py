@@ -8,6 +8,7 @@ Source: Kafka's client documentation, librdkafka's CONFIGURATION.md.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from engine.errors import ConfigError, ContinuousError
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
+logger: Final = logging.getLogger(__name__)
 PREFIX: Final = "kafka."
 MISSING: Final = "pip install 'airflow-provider-continuous[kafka]'"
 SERVERS: Final = "bootstrap.servers"
@@ -175,9 +177,12 @@ _PASSING: Final = frozenset(
         "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "NOT_ENOUGH_REPLICAS",
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "KAFKA_STORAGE_ERROR", "_AUTHENTICATION",
         "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC",
+        "_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_TXN_STATE", "_STATE",
+        "INVALID_PRODUCER_ID_MAPPING", "_PURGE_QUEUE", "_PURGE_INFLIGHT",
     }
 )  # fmt: skip
-"""A topic that is not known may be one that was just created."""
+"""A topic that is not known may be one that was just created; a producer that has lost its
+transaction, or its id, is replaced by a new one."""
 
 
 def made_client(kind: Any, settings: Mapping[str, Any], owner: str) -> Any:
@@ -189,13 +194,18 @@ def made_client(kind: Any, settings: Mapping[str, Any], owner: str) -> Any:
     from confluent_kafka import KafkaException
 
     try:
-        return kind(dict(settings))
+        # Its own log goes to stderr; with a logger in its place, fatal errors crash it.
+        return kind({"log_level": "0", "error_cb": _tell, **settings})
     except KafkaException as exc:
         raise ConfigError(
             f"{owner}: Kafka's client refuses its settings: {exc.args[0].str()}.",
             hint=f"Options that begin with {PREFIX} are settings of librdkafka, or of Kafka's Java "
             "client where they mean the same.",
         ) from exc
+
+
+def _tell(error: KafkaError) -> None:
+    logger.warning("Kafka's client: %s", error.str())
 
 
 def import_client(owner: str) -> Any:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
+from engine.base.failpoints import reach
 from engine.clients.kafka import MISSING, SERVERS
 from engine.errors import ConfigError, SinkError, SinkUnavailableError
 
@@ -24,8 +25,8 @@ OPEN: Final = "Ongoing"
 _COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 _TRY_S: Final = 30.0
 _PAUSE_S: Final = 0.01
-_CONNECT_S: Final = 10.0
-_AT_ONCE: Final = 500
+CONNECT_S: Final = 10.0
+AT_ONCE: Final = 500
 """So many requests are under way at most."""
 # Error codes of the protocol.
 _OK: Final = 0
@@ -214,10 +215,11 @@ def _ask_each(admin: Any, ids: Sequence[str], request: Callable[[str], Any]) -> 
         nodes = await admin._find_coordinator_ids(ids, key_type=CoordinatorType.TRANSACTION)
         codes: dict[str, int] = {}
         waiting = iter(ids)
-        while some := list(islice(waiting, _AT_ONCE)):
+        while some := list(islice(waiting, AT_ONCE)):
             answers = [(id, admin._manager.send(request(id), node_id=nodes[id])) for id in some]
             for id, answer in answers:
                 codes[id] = int((await answer).error_code)
+            reach("transactions.told")
         return codes
 
     found: dict[str, int] = admin._manager.run(ask)
@@ -247,9 +249,9 @@ def _connect(client: Mapping[str, str]) -> Any:
             hint="Use SCRAM or mutual TLS, or delivery at-least-once.",
         )
     return KafkaAdminClient(
-        bootstrap_timeout_ms=round(_CONNECT_S * 1000),
+        bootstrap_timeout_ms=round(CONNECT_S * 1000),
         request_timeout_ms=round(_TRY_S * 1000),
-        max_in_flight_requests_per_connection=_AT_ONCE + 1,
+        max_in_flight_requests_per_connection=AT_ONCE + 1,
         **settings,
     )
 

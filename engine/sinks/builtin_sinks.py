@@ -77,6 +77,7 @@ SINKS: Final[dict[str, SinkKind]] = {
     "parquet": _files("ParquetDataSource"),
     "json": _files("JsonDataSource"),
     "csv": _files("CsvDataSource", Columns.BY_POSITION),  # a file may have no header
+    "kafka": SinkKind("engine.sinks.kafka.data_source:KafkaSink", columns=Columns.NOT_KEPT),
     "console": _fleeting("engine.sinks.console:ConsoleDataSource"),
     "memory": _fleeting("engine.sinks.memory:MemoryDataSource", _NOTHING),
     "noop": _fleeting("engine.sinks.noop:NoopDataSource", _NOTHING),

@@ -1,6 +1,6 @@
 """Java libraries by their Maven coordinates, by the Ivy that PySpark ships: Maven is not needed.
 
-They are kept in ``.servers/`` in the project's folder.
+They are kept in ``.servers/`` in the project's folder, and what was downloaded in the user's cache.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ import pyspark
 
 from engine.spark.java import find_java
 
-KEPT = Path(__file__).parents[2] / ".servers"
+KEPT = Path(__file__).parents[2] / ".servers" / "jars"
+DOWNLOADS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ivy-of-tests"
 RESOLVE_S = 600
+TRIES = 3
+"""Of dozens of downloads one may break off; the others are kept."""
 
 
 class NoJarsError(Exception):
@@ -35,7 +38,7 @@ def jars(*coordinates: str, alone: bool = False) -> Path:
     :raises NoJarsError: there is no Java, or no repository can be reached.
     """
     name = hashlib.sha256(" ".join((*coordinates, str(alone))).encode()).hexdigest()[:16]
-    folder = KEPT / "jars" / name
+    folder = KEPT / name
     if folder.is_dir():
         return folder
     with _one_at_a_time():
@@ -60,20 +63,23 @@ def _resolve(coordinates: tuple[str, ...], alone: bool, folder: Path) -> None:
     (ivy,) = Path(pyspark.__file__).parent.glob("jars/ivy-*.jar")
     wanted = folder / "ivy.xml"
     wanted.write_text(_module(coordinates, alone))
-    resolved = subprocess.run(
-        [
-            java(), "-jar", ivy, "-cache", KEPT / "ivy", "-ivy", wanted,
-            "-retrieve", folder / "[artifact]-[revision](-[classifier]).[ext]",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=RESOLVE_S,
-    )  # fmt: skip
-    wanted.unlink()
-    if resolved.returncode:
-        shutil.rmtree(folder)
-        said = (resolved.stdout + resolved.stderr).strip().splitlines()
-        raise NoJarsError(f"{', '.join(coordinates)}: {said[-1] if said else 'no reason given'}")
+    for _ in range(TRIES):
+        resolved = subprocess.run(
+            [
+                java(), "-jar", ivy, "-cache", DOWNLOADS, "-ivy", wanted,
+                "-retrieve", folder / "[artifact]-[revision](-[classifier]).[ext]",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=RESOLVE_S,
+        )  # fmt: skip
+        if not resolved.returncode:
+            wanted.unlink()
+            return
+    shutil.rmtree(folder)
+    said = (resolved.stdout + resolved.stderr).strip().splitlines()
+    told = [line.strip() for line in said if "FAILED" in line or "Exception" in line] or said
+    raise NoJarsError(f"{', '.join(coordinates)} cannot be downloaded: {' '.join(told[-3:])}")
 
 
 def _module(coordinates: tuple[str, ...], alone: bool) -> str:
@@ -94,7 +100,8 @@ def _module(coordinates: tuple[str, ...], alone: bool) -> str:
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
     """Two processes that run tests may both be first."""
-    (KEPT / "jars").mkdir(parents=True, exist_ok=True)
-    with (KEPT / "lock").open("w") as lock:
+    for folder in (KEPT, DOWNLOADS):
+        folder.mkdir(parents=True, exist_ok=True)
+    with (DOWNLOADS / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

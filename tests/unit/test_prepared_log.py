@@ -415,6 +415,18 @@ def test_round_trip(tmp_path: Path) -> None:
     assert log.get(7) == ENTRY
 
 
+def test_what_a_sink_has_of_a_lost_epoch(tmp_path: Path) -> None:
+    log = prepared_log(LocalStorage(tmp_path), CODEC)
+    tasks = (("0/a", "0/b"), ("1/0",))
+    whole = PreparedEntry(3, "run-1", (None, None), "v1", "Q", tasks, frozenset({"0/c"}))
+    log.add(7, whole)
+    assert log.get(7) == whole
+    lost = PreparedEntry(4, "run-1", (), "v1", "Q", done=frozenset({"0/c", "1/0"}), lost=True)
+    log.restore(7, log.text(lost))
+    assert log.get(7) == lost
+    assert prepared_heads(LocalStorage(tmp_path)).get(7) == lost
+
+
 def test_the_sink_has_to_name_its_modules(tmp_path: Path) -> None:
     prepared_log(LocalStorage(tmp_path), MessageCodec()).add(7, ENTRY)
     with pytest.raises(CheckpointCorruptError, match="prepared/7") as caught:

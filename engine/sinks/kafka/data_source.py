@@ -37,7 +37,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from engine.base.connector_options import Options
-from engine.clients.kafka import PREFIX, client_settings
+from engine.clients.kafka import PREFIX, SERVERS, client_settings
 from engine.clients.kafka_transactions import Described, KafkaTransactions
 from engine.errors import ConfigError, PreparedEpochLostError
 from engine.expressions.schemas import to_arrow
@@ -87,6 +87,10 @@ class KafkaSink(DataSource):
                 raise ConfigError(f"Option {name} of {OWNER} is not supported.", hint=hint)
         taken = Options(OWNER, others)
         self._client = client_settings(OWNER, options)
+        self._tuning = [
+            "delivery",
+            *(name for name in options if name not in others and name.lower() != f"{PREFIX}{SERVERS}"),
+        ]
         self._topic = taken.text("topic")
         self._delivery = DELIVERIES[taken.choice("delivery", "at-least-once", tuple(DELIVERIES))]
         self._prefix = taken.text("transactionalIdPrefix") or "continuous"
@@ -99,14 +103,16 @@ class KafkaSink(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaWriter:
         """:raises ConfigError: a column is missing, or is of another type."""
         rows = RecordFormat.of(to_arrow(schema, OWNER), self._topic)
-        return KafkaWriter(self._client, rows, self._delivery, self._prefix)
+        writer = KafkaWriter(self._client, rows, self._delivery, self._prefix)
+        writer.tuningOptions = self._tuning
+        return writer
 
 
 class KafkaWriter(DataSourceStreamArrowWriter):
     """The driver's side, and what Spark's own micro-batches call."""
 
     messageTypes: ClassVar[Mapping[str, type]] = {"transaction": KafkaTransaction, "sent": Sent}
-    tuningOptions: ClassVar[Sequence[str]] = ("delivery", "transactionalIdPrefix")
+    tuningOptions: Sequence[str] = ()
 
     def __init__(
         self, client: Mapping[str, str], rows: RecordFormat, delivery: str, prefix: str

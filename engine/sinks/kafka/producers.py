@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -13,12 +13,12 @@ from engine.clients.kafka import SERVERS, import_client, is_passing, made_client
 from engine.errors import SinkCommitRejectedError, SinkError, SinkUnavailableError
 from engine.sinks.kafka.records import OWNER, RecordFormat
 
-_TUNED: Final = {
+_TUNED: Final[dict[str, Any]] = {
     "acks": "all",
     "enable.idempotence": "true",
     "partitioner": "murmur2_random",  # the Java client's
     "linger.ms": "50",
-    "delivery.report.only.error": "true",
+    "delivery.report.only.error": True,
     "queue.buffering.max.messages": "200000",
 }
 SMALL_BATCH: Final = 2_000
@@ -52,9 +52,9 @@ class Sender:
         with self.speaking("a record is refused", SinkCommitRejectedError):
             rows.send(self.producer, batch)
         if hurry and batch.num_rows < SMALL_BATCH:
-            self.producer.flush(_HURRY_S)
+            self._serve(self.producer.flush, _HURRY_S)
         else:
-            self.producer.poll(0)
+            self._serve(self.producer.poll, 0)
         self._check()
 
     def finish(self) -> None:
@@ -65,7 +65,7 @@ class Sender:
             was taken.
         """
         deadline_s = time.monotonic() + ACKNOWLEDGED_S
-        while left := self.producer.flush(_FLUSH_S):
+        while left := self._serve(self.producer.flush, _FLUSH_S):
             self._check()
             if time.monotonic() > deadline_s:
                 raise SinkUnavailableError(
@@ -73,6 +73,16 @@ class Sender:
                     hint="They are written again when the query restarts.",
                 )
         self._check()
+
+    def _serve(self, call: Callable[[float], int], timeout_s: float) -> int:
+        with self.speaking("records cannot be sent"):
+            try:
+                return call(timeout_s)
+            except SystemError as exc:  # how it tells a fatal error if there are others, too
+                self._check()
+                raise SinkUnavailableError(
+                    self._says("a producer has given up: another one may have its id")
+                ) from exc
 
     def drop(self) -> None:
         """Forget what was not sent."""

@@ -99,10 +99,9 @@ class ExactlyOnceWriter(TaskWriter):
     ) -> None:
         self._client, self._rows = dict(client), rows
         self._prefix, self._transaction_s = prefix, transaction_s
-        self._free: list[_Producer] = []
-        self._open: dict[int, _Producer] = {}
 
     def open(self, context: WriterContext) -> None:
+        self._open: dict[int, _Producer] = {}
         base = transactional_base(self._prefix, context)
         self._ids = (f"{base}{context.task}-{turn}" for turn in count())
         self._transactions = KafkaTransactions(self._client)
