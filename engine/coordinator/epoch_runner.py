@@ -293,6 +293,7 @@ class EpochRunner:
     def _note_lost(self, epoch: int, error: PreparedEpochLostError) -> None:
         """Let the next attempt run the epoch again, without what the sink has of it."""
         error.epoch = epoch
+        self._lease.check()  # another run may have noted it, or have gone on
         entry = self._prepared.get(epoch)
         assert entry is not None, f"prepared/{epoch} vanished"
         done = {name for task in error.done for name in entry.tasks[task]}

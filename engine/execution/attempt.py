@@ -25,6 +25,7 @@ from engine.errors import (
     CheckpointError,
     ContinuousError,
     NotEnoughSlotsError,
+    PreparedEpochLostError,
     SinkUnavailableError,
     SourceError,
     StaleRunError,
@@ -116,11 +117,7 @@ class Attempt:
         lease = self._take(checkpoint)
         with _blaming(SinkUnavailableError, "The sink could not recover"):
             self._timeline = admit(self._definition, lease).timeline
-            plan = plan_restart(checkpoint, self._definition.sink, lease.check)
-            self._runner.rewound = plan.rewound
-            for epoch in plan.recommit:
-                logger.info("committing epoch %d again", epoch)
-                self._runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
+            plan = self._finish_prepared(lease)
         self.committed_offsets = self._logged_offsets(plan.start_from)
         self._find_partitions()
         self._share()
@@ -128,6 +125,21 @@ class Attempt:
             self._await_slots()
         self._plan = plan
         self._start.listener.on_recovered(plan.first_epoch - 1)
+
+    def _finish_prepared(self, lease: Lease) -> RestartPlan:
+        """Commit what earlier runs have prepared; the plan for what is left to do."""
+        sink, runner = self._definition.sink, self._runner
+        while True:
+            plan = plan_restart(self._definition.checkpoint, sink, lease.check)
+            runner.rewound = plan.rewound
+            try:
+                for epoch in plan.recommit:
+                    logger.info("committing epoch %d again", epoch)
+                    runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
+            except PreparedEpochLostError as exc:
+                logger.warning("%s", exc.message)  # which is in the checkpoint by now
+                continue
+            return plan
 
     def _take(self, checkpoint: Checkpoint) -> Lease:
         definition, options = self._definition, self._definition.options

@@ -1,6 +1,6 @@
 """L0: random walks through a simulated query on a disk that loses what was not synchronised.
 
-Each seed is one world: a query with up to three partitions and one of four sinks, some hundred
+Each seed is one world: a query with up to three partitions and one of five sinks, some hundred
 moves, and faults at any step of any of them. At its end the faults cease, a last run reads the
 source to its end, and the sink is compared with the source.
 """
@@ -16,7 +16,7 @@ from tests.faults import outages
 from tests.faults.processes import EXECUTORS, IO_ERROR, KILL, POWER, SLEEP, Fuse
 from tests.faults.query import Driver
 from tests.faults.result import LevelResult
-from tests.faults.world import World
+from tests.faults.world import TRANSACTIONS, World
 
 LEVEL = "L0 model, power loss"
 MOVES_MAX = 60
@@ -33,7 +33,7 @@ def run(seed: int, seconds: float) -> LevelResult:
     began = time.monotonic()
     number = seed
     while time.monotonic() - began < seconds:
-        walk(number, result)
+        walk(number, result, sink=TRANSACTIONS if number % 4 == 3 else None)
         number += 1
     result.seeds = [seed, number - 1]
     result.seconds = time.monotonic() - began

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,6 +44,7 @@ from engine.query.handle import ContinuousQuery
 from engine.sinks.contract import SinkBinding, TaskWriter
 from engine.sinks.kafka.data_source import KafkaSink
 from engine.sources.kafka.data_source import KafkaDataSource
+from tests.faults.kafka_mutants import MUTANTS
 from tests.faults.result import LevelResult
 from tests.servers.jars import NoJarsError
 from tests.servers.kafka import Kafka, running_kafka
@@ -52,12 +53,17 @@ from tests.waiting import wait_until
 LEVEL = "L5 Kafka to Kafka"
 PARTITIONS = 2
 FAULTS_A_WORLD = 25
+FAULTS_A_MUTANT = 6
+WORLDS_MAX = 6
 FEED_EVERY_S = 0.01
 INTERVAL_MS = 50
 TRANSACTION_MS = 1_500
+HEARTBEAT_MS = 100
+LEASE_S = 15 * HEARTBEAT_MS / 1000
+"""By then the lease of a driver that is suspended has expired."""
 GONE_S = 1.0 + TRANSACTION_MS / 1000
 """By then the broker has aborted what is not ended."""
-DEADLINE_S = 90.0
+DEADLINE_S = 60.0
 _AT = (
     "prepare.before", "prepare.after", "walCommit.after", "commitSink.before", "commitSink.after",
     "commitOffsets.after", "report.before", "report.after", "setAside.before", "setAside.after",
@@ -75,8 +81,8 @@ _CHANCES: Final = {
 _forks = multiprocessing.get_context("forkserver")
 
 
-def run(seed: int, faults: int) -> LevelResult:
-    """So many faults."""
+def run(seed: int, faults: int, mutants: Sequence[str] = ()) -> LevelResult:
+    """So many faults; and these mutants, each until it is caught."""
     result = LevelResult(LEVEL, seeds=[seed])
     chance = Random(seed)
     _forks.set_forkserver_preload([__name__])
@@ -85,8 +91,10 @@ def run(seed: int, faults: int) -> LevelResult:
     try:
         with running_kafka(folder / "kafka", settings) as kafka:
             for number in range(-(-faults // FAULTS_A_WORLD)):
-                world = _World(kafka, folder / str(number), number, result, chance)
+                world = _World(kafka, folder / str(number), result, chance)
                 world.play(min(FAULTS_A_WORLD, faults - number * FAULTS_A_WORLD))
+            for mutant in mutants:
+                result.mutants[mutant] = _hunt(mutant, kafka, folder, chance)
     except NoJarsError as exc:
         result.skipped = str(exc)
     finally:
@@ -94,13 +102,25 @@ def run(seed: int, faults: int) -> LevelResult:
     return result
 
 
+def _hunt(mutant: str, kafka: Kafka, folder: Path, chance: Random) -> str | None:
+    """Play with a mutant until it is caught; how, or None."""
+    for number in range(WORLDS_MAX):
+        result = LevelResult("")
+        name = f"m{list(MUTANTS).index(mutant)}-{number}"
+        _World(kafka, folder / name, result, chance, mutant).play(FAULTS_A_MUTANT)
+        if result.broken:
+            return result.broken[0].partition(": ")[2][:110]
+    return None
+
+
 class _World:
     def __init__(
-        self, kafka: Kafka, folder: Path, number: int, result: LevelResult, chance: Random
+        self, kafka: Kafka, folder: Path, result: LevelResult, chance: Random, mutant: str = ""
     ) -> None:
         folder.mkdir()
         self._kafka, self._result, self._chance = kafka, result, chance
-        self._setup = Setup(str(folder), kafka.bootstrap, f"in-{number}", f"out-{number}")
+        name = folder.name
+        self._setup = Setup(str(folder), kafka.bootstrap, f"in-{name}", f"out-{name}", mutant)
         self._acts: dict[str, Callable[[], None]] = {
             KILLED: lambda: self._kill_at(chance.choice(_AT)),
             ANY_TIME: self._kill,
@@ -159,7 +179,8 @@ class _World:
     def _replace(self) -> None:
         zombie = self._driver
         zombie.signal(signal.SIGSTOP)
-        self._driver = Driver(self._setup)  # waits for the lease to expire
+        time.sleep(LEASE_S)
+        self._driver = Driver(self._setup)
         self._await_commit()
         zombie.signal(signal.SIGCONT)
         zombie.await_end()
@@ -241,7 +262,12 @@ def _feeding(setup: Setup) -> Iterator[None]:
 
     def feed() -> None:
         producer = confluent_kafka.Producer(
-            {"bootstrap.servers": setup.bootstrap, "enable.idempotence": True, "linger.ms": 0}
+            {
+                "bootstrap.servers": setup.bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "log_level": 0,
+            }
         )
         number = 0
         while not stop.wait(FEED_EVERY_S):
@@ -271,6 +297,7 @@ class Setup:
     bootstrap: str
     source: str
     sink: str
+    mutant: str = ""
 
     @property
     def drain(self) -> Path:
@@ -318,6 +345,8 @@ class Driver:
 
 def _run(setup: Setup, armed: str, said: str) -> None:
     logging.disable(logging.CRITICAL)
+    if setup.mutant:
+        MUTANTS[setup.mutant]()
     failpoints.arm(armed)
     # One after the other, so that a process can be killed between two of an epoch.
     kafka_transactions.AT_ONCE = 1  # type: ignore[misc]
@@ -370,7 +399,7 @@ def _definition(setup: Setup, failing: threading.Event) -> QueryDefinition:
         ),
         checkpoint=Checkpoint(str(Path(setup.folder) / "checkpoint")),
         epoch_interval_ms=INTERVAL_MS,
-        options=EngineOptions(lease_heartbeat_ms=100, restart_delay_ms=10),
+        options=EngineOptions(lease_heartbeat_ms=HEARTBEAT_MS, restart_delay_ms=10),
     )
 
 

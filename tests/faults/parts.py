@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,7 +18,13 @@ import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from engine.checkpoint.storage.local_storage import LocalStorage
-from engine.errors import ContinuousError, OffsetOutOfRangeError, SinkCommitRejectedError
+from engine.checkpoint.sink_context import SinkContext
+from engine.errors import (
+    ContinuousError,
+    OffsetOutOfRangeError,
+    PreparedEpochLostError,
+    SinkCommitRejectedError,
+)
 from engine.query.binding import bind_writer
 from engine.sinks.contract import AT_LEAST_ONCE, EXACTLY_ONCE, DriverSink, SinkBinding
 from engine.sinks.files.data_source import JsonDataSource
@@ -76,6 +83,7 @@ class KeyedSink:
 
     delivery = EXACTLY_ONCE
     repeats_allowed = False
+    shows_whole_epochs = True
 
     def __init__(self, machine: Machine, tells: bool) -> None:
         self.machine = machine
@@ -125,6 +133,92 @@ class KeyedSink:
         return replace(model_binding(self), driver=DriverSink.of(self), description="table")
 
 
+class TransactionalSink:
+    """A broker with a transaction for each task and epoch, which it aborts when nobody has ended it
+    for long: the committed ones are seen one after the other."""
+
+    delivery = EXACTLY_ONCE
+    mayDropPrepared = True
+    repeats_allowed = False
+    shows_whole_epochs = False
+
+    def __init__(self, machine: Machine, chance: Random) -> None:
+        self.machine, self._chance = machine, chance
+        self.times_out = True
+        self._transactions: list[_Transaction] = []
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> ModelMessage:
+        self.machine.weather.reach(SINK)
+        rows = [(r["partition"], r["seq"]) for batch in batches for r in batch.to_pylist()]
+        self._transactions.append(_Transaction(rows))
+        return ModelMessage([[len(self._transactions) - 1]])
+
+    def commit(self, messages: Sequence[ModelMessage], epoch: int) -> None:
+        self.machine.weather.reach(SINK)
+        self._time_passes(0.05)
+        found = [self._of(message) for message in messages]
+        if ABORTED not in [each.state for each in found]:
+            path = f"sink/{epoch}"
+            for each in found:
+                self.machine.step("sink", path if each.state == OPEN else "sink")
+                path = "sink"
+                each.end(COMMITTED, epoch)
+        done = [task for task, each in enumerate(found) if each.state == COMMITTED]
+        self.machine.step("sink answers", "sink")
+        if len(done) < len(found):
+            self.abort(messages, epoch)
+            raise PreparedEpochLostError("A transaction has timed out.", done=done)
+
+    def abort(self, messages: Sequence[ModelMessage], epoch: int) -> None:
+        for message in messages:
+            self.machine.step("sink aborts", "sink")
+            self._of(message).end(ABORTED, epoch)
+
+    def bind(self, context: SinkContext) -> None:
+        self._time_passes(0.3)
+
+    def fenceTasks(self) -> None:
+        for each in self._transactions:
+            each.end(ABORTED, -1)
+        self.machine.step("sink fences", "sink")
+
+    def rewind(self, epoch: int) -> None:
+        self.machine.step("sink", "sink")
+        for each in self._transactions:
+            if each.state == OPEN or each.epoch > epoch:
+                each.state = ABORTED
+        self.machine.step("sink answers", "sink")
+
+    def seen(self) -> Counter[Record]:
+        committed = [each for each in self._transactions if each.state == COMMITTED]
+        return Counter(row for each in committed for row in each.rows)
+
+    def binding(self) -> SinkBinding:
+        return replace(model_binding(self), driver=DriverSink.of(self), description="broker")
+
+    def _of(self, message: ModelMessage) -> _Transaction:
+        return self._transactions[message.rows[0][0]]
+
+    def _time_passes(self, chance: float) -> None:
+        for each in self._transactions:
+            if self.times_out and each.state == OPEN and self._chance.random() < chance:
+                each.state = ABORTED
+
+
+OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
+
+
+@dataclass
+class _Transaction:
+    rows: list[Record]
+    state: str = OPEN
+    epoch: int = -1
+
+    def end(self, state: str, epoch: int) -> None:
+        if self.state == OPEN:
+            self.state, self.epoch = state, epoch
+
+
 class PlainSink(KeyedSink):
     """Shows each record as soon as it is written."""
 
@@ -157,6 +251,7 @@ class FilesSink:
     """The engine's own JSON files, on the same disk as the checkpoint."""
 
     repeats_allowed = False
+    shows_whole_epochs = True
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine

@@ -23,6 +23,7 @@ from engine.coordinator.restart_table import RestartPlan
 from engine.errors import (
     CheckpointError,
     ContinuousError,
+    PreparedEpochLostError,
     SinkUnavailableError,
     SourceError,
     TaskLostError,
@@ -49,6 +50,8 @@ class Task(Process):
     def __init__(self, driver: Driver, index: int, seq: int, epoch: int, end: int | None) -> None:
         super().__init__(driver.machine, f"task {index} of {driver.name}", driver.host)
         self.driver, self.index, self.seq, self.epoch, self.end = driver, index, seq, epoch, end
+        self.done = False
+        """The sink has what it reads already."""
         self.rows: list[Record] = []
         self.closed_epoch, self.final_epoch = -1, None
         self.ended = False
@@ -60,7 +63,7 @@ class Task(Process):
             return
         count = count if self.end is None else min(count, self.end - self.seq)
         rows = world.source.take(self.index, self.seq, count)
-        self.rows += rows
+        self.rows += [] if self.done else rows
         self.seq += len(rows)
 
     @property
@@ -175,7 +178,7 @@ class Driver(Process):
             entry = checkpoint.offsets.get(plan.replay)
             assert entry is not None
             (until,) = entry.offsets
-        self.launch(plan.first_epoch, until)
+        self.launch(plan.first_epoch, until, plan.done)
 
     def _settle(self) -> RestartPlan:
         """Finish what earlier runs have begun."""
@@ -185,17 +188,29 @@ class Driver(Process):
         if self.binding.driver.bind is not None:
             self.binding.driver.bind(sink_context(checkpoint, self.lease))
         finish_rewind(checkpoint, self.lease, self.binding.driver.rewindable)
-        plan = plan_restart(checkpoint, self.binding, self.lease.check)
-        for epoch in plan.recommit:
-            self.runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
-        return plan
+        while True:
+            plan = plan_restart(checkpoint, self.binding, self.lease.check)
+            try:
+                for epoch in plan.recommit:
+                    self.runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
+            except PreparedEpochLostError:
+                continue
+            return plan
 
-    def launch(self, first_epoch: int, until: dict[str, int] | None) -> None:
+    def launch(
+        self,
+        first_epoch: int,
+        until: dict[str, int] | None,
+        done: frozenset[str] = frozenset(),
+    ) -> None:
         with _blaming(SourceError, "the source cannot tell its partitions"):
             parts = self.world.source.partitions(self.position)
         if self.world.began is None and self.world.source.begins_at_the_end:
             self.world.began = tuple(seq for _, seq in parts)
             self.world.whole.add(self.world.began)
+        if self.binding.driver.fence_tasks is not None:
+            with _blaming(SinkUnavailableError, "the sink cannot shut out earlier tasks"):
+                self.binding.driver.fence_tasks()
         if self.machine.weather.down == EXECUTORS:
             raise TaskLostError("no task has started: the executors are gone")
         self.coordinator = EpochCoordinator(
@@ -209,7 +224,9 @@ class Driver(Process):
             Task(self, index, seq, first_epoch, None if until is None else until[str(index)])
             for index, seq in parts
         ]
+        self.runner.tasks = [(f"0/{task.index}",) for task in self.tasks]
         for task in self.tasks:
+            task.done = f"0/{task.index}" in done
             self.world.inbox.append(TaskStarted(self.run_id, task.index, self.host, task.pid))
 
     def handle(self, event: events.Event) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.errors import PreparedEpochLostError
+from engine.errors import ContinuousError, PreparedEpochLostError, SinkUnavailableError
 from engine.query.handle import ContinuousQuery
 from tests.model import HOUR_MS, ModelMessage, ModelSink
 from tests.simulation.story import WAIT_S, Story
@@ -32,6 +32,8 @@ class DroppingSink(ModelSink):
 
     def commit(self, messages: list[ModelMessage], epoch: int) -> None:
         self.commit_calls.append(epoch)
+        if epoch in self.fail_commit:
+            raise self.fail_commit.pop(epoch)
         drops = self.drops.get(epoch, [])
         lost = drops.pop(0) if drops else set()
         done = []
@@ -63,14 +65,14 @@ def run(story: Story, **options: Any) -> ContinuousQuery:
         if min(story.feed.available) < ROWS:
             story.feed.add(1)
         epoch += 1
-        with suppress(PreparedEpochLostError):
+        with suppress(ContinuousError):
             query.awaitEpoch(epoch, WAIT_S)
     return query
 
 
-def fail(story: Story) -> None:
+def fail(story: Story, error: type[ContinuousError] = PreparedEpochLostError) -> None:
     query = run(story)
-    with pytest.raises(PreparedEpochLostError):
+    with pytest.raises(error):
         query.awaitTermination(WAIT_S)
 
 
@@ -118,3 +120,13 @@ def test_the_loss_is_known_after_a_crash(story: Story) -> None:
         assert entry is not None
         assert (entry.lost, entry.done, entry.messages) == (True, done, ())
     finish(story)
+
+
+def test_a_start_that_finds_the_loss_goes_on(story: Story) -> None:
+    sink = story.sink
+    assert isinstance(sink, DroppingSink)
+    sink.fail_commit[LOST] = SinkUnavailableError("It is away.")
+    fail(story, SinkUnavailableError)
+    sink.drops[LOST] = [{1, 3}]
+    finish(story)
+    assert sink.commit_calls.count(LOST) == 3

@@ -1,0 +1,125 @@
+"""Wrong versions of what makes Kafka to Kafka exactly once; L5 has to catch each of them.
+
+Each is put in place in the process that runs the query (:mod:`tests.faults.l5_kafka`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from engine.clients.kafka_transactions import KafkaTransactions, Transaction
+from engine.coordinator.epoch_runner import EpochRunner
+from engine.execution import attempt
+from engine.sinks.kafka import data_source, task_writers
+from engine.sinks.kafka.data_source import KafkaWriter
+from engine.sources.kafka.partition_reader import KafkaPartitionsReader
+
+MUTANTS: dict[str, Callable[[], None]] = {}
+
+
+def mutant(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    def note(patch: Callable[[], None]) -> Callable[[], None]:
+        MUTANTS[name] = patch
+        return patch
+
+    return note
+
+
+def _set(owner: Any, name: str, value: Any) -> None:
+    setattr(owner, name, value)
+
+
+@mutant("transactions are committed before the offset log")
+def _() -> None:
+    right = EpochRunner.commit
+
+    def commit(self: Any, epoch: int, offsets: Any, messages: Sequence[Any], **rest: Any) -> Any:
+        self._sink.commit(list(messages), epoch)
+        return right(self, epoch, offsets, messages, **rest)
+
+    _set(EpochRunner, "commit", commit)
+
+
+@mutant("a transaction that is gone is taken for committed")
+def _() -> None:
+    right = data_source._sorted
+
+    def sort(found: Any, described: Any) -> Any:
+        open_, _ = right(found, described)
+        return open_, {task: each for task, each in found.items() if task not in open_}
+
+    _set(data_source, "_sorted", sort)
+
+
+@mutant("an end that is refused is tried again as the newest producer")
+def _() -> None:
+    right = KafkaTransactions.end
+
+    def end(self: Any, transactions: Sequence[Transaction], *, commit: bool) -> Any:
+        newest = self.describe([each.id for each in transactions])
+        again = [newest[each.id].newest for each in transactions if each.id in newest]
+        right(self, again, commit=commit)
+        return []
+
+    _set(KafkaTransactions, "end", end)
+    _set(Transaction, "__eq__", lambda self, other: self.id == other.id)
+
+
+@mutant("an epoch that is run again forgets what the sink has")
+def _() -> None:
+    right = attempt.plan_restart
+    _set(attempt, "plan_restart", lambda *given: replace(right(*given), done=frozenset()))
+
+
+@mutant("all tasks have the same transactional ids")
+def _() -> None:
+    right = task_writers.ExactlyOnceWriter.open
+
+    def open_(self: Any, context: Any) -> None:
+        right(self, replace(context, task=0))
+
+    _set(task_writers.ExactlyOnceWriter, "open", open_)
+
+
+@mutant("an epoch is prepared before its records are acknowledged")
+def _() -> None:
+    _set(task_writers.Sender, "finish", lambda self: None)
+
+
+@mutant("offsets are counted, and markers of transactions forgotten")
+def _() -> None:
+    def take(self: Any, at: Any, messages: list[Any]) -> Any:
+        records = [each for each in messages if each.error() is None]
+        if self._until is not None:
+            records = [each for each in records if each.offset() < self._until[at]]
+        self._positions[at] += len(records)
+        return self._columns.batch(at, records) if records else None
+
+    _set(KafkaPartitionsReader, "_take", take)
+
+
+@mutant("tasks end their transactions themselves, as soon as they are prepared")
+def _() -> None:
+    right = task_writers._Producer.prepared
+
+    def prepared(self: Any, records: int) -> Any:
+        message = right(self, records)
+        self.end()
+        return message
+
+    _set(task_writers._Producer, "prepared", prepared)
+    _set(task_writers._Producer, "end", lambda self: None)
+
+
+@mutant("what is prepared is fenced before it is committed, and taken for committed")
+def _() -> None:
+    right = KafkaWriter.bind
+
+    def bind(self: Any, context: Any) -> None:
+        right(self, context)
+        self.fenceTasks()
+
+    _set(KafkaWriter, "bind", bind)
+    MUTANTS["a transaction that is gone is taken for committed"]()
