@@ -8,9 +8,11 @@ kafka-python: ListTransactions and DescribeTransactions (KIP-664), EndTxn and In
 from __future__ import annotations
 
 import ssl
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -169,7 +171,7 @@ class KafkaTransactions:
         deadline_s = time.monotonic() + _TRY_S
         refused: list[str] = []
         while ids:
-            codes = self._asked(lambda admin, ids=ids: _ask_each(admin, ids, request))
+            codes = self._asked(partial(_ask_each, ids=ids, request=request))
             again = []
             for id, code in codes.items():
                 if code in _NOT_ITS_OWN:
@@ -181,7 +183,7 @@ class KafkaTransactions:
             if again and time.monotonic() > deadline_s:
                 raise SinkUnavailableError(self._says(f"transaction {again[0]} {what} now"))
             if again:
-                time.sleep(_PAUSE_S)
+                threading.Event().wait(_PAUSE_S)
             if _MOVED.intersection(codes.values()):
                 self.close()  # it remembers who the coordinators are
             ids = again

@@ -60,7 +60,7 @@ class RestartPlan:
     :param replay: equal to ``first_epoch`` if that epoch has to end at exactly the offsets that the
         offset log already holds for it, because the sink may have seen it; otherwise None.
     :param rewound: whether the checkpoint was ever rewound: a fact beside the plan.
-    :param done: the names of partitions whose rows of ``replay`` the sink has: beside the plan, too.
+    :param done: the names of partitions whose rows of ``replay`` the sink has: a fact as well.
     """
 
     first_epoch: int

@@ -12,7 +12,7 @@ from typing import Any
 from engine.clients.kafka_transactions import KafkaTransactions, Transaction
 from engine.coordinator.epoch_runner import EpochRunner
 from engine.execution import attempt
-from engine.sinks.kafka import data_source, task_writers
+from engine.sinks.kafka import task_writers
 from engine.sinks.kafka.data_source import KafkaWriter
 from engine.sources.kafka.partition_reader import KafkaPartitionsReader
 
@@ -44,13 +44,13 @@ def _() -> None:
 
 @mutant("a transaction that is gone is taken for committed")
 def _() -> None:
-    right = data_source._sorted
+    right = KafkaWriter._look
 
-    def sort(found: Any, described: Any) -> Any:
-        open_, _ = right(found, described)
+    def look(self: Any, found: Any) -> Any:
+        open_, _ = right(self, found)
         return open_, {task: each for task, each in found.items() if task not in open_}
 
-    _set(data_source, "_sorted", sort)
+    _set(KafkaWriter, "_look", look)
 
 
 @mutant("an end that is refused is tried again as the newest producer")

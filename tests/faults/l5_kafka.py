@@ -160,7 +160,7 @@ class _World:
         self._await_commit()
 
     def _kill(self) -> None:
-        time.sleep(self._chance.uniform(0.0, 0.3))
+        _pause(self._chance.uniform(0.0, 0.3))
         self._restart()
         self._await_commit()
 
@@ -168,7 +168,7 @@ class _World:
         self._restart(f"{self._chance.choice(_BETWEEN)}:{self._chance.choice((1, 2, 3))}:kill")
         self._driver.await_death(5.0)
         self._driver.kill()
-        time.sleep(GONE_S)
+        _pause(GONE_S)
         self._restart()
         self._await_commit()
 
@@ -179,7 +179,7 @@ class _World:
     def _replace(self) -> None:
         zombie = self._driver
         zombie.signal(signal.SIGSTOP)
-        time.sleep(LEASE_S)
+        _pause(LEASE_S)
         self._driver = Driver(self._setup)
         self._await_commit()
         zombie.signal(signal.SIGCONT)
@@ -193,7 +193,7 @@ class _World:
 
     def _suspend_broker(self) -> None:
         self._kafka.process.suspend()
-        time.sleep(self._chance.uniform(0.5, 4.0))
+        _pause(self._chance.uniform(0.5, 4.0))
         self._kafka.process.resume()
         self._await_commit()
 
@@ -224,6 +224,11 @@ class _World:
                 self._result.broken.append(f"{self._setup.folder}: {kind}: {len(found)}: {some}")
         self._result.lost += (went_in - came_out).total()
         self._result.repeated += (came_out - went_in).total()
+
+
+def _pause(seconds: float) -> None:
+    """A fault has to last for a while."""
+    threading.Event().wait(seconds)
 
 
 def _all_of(setup: Setup, topic: str) -> Counter[bytes]:
@@ -353,7 +358,7 @@ def _run(setup: Setup, armed: str, said: str) -> None:
     failing = threading.Event()
     signal.signal(signal.SIGUSR1, lambda *_: failing.set())
     execution = ContinuousExecution(_definition(setup, failing), ThreadLauncher())
-    with open(said, "w", buffering=1) as out:
+    with Path(said).open("w", buffering=1) as out:
         try:
             execution.start()
             query = ContinuousQuery(execution, str)

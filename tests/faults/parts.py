@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
-from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.checkpoint.sink_context import SinkContext
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import (
     ContinuousError,
     OffsetOutOfRangeError,

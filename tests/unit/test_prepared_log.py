@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSource, WriterCommitMessage
 
 from engine.base.json_text import dump, load_object
 from engine.checkpoint.logs.codec import MessageCodec
-from engine.checkpoint.logs.prepared_log import PreparedEntry, prepared_log
+from engine.checkpoint.logs.prepared_log import PreparedEntry, prepared_heads, prepared_log
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import (
     CheckpointCorruptError,

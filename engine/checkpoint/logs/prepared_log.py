@@ -12,8 +12,10 @@ long can put its own offsets beside another run's messages: :mod:`engine.executi
 compares. Where a sink may drop what was prepared, the header also has ``tasks``, the names of the
 partitions that each task has read, and ``done``, those whose rows of this epoch the sink has from
 an earlier time that it was prepared. With ``"lost":true`` there are no messages: the epoch has to
-be run again, those partitions left out. Version 2 names the engine's own messages by their classes instead of by tags, and its
-checksum leaves the first line out; version 1 has neither ``queryId``, ``offsets`` nor a checksum.
+be run again, those partitions left out.
+
+Version 2 names the engine's own messages by their classes instead of by tags, and its checksum
+leaves the first line out; version 1 has neither ``queryId``, ``offsets`` nor a checksum.
 
 Spark has no such log: after a crash it runs the epoch again. See
 :mod:`engine.checkpoint.logs.codec` for the lines, and for what may be loaded from them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Final
 
 from engine.clients.kafka import SERVERS, import_client, made_client
@@ -13,7 +14,9 @@ ASK_S: Final = 20.0
 _LONGEST: Final = "transaction.max.timeout.ms"
 
 
-def check_brokers(client: Mapping[str, str], topic: str | None, transaction_s: float | None) -> None:
+def check_brokers(
+    client: Mapping[str, str], topic: str | None, transaction_s: float | None
+) -> None:
     """See that records can be written.
 
     :param topic: None: each row says its own.
@@ -21,14 +24,15 @@ def check_brokers(client: Mapping[str, str], topic: str | None, transaction_s: f
     :raises ConfigError: they cannot.
     """
     kafka = import_client(OWNER)
-    import confluent_kafka.admin
-
+    import_module("confluent_kafka.admin")
     said: list[str] = []
     settings = {**client, "error_cb": lambda error: said.append(error.str())}
-    admin = made_client(confluent_kafka.admin.AdminClient, settings, OWNER)
+    admin = made_client(kafka.admin.AdminClient, settings, OWNER)
     servers = client[SERVERS]
     try:
-        there = admin.list_topics(topic, timeout=ASK_S) if topic else admin.list_topics(timeout=ASK_S)
+        there = (
+            admin.list_topics(topic, timeout=ASK_S) if topic else admin.list_topics(timeout=ASK_S)
+        )
     except kafka.KafkaException as exc:
         reason = said[-1] if said else exc.args[0].str()
         raise ConfigError(
@@ -52,11 +56,8 @@ def check_brokers(client: Mapping[str, str], topic: str | None, transaction_s: f
 
 
 def _longest_transaction(kafka: Any, admin: Any, broker: int) -> float | None:
-    """In seconds; None if it may not be asked: then the first transaction fails if it is too long.
-    """
-    from confluent_kafka.admin import ConfigResource, ResourceType
-
-    wanted = ConfigResource(ResourceType.BROKER, str(broker))
+    """In seconds; None if it may not be asked: then the first transaction tells."""
+    wanted = kafka.admin.ConfigResource(kafka.admin.ResourceType.BROKER, str(broker))
     try:
         settings = admin.describe_configs([wanted], request_timeout=ASK_S)[wanted].result(ASK_S)
     except (kafka.KafkaException, TimeoutError):

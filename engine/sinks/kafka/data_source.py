@@ -31,21 +31,21 @@ Source: Spark's KafkaSourceProvider; KIP-98.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from engine.base.connector_options import Options
+from engine.checkpoint.sink_context import SinkContext
 from engine.clients.kafka import PREFIX, SERVERS, client_settings
-from engine.clients.kafka_transactions import Described, KafkaTransactions
+from engine.clients.kafka_transactions import KafkaTransactions, Transaction
 from engine.errors import ConfigError, PreparedEpochLostError
 from engine.expressions.schemas import to_arrow
 from engine.sinks.adapter import own_messages
 from engine.sinks.contract import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
-    SinkContext,
     TaskWriter,
     WriterContext,
 )
@@ -54,6 +54,7 @@ from engine.sinks.kafka.records import OWNER, RecordFormat
 from engine.sinks.kafka.task_writers import (
     AtLeastOnceWriter,
     ExactlyOnceWriter,
+    KafkaMessage,
     KafkaTransaction,
     Sent,
     transactional_base,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 DELIVERIES: Final = {"at-least-once": AT_LEAST_ONCE, "exactly-once": EXACTLY_ONCE}
 TRANSACTION_S: Final = 900.0
 """The longest that a broker allows unless it is configured otherwise."""
+_ByTask: TypeAlias = dict[int, KafkaTransaction]
 _TRANSACTION_TIMEOUT: Final = "transaction.timeout.ms"
 _OURS: Final = {
     "key.serializer": "Keys are bytes: cast the column key.",
@@ -89,7 +91,11 @@ class KafkaSink(DataSource):
         self._client = client_settings(OWNER, options)
         self._tuning = [
             "delivery",
-            *(name for name in options if name not in others and name.lower() != f"{PREFIX}{SERVERS}"),
+            *(
+                name
+                for name in options
+                if name not in others and name.lower() != f"{PREFIX}{SERVERS}"
+            ),
         ]
         self._topic = taken.text("topic")
         self._delivery = DELIVERIES[taken.choice("delivery", "at-least-once", tuple(DELIVERIES))]
@@ -172,18 +178,17 @@ class KafkaWriter(DataSourceStreamArrowWriter):
         found = _transactions(messages)
         if not found:
             return
-        transactions = self._connected()
-        described = transactions.describe([each.transactional_id for each in found.values()])
-        open_, committed = _sorted(found, described)
+        open_, committed = self._look(found)
         if len(open_) + len(committed) == len(found):  # all of them, or none
-            ended = [each.transaction for each in open_.values()]
-            if not transactions.end(ended, commit=True):
+            if not self._end(open_, commit=True):
                 return
-            described = transactions.describe([each.transactional_id for each in found.values()])
-            open_, committed = _sorted(found, described)
+            open_, committed = self._look(found)
+        # Also what seemed open may be committed, when an earlier request that was given up arrives.
+        while open_ and len(committed) < len(found):
+            self._end(open_, commit=False)
+            open_, committed = self._look(found)
         if len(committed) == len(found):
             return
-        transactions.end([each.transaction for each in open_.values()], commit=False)
         lost = next(each for task, each in found.items() if task not in committed)
         raise PreparedEpochLostError(
             f"Kafka has aborted transaction {lost.transactional_id} of epoch {batchId}, which was "
@@ -198,7 +203,26 @@ class KafkaWriter(DataSourceStreamArrowWriter):
         """End the transactions of an epoch that will not be committed."""
         found = _transactions(messages)
         if found:
-            self._connected().end([each.transaction for each in found.values()], commit=False)
+            self._end(found, commit=False)
+
+    def _look(self, found: _ByTask) -> tuple[_ByTask, _ByTask]:
+        """Those that are open, and those that are committed; the others are lost."""
+        described = self._connected().describe([each.transactional_id for each in found.values()])
+        known = {
+            task: described[each.transactional_id]
+            for task, each in found.items()
+            if each.transactional_id in described
+            and described[each.transactional_id].newest == each.transaction
+        }
+        return (
+            {task: found[task] for task, each in known.items() if each.is_open},
+            {task: found[task] for task, each in known.items() if each.is_committed},
+        )
+
+    def _end(self, found: _ByTask, *, commit: bool) -> Sequence[Transaction]:
+        """Those that refused it."""
+        transactions = [each.transaction for each in found.values()]
+        return self._connected().end(transactions, commit=commit)
 
     def _close(self) -> None:
         if self._transactions is not None:
@@ -216,22 +240,5 @@ class KafkaWriter(DataSourceStreamArrowWriter):
 
 def _transactions(messages: Sequence[WriterCommitMessage | None]) -> dict[int, KafkaTransaction]:
     """Those of an epoch, by the index of their task."""
-    own_messages(messages, (KafkaTransaction, Sent))
+    own_messages(messages, KafkaMessage)
     return {task: each for task, each in enumerate(messages) if isinstance(each, KafkaTransaction)}
-
-
-_ByTask = dict[int, KafkaTransaction]
-
-
-def _sorted(found: _ByTask, described: Mapping[str, Described]) -> tuple[_ByTask, _ByTask]:
-    """Those that are open, and those that are committed; the brokers have not kept the others."""
-    known = {
-        task: described[each.transactional_id]
-        for task, each in found.items()
-        if each.transactional_id in described
-        and described[each.transactional_id].newest == each.transaction
-    }
-    return (
-        {task: found[task] for task, each in known.items() if each.is_open},
-        {task: found[task] for task, each in known.items() if each.is_committed},
-    )

@@ -110,10 +110,13 @@ class RecordFormat:
             milliseconds = pc.divide(batch.column("timestamp").cast(pa.int64()), 1_000)
             yield "timestamp", milliseconds.to_pylist()
         if "headers" in self.columns:
-            yield "headers", [
-                None if each is None else [(pair["key"], pair["value"]) for pair in each]
-                for each in batch.column("headers").to_pylist()
-            ]
+            yield (
+                "headers",
+                [
+                    None if each is None else [(pair["key"], pair["value"]) for pair in each]
+                    for each in batch.column("headers").to_pylist()
+                ],
+            )
 
 
 def _octets(batch: pa.RecordBatch, name: str) -> list[bytes | None]:

@@ -13,9 +13,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from engine.checkpoint.sink_context import SinkContext
-from engine.clients.kafka import speaking_kafka
 from engine.clients.kafka_transactions import KafkaTransactions, Transaction
-from engine.errors import SinkError, SinkUnavailableError
+from engine.errors import SinkUnavailableError
 from engine.redaction.logs import log_failure
 from engine.sinks.contract import TaskWriter, WriterContext
 from engine.sinks.kafka.producers import Sender
@@ -28,8 +27,12 @@ _ABORT_S: Final = 5.0
 """So long the end of a task waits for them; the next attempt aborts what this has not."""
 
 
+class KafkaMessage(WriterCommitMessage):
+    """Of either writer."""
+
+
 @dataclass(frozen=True)
-class KafkaTransaction(WriterCommitMessage):
+class KafkaTransaction(KafkaMessage):
     """The open transaction of a task and an epoch: what another process needs to end it.
 
     :param producer_epoch: of the producer: who comes with an older one is fenced.
@@ -48,7 +51,7 @@ class KafkaTransaction(WriterCommitMessage):
 
 
 @dataclass(frozen=True)
-class Sent(WriterCommitMessage):
+class Sent(KafkaMessage):
     """The records of a task and an epoch are there, for all to see.
 
     :param records: how many.

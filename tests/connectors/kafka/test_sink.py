@@ -293,10 +293,9 @@ def test_earlier_tasks_are_shut_out(kafka: Kafka, topic: str) -> None:
     assert values(kafka, topic) == []  # and nobody waits for it
     with pytest.raises(PreparedEpochLostError):
         made.commit([message], 0)
-    with pytest.raises(SinkError):
-        zombie.write(1, batches("again"))
-        zombie.write(2, batches("and again"))
-        zombie.write(3, batches("and again"))
+    for epoch in (1, 2):  # the other producer, and its first one again
+        with pytest.raises(SinkError):
+            zombie.write(epoch, batches("again"))
     assert values(kafka, topic) == []
     zombie.close()
 
@@ -355,14 +354,13 @@ def test_what_cannot_work_is_refused_at_start(kafka: Kafka, topic: str) -> None:
         (VALUES, {"topic": "t", "kafka.no.such.thing": "x"}, "refuses its settings"),
     ],
 )
-def test_wrong_options_and_columns(
-    schema: pa.Schema, options: dict[str, str], says: str
-) -> None:
+def test_wrong_options_and_columns(schema: pa.Schema, options: dict[str, str], says: str) -> None:
+    def try_out() -> None:
+        sink = KafkaSink({"kafka.bootstrap.servers": "127.0.0.1:1", **options})
+        sink.streamWriter(spark(schema), overwrite=False).validate()
+
     with pytest.raises(ConfigError, match=says):
-        made = KafkaSink({"kafka.bootstrap.servers": "127.0.0.1:1", **options}).streamWriter(
-            spark(schema), overwrite=False
-        )
-        made.validate()
+        try_out()
 
 
 def test_brokers_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,9 +369,9 @@ def test_brokers_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -
     made = KafkaSink({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}).streamWriter(
         spark(VALUES), overwrite=False
     )
-    with pytest.raises(ConfigError, match="127.0.0.1:1 does not answer"):
+    with pytest.raises(ConfigError, match=r"127\.0\.0\.1:1 does not answer"):
         made.validate()
-    with pytest.raises(SinkUnavailableError, match="127.0.0.1:1"):
+    with pytest.raises(SinkUnavailableError, match=r"127\.0\.0\.1:1"):
         KafkaTransactions({"bootstrap.servers": "127.0.0.1:1"}).ids("")
 
 
