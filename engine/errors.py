@@ -19,6 +19,7 @@
     │ ├ SinkUnavailableError        surely not committed; retryable
     │ ├ SinkCommitRejectedError     surely not committed; final
     │ ├ SinkCommitUnknownError      maybe committed: the restart table decides
+    │ ├ PreparedEpochLostError      surely not committed as a whole: is run again; retryable
     │ └ SinkAheadError              the sink belongs to another checkpoint
     ├ TaskError
     │ ├ TransformError              an expression or the user's function failed on a record

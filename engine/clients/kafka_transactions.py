@@ -11,6 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -159,6 +160,10 @@ class KafkaTransactions:
         if self._admin is not None:
             self._admin.close()
             self._admin = None
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # nobody tells a sink that its query has ended
+            self.close()
 
     def _until_answered(
         self, ids: list[str], request: Callable[[str], Any], what: str

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,8 +81,8 @@ _CHANCES: Final = {
 _forks = multiprocessing.get_context("forkserver")
 
 
-def run(seed: int, faults: int, mutants: Sequence[str] = ()) -> LevelResult:
-    """So many faults; and these mutants, each until it is caught."""
+def run(seed: int, faults: int, *, mutants: bool = False) -> LevelResult:
+    """So many faults; and each mutant until it is caught."""
     result = LevelResult(LEVEL, seeds=[seed])
     chance = Random(seed)
     _forks.set_forkserver_preload([__name__])
@@ -93,7 +93,7 @@ def run(seed: int, faults: int, mutants: Sequence[str] = ()) -> LevelResult:
             for number in range(-(-faults // FAULTS_A_WORLD)):
                 world = _World(kafka, folder / str(number), result, chance)
                 world.play(min(FAULTS_A_WORLD, faults - number * FAULTS_A_WORLD))
-            for mutant in mutants:
+            for mutant in MUTANTS if mutants else ():
                 result.mutants[mutant] = _hunt(mutant, kafka, folder, chance)
     except NoJarsError as exc:
         result.skipped = str(exc)

@@ -55,6 +55,7 @@ LEVELS = {
         {"faults": _CLUSTER, "master": l4_spark.CLUSTER},
         needs_spark=True,
     ),
+    "L5": Level("tests.faults.l5_kafka", {"faults": 5}, {"faults": 325, "mutants": True}),
     "mutants": Level("tests.faults.mutants", {}, {}),
 }
 

@@ -38,6 +38,10 @@ _LEVELS = """\
   in random order, as many as the time allows.
 - **L4**: a real Spark: Python workers, the daemon, the driver, the JVM and executors are killed,
   or stopped for a while.
+- **L5**: Kafka to Kafka, exactly once, through one real broker (Apache Kafka in KRaft mode). The
+  process of the query is killed at named places and at any time, suspended until another has taken
+  over and woken up, kept away until the broker has aborted its transactions, some of an epoch
+  perhaps when others are committed; tasks fail; the broker is killed and suspended.
 - **Mutants**: wrong versions of the protocol, one at a time. A harness that does not catch them
   proves nothing.
 
@@ -52,7 +56,8 @@ _LEVELS = """\
   gone.
 - L2 is a sample of all system calls, with one sink. L1 to L3 run on a local disk; S3 has tests
   against a server of its own, and no faults.
-- The mutants run on L0 and L3: they prove those two.
+- The mutants run on L0, L3 and L5: they prove those three.
+- L5 has one broker, so none that is elected in place of another.
 - At least once stays at least once: foreach and foreachBatch may see records again, and are only
   checked for loss.
 - The kinds of faults that an inherited message or a duplicate is counted as are in the table:
@@ -85,7 +90,7 @@ def page(results: Sequence[LevelResult]) -> str:
         "",
         f"| {' | '.join(_COLUMNS)} |",
         "|---" * len(_COLUMNS) + "|",
-        *map(_row, (result for result in results if not result.mutants)),
+        *map(_row, (result for result in results if result.faults or result.skipped)),
         "",
         "L1 measures from the kill of a process to its first new commit, start included; L4 from",
         "the kill of a Python worker to the first record of its partition in the next writer.",
