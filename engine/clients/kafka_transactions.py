@@ -255,7 +255,20 @@ def _connect(client: Mapping[str, str]) -> Any:
             "Exactly-once delivery to Kafka cannot log in by OAUTHBEARER yet.",
             hint="Use SCRAM or mutual TLS, or delivery at-least-once.",
         )
-    return KafkaAdminClient(
+
+    class Admin(KafkaAdminClient):  # type: ignore[misc]
+        """One that leaves no thread behind when nobody answers."""
+
+        def __init__(self, **settings: Any) -> None:
+            self._closed = False
+            try:
+                super().__init__(**settings)
+            except BaseException:
+                with suppress(Exception):
+                    self.close()
+                raise
+
+    return Admin(
         bootstrap_timeout_ms=round(CONNECT_S * 1000),
         request_timeout_ms=round(_TRY_S * 1000),
         max_in_flight_requests_per_connection=AT_ONCE + 1,

@@ -20,6 +20,7 @@ _TUNED: Final[dict[str, Any]] = {
     "linger.ms": "50",
     "delivery.report.only.error": True,
     "queue.buffering.max.messages": "200000",
+    "queue.buffering.max.kbytes": "65536",  # of several producers per task
 }
 SMALL_BATCH: Final = 2_000
 """After a batch of fewer rows nothing is waited for that could be sent with it: a low latency costs
@@ -108,7 +109,8 @@ class Sender:
         more = f" ({len(self._errors):,} in all)" if len(self._errors) > 1 else ""
         self._errors.clear()
         where = "a record" if message is None else f"a record for {message.topic()}"
-        kind = SinkUnavailableError if is_passing(error) else SinkCommitRejectedError
+        passes = is_passing(error) and error.name() != "_UNKNOWN_PARTITION"
+        kind = SinkUnavailableError if passes else SinkCommitRejectedError
         raise kind(
             self._says(f"{where} was refused{more}: {error.str()} ({error.name()})"),
             hint="Nothing of its epoch is committed."
