@@ -6,6 +6,8 @@ micro-batch mode, with ``df.writeStream``:
 ====================================  ==========================================
 ``tail``                              :mod:`engine.sources.tail.data_source`
 ``arrow_rate``                        :mod:`engine.sources.rate`
+``kafka``                             :mod:`engine.sources.kafka.data_source`, unless Spark's own
+                                      is on the classpath: then its plan is read
 ``continuous_parquet``, ``_json``,    :mod:`engine.sinks.files.data_source`
 ``_csv``
 ====================================  ==========================================
@@ -16,9 +18,10 @@ sinks of the engine have their short names, and none of this is needed to read `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
+from engine.sources.kafka.data_source import KafkaDataSource
 from engine.sources.rate import RateDataSource
 from engine.sources.tail.data_source import TailDataSource
 from engine.spark.workers import use_this_python
@@ -26,6 +29,7 @@ from engine.spark.workers import use_this_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_SPARKS_KAFKA = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _CONNECTORS = (RateDataSource, TailDataSource, ParquetDataSource, JsonDataSource, CsvDataSource)
 
 
@@ -35,3 +39,10 @@ def register(spark: SparkSession) -> None:
     use_this_python(spark.sparkContext)
     for connector in _CONNECTORS:
         spark.dataSource.register(connector)
+    if not _has_sparks_kafka(spark):  # Spark refuses a name that two have
+        spark.dataSource.register(KafkaDataSource)
+
+
+def _has_sparks_kafka(spark: SparkSession) -> bool:
+    jvm: Any = spark._jvm
+    return bool(jvm.org.apache.spark.util.Utils.classIsLoadable(_SPARKS_KAFKA))

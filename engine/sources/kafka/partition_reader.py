@@ -187,7 +187,7 @@ class KafkaPartitionsReader(PartitionsReader):
     def _bear(self, error: Any) -> None:
         """:raises SourceError: time will not mend it."""
         if not is_passing(error):
-            raise SourceError(self._says(f"cannot be read: {error.str()} ({error.name()})"))
+            raise SourceError(self._says(f"cannot be read: {error.str()} ({error.name()})."))
         self._complaints(error)
 
     def _skip_what_is_gone(self, at: TopicPartition, read: Sequence[Any], position: int) -> int:
@@ -199,7 +199,8 @@ class KafkaPartitionsReader(PartitionsReader):
         with self._speaking(f"cannot tell where {at} begins"):
             low, high = self._watermarks(at)
             say_gone(self._servers, at, position, low, high, fails=self._fails_on_data_loss)
-            self._consumer.seek(self._kafka.TopicPartition(*at, low))
+            self._consumer.incremental_unassign([self._kafka.TopicPartition(*at)])
+            self._consumer.incremental_assign([self._kafka.TopicPartition(*at, low)])
         return low
 
     def _see_that_more_comes(self, at: TopicPartition, position: int) -> int:
@@ -228,7 +229,9 @@ class KafkaPartitionsReader(PartitionsReader):
         if self._unheard and now_s - self._opened_s >= topics.AWAY_S:
             silent = ", ".join(map(str, sorted(self._unheard)))
             raise SourceUnavailableError(
-                self._says(f"nothing is heard of {silent} for {topics.AWAY_S:g} s. {complaints}"),
+                self._says(
+                    f"nothing is heard of {silent} for {topics.AWAY_S:g} s. {complaints}".rstrip()
+                ),
                 hint=CHECK,
             )
         if complaints.since_s is not None and now_s - complaints.since_s >= topics.AWAY_S:

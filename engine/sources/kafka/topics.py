@@ -26,7 +26,11 @@ _TUNED: Final = {
     "isolation.level": "read_committed",
     # By default librdkafka stops fetching for up to a second once 100,000 records wait for us.
     "fetch.queue.backoff.ms": "5",
-    # By default a broker that is back is not looked at for up to ten seconds.
+    # Reasons come to error_cb; its log repeats them with each try to connect.
+    "log_level": "2",
+    # By default brokers that are away are looked for twenty times a second, and one that is back
+    # may be looked for after ten.
+    "reconnect.backoff.ms": "500",
     "reconnect.backoff.max.ms": "1000",
 }
 TRIES_S: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0)
@@ -69,7 +73,7 @@ class KafkaTopics:
             leaderless = [number for number, each in topic.partitions.items() if each.leader < 0]
             if leaderless:
                 raise SourceUnavailableError(
-                    self._says(f"partition {TopicPartition(name, min(leaderless))} has no leader")
+                    self._says(f"partition {TopicPartition(name, min(leaderless))} has no leader.")
                 )
             there[name] = sorted(topic.partitions)
         if not wanted.assigned:
@@ -79,7 +83,7 @@ class KafkaTopics:
         unknown = [each for each in wanted.assigned if each.partition not in there[each.topic]]
         if unknown:
             raise ConfigError(
-                self._says(f"there is no partition {', '.join(map(str, unknown))}"),
+                self._says(f"there is no partition {', '.join(map(str, unknown))}."),
                 hint="Correct the option assign.",
             )
         return list(wanted.assigned)
@@ -112,7 +116,7 @@ class KafkaTopics:
         for each in found:
             at = TopicPartition(each.topic, each.partition)
             if each.error is not None:
-                raise SourceUnavailableError(self._says(f"{at}: {each.error.str()}"))
+                raise SourceUnavailableError(self._says(f"{at}: {each.error.str()}."))
             positions[at] = int(each.offset)
         return positions
 
@@ -142,11 +146,11 @@ class KafkaTopics:
     def _refuse(self, name: str, error: Any) -> None:
         if error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
             raise SourceUnavailableError(
-                self._says(f"there is no topic {name}"),
+                self._says(f"there is no topic {name}."),
                 hint="Create it, or correct the option subscribe or assign.",
             )
         kind = SourceUnavailableError if is_passing(error) else SourceError
-        raise kind(self._says(f"topic {name}: {error.str()}"))
+        raise kind(self._says(f"topic {name}: {error.str()}."))
 
     def _ask(self, what: str, question: Callable[[Any, float], Any]) -> Any:
         """Ask again where there is no answer: the client may be connecting still. What only people
