@@ -44,7 +44,7 @@ class Cluster:
         self.bootstrap = bootstrap
 
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap})
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
 
     def create_topic(self, name: str, partitions: int = 1, **settings: str) -> None:
         """:raises KafkaException: it is there already, or the broker refuses it."""

@@ -148,11 +148,11 @@ class KafkaReader(DataSourceContinuousReader):
             now = self._topics.partitions()
             self._see(now, self._topics.latest(now))
         except SourceUnavailableError as exc:
+            self._next_look_s = time.monotonic() + LOOK_S
             self._bear(exc, began_s)
             return False
-        finally:
-            took_s = time.monotonic() - began_s
-            self._next_look_s = began_s + max(LOOK_S, took_s / _LOOKING_SHARE)
+        took_s = time.monotonic() - began_s
+        self._next_look_s = began_s + max(LOOK_S, took_s / _LOOKING_SHARE)
         if self._away_since_s is not None:
             logger.warning("Kafka at %s is back", self._options.servers)
             self._away_since_s = None
