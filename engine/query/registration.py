@@ -18,18 +18,17 @@ sinks of the engine have their short names, and none of this is needed to read `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
-from engine.sources.kafka.data_source import KafkaDataSource
 from engine.sources.rate import RateDataSource
 from engine.sources.tail.data_source import TailDataSource
+from engine.spark.kafka_name import bring_kafka
 from engine.spark.workers import use_this_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SPARKS_KAFKA = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _CONNECTORS = (RateDataSource, TailDataSource, ParquetDataSource, JsonDataSource, CsvDataSource)
 
 
@@ -39,10 +38,4 @@ def register(spark: SparkSession) -> None:
     use_this_python(spark.sparkContext)
     for connector in _CONNECTORS:
         spark.dataSource.register(connector)
-    if not _has_sparks_kafka(spark):  # Spark refuses a name that two have
-        spark.dataSource.register(KafkaDataSource)
-
-
-def _has_sparks_kafka(spark: SparkSession) -> bool:
-    jvm: Any = spark._jvm
-    return bool(jvm.org.apache.spark.util.Utils.classIsLoadable(_SPARKS_KAFKA))
+    bring_kafka(spark)

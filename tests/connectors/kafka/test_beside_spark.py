@@ -69,15 +69,14 @@ def test_a_dead_letter_names_the_record(found: dict[str, Any]) -> None:
     topic = told["topic"]
     assert told["values"] == {"0": [], "1": [0, 1, 3]}
     assert len(told["letters"]) == 2
-    for (source, offset, record), (number, value) in zip(
-        told["letters"], [(2, "two"), (4, "four")], strict=True
-    ):
+    records = {}
+    for source, offset, record in told["letters"]:
         assert source.startswith("kafka[")
         assert f"subscribe={topic}" in source
         assert json.loads(offset).keys() == {topic}
         assert json.loads(offset)[topic].keys() == {"1"}
-        assert json.loads(record)["offset"] == number
-        assert value in json.loads(record)["value"]
+        records[json.loads(record)["offset"]] = json.loads(record)["value"]
+    assert records == {2: "b'two'", 4: "b'four'"}
 
 
 def test_a_micro_batch_keeps_its_limit(found: dict[str, Any]) -> None:
