@@ -168,7 +168,11 @@ def _watch(bootstrap: str, isolation: str, stop: Any, late: Any) -> None:
 
 def _rows_per_second(spark: SparkSession, kafka: Kafka, engine: str, folder: Path) -> float:
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": kafka.bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 10**6}
+        {
+            "bootstrap.servers": kafka.bootstrap,
+            "linger.ms": 50,
+            "queue.buffering.max.messages": 10**6,
+        }
     )
     for number in range(FULL):
         producer.produce("full", b"%019d " % number + RECORD, partition=number % PARTITIONS)
@@ -179,7 +183,11 @@ def _rows_per_second(spark: SparkSession, kafka: Kafka, engine: str, folder: Pat
     producer.flush()
     handle = _start(spark, kafka, engine, "full", "fast", folder)
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": kafka.bootstrap, "group.id": "bench", "isolation.level": "read_committed"}
+        {
+            "bootstrap.servers": kafka.bootstrap,
+            "group.id": "bench",
+            "isolation.level": "read_committed",
+        }
     )
     at = [confluent_kafka.TopicPartition("fast", each) for each in range(PARTITIONS)]
     pause = threading.Event()

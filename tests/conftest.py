@@ -1,7 +1,8 @@
 """Which tests belong together when several processes share the suite (``pytest -n 3``).
 
-What is dear is started once: all tests of the shared Spark go to one process, all tests of the
-shared Airflow to one. Every other test file stays whole, for the fixtures of its module.
+What is dear is started once: all tests of the shared Spark go to one process, all of the shared
+Airflow to one, all of the shared Kafka to one. Every other test file stays whole, for the fixtures
+of its module.
 """
 
 from __future__ import annotations
@@ -14,8 +15,20 @@ import pytest
 # The JVMs of tests live for seconds: compiling less costs half as much time in all.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-_SHARED = {"tests/spark/": "spark", "tests/parity/": "spark", "tests/airflow/live/": "airflow"}
-_LONG = ("tests/airflow/live/", "tests/spark/", "tests/parity/", "tests/system/", "tests/airflow/")
+_SHARED = {
+    "tests/spark/": "spark",
+    "tests/parity/": "spark",
+    "tests/airflow/live/": "airflow",
+    "tests/connectors/kafka/": "kafka",
+}
+_LONG = (
+    "tests/airflow/live/",
+    "tests/spark/",
+    "tests/parity/",
+    "tests/system/",
+    "tests/connectors/",
+    "tests/airflow/",
+)
 """These begin first: what is left at the end is short, so that no process waits for the other."""
 _ALONE = "tests/faults/test_faults_short.py"
 """Each of its tests is long and needs nothing of the others."""

@@ -8,21 +8,24 @@ Source: Kafka's client documentation, librdkafka's CONFIGURATION.md.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.clients.kafka_complaints import Complaints
 from engine.errors import ConfigError, ContinuousError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
-logger: Final = logging.getLogger(__name__)
 PREFIX: Final = "kafka."
 MISSING: Final = "pip install 'airflow-provider-continuous[kafka]'"
 SERVERS: Final = "bootstrap.servers"
+CHECK: Final = (
+    f"See that {PREFIX}{SERVERS} names the brokers, and that {PREFIX}security.protocol and the "
+    "user are those that they want."
+)
 _SAME_MEANING: Final = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "max.partition.fetch.bytes": "max.partition.fetch.bytes",
@@ -35,17 +38,27 @@ _SAME_MEANING: Final = {
     "ssl.truststore.certificates": "ssl.ca.pem",
     "sasl.kerberos.kinit.cmd": "sasl.kerberos.kinit.cmd",
 }
-_ONLY_JAVA: Final = frozenset(
+ONLY_JAVA: Final = frozenset(
     {
-        "client.dns.lookup.all", "default.api.timeout.ms", "max.poll.records", "metric.reporters",
-        "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
-        "exclude.internal.topics", "security.providers", "sasl.client.callback.handler.class",
-        "sasl.login.callback.handler.class", "sasl.login.class", "max.block.ms",
+        "auto.include.jmx.reporter", "default.api.timeout.ms", "enable.metrics.push",
+        "max.block.ms", "max.poll.records", "metric.reporters", "metrics.num.samples",
+        "metrics.recording.level", "metrics.sample.window.ms",
     }
 )  # fmt: skip
-"""What steers the Java client's own doing and says nothing of the broker: taken, and without
-effect."""
-_LOGIN: Final = re.compile(r"([\w.]+)\s+required\b([^;]*);?\s*\Z", re.DOTALL)
+"""What steers the Java client's own doing and says nothing of the broker: without effect, and
+whoever takes it says so."""
+_JAVA_CODE: Final = frozenset(
+    {
+        "sasl.client.callback.handler.class", "sasl.login.callback.handler.class",
+        "sasl.login.class", "security.providers", "ssl.engine.factory.class",
+    }
+)  # fmt: skip
+_KAFKAS_LOGIN: Final = "OAuthBearerLoginCallbackHandler"
+"""Does what librdkafka does by itself: fetches a token from the endpoint."""
+_LOGIN: Final = re.compile(
+    r"([\w.]+)\s+(?:required|requisite|sufficient|optional)\b(.*?);?\s*\Z",
+    re.DOTALL | re.IGNORECASE,
+)
 _PAIR: Final = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|(\S+))")
 
 
@@ -68,13 +81,20 @@ def client_settings(owner: str, options: Mapping[str, str]) -> dict[str, str]:
         )
     settings: dict[str, str] = {}
     for name, value in given.items():
-        if name in _ONLY_JAVA:
+        if name in ONLY_JAVA:
             continue
         settings.update(_translated(owner, name, value, given))
     return settings
 
 
+def without_effect(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Those ``kafka.`` options that mean nothing here."""
+    return tuple(name for name in options if name.lower().removeprefix(PREFIX) in ONLY_JAVA)
+
+
 def _translated(owner: str, name: str, value: str, given: Mapping[str, str]) -> dict[str, str]:
+    if name in _JAVA_CODE:
+        return _no_code(owner, name, value)
     if name == "sasl.jaas.config":
         return _login(owner, value)
     if name == "ssl.endpoint.identification.algorithm":
@@ -91,6 +111,16 @@ def _translated(owner: str, name: str, value: str, given: Mapping[str, str]) -> 
     if name == "ssl.truststore.password":
         return {}
     return {_SAME_MEANING.get(name, name): value}
+
+
+def _no_code(owner: str, name: str, value: str) -> dict[str, str]:
+    if value.rpartition(".")[2] == _KAFKAS_LOGIN:
+        return {}
+    raise ConfigError(
+        f"{owner} cannot run the Java class of {PREFIX}{name}, {value}: its client is librdkafka.",
+        hint=f"Leave it out, and log in with {PREFIX}sasl.mechanism PLAIN, SCRAM-SHA-512 or "
+        "OAUTHBEARER.",
+    )
 
 
 def _is_pem(kind: str | None) -> bool:
@@ -137,21 +167,25 @@ def _login(owner: str, text: str) -> dict[str, str]:
             **{f"sasl.oauthbearer.{known[key]}": pairs[key] for key in known if key in pairs},
         }
     raise ConfigError(
-        f"{owner} cannot use this {PREFIX}sasl.jaas.config: its client is librdkafka, which has no "
-        f"{module or 'such login module'}.",
+        f"{owner} cannot log in as {PREFIX}sasl.jaas.config says, for its client is librdkafka, "
+        f"which has no {module or 'such login module'}, or user and password are not named.",
         hint=f"Set {PREFIX}sasl.mechanism with {PREFIX}sasl.username and {PREFIX}sasl.password.",
     )
 
 
 @contextmanager
 def speaking_kafka(
-    unavailable: type[ContinuousError], final: type[ContinuousError], what: str
+    unavailable: type[ContinuousError],
+    final: type[ContinuousError],
+    what: str,
+    complaints: Complaints | None = None,
 ) -> Iterator[None]:
     """Errors of the client inside the block become errors of the engine.
 
     :param unavailable: for what time may mend.
     :param final: for what it will not.
     :param what: was tried: ``Kafka at host:9092 cannot tell the partitions of orders``.
+    :param complaints: of the client: they have the reason.
     """
     from confluent_kafka import KafkaException
 
@@ -160,7 +194,12 @@ def speaking_kafka(
     except KafkaException as exc:
         error = exc.args[0]
         kind = unavailable if is_passing(error) else final
-        raise kind(f"{what}: {error.str()} ({error.name()}).") from exc
+        reasons = "" if complaints is None else str(complaints)
+        behind = f". {reasons}" if reasons else ""
+        raise kind(
+            f"{what}: {error.str()} ({error.name()}){behind}.",
+            hint=CHECK if complaints is not None and complaints.is_for_people else None,
+        ) from exc
 
 
 def is_passing(error: KafkaError) -> bool:
@@ -194,18 +233,15 @@ def made_client(kind: Any, settings: Mapping[str, Any], owner: str) -> Any:
     from confluent_kafka import KafkaException
 
     try:
-        # Its own log goes to stderr; with a logger in its place, fatal errors crash it.
-        return kind({"log_level": "0", "error_cb": _tell, **settings})
+        # Reasons come to error_cb. Its log, on stderr, repeats them with each try to connect; with a
+        # logger in its place, fatal errors crash it.
+        return kind({"log_level": "0", "error_cb": Complaints(), **settings})
     except KafkaException as exc:
         raise ConfigError(
             f"{owner}: Kafka's client refuses its settings: {exc.args[0].str()}.",
             hint=f"Options that begin with {PREFIX} are settings of librdkafka, or of Kafka's Java "
             "client where they mean the same.",
         ) from exc
-
-
-def _tell(error: KafkaError) -> None:
-    logger.warning("Kafka's client: %s", error.str())
 
 
 def import_client(owner: str) -> Any:

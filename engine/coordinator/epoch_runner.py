@@ -90,6 +90,8 @@ class EpochRunner:
     :param later: gets steps 5 and 6. If they are late, those of several epochs are done at once.
     :ivar rewound: whether the checkpoint was ever rewound; None: it is looked for.
     :ivar tasks: the names of the partitions that each task of the run reads.
+    :ivar metadata: what the entries of the offset log carry on, see
+        :mod:`engine.checkpoint.logs.offset_log`.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class EpochRunner:
         self._later = later
         self.rewound: bool | None = None
         self.tasks: Sequence[tuple[str, ...]] = ()
+        self.metadata: dict[str, Any] | None = None
 
     def commit(
         self,
@@ -136,7 +139,7 @@ class EpochRunner:
         # Step 1 and 2: what will be done.
         self._lease.check(recent=True)
         offset_log = self._checkpoint.offsets
-        end = OffsetEntry(offsets=ends)
+        end = OffsetEntry(ends, self.metadata)
         if replayed:
             text = self._logged(epoch, ends)
         lost = self._prepared.get(epoch) if replayed else None
@@ -171,7 +174,7 @@ class EpochRunner:
                 source.mergeOffsets(list(parts))
                 for source, parts in zip(self._sources, offsets, strict=True)
             )
-            return ends, self._checkpoint.offsets.text(OffsetEntry(offsets=ends))
+            return ends, self._checkpoint.offsets.text(OffsetEntry(ends, self.metadata))
         except ContinuousError:
             raise
         except Exception as exc:

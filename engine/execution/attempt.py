@@ -17,6 +17,7 @@ from engine.base.background import Background
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.first_offsets import first_offset
 from engine.checkpoint.lease import Lease, read_holder
+from engine.checkpoint.logs.offset_log import carried_on
 from engine.checkpoint.query_state import QueryState
 from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
 from engine.coordinator.events import RunFailed
@@ -193,13 +194,14 @@ class Attempt:
         checkpoint, streams = self._definition.checkpoint, self._definition.streams
         entry = checkpoint.offsets.get(epoch)  # committed, says the plan
         offsets = None if entry is None else entry.offsets
-        if offsets is None or len(offsets) != len(streams) or None in offsets:
+        if entry is None or offsets is None or len(offsets) != len(streams) or None in offsets:
             raise CheckpointError(
                 f"The checkpoint {checkpoint.url} holds the offsets {offsets} of epoch {epoch}, "
                 f"and the query reads {len(streams)} stream(s).",
                 hint="It belongs to another query: use the checkpoint of this one.",
                 epoch=epoch,
             )
+        self._runner.metadata = carried_on(entry.metadata)
         return offsets
 
     def _find_partitions(self) -> None:

@@ -23,9 +23,9 @@ from engine.checkpoint.query_state import QueryState
 from engine.coordinator.coordinator import Phase
 from engine.coordinator.epoch_runner import CommittedEpoch
 from engine.coordinator.events import DrainAsked, StopAsked
-from engine.errors import ContinuousError, NotEnoughSlotsError, SourceError
+from engine.errors import ConfigError, ContinuousError, NotEnoughSlotsError, SourceError
 from engine.execution.attempt import Attempt
-from engine.execution.definition import QueryDefinition
+from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.ending import EndRequest
 from engine.execution.health import Stall
 from engine.execution.launcher import Launcher
@@ -42,7 +42,7 @@ from engine.progress.report import (
 )
 from engine.redaction.logs import log_failure
 from engine.sources.contract import DataSourceContinuousReader, Offset
-from engine.sources.offset_order import reached
+from engine.sources.offset_order import lag_of, reached
 from engine.wire.messages import EpochCommitMessage
 
 logger = logging.getLogger(__name__)
@@ -308,7 +308,7 @@ class ContinuousExecution:
             QueryIdentity(self.query_id, self.run_id, definition.name, definition.sink.description),
             committed.epoch,
             [
-                StreamProgress(stream.description, start, end, [part.counters for part in parts])
+                _stream_progress(stream, start, end, parts)
                 for stream, start, end, parts in zip(
                     definition.streams, starts, committed.offsets, reports, strict=True
                 )
@@ -470,6 +470,18 @@ class ContinuousExecution:
         )
 
     @property
+    def lag(self) -> list[Any]:
+        """How far each source's committed offset is behind the end that it saw last, by partition,
+        in the shape of the offset; None for one that has seen none."""
+        streams = self.definition.streams
+        with self._changed:
+            committed = self._committed_offsets or self._starts or (None,) * len(streams)
+        return [
+            _lag(offset, stream.reader.knownEnd())
+            for offset, stream in zip(committed, streams, strict=True)
+        ]
+
+    @property
     def open_epoch(self) -> int:
         """The epoch that records arriving now belong to."""
         with self._changed:
@@ -479,6 +491,23 @@ class ContinuousExecution:
     @property
     def _is_inside_commit(self) -> bool:
         return self._attempt is not None and self._attempt.is_this_thread
+
+
+def _stream_progress(
+    stream: StreamBinding, start: Offset | None, end: Offset, parts: Sequence[EpochCommitMessage]
+) -> StreamProgress:
+    known_end = stream.reader.knownEnd()
+    counters = [part.counters for part in parts]
+    return StreamProgress(stream.description, start, end, counters, known_end, _lag(end, known_end))
+
+
+def _lag(committed: Offset | None, known_end: Offset | None) -> Any:
+    if known_end is None:
+        return None
+    try:
+        return lag_of(committed, known_end)
+    except ConfigError:  # offsets that only their source understands
+        return None
 
 
 def _has_reached(reader: DataSourceContinuousReader, committed: Offset, wanted: Offset) -> bool:

@@ -38,9 +38,11 @@ def pruned(
     pipeline: Pipeline, reader: DataSourceContinuousReader
 ) -> tuple[Pipeline, DataSourceContinuousReader]:
     """The pipeline without what nobody uses, and the reader without columns that nobody uses, if it
-    can leave them out. At least one column is read, for it carries the number of rows."""
-    needed = _needed_of_source(pipeline)
+    can leave them out. At least one column is read, for it carries the number of rows; and so are
+    those that tell which record a row is."""
     schema = pipeline.source.schema
+    of_records = [i for i, name in enumerate(schema.names) if name in reader.recordColumns]
+    needed = sorted({*_needed_of_source(pipeline), *of_records})
     names = [schema.names[index] for index in needed]
     narrow = reader.prune(names) if len(needed) < len(schema) else None
     if narrow is None:
@@ -71,8 +73,8 @@ def prune(pipeline: Pipeline, source_columns: range | list[int]) -> Pipeline:
     return replace(pipeline, source=replace(pipeline.source, schema=narrow), steps=tuple(steps))
 
 
-def _needed_of_source(pipeline: Pipeline) -> list[int]:
-    return sorted(_needs(pipeline)[0]) or [0]
+def _needed_of_source(pipeline: Pipeline) -> set[int]:
+    return _needs(pipeline)[0] or {0}
 
 
 def _needs(pipeline: Pipeline) -> list[set[int]]:

@@ -2,13 +2,15 @@
 
 Beyond Spark's fields: ``latencyMs.readToWritten`` (from a batch's return by the reader until the
 writer has taken it) and ``latencyMs.epochEndToCommitted``, ``numBadRecords``, ``restarts`` and
-``lastError``. Of an offset they have an :func:`~engine.base.json_text.excerpt`: many reports are
-kept, and written every second; the offset log has the whole of it.
+``lastError``. Where a source knows it, ``latestOffset`` is where it ended when it was seen last,
+and ``lag`` how far the epoch ends before that, by partition. Of an offset they have an
+:func:`~engine.base.json_text.excerpt`: many reports are kept, and written every second; the offset
+log has the whole of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -34,12 +36,16 @@ class StreamProgress:
     """How far an epoch has brought one stream.
 
     :param counters: one per partition.
+    :param known_end: where the source ended when it was seen last; None if it was not.
+    :param lag: how far the epoch ends before that, of each partition, in the shape of the offset.
     """
 
     description: str
     start_offset: Any
     end_offset: Any
     counters: Sequence[EpochCounters]
+    known_end: Any = None
+    lag: Any = None
 
     @property
     def rows(self) -> int:
@@ -114,9 +120,11 @@ def epoch_progress(
                 "description": encodable(stream.description),
                 "startOffset": _told(stream.start_offset),
                 "endOffset": _told(stream.end_offset),
-                "latestOffset": None,
+                "latestOffset": _told(stream.known_end),
                 "numInputRows": stream.rows,
                 **rates(stream.rows),
+                "lag": _told(stream.lag),
+                "metrics": _behind(list(_numbers(stream.lag))),
             }
             for stream in streams
         ],
@@ -132,6 +140,22 @@ def epoch_progress(
         "restarts": restarts.count,
         "lastError": restarts.last_error,
     }
+
+
+def _behind(lags: Sequence[int]) -> dict[str, str]:
+    """As Spark's Kafka source reports it; nothing of a source that is not known to end anywhere."""
+    if not lags:
+        return {}
+    told = {"avg": sum(lags) / len(lags), "max": max(lags), "min": min(lags)}
+    return {f"{name}OffsetsBehindLatest": str(value) for name, value in told.items()}
+
+
+def _numbers(lag: Any) -> Iterator[int]:
+    if isinstance(lag, dict):
+        for each in lag.values():
+            yield from _numbers(each)
+    elif lag is not None:
+        yield lag
 
 
 def _told(offset: Any) -> str | None:

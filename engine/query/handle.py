@@ -45,8 +45,10 @@ class ContinuousQuery:
         """``message``, ``isDataAvailable``, ``isTriggerActive`` as in Spark; and ``state`` (a value
         of :class:`engine.checkpoint.query_state.QueryState`), ``epoch``, the last committed one
         (-1: none), ``restarts`` in place so far, ``last_error``, why the last one was needed,
-        ``next_attempt_at_ms``, when the next one comes, if the query waits for it, and
-        ``failing_since_ms``: None once an epoch is committed again."""
+        ``next_attempt_at_ms``, when the next one comes, if the query waits for it,
+        ``failing_since_ms``: None once an epoch is committed again, and ``lag``: per source, how
+        far the last commit is behind the end that the source saw last, by partition, in the shape
+        of its offset; None for one that does not look."""
         execution = self._execution
         return {
             "message": execution.message,
@@ -58,6 +60,7 @@ class ContinuousQuery:
             "last_error": None if execution.last_error is None else str(execution.last_error),
             "next_attempt_at_ms": execution.next_attempt_at_ms,
             "failing_since_ms": execution.failing_since_ms,
+            "lag": execution.lag,
         }
 
     @property

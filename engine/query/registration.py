@@ -6,6 +6,8 @@ micro-batch mode, with ``df.writeStream``:
 ====================================  ==========================================
 ``tail``                              :mod:`engine.sources.tail.data_source`
 ``arrow_rate``                        :mod:`engine.sources.rate`
+``kafka``                             :mod:`engine.sources.kafka.data_source`, unless Spark's own
+                                      is on the classpath: then its plan is read
 ``continuous_parquet``, ``_json``,    :mod:`engine.sinks.files.data_source`
 ``_csv``
 ====================================  ==========================================
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING
 from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
 from engine.sources.rate import RateDataSource
 from engine.sources.tail.data_source import TailDataSource
+from engine.spark.kafka_name import bring_kafka
 from engine.spark.workers import use_this_python
 
 if TYPE_CHECKING:
@@ -35,3 +38,4 @@ def register(spark: SparkSession) -> None:
     use_this_python(spark.sparkContext)
     for connector in _CONNECTORS:
         spark.dataSource.register(connector)
+    bring_kafka(spark)

@@ -106,9 +106,12 @@ class DataSourceContinuousReader(ABC):
 
     :cvar tuningOptions: those of the source's options that may change between two starts: they tell
         neither which data is read nor what its offsets look like. In any case.
+    :cvar recordColumns: those that tell one record of a partition from the others: they are read
+        whether or not the query uses them, so that dead letters and errors name the record.
     """
 
     tuningOptions: Collection[str] = TUNING_OPTIONS
+    recordColumns: Collection[str] = ()
 
     @abstractmethod
     def initialOffset(self) -> Offset:
@@ -159,6 +162,11 @@ class DataSourceContinuousReader(ABC):
         :param start: where the query has come to, or where it begins.
         :raises SourceError: the source cannot be asked.
         """
+        return None
+
+    def knownEnd(self) -> Offset | None:
+        """Where the stream ended when the source saw it last: asks nobody, for progress reports are
+        made with each commit. None if it has not seen it."""
         return None
 
     def hasReached(self, committed: Offset, wanted: Offset) -> bool | None:

@@ -8,13 +8,26 @@ from typing import Any, Final
 from engine.base.connector_options import Options
 from engine.base.locations import local_path
 from engine.errors import ConfigError
+from engine.sources.kafka.offsets import offset_of
+from engine.sources.kafka.options import source_options
+from engine.sources.kafka.topics import KafkaTopics, consumer_settings
 from engine.sources.offset_order import distance
 from engine.sources.tail.ends import latest_offset as tail_end
 from engine.sources.tail.name_filter import name_filter
 from engine.sources.tail.watched_folder import Folder
 
 
-def _tail(options: Options) -> Any:
+def _kafka(given: Mapping[str, str]) -> Any:
+    options = source_options(given)
+    topics = KafkaTopics(consumer_settings(options.client), options.subscription)
+    try:
+        return offset_of(topics.latest(topics.partitions()).items())
+    finally:
+        topics.close()
+
+
+def _tail(given: Mapping[str, str]) -> Any:
+    options = Options("source tail", given)
     path = local_path(options.required("path", example="/data/in"), "source tail")
     if not path.is_dir():
         raise ConfigError(
@@ -24,7 +37,7 @@ def _tail(options: Options) -> Any:
     return tail_end(Folder(path, name_filter(options)), {})
 
 
-ASKABLE: Final[dict[str, Callable[[Options], Any]]] = {"tail": _tail}
+ASKABLE: Final[dict[str, Callable[[Mapping[str, str]], Any]]] = {"kafka": _kafka, "tail": _tail}
 """Format → what asks it."""
 
 
@@ -44,7 +57,7 @@ def latest_offset(source: Mapping[str, Any]) -> Any:
             "that returns them.",
         )
     options = {key: str(value) for key, value in (source.get("options") or {}).items()}
-    return ask(Options(f"source {name}", options))
+    return ask(options)
 
 
 def lag(committed: Sequence[Any], sources: Sequence[Mapping[str, Any] | None]) -> int:

@@ -45,6 +45,17 @@ def distance(committed: Any, head: Any) -> int:
     return sum(max(0, want - (got or 0)) for got, want in _pairs(committed, head))
 
 
+def lag_of(committed: Any, head: Any) -> Any:
+    """As :func:`distance`, of each partition of ``head`` by itself: in the shape of the offset.
+
+    :raises ConfigError: the two have no order that is known.
+    """
+    if isinstance(head, dict) and not _is_rate(head) and not _has_identities(head):
+        there = committed if isinstance(committed, dict) else {}
+        return {name: lag_of(there.get(name), each) for name, each in head.items()}
+    return distance(committed, head)
+
+
 def check_order(wanted: Any) -> None:
     """:raises ConfigError: it is no offset of a kind that has a known order."""
     for _ in _pairs(None, wanted):

@@ -22,6 +22,8 @@ JARS = (
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
 )
 READY_S = 90.0
+USER = "me"
+PASSWORD = "c0rrect-h0rse"
 _LOGGING = """\
 rootLogger.level = WARN
 rootLogger.appenderRef.console.ref = console
@@ -32,23 +34,45 @@ appender.console.layout.pattern = [%d] %p %m (%c)%n
 """
 
 
-class Kafka:
-    """A broker with a folder of its own. It keeps port and data over :meth:`stop` and
+class Cluster:
+    """Brokers that are there, whoever started them.
+
+    :ivar bootstrap: ``127.0.0.1:PORT``.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+
+    def create_topic(self, name: str, partitions: int = 1, **settings: str) -> None:
+        """:raises KafkaException: it is there already, or the broker refuses it."""
+        wanted = {key.replace("_", "."): value for key, value in settings.items()}
+        admin = self.admin()  # its end would be that of what it was asked for
+        made = admin.create_topics([NewTopic(name, partitions, 1, config=wanted)])
+        made[name].result(READY_S)
+
+
+class Kafka(Cluster):
+    """A broker with a folder of its own. It keeps ports and data over :meth:`stop` and
     :meth:`start`.
 
     :param folder: made by it.
     :param settings: server properties beside its own.
-    :ivar bootstrap: ``127.0.0.1:PORT``.
+    :ivar bootstrap_sasl: another port of it, where :data:`USER` has to log in with
+        :data:`PASSWORD`, by SASL_PLAINTEXT and PLAIN.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
-        port, controller = free_ports(2)
-        self.bootstrap = f"127.0.0.1:{port}"
+        port, controller, sasl = free_ports(3)
+        super().__init__(f"127.0.0.1:{port}")
+        self.bootstrap_sasl = f"127.0.0.1:{sasl}"
         self._jars = jars(*JARS)
         self._properties = folder / "server.properties"
-        lines = _properties(folder, port, controller) | dict(settings or {})
+        lines = _properties(folder, port, controller, sasl) | dict(settings or {})
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         (folder / "log4j2.properties").write_text(_LOGGING)
         self._process: Process | None = None
@@ -73,16 +97,6 @@ class Kafka:
         """End it in order. Again is fine."""
         if self._process is not None:
             self._process.stop()
-
-    def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap})
-
-    def create_topic(self, name: str, partitions: int = 1, **settings: str) -> None:
-        """:raises KafkaException: it is there already, or the broker refuses it."""
-        wanted = {key.replace("_", "."): value for key, value in settings.items()}
-        admin = self.admin()  # its end would be that of what it was asked for
-        made = admin.create_topics([NewTopic(name, partitions, 1, config=wanted)])
-        made[name].result(READY_S)
 
     def _answers(self) -> bool:
         try:
@@ -116,16 +130,21 @@ def running_kafka(folder: Path, settings: Mapping[str, str] | None = None) -> It
         shutil.rmtree(folder)
 
 
-def _properties(folder: Path, port: int, controller: int) -> dict[str, str]:
+def _properties(folder: Path, port: int, controller: int, sasl: int) -> dict[str, str]:
+    listeners = f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl}"
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": listeners,
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
+        "SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": "org.apache.kafka.common.security."
+        f'plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
         "log.dirs": str(folder / "data"),
         "auto.create.topics.enable": "false",
         "group.initial.rebalance.delay.ms": "0",

@@ -19,12 +19,18 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
-def start() -> SparkSession:
-    """A local session: 2 cores, session time zone UTC, ANSI mode on (Spark's default)."""
+def start(**more: str) -> SparkSession:
+    """A local session: 2 cores, session time zone UTC, ANSI mode on (Spark's default).
+
+    :param more: settings, ``__`` in place of dots.
+    """
     prepare_environment()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder
+    for name, value in more.items():
+        builder = builder.config(name.replace("__", "."), value)
     session = (
-        SparkSession.builder.master("local[2]")
+        builder.master("local[2]")
         .appName("tests")
         .config("spark.ui.enabled", "false")
         .config("spark.python.daemon.module", "engine.spark.daemon")  # quick workers

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
@@ -445,3 +446,23 @@ def test_rows_are_shown_as_spark_shows_them(
         df.show(rows, width if width else False)
         theirs = capsys.readouterr().out
         assert show_text(table, rows, width, "UTC") + "\n" == theirs
+
+
+# -- Kafka's source, where Spark's own is not on the classpath ------------------------------------
+
+
+def test_register_brings_kafka_where_spark_has_none(spark: SparkSession) -> None:
+    """And again is fine."""
+    register(spark)
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
+    df = reader.option("subscribe", "orders").option("includeHeaders", "true").load()
+    assert df.columns == [
+        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers",
+    ]  # fmt: skip
+    assert df.isStreaming
+
+
+def test_a_wrong_option_of_kafka_is_told_when_it_is_loaded(spark: SparkSession) -> None:
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
+    with pytest.raises(AnalysisException, match="needs exactly one of the options subscribe"):
+        reader.load()

@@ -12,7 +12,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.metadata_log import MetadataLog
-from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry, carried_on
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import INTENT, finish_rewind
@@ -196,6 +196,12 @@ def test_what_spark_goes_on_with_after_a_rewind_is_believed(query: Query) -> Non
     micro_batch = OffsetEntry(({"0": 200},), {"batchWatermarkMs": 0})
     query.checkpoint.offsets.add(8, micro_batch)
     assert query.restarts() == RestartPlan(8, 7, replay=8)
+
+
+def test_what_is_carried_on_of_micro_batches_vouches_for_nothing(query: Query) -> None:
+    late = OffsetEntry(({"0": 200},), carried_on({"batchWatermarkMs": 0}))
+    query.checkpoint.offsets.add(8, late)
+    assert query.restarts() == RestartPlan(TARGET + 1, TARGET, set_aside=((OFFSETS, 8),))
 
 
 def test_a_sleeper_from_before_an_earlier_rewind(query: Query) -> None:

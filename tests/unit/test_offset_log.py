@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.checkpoint.logs.metadata_log import MetadataLog
-from engine.checkpoint.logs.offset_log import OffsetEntry, deserialize, offset_log, serialize
+from engine.checkpoint.logs.offset_log import (
+    OffsetEntry,
+    carried_on,
+    deserialize,
+    offset_log,
+    serialize,
+)
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
 
@@ -46,6 +52,16 @@ def log(tmp_path: Path) -> MetadataLog[OffsetEntry]:
 def test_bytes(entry: OffsetEntry, content: bytes) -> None:
     assert serialize(entry) == content
     assert deserialize(content) == entry
+
+
+def test_metadata_of_micro_batches_is_carried_on_and_told_apart() -> None:
+    by_spark = OffsetEntry((7,), {"batchWatermarkMs": 5, "conf": {"a": "b"}})
+    here = OffsetEntry((8,), carried_on(by_spark.metadata))
+    assert here.metadata == {"batchWatermarkMs": 5, "conf": {"a": "b"}, "writtenBy": "continuous"}
+    assert carried_on(here.metadata) == here.metadata
+    assert carried_on(None) is None
+    told = [each.is_micro_batch for each in (by_spark, here, OffsetEntry((7,)))]
+    assert told == [True, False, False]
 
 
 def test_round_trip_in_a_new_directory(log: MetadataLog[OffsetEntry]) -> None:

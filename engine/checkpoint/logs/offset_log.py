@@ -6,6 +6,10 @@ Version 1, byte for byte what Spark writes; no newline at the end::
     {"batchWatermarkMs":0,"batchTimestampMs":...}    empty in continuous processing
     {"0":{"value":22,"runTimeMs":1795174660561}}     one line per source, "-" if it has no offset
 
+Spark's micro-batches go on only behind an entry with metadata. So of a checkpoint that began with
+them the metadata is carried on, and ``"writtenBy":"continuous"``, which Spark passes over, tells
+these entries from its own.
+
 Version 2, written by Spark's micro-batches with named sources, has ``<source>:<offset>`` lines and
 always metadata. Source: Spark OffsetSeqLog.
 """
@@ -21,6 +25,7 @@ from engine.checkpoint.storage.contract import Storage
 
 MAX_VERSION = 2
 _NO_OFFSET = "-"
+_WRITTEN_BY = "writtenBy"
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,16 @@ class OffsetEntry:
             assert self.metadata is not None, "version 2 always has metadata"
             assert self.source_names is not None, "version 2 names its sources"
             assert len(self.source_names) == len(self.offsets), "one name per offset"
+
+    @property
+    def is_micro_batch(self) -> bool:
+        """Whether Spark's micro-batches wrote it."""
+        return self.metadata is not None and _WRITTEN_BY not in self.metadata
+
+
+def carried_on(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The metadata of the next entry that is written here."""
+    return None if metadata is None else {**metadata, _WRITTEN_BY: "continuous"}
 
 
 def serialize(entry: OffsetEntry) -> bytes:

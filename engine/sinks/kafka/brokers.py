@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final
 
-from engine.clients.kafka import SERVERS, import_client, made_client
+from engine.clients.kafka import CHECK, SERVERS, import_client, made_client
+from engine.clients.kafka_complaints import Complaints
 from engine.errors import ConfigError
 from engine.sinks.kafka.records import OWNER
 
@@ -25,20 +26,18 @@ def check_brokers(
     """
     kafka = import_client(OWNER)
     import_module("confluent_kafka.admin")
-    said: list[str] = []
-    settings = {**client, "error_cb": lambda error: said.append(error.str())}
-    admin = made_client(kafka.admin.AdminClient, settings, OWNER)
+    complaints = Complaints()
+    admin = made_client(kafka.admin.AdminClient, {**client, "error_cb": complaints}, OWNER)
     servers = client[SERVERS]
     try:
         there = (
             admin.list_topics(topic, timeout=ASK_S) if topic else admin.list_topics(timeout=ASK_S)
         )
     except kafka.KafkaException as exc:
-        reason = said[-1] if said else exc.args[0].str()
+        reason = str(complaints) or exc.args[0].str()
         raise ConfigError(
             f"{OWNER}: Kafka at {servers} does not answer: {reason}.",
-            hint="See that it runs, and that kafka.bootstrap.servers and the security options are "
-            "right.",
+            hint=CHECK,
         ) from exc
     if topic and (error := there.topics[topic].error) is not None:
         raise ConfigError(

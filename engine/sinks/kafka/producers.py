@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from engine.clients.kafka import SERVERS, import_client, is_passing, made_client, speaking_kafka
+from engine.clients.kafka_complaints import Complaints
 from engine.errors import SinkCommitRejectedError, SinkError, SinkUnavailableError
 from engine.sinks.kafka.records import OWNER, RecordFormat
 
@@ -41,7 +42,14 @@ class Sender:
     def __init__(self, client: Mapping[str, str], **own: str) -> None:
         self._servers = client[SERVERS]
         self._errors: list[tuple[Any, Any]] = []
-        settings: dict[str, Any] = {**_TUNED, **client, **own, "on_delivery": self._report}
+        self._complaints = Complaints()
+        settings: dict[str, Any] = {
+            **_TUNED,
+            **client,
+            **own,
+            "on_delivery": self._report,
+            "error_cb": self._complaints,
+        }
         self.producer = made_client(import_client(OWNER).Producer, settings, OWNER)
 
     def send(self, rows: RecordFormat, batch: pa.RecordBatch, *, hurry: bool) -> None:
@@ -69,11 +77,13 @@ class Sender:
         while left := self._serve(self.producer.flush, _FLUSH_S):
             self._check()
             if time.monotonic() > deadline_s:
+                reason = f": {self._complaints}" if str(self._complaints) else ""
+                what = f"{left:,} records are not acknowledged after {ACKNOWLEDGED_S:g} s{reason}"
                 raise SinkUnavailableError(
-                    self._says(f"{left:,} records are not acknowledged after {ACKNOWLEDGED_S:g} s"),
-                    hint="They are written again when the query restarts.",
+                    self._says(what), hint="They are written again when the query restarts."
                 )
         self._check()
+        self._complaints.clear()
 
     def _serve(self, call: Callable[[float], int], timeout_s: float) -> int:
         with self.speaking("records cannot be sent"):
@@ -93,7 +103,7 @@ class Sender:
         self, what: str, final: type[SinkError] = SinkError
     ) -> AbstractContextManager[None]:
         """See :func:`engine.clients.kafka.speaking_kafka`."""
-        return speaking_kafka(SinkUnavailableError, final, self._says(what))
+        return speaking_kafka(SinkUnavailableError, final, self._says(what), self._complaints)
 
     def _says(self, what: str) -> str:
         return f"Kafka at {self._servers}: {what}"

@@ -5,7 +5,7 @@ option                                default
 ====================================  ============  ============================================
 kafka.bootstrap.servers                             ``host:port``, several with commas
 subscribe, subscribePattern, assign                 exactly one: topics with commas; a regular
-                                                    expression of the whole name;
+                                                    expression (Java's) of the whole name;
                                                     ``{"orders":[0,1]}``
 startingOffsets                       latest        where a new query begins: ``earliest``,
                                                     ``latest``, or ``{"orders":{"0":23,"1":-2}}``
@@ -19,6 +19,7 @@ failOnDataLoss                        true          records that are gone before
 includeHeaders                        false         the column ``headers``
 groupIdPrefix, kafka.group.id                       a name for the brokers' quotas and access lists:
                                                     offsets are in the checkpoint alone
+maxOffsetsPerTrigger                                micro-batches alone: so many records at most
 kafka.*                                             any other setting of the client
 ====================================  ============  ============================================
 
@@ -34,41 +35,21 @@ Source: Spark's "Structured Streaming + Kafka Integration Guide", KafkaContinuou
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 
-from engine.errors import OffsetOutOfRangeError, SourceError
+from engine.errors import ConfigError
 from engine.expressions.types import schema_to_spark
-from engine.sources.contract import TUNING_OPTIONS, DataSourceContinuousReader, Offset
-from engine.sources.kafka.offsets import (
-    EARLIEST,
-    LATEST,
-    Positions,
-    TopicPartition,
-    offset_of,
-    positions_of,
-)
-from engine.sources.kafka.options import OWNER, TRIGGER_ONLY, KafkaSourceOptions, source_options
-from engine.sources.kafka.partition_reader import (
-    KafkaPartition,
-    KafkaPartitionReader,
-    KafkaPartitionsReader,
-    consumer_settings,
-    say_gone,
-)
+from engine.sources.kafka.options import OWNER, source_options
+from engine.sources.kafka.reader import KafkaReader
 from engine.sources.kafka.rows import SCHEMA, Columns
-from engine.sources.kafka.topics import KafkaTopics
 from engine.sources.micro_batch import MicroBatchReader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_TUNING: Final = (
-    "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss",
-    "groupIdPrefix", *TRIGGER_ONLY,
-)  # fmt: skip
 logger: Final = logging.getLogger(__name__)
 
 
@@ -89,121 +70,36 @@ class KafkaDataSource(DataSource):
         return StructType.fromJson(schema_to_spark(Columns(names).schema))
 
     def continuousReader(self, schema: StructType) -> KafkaReader:
-        for name in self._options.ignored:
-            logger.warning("option %s of %s has no effect on a continuous query", name, OWNER)
-        return KafkaReader(self._options, Columns(schema.names))
+        options = self._options
+        sizes = ("maxOffsetsPerTrigger",) if options.max_per_trigger is not None else ()
+        _say_ignored("a continuous query", *sizes, *options.of_a_trigger, *options.ignored)
+        return KafkaReader(options, Columns(schema.names))
 
     def streamReader(self, schema: StructType) -> MicroBatchReader:
-        return MicroBatchReader(KafkaReader(self._options, Columns(schema.names)), schema)
-
-
-class KafkaReader(DataSourceContinuousReader):
-    """The driver's side."""
-
-    def __init__(self, options: KafkaSourceOptions, columns: Columns) -> None:
-        self._options, self._columns = options, columns
-        self.tuningOptions = (*TUNING_OPTIONS, *_TUNING, *options.how_read)
-        self._topics = KafkaTopics(consumer_settings(options.client), options.subscription)
-        self._known: list[TopicPartition] = []
-
-    def initialOffset(self) -> Offset:
-        partitions = self._topics.partitions()
-        start = self._options.start
-        if start.positions is not None:
-            return offset_of(self._resolved(self._complete(start.positions, partitions)).items())
-        if start.timestamps_ms is not None:
-            return offset_of(self._at(self._complete(start.timestamps_ms, partitions)).items())
-        if start.timestamp_ms is not None:
-            return offset_of(self._at(dict.fromkeys(partitions, start.timestamp_ms)).items())
-        assert start.everywhere is not None
-        return offset_of(self._topics.at(dict.fromkeys(partitions, start.everywhere)).items())
-
-    def partitions(self, start: Offset) -> Sequence[KafkaPartition]:
-        positions = self._positions(start)
-        now = self._topics.partitions()
-        if gone := sorted(set(positions) - set(now)):
-            self._say_deleted(gone)
-        earliest = self._topics.earliest(now)
-        latest = self._topics.latest(now)
-        for at, position in positions.items():
-            if at in earliest and not earliest[at] <= position <= latest[at]:
-                say_gone(
-                    self._options.servers, at, position, earliest[at], latest[at],
-                    fails=self._options.fails_on_data_loss,
-                )  # fmt: skip
-                positions[at] = earliest[at]
-        self._known = now
-        return [KafkaPartition(at, positions.get(at, earliest[at])) for at in now]
-
-    def open(self, partition: KafkaPartition, until: Offset | None = None) -> KafkaPartitionReader:
-        return KafkaPartitionReader(self.openTogether([partition], until))
-
-    def openTogether(
-        self, partitions: Sequence[KafkaPartition], until: Offset | None = None
-    ) -> KafkaPartitionsReader:
-        return KafkaPartitionsReader(
-            self._options.client,
-            partitions,
-            self._columns,
-            until=None if until is None else self._positions(until),
-            fails_on_data_loss=self._options.fails_on_data_loss,
-        )
-
-    def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
-        return offset_of([each for offset in offsets for each in positions_of(offset).items()])
-
-    def needsReconfiguration(self) -> bool:
-        return self._topics.partitions() != self._known
-
-    def latestOffset(self, start: Offset) -> Offset:
-        return offset_of(self._topics.latest(self._topics.partitions()).items())
-
-    def prune(self, columns: Sequence[str]) -> KafkaReader | None:
-        return KafkaReader(self._options, Columns(columns)) if columns else None
-
-    def stop(self) -> None:
-        self._topics.close()
-
-    def _positions(self, offset: Offset) -> Positions:
+        """:raises ConfigError: an option for micro-batches has no effect here."""
+        options = self._options
+        if options.of_a_trigger:
+            raise ConfigError(
+                f"Option {options.of_a_trigger[0]} of {OWNER} is not supported.",
+                hint="Of those for micro-batches, maxOffsetsPerTrigger is.",
+            )
+        _say_ignored("micro-batches", *options.ignored)
+        reader = KafkaReader(options, Columns(schema.names))
         try:
-            return positions_of(offset)
-        except ValueError as exc:
-            raise SourceError(
-                f"The offset {offset!r} is not one of {OWNER}: {exc}.",
-                hint='It looks like {"orders":{"0":23,"1":345}}.',
-            ) from exc
+            from engine.sources.kafka.micro_batch import KafkaMicroBatches
+        except ImportError:  # a Spark that is too old for them, as this one tells
+            return MicroBatchReader(reader, schema)
+        return KafkaMicroBatches(reader, schema, options.max_per_trigger)
 
-    def _complete(self, given: Positions, partitions: Sequence[TopicPartition]) -> Positions:
-        """Spark's rule: offsets that are given are given for all partitions."""
-        if set(given) != set(partitions):
-            raise SourceError(
-                f"{OWNER} begins at offsets of {', '.join(map(str, sorted(given)))}, and the "
-                f"subscription has {', '.join(map(str, partitions))}.",
-                hint="Name all partitions, and no others; -1 stands for latest, -2 for earliest.",
-            )
-        return given
 
-    def _resolved(self, given: Positions) -> Positions:
-        words = {at: value for at, value in given.items() if value in (EARLIEST, LATEST)}
-        return {**given, **self._topics.at(words)}
+class RegisteredKafka(KafkaDataSource):
+    """By the name that Spark has it by: its own, ``kafka``, is for its own."""
 
-    def _at(self, times: Positions) -> Positions:
-        found = self._topics.at(times)
-        without = [at for at, position in found.items() if position < 0]
-        if without and not self._options.start.or_latest:
-            raise SourceError(
-                f"Kafka at {self._options.servers}: {', '.join(map(str, sorted(without)))} has no "
-                "record of the time at which the query is to begin, or later.",
-                hint="Choose an earlier time, or set startingOffsetsByTimestampStrategy to latest.",
-            )
-        return {**found, **self._topics.latest(without)}
+    @classmethod
+    def name(cls) -> str:
+        return "continuous_kafka"
 
-    def _say_deleted(self, gone: Sequence[TopicPartition]) -> None:
-        names = ", ".join(map(str, gone))
-        if self._options.fails_on_data_loss:
-            raise OffsetOutOfRangeError(
-                f"Kafka at {self._options.servers}: partitions {names} are gone. Records of them "
-                "may have been missed.",
-                hint='To go on without them, set option("failOnDataLoss", "false").',
-            )
-        logger.warning("partitions %s are gone; failOnDataLoss is false: the query goes on", names)
+
+def _say_ignored(where: str, *names: str) -> None:
+    for name in names:
+        logger.warning("option %s of %s has no effect in %s", name, OWNER, where)

@@ -44,7 +44,7 @@ def positions_of(offset: Any) -> Positions:
         for partition, position in partitions.items():
             if not isinstance(position, int) or isinstance(position, bool):
                 raise ValueError(f"partition {partition} of {topic!r} has no whole number")
-            found[TopicPartition(topic, int(partition))] = position
+            found[TopicPartition(topic, _number(partition))] = position
     return found
 
 
@@ -64,9 +64,35 @@ def partitions_of(text: str) -> list[TopicPartition]:
     given = json.loads(text)
     if not isinstance(given, dict) or not given:
         raise ValueError("no topic is named")
-    found = [
-        TopicPartition(topic, int(number)) for topic, numbers in given.items() for number in numbers
-    ]
+    found = set()
+    for topic, numbers in given.items():
+        if not isinstance(numbers, list):
+            raise ValueError(f"{topic!r} has no list of partitions")
+        found |= {TopicPartition(topic, _number(number)) for number in numbers}
     if not found:
         raise ValueError("no partition is named")
-    return sorted(set(found))
+    return sorted(found)
+
+
+def _number(partition: Any) -> int:
+    """:raises ValueError: it is not a partition's number."""
+    text = str(partition)
+    if not text.isascii() or not text.isdecimal():
+        raise ValueError(f"{partition!r} is no number of a partition")
+    return int(text)
+
+
+def limited(start: Positions, end: Positions, count_max: int) -> Positions:
+    """An end that is so many records behind ``start`` at most, all partitions together; each gets
+    its share of what it has, and one at least, so that none waits for ever.
+
+    :param start: of all partitions of ``end``.
+    """
+    sizes = {at: max(0, end[at] - start[at]) for at in end}
+    total = sum(sizes.values())
+    if total <= count_max:
+        return end
+    return {
+        at: start[at] + min(size, max(size * count_max // total, 1)) if size else end[at]
+        for at, size in sizes.items()
+    }

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from engine.base.connector_options import Options
-from engine.clients.kafka import PREFIX, SERVERS, client_settings
+from engine.clients.kafka import PREFIX, SERVERS, client_settings, without_effect
 from engine.errors import ConfigError
+from engine.expressions.texts.java_regex import UnsupportedRegexError, compile_java_regex
 from engine.sources.kafka.offsets import (
     EARLIEST,
     LATEST,
@@ -32,16 +33,16 @@ _SPARKS_ALONE: Final = {
     "value.deserializer": "Values are bytes: use CAST(value AS STRING) or a function of the "
     "DataFrame.",
 }
-_BATCH_ONLY: Final = (
-    "endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp",
-)  # fmt: skip
-TRIGGER_ONLY: Final = (
-    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger",
-)  # fmt: skip
+_BATCH_ONLY: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
+_OF_A_TRIGGER: Final = ("minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
+TRIGGER_ONLY: Final = ("maxOffsetsPerTrigger", *_OF_A_TRIGGER)
 """They say how large a micro-batch is; a continuous query has none."""
 _JAVA_CONSUMER: Final = (
     "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
 )  # fmt: skip
+_INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+_READS_INTERNAL: Final = "exclude.internal.topics"
+_compiled: Final = lru_cache(compile_java_regex)
 
 
 @dataclass(frozen=True)
@@ -49,24 +50,28 @@ class Subscription:
     """Which partitions are read: exactly one of the three.
 
     :param topics: all partitions of these.
-    :param pattern: all partitions of topics whose whole name matches.
+    :param pattern: all partitions of topics whose whole name matches, as Java matches.
     :param assigned: these.
+    :param internal: a pattern may match Kafka's own topics, too.
     """
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
     assigned: tuple[TopicPartition, ...] = ()
+    internal: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The topics that are named; none with a pattern."""
+        return self.topics or tuple(dict.fromkeys(each.topic for each in self.assigned))
 
     def has(self, topic: str) -> bool:
         """Whether partitions of this topic are read."""
-        if self.pattern:
-            return re.fullmatch(self.pattern, topic) is not None
-        return topic in (self.topics or {each.topic for each in self.assigned})
-
-    def __str__(self) -> str:
-        if self.pattern:
-            return f"topics like {self.pattern}"
-        return ", ".join(self.topics or map(str, self.assigned))
+        if not self.pattern:
+            return topic in self.names
+        if topic in _INTERNAL and not self.internal:
+            return False
+        return _compiled(self.pattern).pattern.fullmatch(topic) is not None
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,9 @@ class KafkaSourceOptions:
     :param client: settings of librdkafka, those of the broker and of its security among them.
     :param fails_on_data_loss: records that are gone before they were read are an error; else they
         are skipped, and the log says how many.
-    :param ignored: options that have no effect on a continuous query.
+    :param max_per_trigger: so many records at most are in a micro-batch.
+    :param of_a_trigger: the other options for micro-batches that are set.
+    :param ignored: options that have no effect here.
     :param how_read: options of the client that do not tell which data is read.
     """
 
@@ -103,6 +110,8 @@ class KafkaSourceOptions:
     start: Start
     fails_on_data_loss: bool
     includes_headers: bool
+    max_per_trigger: int | None = None
+    of_a_trigger: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     how_read: tuple[str, ...] = ()
 
@@ -119,8 +128,8 @@ def source_options(given: Mapping[str, str]) -> KafkaSourceOptions:
             raise ConfigError(f"Option {name} of {OWNER} is not supported.", hint=reason)
     taken = Options(OWNER, {k: v for k, v in given.items() if not k.lower().startswith(PREFIX)})
     client = client_settings(OWNER, given)
-    prefix = taken.text("groupIdPrefix") or "continuous-kafka-source"
-    client.setdefault("group.id", prefix)
+    client.setdefault("group.id", taken.text("groupIdPrefix") or "continuous-kafka-source")
+    internal = client.pop(_READS_INTERNAL, "true").strip().lower() == "false"
     for name in _BATCH_ONLY:
         if taken.text(name) is not None:
             raise ConfigError(
@@ -131,12 +140,15 @@ def source_options(given: Mapping[str, str]) -> KafkaSourceOptions:
     _refuse_splits(taken)
     options = KafkaSourceOptions(
         client=client,
-        subscription=_subscription(taken),
+        subscription=_subscription(taken, internal),
         start=_start(taken),
         fails_on_data_loss=taken.boolean("failOnDataLoss", True),
         includes_headers=taken.boolean("includeHeaders", False),
-        ignored=tuple(
-            name for name in (*TRIGGER_ONLY, *_JAVA_CONSUMER) if taken.text(name) is not None
+        max_per_trigger=taken.optional_integer("maxOffsetsPerTrigger", minimum=1),
+        of_a_trigger=tuple(name for name in _OF_A_TRIGGER if taken.text(name) is not None),
+        ignored=(
+            *(name for name in _JAVA_CONSUMER if taken.text(name) is not None),
+            *without_effect(given),
         ),
         how_read=tuple(
             name
@@ -159,7 +171,7 @@ def _refuse_splits(taken: Options) -> None:
             )
 
 
-def _subscription(taken: Options) -> Subscription:
+def _subscription(taken: Options, internal: bool) -> Subscription:
     given = {name: text for name in _STRATEGIES if (text := taken.text(name)) is not None}
     if len(given) != 1:
         raise ConfigError(
@@ -171,15 +183,15 @@ def _subscription(taken: Options) -> Subscription:
     if name == "assign":
         try:
             return Subscription(assigned=tuple(partitions_of(text)))
-        except (AttributeError, TypeError, ValueError) as exc:
+        except ValueError as exc:
             raise taken.wrong(name, text, f'like {{"orders":[0,1]}} ({exc})') from exc
     if name == "subscribePattern":
         try:
-            re.compile(text)
-        except re.error as exc:
+            _compiled(text)
+        except UnsupportedRegexError as exc:
             raise taken.wrong(name, text, f"a regular expression ({exc})") from exc
         if text:
-            return Subscription(pattern=text)
+            return Subscription(pattern=text, internal=internal)
     topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not topics:
         raise taken.wrong(name, text, "at least one topic")

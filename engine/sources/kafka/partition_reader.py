@@ -7,7 +7,7 @@ an offset comes to stand behind a marker, too.
 
 from __future__ import annotations
 
-import logging
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,31 +16,26 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from engine.clients.kafka import SERVERS, import_client, is_passing, made_client, speaking_kafka
-from engine.errors import OffsetOutOfRangeError, SourceError, SourceUnavailableError
+from engine.clients.kafka import (
+    CHECK,
+    SERVERS,
+    import_client,
+    is_passing,
+    made_client,
+    speaking_kafka,
+)
+from engine.clients.kafka_complaints import Complaints
+from engine.errors import SourceError, SourceUnavailableError
 from engine.sources.contract import Offset, PartitionReader, PartitionsReader
+from engine.sources.kafka import topics
 from engine.sources.kafka.offsets import Positions, TopicPartition, offset_of
 from engine.sources.kafka.options import OWNER
 from engine.sources.kafka.rows import Columns
+from engine.sources.kafka.say_gone import say_gone
 
-logger: Final = logging.getLogger(__name__)
 BATCH_ROWS: Final = 10_000
 """So many records at most are taken from the client at once."""
-_ASK_S: Final = 10.0
-_TUNED: Final = {
-    "enable.auto.commit": "false",
-    "enable.auto.offset.store": "false",
-    "auto.offset.reset": "error",
-    "enable.partition.eof": "true",
-    "isolation.level": "read_committed",
-    # By default librdkafka stops fetching for up to a second once 100,000 records wait for us.
-    "fetch.queue.backoff.ms": "5",
-}
-
-
-def consumer_settings(client: Mapping[str, str]) -> dict[str, str]:
-    """Of a consumer whose offsets are the checkpoint's. What the user has set counts."""
-    return {**_TUNED, **client}
+_ASK_S: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -86,8 +81,13 @@ class KafkaPartitionsReader(PartitionsReader):
         self._until = None if until is None else {**self._positions, **until}
         self._columns = columns
         self._fails_on_data_loss = fails_on_data_loss
-        self._ready: deque[tuple[TopicPartition, list[Any]]] = deque()
-        self._consumer = made_client(self._kafka.Consumer, consumer_settings(client), OWNER)
+        self._ready: deque[tuple[TopicPartition, list[Any], bool]] = deque()
+        self._complaints = Complaints()
+        self._opened_s = time.monotonic()
+        self._unheard = set(self._places)
+        self._client = topics.consumer_settings(client)
+        settings = {**self._client, "error_cb": self._complaints}
+        self._consumer = made_client(self._kafka.Consumer, settings, OWNER)
         self._consumer.assign(
             [self._kafka.TopicPartition(*each.at, each.start) for each in partitions]
         )
@@ -96,8 +96,8 @@ class KafkaPartitionsReader(PartitionsReader):
         if not self._ready and not self.exhausted:
             self._fetch(timeout_s)
         while self._ready:
-            at, messages = self._ready.popleft()
-            if (batch := self._take(at, messages)) is not None:
+            at, messages, has_events = self._ready.popleft()
+            if (batch := self._take(at, messages, has_events)) is not None:
                 return self._places[at], batch
         return None
 
@@ -115,23 +115,33 @@ class KafkaPartitionsReader(PartitionsReader):
     def close(self) -> None:
         self._consumer.close()
 
+    # -- records --------------------------------------------------------------------------------
+
     def _fetch(self, timeout_s: float) -> None:
-        with speaking_kafka(SourceUnavailableError, SourceError, self._says("cannot be read")):
+        with self._speaking("cannot be read"):
             first = self._consumer.poll(timeout_s)
             if first is None:
+                self._see_that_it_answers()
                 return
             messages = [first, *self._consumer.consume(BATCH_ROWS - 1, 0)]
-        if len(self._places) == 1:
+        has_events = any(map(self._kafka.Message.error, messages))
+        if has_events:
+            messages = [each for each in messages if self._is_of_a_partition(each)]
+        elif len(self._places) == 1 and not self._unheard:
             (at,) = self._places
-            self._ready.append((at, messages))
+            self._ready.append((at, messages, False))
             return
         for key, run in groupby(messages, _partition_of):
-            self._ready.append((TopicPartition(*key), list(run)))
+            at = TopicPartition(*key)
+            self._unheard.discard(at)
+            self._ready.append((at, list(run), has_events))
 
-    def _take(self, at: TopicPartition, messages: list[Any]) -> pa.RecordBatch | None:
+    def _take(
+        self, at: TopicPartition, messages: list[Any], has_events: bool
+    ) -> pa.RecordBatch | None:
         """The batch of these messages; the position is then behind them."""
         position = self._positions[at]
-        if any(map(self._kafka.Message.error, messages)):
+        if has_events:
             messages, position = self._without_events(at, messages)
         if messages:
             position = max(position, messages[-1].offset() + 1)
@@ -141,6 +151,18 @@ class KafkaPartitionsReader(PartitionsReader):
             position = min(position, end)
         self._positions[at] = position
         return self._columns.batch(at, messages) if messages else None
+
+    # -- what else the client tells -------------------------------------------------------------
+
+    def _is_of_a_partition(self, message: Any) -> bool:
+        """Not what is about a whole topic, or all of them.
+
+        :raises SourceError: that is an error which does not pass.
+        """
+        if _partition_of(message) in self._places:
+            return True
+        self._bear(message.error())
+        return False
 
     def _without_events(self, at: TopicPartition, messages: list[Any]) -> tuple[list[Any], int]:
         """The records among them, and the position that the others tell.
@@ -154,11 +176,19 @@ class KafkaPartitionsReader(PartitionsReader):
                 records.append(message)
             elif error.name() == "_PARTITION_EOF":
                 position = max(position, message.offset())
+                if self._until is not None and position < self._until[at]:
+                    position = self._see_that_more_comes(at, position)
             elif error.name() in ("OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET"):
                 position = self._skip_what_is_gone(at, records, position)
-            elif not (error.retriable() or is_passing(error)):
-                raise SourceError(self._says(f"cannot read {at}: {error.str()} ({error.name()})"))
+            else:
+                self._bear(error)
         return records, position
+
+    def _bear(self, error: Any) -> None:
+        """:raises SourceError: time will not mend it."""
+        if not is_passing(error):
+            raise SourceError(self._says(f"cannot be read: {error.str()} ({error.name()})."))
+        self._complaints(error)
 
     def _skip_what_is_gone(self, at: TopicPartition, read: Sequence[Any], position: int) -> int:
         """Go on with the first record that is left; where that is.
@@ -166,42 +196,63 @@ class KafkaPartitionsReader(PartitionsReader):
         :raises OffsetOutOfRangeError: that would lose records, and is not wanted.
         """
         position = max(position, read[-1].offset() + 1) if read else position
-        partition = self._kafka.TopicPartition(*at)
-        with speaking_kafka(SourceUnavailableError, SourceError, self._says(f"cannot tell {at}")):
-            low, high = self._consumer.get_watermark_offsets(
-                partition, timeout=_ASK_S, cached=False
+        with self._speaking(f"cannot tell where {at} begins"):
+            low, high = self._watermarks(at)
+            say_gone(self._servers, at, position, low, high, fails=self._fails_on_data_loss)
+            self._consumer.incremental_unassign([self._kafka.TopicPartition(*at)])
+            self._consumer.incremental_assign([self._kafka.TopicPartition(*at, low)])
+        return low
+
+    def _see_that_more_comes(self, at: TopicPartition, position: int) -> int:
+        """The partition ends before the end that was once read: an open transaction may hold back
+        the rest; else it is gone, and this is the end.
+
+        :raises OffsetOutOfRangeError: it is gone, and that is not wanted.
+        """
+        assert self._until is not None
+        end = self._until[at]
+        behind = topics.ends(self._client, [at])[at]
+        if behind >= end:
+            return position
+        say_gone(self._servers, at, end, position, behind, fails=self._fails_on_data_loss)
+        return end
+
+    # -- whether there is an answer -------------------------------------------------------------
+
+    def _see_that_it_answers(self) -> None:
+        """Nothing has come: perhaps there is nothing. It may also be that this machine does not
+        reach the brokers, or no longer, while the driver does.
+
+        :raises SourceUnavailableError: that is so.
+        """
+        now_s, complaints = time.monotonic(), self._complaints
+        if self._unheard and now_s - self._opened_s >= topics.AWAY_S:
+            silent = ", ".join(map(str, sorted(self._unheard)))
+            raise SourceUnavailableError(
+                self._says(
+                    f"nothing is heard of {silent} for {topics.AWAY_S:g} s. {complaints}".rstrip()
+                ),
+                hint=CHECK,
             )
-        say_gone(self._servers, at, position, low, high, fails=self._fails_on_data_loss)
-        with speaking_kafka(SourceUnavailableError, SourceError, self._says(f"cannot read {at}")):
-            self._consumer.seek(self._kafka.TopicPartition(*at, low))
-        return int(low)
+        if complaints.since_s is not None and now_s - complaints.since_s >= topics.AWAY_S:
+            for at in self._places:
+                self._watermarks(at)
+            complaints.clear()
+
+    def _watermarks(self, at: TopicPartition) -> tuple[int, int]:
+        """Where a partition begins and ends; its leader is asked."""
+        low, high = self._consumer.get_watermark_offsets(
+            self._kafka.TopicPartition(*at), timeout=_ASK_S, cached=False
+        )
+        return int(low), int(high)
+
+    def _speaking(self, what: str) -> Any:
+        return speaking_kafka(
+            SourceUnavailableError, SourceError, self._says(what), self._complaints
+        )
 
     def _says(self, what: str) -> str:
         return f"Kafka at {self._servers}: {what}"
-
-
-def say_gone(
-    servers: str, at: TopicPartition, position: int, low: int, high: int, *, fails: bool
-) -> None:
-    """Tell that a partition does not have the record of ``position`` any more.
-
-    :param low: the offset of its first record; ``high`` that behind its last.
-    :raises OffsetOutOfRangeError: unless records may be skipped.
-    """
-    if position < low:
-        what = f"{low - position:,} records, {position:,} to {low - 1:,}, are gone"
-    else:
-        what = f"it ends at {high:,} and was read up to {position:,}: it was made anew or truncated"
-    if fails:
-        raise OffsetOutOfRangeError(
-            f"Kafka at {servers}: partition {at} cannot be read on: {what}.",
-            hint="They have expired (retention) or were deleted. To go on with the first record "
-            f'that is left, at offset {low:,}, set option("failOnDataLoss", "false").',
-        )
-    logger.warning(
-        "Kafka at %s: partition %s: %s. failOnDataLoss is false: the query goes on at offset %d",
-        servers, at, what, low,
-    )  # fmt: skip
 
 
 class KafkaPartitionReader(PartitionReader):

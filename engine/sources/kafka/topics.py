@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from engine.clients.kafka import SERVERS, import_client, made_client, speaking_kafka
-from engine.errors import SourceError, SourceUnavailableError
+from engine.clients.kafka import (
+    SERVERS,
+    import_client,
+    is_passing,
+    made_client,
+    speaking_kafka,
+)
+from engine.clients.kafka_complaints import Complaints
+from engine.errors import ConfigError, SourceError, SourceUnavailableError
 from engine.sources.kafka.offsets import EARLIEST, LATEST, Positions, TopicPartition
 from engine.sources.kafka.options import OWNER, Subscription
 
-ASK_S: Final = 30.0
-"""So long a question may take, connecting included."""
+_TUNED: Final = {
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "auto.offset.reset": "error",
+    "enable.partition.eof": "true",
+    "isolation.level": "read_committed",
+    # By default librdkafka stops fetching for up to a second once 100,000 records wait for us.
+    "fetch.queue.backoff.ms": "5",
+    # By default brokers that are away are looked for twenty times a second, and one that is back
+    # may be looked for after ten.
+    "reconnect.backoff.ms": "500",
+    "reconnect.backoff.max.ms": "1000",
+}
+TRIES_S: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0)
+"""So long each try of a question may take, connecting included."""
+AWAY_S = 30.0
+"""Without an answer for so long, the brokers are away. A broker that is restarted, or a leader that
+moves, is back before: the client finds it again by itself, and tasks that wait for records need not
+know. What takes longer ends the run, and is borne and told as every outage of a source
+(:mod:`engine.execution.restart_budget`)."""
 
 
 class KafkaTopics:
@@ -24,43 +49,42 @@ class KafkaTopics:
     def __init__(self, client: Mapping[str, str], subscription: Subscription) -> None:
         self._client, self._subscription = dict(client), subscription
         self._lock = threading.Lock()
+        self._complaints = Complaints()
         self._consumer: Any = None
 
     def __reduce__(self) -> Any:
         return KafkaTopics, (self._client, self._subscription)
 
     def partitions(self) -> list[TopicPartition]:
-        """All that are read now, in order.
+        """All that are read now, in order. Of a pattern that may be none.
 
-        :raises SourceUnavailableError: no broker answers.
-        :raises SourceError: it refuses; or a topic that is named is not there.
+        :raises SourceUnavailableError: no broker answers, a topic is not there, or a partition has
+            no leader.
+        :raises ConfigError: a partition that is assigned is not there.
+        :raises SourceError: the brokers refuse to tell.
         """
         wanted = self._subscription
-        metadata = self._ask(
-            "cannot tell its topics", lambda consumer: consumer.list_topics(timeout=ASK_S)
-        )
         there: dict[str, list[int]] = {}
-        for name, topic in metadata.topics.items():
+        for name, topic in self._metadata().items():
             if topic.error is not None:
-                if wanted.has(name) and not wanted.pattern:
-                    raise SourceUnavailableError(self._says(f"topic {name}: {topic.error.str()}"))
-            elif wanted.has(name):
-                there[name] = sorted(topic.partitions)
-        missing = sorted({*wanted.topics, *(each.topic for each in wanted.assigned)} - set(there))
-        if missing:
-            raise SourceUnavailableError(
-                self._says(f"there is no topic {', '.join(missing)}"),
-                hint="Create it, or correct the option subscribe or assign.",
-            )
-        if wanted.assigned:
-            unknown = [each for each in wanted.assigned if each.partition not in there[each.topic]]
-            if unknown:
-                raise SourceError(
-                    self._says(f"there is no partition {', '.join(map(str, unknown))}"),
-                    hint="Correct the option assign.",
+                self._refuse(name, topic.error)
+            leaderless = [number for number, each in topic.partitions.items() if each.leader < 0]
+            if leaderless:
+                raise SourceUnavailableError(
+                    self._says(f"partition {TopicPartition(name, min(leaderless))} has no leader.")
                 )
-            return list(wanted.assigned)
-        return [TopicPartition(name, number) for name in sorted(there) for number in there[name]]
+            there[name] = sorted(topic.partitions)
+        if not wanted.assigned:
+            return [
+                TopicPartition(name, number) for name in sorted(there) for number in there[name]
+            ]
+        unknown = [each for each in wanted.assigned if each.partition not in there[each.topic]]
+        if unknown:
+            raise ConfigError(
+                self._says(f"there is no partition {', '.join(map(str, unknown))}."),
+                hint="Correct the option assign.",
+            )
+        return list(wanted.assigned)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
         """The offset of the first record that is left."""
@@ -84,33 +108,99 @@ class KafkaTopics:
         asked = [kafka.TopicPartition(*each, time) for each, time in times.items()]
         found = self._ask(
             "cannot tell where its partitions begin and end",
-            lambda consumer: consumer.offsets_for_times(asked, timeout=ASK_S),
+            lambda consumer, wait_s: consumer.offsets_for_times(asked, timeout=wait_s),
         )
         positions: Positions = {}
         for each in found:
+            at = TopicPartition(each.topic, each.partition)
             if each.error is not None:
-                raise SourceUnavailableError(
-                    self._says(f"{each.topic}-{each.partition}: {each.error.str()}")
-                )
-            positions[TopicPartition(each.topic, each.partition)] = int(each.offset)
+                raise SourceUnavailableError(self._says(f"{at}: {each.error.str()}."))
+            positions[at] = int(each.offset)
         return positions
 
     def close(self) -> None:
-        """Release the connection."""
+        """Release the connection. The next question opens it again."""
         with self._lock:
             if self._consumer is not None:
                 self._consumer.close()
                 self._consumer = None
 
-    def _ask(self, what: str, question: Any) -> Any:
+    def _metadata(self) -> dict[str, Any]:
+        """Of the topics that are read, by name."""
+        wanted, what = self._subscription, "cannot tell its topics"
+        if wanted.pattern:
+            found = self._ask(what, lambda consumer, wait_s: consumer.list_topics(timeout=wait_s))
+            # One that may not be described is none of ours, or there would be no error.
+            return {
+                name: topic
+                for name, topic in found.topics.items()
+                if topic.error is None and wanted.has(name)
+            }
+        named: dict[str, Any] = {}
+        for name in wanted.names:  # by name: of others nothing is told, and there may be thousands
+            named |= self._ask(what, _topic(name)).topics
+        return named
+
+    def _refuse(self, name: str, error: Any) -> None:
+        if error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+            raise SourceUnavailableError(
+                self._says(f"there is no topic {name}."),
+                hint="Create it, or correct the option subscribe or assign.",
+            )
+        kind = SourceUnavailableError if is_passing(error) else SourceError
+        raise kind(self._says(f"topic {name}: {error.str()}."))
+
+    def _ask(self, what: str, question: Callable[[Any, float], Any]) -> Any:
+        """Ask again where there is no answer: the client may be connecting still. What only people
+        can mend is not tried again."""
+        complaints = self._complaints
         with (
             self._lock,
-            speaking_kafka(SourceUnavailableError, SourceError, self._says(what)),
+            speaking_kafka(SourceUnavailableError, SourceError, self._says(what), complaints),
         ):
+            kafka = import_client(OWNER)
             if self._consumer is None:
-                kafka = import_client(OWNER)
-                self._consumer = made_client(kafka.Consumer, self._client, OWNER)
-            return question(self._consumer)
+                settings = {**self._client, "error_cb": complaints}
+                self._consumer = made_client(kafka.Consumer, settings, OWNER)
+            for wait_s in TRIES_S[:-1]:
+                try:
+                    return self._answer(question, wait_s)
+                except kafka.KafkaException as exc:
+                    if complaints.is_for_people or not is_passing(exc.args[0]):
+                        raise
+            return self._answer(question, TRIES_S[-1])
+
+    def _answer(self, question: Callable[[Any, float], Any], wait_s: float) -> Any:
+        try:
+            answer = question(self._consumer, wait_s)
+        except Exception:
+            self._consumer.poll(0)  # the reasons are told now
+            raise
+        self._complaints.clear()
+        return answer
 
     def _says(self, what: str) -> str:
         return f"Kafka at {self._client[SERVERS]}: {what}"
+
+
+def _topic(name: str) -> Callable[[Any, float], Any]:
+    return lambda consumer, wait_s: consumer.list_topics(name, timeout=wait_s)
+
+
+def ends(client: Mapping[str, str], partitions: Iterable[TopicPartition]) -> Positions:
+    """The offset behind each partition's last record, of a transaction that is open or not.
+
+    :raises SourceUnavailableError: no broker answers, or a partition has no leader.
+    :raises SourceError: it refuses.
+    """
+    everything = {**client, "isolation.level": "read_uncommitted"}
+    topics = KafkaTopics(everything, Subscription())
+    try:
+        return topics.latest(partitions)
+    finally:
+        topics.close()
+
+
+def consumer_settings(client: Mapping[str, str]) -> dict[str, str]:
+    """Of a consumer whose offsets are the checkpoint's. What the user has set counts."""
+    return {**_TUNED, **client}

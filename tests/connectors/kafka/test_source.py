@@ -1,0 +1,336 @@
+"""What the Kafka source reads: everything, once, in order, from where it should begin."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from engine.errors import ConfigError, OffsetOutOfRangeError, SourceUnavailableError
+from engine.sources.kafka import reader as reader_module
+from engine.sources.kafka.partition_reader import KafkaPartitionsReader
+from engine.sources.latest import lag, latest_offset
+from tests.connectors.kafka.queries import Kept, committed, drained, given, reader_of, start
+from tests.connectors.kafka.topics import Topic, produced
+from tests.model import ONE_ATTEMPT
+from tests.servers.kafka import READY_S, Cluster
+from tests.waiting import wait_until
+
+
+@pytest.fixture(autouse=True)
+def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_module, "LOOK_S", 0.05)
+
+
+def batches_of(reader: KafkaPartitionsReader, rows: int) -> list[dict[str, Any]]:
+    """So many rows, by place and offset."""
+    found: list[dict[str, Any]] = []
+
+    def look() -> bool:
+        if (read := reader.read(0.1)) is not None:
+            found.extend(read[1].to_pylist())
+        return len(found) >= rows
+
+    wait_until(look, f"{rows} rows")
+    return found
+
+
+# -- once, and in order ---------------------------------------------------------------------------
+
+
+def test_every_record_is_read_once_over_restarts(topic: Topic, tmp_path: Path) -> None:
+    sink = Kept()
+    topic.send(20)
+    for _ in range(2):
+        query = start(topic, tmp_path, sink)
+        topic.send(20)
+        sink.await_all(topic)
+        drained(query)
+        assert committed(tmp_path) == topic.offset
+        topic.send(5)  # while it does not run
+
+
+def test_the_first_offset_has_sparks_bytes(topic: Topic, tmp_path: Path) -> None:
+    topic.send(3)
+    query = start(topic, tmp_path, Kept(), startingOffsets="latest")
+    drained(query)
+    assert (tmp_path / "sources/0/0").read_bytes() == (
+        b'\0v1\n{"' + topic.name.encode() + b'":{"0":3,"1":3}}'
+    )
+
+
+def test_partitions_share_a_task(kafka: Cluster, tmp_path: Path) -> None:
+    topic, sink = Topic.new(kafka, partitions=5), Kept()
+    topic.send(300)
+    query = start(topic, tmp_path, sink, replace(ONE_ATTEMPT, partitions_per_task=5))
+    topic.send(300)
+    sink.await_all(topic)
+    drained(query)
+    assert committed(tmp_path) == topic.offset
+
+
+def test_only_what_is_committed_is_read_and_offsets_stand_behind_markers(
+    kafka: Cluster, tmp_path: Path
+) -> None:
+    topic, sink = Topic.new(kafka, partitions=1), Kept()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic.name})
+    producer.init_transactions(READY_S)
+    for value, commits in (("0", True), ("9", False), ("1", True)):
+        producer.begin_transaction()
+        producer.produce(topic.name, value)
+        producer.flush(READY_S)
+        if commits:
+            producer.commit_transaction(READY_S)
+        else:
+            producer.abort_transaction(READY_S)
+    topic.counts = [2]
+    query = start(topic, tmp_path, sink)
+    sink.await_all(topic)
+    producer.begin_transaction()
+    producer.produce(topic.name, "2")
+    producer.flush(READY_S)
+    query.processAllAvailable()  # the open one is not there yet
+    sink.await_all(topic)
+    producer.commit_transaction(READY_S)
+    topic.counts = [3]
+    sink.await_all(topic)
+    query.processAllAvailable()
+    drained(query)
+    assert committed(tmp_path) == {topic.name: {"0": 8}}  # four records, four markers
+
+
+def test_an_offset_within_an_open_transaction_is_no_loss(kafka: Cluster) -> None:
+    """Spark's default reads what is not committed: so may be the offset of its checkpoint."""
+    topic = Topic.new(kafka, partitions=1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic.name})
+    producer.init_transactions(READY_S)
+    producer.begin_transaction()
+    for value in range(3):
+        producer.produce(topic.name, str(value))
+    producer.flush(READY_S)
+    driver = reader_of(topic)
+    assert driver.latestOffset({}) == {topic.name: {"0": 0}}
+    (partition,) = driver.partitions({topic.name: {"0": 2}})
+    reader = driver.openTogether([partition], until={topic.name: {"0": 3}})
+    assert reader is not None
+    assert reader.read(0.5) is None
+    assert not reader.exhausted
+    producer.commit_transaction(READY_S)
+    assert [row["offset"] for row in batches_of(reader, 1)] == [2]
+    assert reader.exhausted
+    reader.close()
+    driver.stop()
+
+
+# -- rows -----------------------------------------------------------------------------------------
+
+
+def test_rows_are_those_of_spark(kafka: Cluster) -> None:
+    topic = Topic.new(kafka, partitions=1)
+    headers: Any = [("kind", b"new"), ("kind", None)]
+    produced(kafka, topic.name, [b"\xff"], key="k", timestamp=1_700_000_000_123, headers=headers)
+    produced(kafka, topic.name, [None])
+    driver = reader_of(topic, includeHeaders="true")
+    reader = driver.openTogether(driver.partitions(driver.initialOffset()))
+    assert reader is not None
+    first, second = batches_of(reader, 2)
+    assert str(first.pop("timestamp")) == "2023-11-14 22:13:20.123000+00:00"
+    assert first == {
+        "key": b"k", "value": b"\xff", "topic": topic.name, "partition": 0, "offset": 0,
+        "timestampType": 0,
+        "headers": [{"key": "kind", "value": b"new"}, {"key": "kind", "value": None}],
+    }  # fmt: skip
+    assert second["key"] is None
+    assert second["value"] is None
+    assert second["headers"] is None
+    reader.close()
+    driver.stop()
+
+
+# -- where it begins ------------------------------------------------------------------------------
+
+
+def test_where_a_query_begins(topic: Topic) -> None:
+    def begins(**options: str) -> Any:
+        driver = reader_of(topic, **options)
+        try:
+            return driver.initialOffset()[topic.name]
+        finally:
+            driver.stop()
+
+    for second in (1, 2, 3):
+        for partition in (0, 1)[: 3 - second] or (0,):
+            produced(topic.kafka, topic.name, ["x"], partition=partition, timestamp=second * 1000)
+    name = topic.name  # partition 0: at 1, 2 and 3 s; partition 1: at 1 s
+    assert begins(startingOffsets="earliest") == {"0": 0, "1": 0}
+    assert begins(startingOffsets="latest") == {"0": 3, "1": 1}
+    assert begins(startingOffsets=json.dumps({name: {"0": 2, "1": -1}})) == {"0": 2, "1": 1}
+    assert begins(startingOffsets=json.dumps({name: {"0": -2, "1": 0}})) == {"0": 0, "1": 0}
+    assert begins(startingTimestamp="1000") == {"0": 0, "1": 0}
+    by_partition = json.dumps({name: {"0": 2001, "1": 500}})
+    assert begins(startingOffsetsByTimestamp=by_partition) == {"0": 2, "1": 0}
+    with pytest.raises(ConfigError, match=f"{name}-1 has no record of the time"):
+        begins(startingTimestamp="1500")
+    latest = begins(startingTimestamp="1500", startingOffsetsByTimestampStrategy="latest")
+    assert latest == {"0": 1, "1": 1}
+    with pytest.raises(ConfigError, match=f"begin at offsets of {name}-0, and the subscription"):
+        begins(startingOffsets=json.dumps({name: {"0": 2}}))
+
+
+def test_only_the_partitions_that_are_assigned_are_read(topic: Topic, tmp_path: Path) -> None:
+    topic.send(5)
+    sink = Kept()
+    query = start(topic, tmp_path, sink, assign=json.dumps({topic.name: [1]}))
+    query.processAllAvailable()
+    drained(query)
+    assert sink.values == {f"{topic.name}-1": [0, 1, 2, 3, 4]}
+
+
+# -- new partitions, new topics -------------------------------------------------------------------
+
+
+def test_new_partitions_are_read_from_their_beginning(topic: Topic, tmp_path: Path) -> None:
+    sink = Kept()
+    topic.send(5)
+    query = start(topic, tmp_path, sink)
+    sink.await_all(topic)
+    topic.widen(4)
+    topic.send(5)
+    sink.await_all(topic)
+    assert query.status["restarts"] == 0
+    drained(query)
+    assert committed(tmp_path) == topic.offset
+
+
+def test_topics_of_a_pattern_come_and_go(kafka: Cluster, tmp_path: Path) -> None:
+    """The first when the query runs already."""
+    missing, sink = Topic.new(kafka, partitions=1), Kept()
+    options = {"subscribePattern": f"{missing.name}[.]new.*", "failOnDataLoss": "false"}
+    query = start(missing, tmp_path, sink, **options)
+    wait_until(lambda: query.status["epoch"] >= 1, "it runs")
+    first, second = (Topic(kafka, f"{missing.name}.new{n}", 1) for n in (1, 2))
+    for topic in (first, second):
+        topic.send(4)
+    sink.await_all(first, second)
+    assert committed(tmp_path).keys() == {first.name, second.name}
+    first.delete()
+    second.send(4)
+    sink.await_all(first, second)
+    wait_until(lambda: committed(tmp_path) == second.offset, "only one topic is left")
+    query.processAllAvailable()
+    drained(query)
+
+
+# -- what is gone ---------------------------------------------------------------------------------
+
+
+def test_expired_records_are_an_error_that_tells_them(topic: Topic, tmp_path: Path) -> None:
+    sink = Kept()
+    topic.send(10)
+    drained(start(topic, tmp_path, sink, startingOffsets="earliest"))
+    topic.send(10)
+    topic.expire([15, 0])
+    read = sink.values[f"{topic.name}-0"][-1] + 1 if sink.rows else 0
+    with pytest.raises(OffsetOutOfRangeError) as error:
+        start(topic, tmp_path, sink)
+    gone = f"{15 - read} records, {read} to 14, are gone"
+    assert f"partition {topic.name}-0 cannot be read on: {gone}" in str(error.value)
+    assert "failOnDataLoss" in str(error.value)
+    query = start(topic, tmp_path, sink, failOnDataLoss="false")
+    query.processAllAvailable()
+    drained(query)
+    assert sink.values[f"{topic.name}-0"] == [*range(read), *range(15, 20)]
+    assert sink.values[f"{topic.name}-1"] == list(range(20))
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_records_that_expire_while_the_query_runs(
+    kafka: Cluster, fails: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = Topic.new(kafka, partitions=2)
+    topic.send(10)
+    driver = reader_of(topic, failOnDataLoss=fails)
+    partitions = driver.partitions(driver.initialOffset())
+    topic.expire([4, 0])
+    reader = driver.openTogether(partitions)
+    assert reader is not None
+    if fails == "true":
+        with pytest.raises(OffsetOutOfRangeError, match="4 records, 0 to 3, are gone"):
+            batches_of(reader, 20)
+    else:
+        rows = batches_of(reader, 16)
+        assert [row["offset"] for row in rows if row["partition"] == 0] == list(range(4, 10))
+        assert [row["offset"] for row in rows if row["partition"] == 1] == list(range(10))
+        assert "4 records, 0 to 3, are gone" in caplog.text
+        assert reader.offsets == ({topic.name: {"0": 10}}, {topic.name: {"1": 10}})
+    reader.close()
+    driver.stop()
+
+
+def test_a_topic_that_was_made_anew_is_told(topic: Topic) -> None:
+    topic.send(3)
+    driver = reader_of(topic)
+    with pytest.raises(OffsetOutOfRangeError, match="it ends at 3, and the query stands at 7"):
+        driver.partitions({topic.name: {"0": 7, "1": 0}})
+    driver.stop()
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_an_end_that_is_not_there_any_more_is_not_waited_for(topic: Topic, fails: str) -> None:
+    """An epoch is run again to the end that is logged, and the topic was made anew meanwhile."""
+    topic.send(3)
+    driver = reader_of(topic, failOnDataLoss=fails)
+    partitions = driver.partitions({topic.name: {"0": 0, "1": 0}})
+    reader = driver.openTogether(partitions, until={topic.name: {"0": 9, "1": 3}})
+    assert reader is not None
+    if fails == "true":
+        with pytest.raises(OffsetOutOfRangeError, match="it ends at 3, and the query stands at 9"):
+            wait_until(lambda: reader.read(0.1) is None and reader.exhausted, "the end")
+    else:
+        batches_of(reader, 6)
+        wait_until(lambda: reader.read(0.1) is None and reader.exhausted, "the end")
+    reader.close()
+    driver.stop()
+
+
+# -- what is wrong from the beginning -------------------------------------------------------------
+
+
+def test_a_topic_that_is_not_there(topic: Topic, tmp_path: Path) -> None:
+    with pytest.raises(SourceUnavailableError, match=r"there is no topic nowhere\. Create it"):
+        start(topic, tmp_path, Kept(), subscribe=f"{topic.name},nowhere")
+
+
+def test_a_partition_that_is_not_there(topic: Topic, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"there is no partition {topic.name}-7"):
+        start(topic, tmp_path, Kept(), assign=json.dumps({topic.name: [0, 7]}))
+
+
+# -- where it ends --------------------------------------------------------------------------------
+
+
+def test_lag_is_told_by_partition(topic: Topic, tmp_path: Path) -> None:
+    topic.send(7)
+    source = {"format": "kafka", "options": given(topic)}
+    assert latest_offset(source) == topic.offset
+    assert lag([], [source]) == 14
+    assert lag([{topic.name: {"0": 3, "1": 7}}], [source]) == 4
+    sink = Kept()
+    query = start(topic, tmp_path, sink)
+    sink.await_all(topic)
+
+    def is_told() -> bool:
+        told = (query.lastProgress or {"sources": [{}]})["sources"][0]
+        return bool(
+            told.get("latestOffset") == json.dumps(topic.offset, separators=(",", ":"))
+            and told["lag"] == f'{{"{topic.name}":{{"0":0,"1":0}}}}'
+            and told["metrics"]["maxOffsetsBehindLatest"] == "0"
+        )
+
+    wait_until(is_told, "the report tells where the topic ends")
+    wait_until(lambda: query.status["lag"] == [{topic.name: {"0": 0, "1": 0}}], "so does status")
+    drained(query)
