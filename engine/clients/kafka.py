@@ -233,8 +233,8 @@ def made_client(kind: Any, settings: Mapping[str, Any], owner: str) -> Any:
     from confluent_kafka import KafkaException
 
     try:
-        # Reasons come to error_cb. Its log, on stderr, repeats them with each try to connect; with a
-        # logger in its place, fatal errors crash it.
+        # Reasons come to error_cb. Its log, on stderr, repeats them with each try to connect; a
+        # logger in its place makes fatal errors crash it.
         return kind({"log_level": "0", "error_cb": Complaints(), **settings})
     except KafkaException as exc:
         raise ConfigError(
