@@ -35,7 +35,7 @@ from engine.base.failpoints import reach
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
-from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry, batch_metadata
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.retention import KEEP_EPOCHS_MIN
 from engine.checkpoint.rewind import was_rewound
@@ -132,11 +132,11 @@ class EpochRunner:
         :raises CheckpointError: a log could not be written.
         """
         steps = _Stopwatch()
-        ends, text = self._merged(epoch, offsets)
+        end = self._merged(epoch, offsets)
+        ends, text = end.offsets, self._checkpoint.offsets.text(end)
         # Step 1 and 2: what will be done.
         self._lease.check(recent=True)
         offset_log = self._checkpoint.offsets
-        end = OffsetEntry(offsets=ends)
         if replayed:
             text = self._logged(epoch, ends)
         lost = self._prepared.get(epoch) if replayed else None
@@ -162,16 +162,16 @@ class EpochRunner:
         self._later("cleaning up", partial(self._clean_up, epoch, ends))
         return CommittedEpoch(epoch, ends, steps.duration_ms)
 
-    def _merged(
-        self, epoch: int, offsets: Sequence[Sequence[Offset]]
-    ) -> tuple[tuple[Offset, ...], str]:
-        """The end offset of each stream, and the entry of the offset log that holds them."""
+    def _merged(self, epoch: int, offsets: Sequence[Sequence[Offset]]) -> OffsetEntry:
+        """The end offset of each stream, as an entry of the offset log that can be written."""
         try:
             ends = tuple(
                 source.mergeOffsets(list(parts))
                 for source, parts in zip(self._sources, offsets, strict=True)
             )
-            return ends, self._checkpoint.offsets.text(OffsetEntry(offsets=ends))
+            entry = OffsetEntry(ends, self._batch_metadata)
+            self._checkpoint.offsets.text(entry)
+            return entry
         except ContinuousError:
             raise
         except Exception as exc:
@@ -180,6 +180,12 @@ class EpochRunner:
                 epoch=epoch,
                 hint="Its mergeOffsets(offsets) must return what JSON can hold.",
             ) from exc
+
+    @property
+    def _batch_metadata(self) -> dict[str, Any] | None:
+        if not any(source.runsInBatches for source in self._sources):
+            return None
+        return batch_metadata(time.time_ns() // 1_000_000, self._lease.generation)
 
     def commit_again(self, epoch: int, *, sink_has_it: bool) -> None:
         """Finish an epoch that an earlier run has prepared and logged, but not committed.

@@ -70,6 +70,6 @@ def look_for_late(
             epoch
             for epoch in offsets
             if (sink_epoch is not None and epoch <= sink_epoch)
-            or ((entry := open_offsets.get(epoch)) is not None and entry.metadata is not None)
+            or ((entry := open_offsets.get(epoch)) is not None and entry.is_of_micro_batches)
         ],
     )

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _READER_HINT: Final = (
-    "Give it a method streamReader(schema), simpleStreamReader(schema), or continuousReader(schema),"
-    " see engine.sources.contract."
+    "Give it a method streamReader(schema), simpleStreamReader(schema), or, see "
+    "engine.sources.contract, continuousReader(schema)."
 )
 _WRITER_HINT: Final = "Give it a method streamWriter(schema, overwrite)."
 

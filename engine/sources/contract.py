@@ -118,9 +118,12 @@ class DataSourceContinuousReader(ABC):
 
     :cvar tuningOptions: those of the source's options that may change between two starts: they tell
         neither which data is read nor what its offsets look like. In any case.
+    :cvar runsInBatches: Spark itself runs this source in micro-batches, and not continuously: so
+        the offset log is written as these can go on with it.
     """
 
     tuningOptions: Collection[str] = TUNING_OPTIONS
+    runsInBatches: ClassVar[bool] = False
 
     @abstractmethod
     def initialOffset(self) -> Offset:

@@ -6,6 +6,11 @@ Version 1, byte for byte what Spark writes; no newline at the end::
     {"batchWatermarkMs":0,"batchTimestampMs":...}    empty in continuous processing
     {"0":{"value":22,"runTimeMs":1795174660561}}     one line per source, "-" if it has no offset
 
+Where a source runs in Spark's micro-batches only, our entries have the least of metadata with which
+these go on behind them, and the generation, by which they are told from Spark's::
+
+    {"batchWatermarkMs":0,"batchTimestampMs":1795174660561,"conf":{},"generation":4}
+
 Version 2, written by Spark's micro-batches with named sources, has ``<source>:<offset>`` lines and
 always metadata. Source: Spark OffsetSeqLog.
 """
@@ -21,6 +26,7 @@ from engine.checkpoint.storage.contract import Storage
 
 MAX_VERSION = 2
 _NO_OFFSET = "-"
+_GENERATION = "generation"
 
 
 @dataclass(frozen=True)
@@ -37,11 +43,26 @@ class OffsetEntry:
     version: int = 1
     source_names: tuple[str, ...] | None = None
 
+    @property
+    def is_of_micro_batches(self) -> bool:
+        """Whether Spark's micro-batches wrote it."""
+        return self.metadata is not None and _GENERATION not in self.metadata
+
     def __post_init__(self) -> None:
         if self.version == 2:
             assert self.metadata is not None, "version 2 always has metadata"
             assert self.source_names is not None, "version 2 names its sources"
             assert len(self.source_names) == len(self.offsets), "one name per offset"
+
+
+def batch_metadata(now_ms: int, generation: int) -> dict[str, JSON]:
+    """The metadata of an entry of ours that Spark's micro-batches may find as the last one."""
+    return {
+        "batchWatermarkMs": 0,
+        "batchTimestampMs": now_ms,
+        "conf": {},
+        _GENERATION: generation,
+    }
 
 
 def serialize(entry: OffsetEntry) -> bytes:

@@ -109,7 +109,9 @@ class PolledPartitionReader(PartitionReader):
 
     def _next_piece(self, timeout_s: float) -> _Piece | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._is_ready or self._interrupted, timeout_s)
+            self._changed.wait_for(
+                lambda: self._is_ready or self._interrupted or self.exhausted, timeout_s
+            )
             if self._interrupted or not self._is_ready:
                 self._interrupted = False
                 return None

@@ -50,6 +50,8 @@ class PolledReader(DataSourceContinuousReader):
     :raises ConfigError: the reader cannot be pickled.
     """
 
+    runsInBatches = True
+
     def __init__(
         self,
         source: str,
