@@ -160,6 +160,7 @@ PLACES = (
 )
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of what earlier tests left
 @pytest.mark.parametrize("place", PLACES)
 def test_a_killed_process_loses_and_repeats_nothing(library: Library, place: str) -> None:
     """Killed at the first, the third and the fourth visit, then to the end."""
