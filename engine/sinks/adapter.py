@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
+import cloudpickle
 import pyarrow as pa
-from pyspark import cloudpickle
 from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     DataSourceStreamWriter,

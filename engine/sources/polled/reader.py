@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
+import cloudpickle
+
 from engine.errors import ConfigError
 from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.sources.polled.batches import BatchMaker
@@ -125,8 +127,6 @@ def polled_reader(
 
 
 def _pickled(source: str, reader: StreamReader) -> bytes:
-    from pyspark import cloudpickle
-
     try:
         pickled: bytes = cloudpickle.dumps(reader)
     except Exception as exc:
