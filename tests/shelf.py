@@ -54,8 +54,8 @@ class Between(InputPartition):
 
 
 class ShelfSource(DataSource):
-    """Two partitions of every range; Rows by name; at most ``limit`` records of a range. With an
-    admission control as of PySpark 4.2, which earlier versions call without arguments."""
+    """Two partitions of every range; Rows by name; at most ``limit`` records of a range, as of
+    PySpark 4.2: earlier versions ask for the end without telling where to begin, or how much."""
 
     @classmethod
     def name(cls) -> str:
@@ -84,10 +84,9 @@ class ShelfReader(DataSourceStreamReader):
         return ReadMaxRows(self.limit)
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict:
-        if start is not None:
-            self.known = start["position"]["next"]
-        rows = self.limit if limit is None else limit.max_rows
-        self.known = min(length(self.shelf), self.known + rows)
+        self.known = length(self.shelf)
+        if limit is not None:
+            self.known = min(self.known, start["position"]["next"] + limit.max_rows)
         return {"position": {"next": self.known}}
 
     def reportLatestOffset(self) -> dict:

@@ -76,11 +76,13 @@ class QueryEnds:
     :param query_id: the checkpoint's.
     :param sources: one per stream of the query, in the order of the offset log's lines.
     :param sink: bound to the run.
+    :param runs_in_batches: Spark runs one of the sources in micro-batches only.
     """
 
     query_id: str
     sources: Sequence[DataSourceContinuousReader]
     sink: SinkBinding
+    runs_in_batches: bool = False
 
 
 class EpochRunner:
@@ -105,6 +107,7 @@ class EpochRunner:
         self._lease = lease
         self._query_id = ends.query_id
         self._sources = tuple(ends.sources)
+        self._runs_in_batches = ends.runs_in_batches
         self._sink = ends.sink.driver
         self._prepared = checkpoint.prepared_with(ends.sink.codec)
         self._keeps_letters = ends.sink.letters is not None
@@ -183,7 +186,7 @@ class EpochRunner:
 
     @property
     def _batch_metadata(self) -> dict[str, Any] | None:
-        if not any(source.runsInBatches for source in self._sources):
+        if not self._runs_in_batches:
             return None
         return batch_metadata(time.time_ns() // 1_000_000, self._lease.generation)
 

@@ -145,7 +145,12 @@ class Attempt:
         self._runner = EpochRunner(
             checkpoint,
             lease,
-            QueryEnds(start.query_id, readers, definition.sink),
+            QueryEnds(
+                start.query_id,
+                readers,
+                definition.sink,
+                runs_in_batches=any(reader.runsInBatches for reader in readers),
+            ),
             min_epochs_to_retain=options.min_epochs_to_retain,
             later=self.later,
         )

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.checkpoint.logs.metadata_log import MetadataLog
-from engine.checkpoint.logs.offset_log import OffsetEntry, deserialize, offset_log, serialize
+from engine.checkpoint.logs.offset_log import (
+    OffsetEntry,
+    batch_metadata,
+    deserialize,
+    offset_log,
+    serialize,
+)
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
 
@@ -150,3 +156,15 @@ def test_a_torn_entry_never_reads_as_another(data: st.DataObject) -> None:
     length = data.draw(st.integers(0, len(content) - 1))
     with pytest.raises((ValueError, CheckpointVersionError)):
         deserialize(content[:length])
+
+
+def test_entries_of_ours_that_micro_batches_can_read_are_told_from_theirs() -> None:
+    ours = OffsetEntry(({"next": 7},), batch_metadata(1480981499528, generation=3))
+    data = serialize(ours)
+    assert data.decode().splitlines()[1] == (
+        '{"batchWatermarkMs":0,"batchTimestampMs":1480981499528,"conf":{},"generation":3}'
+    )
+    assert deserialize(data) == ours
+    assert not ours.is_of_micro_batches
+    assert not OffsetEntry((7,)).is_of_micro_batches
+    assert OffsetEntry((7,), {"batchWatermarkMs": 0}).is_of_micro_batches
