@@ -19,7 +19,7 @@ from engine.errors import ConfigError
 from engine.query.handle import ContinuousQuery
 from engine.query.writer import write_stream
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
-from tests.shelf import SHELVES, ShelfSource, SimpleShelfSource, put
+from tests.shelf import SHELVES, put
 from tests.spark.other_messages import Counted
 from tests.waiting import wait_until
 
@@ -32,19 +32,10 @@ def _registered(spark: SparkSession) -> None:
         spark.dataSource.register(source)
 
 
-def both(spark: SparkSession, folder: Path) -> DataFrame:
-    """Of one source with partitions and one without."""
-    first, second = (
-        spark.readStream.format(kind.name()).option("path", str(folder / kind.name())).load()
-        for kind in (ShelfSource, SimpleShelfSource)
-    )
-    return first.selectExpr("id * 2 AS id", "name").union(second.selectExpr("id * 2 + 1", "name"))
-
-
-def continuous(spark: SparkSession, folder: Path, rows: int) -> None:
+def continuous(df: DataFrame, folder: Path, rows: int) -> None:
     """Until there are so many rows, in the engine."""
     query = (
-        write_stream(both(spark, folder))
+        write_stream(df)
         .format("parquet")
         .option("path", str(folder / "out"))
         .option("checkpointLocation", str(folder / "checkpoint"))
@@ -57,11 +48,10 @@ def continuous(spark: SparkSession, folder: Path, rows: int) -> None:
     query.drain(WAIT_S)
 
 
-def in_spark(spark: SparkSession, folder: Path) -> None:
+def in_spark(df: DataFrame, folder: Path) -> None:
     """All that is there, in micro-batches of Spark's own."""
     query = (
-        both(spark, folder)
-        .writeStream.format("parquet")
+        df.writeStream.format("parquet")
         .option("path", str(folder / "out"))
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(processingTime="0 seconds")
@@ -85,20 +75,16 @@ def logged(folder: Path) -> list[str]:
 
 
 def test_a_checkpoint_moves_to_the_engine_and_back(spark: SparkSession, tmp_path: Path) -> None:
-    def put_ten() -> None:
-        for kind in (ShelfSource, SimpleShelfSource):
-            put(tmp_path / kind.name(), 10)
-
-    put_ten()
-    in_spark(spark, tmp_path)
-    of_spark = logged(tmp_path)
-    assert of_spark == ['{"position": {"next": 10}}', '{"next": 10}']
-    put_ten()
-    continuous(spark, tmp_path, 40)
-    assert logged(tmp_path) == [line.replace("10", "20") for line in of_spark]
-    put_ten()
-    in_spark(spark, tmp_path)
-    assert found(tmp_path) == list(range(60))
+    df = spark.readStream.format("shelf").option("path", str(tmp_path / "shelf")).load()
+    put(tmp_path / "shelf", 10)
+    in_spark(df, tmp_path)
+    assert logged(tmp_path) == ['{"position": {"next": 10}}']
+    put(tmp_path / "shelf", 10)
+    continuous(df, tmp_path, 20)
+    assert logged(tmp_path) == ['{"position": {"next": 20}}']
+    put(tmp_path / "shelf", 10)
+    in_spark(df, tmp_path)
+    assert found(tmp_path) == list(range(30))
 
 
 class GatheringSink(DataSource):
