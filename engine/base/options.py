@@ -136,6 +136,8 @@ class EngineOptions:
     :param static_side_max_bytes: how large a table may be that the stream is joined with.
     :param refresh_interval: how often such tables are read again, e.g. ``"10 minutes"``; empty:
         only when the query starts.
+    :param source_poll_interval_ms: how often a source is asked for more that has no continuous
+        reader of its own; None: see :mod:`engine.sources.polled.reader`.
     :param empty_epoch_interval: an epoch in which nothing was read or written goes on until
         something is, but not for longer than this, e.g. ``"5 minutes"``; empty: it ends after the
         trigger's interval, as the first one after a failure does in any case.
@@ -166,6 +168,7 @@ class EngineOptions:
     allow_changed_query: bool = field(default=False, metadata={"choices": ("true", "false")})
     static_side_max_bytes: int = _whole(256 << 20, 1)
     refresh_interval: str = ""
+    source_poll_interval_ms: int | None = _interval(None)
     empty_epoch_interval: str = ""
 
     @property

@@ -135,11 +135,11 @@ class EpochRunner:
         :raises CheckpointError: a log could not be written.
         """
         steps = _Stopwatch()
-        ends, text = self._merged(epoch, offsets)
+        end = self._merged(epoch, offsets)
+        ends, text = end.offsets, self._checkpoint.offsets.text(end)
         # Step 1 and 2: what will be done.
         self._lease.check(recent=True)
         offset_log = self._checkpoint.offsets
-        end = OffsetEntry(ends, self.metadata)
         if replayed:
             text = self._logged(epoch, ends)
         lost = self._prepared.get(epoch) if replayed else None
@@ -165,16 +165,16 @@ class EpochRunner:
         self._later("cleaning up", partial(self._clean_up, epoch, ends))
         return CommittedEpoch(epoch, ends, steps.duration_ms)
 
-    def _merged(
-        self, epoch: int, offsets: Sequence[Sequence[Offset]]
-    ) -> tuple[tuple[Offset, ...], str]:
-        """The end offset of each stream, and the entry of the offset log that holds them."""
+    def _merged(self, epoch: int, offsets: Sequence[Sequence[Offset]]) -> OffsetEntry:
+        """The end offset of each stream, as an entry of the offset log that can be written."""
         try:
             ends = tuple(
                 source.mergeOffsets(list(parts))
                 for source, parts in zip(self._sources, offsets, strict=True)
             )
-            return ends, self._checkpoint.offsets.text(OffsetEntry(ends, self.metadata))
+            entry = OffsetEntry(ends, self.metadata)
+            self._checkpoint.offsets.text(entry)
+            return entry
         except ContinuousError:
             raise
         except Exception as exc:

@@ -17,7 +17,7 @@ from engine.base.background import Background
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.first_offsets import first_offset
 from engine.checkpoint.lease import Lease, read_holder
-from engine.checkpoint.logs.offset_log import carried_on
+from engine.checkpoint.logs.offset_log import batch_metadata, carried_on
 from engine.checkpoint.query_state import QueryState
 from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
 from engine.coordinator.events import RunFailed
@@ -120,6 +120,8 @@ class Attempt:
             self._timeline = admit(self._definition, lease).timeline
             plan = self._finish_prepared(lease)
         self.committed_offsets = self._logged_offsets(plan.start_from)
+        if self._runner.metadata is None and self._runs_in_batches:
+            self._runner.metadata = batch_metadata(self._clock.now_ms())
         self._find_partitions()
         self._share()
         if not self._start.launcher.supply.grows:  # then it is a matter of how Spark was started
@@ -203,6 +205,10 @@ class Attempt:
             )
         self._runner.metadata = carried_on(entry.metadata)
         return offsets
+
+    @property
+    def _runs_in_batches(self) -> bool:
+        return any(stream.reader.runsInBatches for stream in self._definition.streams)
 
     def _find_partitions(self) -> None:
         """Of each stream, from the committed offsets on."""

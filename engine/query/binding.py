@@ -7,34 +7,47 @@ user registered with ``spark.dataSource.register``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from engine.base.connector_options import DEFAULT_PARALLELISM, PARTITION_BY, SESSION_TIMEZONE
-from engine.errors import ConfigError
+from engine.errors import ConfigError, ContinuousError
 from engine.expressions.types import schema_to_spark
 from engine.pipeline.explain import describe_connector
 from engine.pipeline.pipeline import SourceRelation
 from engine.plan.stream_relation import user_data_source
-from engine.sinks.adapter import task_writer
+from engine.sinks.adapter import PlainTaskWriter, WriterCopies, message_modules, task_writer
 from engine.sinks.builtin_sinks import SINKS, sink_class
-from engine.sinks.contract import DriverSink, SinkBinding
+from engine.sinks.contract import DriverSink, HasTaskWriter, SinkBinding
 from engine.sources.builtin_sources import SOURCES, source_class
 from engine.sources.contract import DataSourceContinuousReader
+from engine.sources.polled.reader import polled_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.types import StructType
 
+_READER_HINT: Final = (
+    "Give it a method streamReader(schema), simpleStreamReader(schema), or, see "
+    "engine.sources.contract, continuousReader(schema)."
+)
+_WRITER_HINT: Final = "Give it a method streamWriter(schema, overwrite)."
+
 
 def bind_source(
-    relation: SourceRelation, default_parallelism: int, session_timezone: str
+    relation: SourceRelation,
+    default_parallelism: int,
+    session_timezone: str,
+    poll_interval_ms: int | None = None,
 ) -> tuple[DataSourceContinuousReader, str]:
     """The driver's reader of a plan's source, and its description.
 
     :param default_parallelism: how many partitions a source has that leaves it to the engine.
     :param session_timezone: for times without a zone.
+    :param poll_interval_ms: how often a source is polled that has no continuous reader.
     :raises ConfigError: the source cannot be read continuously, or an option is wrong.
     """
     from pyspark.sql.types import StructType
@@ -48,18 +61,16 @@ def bind_source(
     if relation.format.lower() in SOURCES:  # a stranger may refuse options that it does not know
         options[DEFAULT_PARALLELISM] = str(default_parallelism)
         options[SESSION_TIMEZONE] = session_timezone
-    source = _instantiate(data_source, options)
-    if not hasattr(source, "continuousReader"):
-        raise ConfigError(
-            f"Source {relation.format!r} cannot be read continuously: {data_source.__name__} has "
-            "no method continuousReader(schema).",
-            hint="Add it (see engine.sources.contract), or use trigger(processingTime=...).",
-        )
     schema = StructType.fromJson(schema_to_spark(relation.schema))
-    return (
-        source.continuousReader(schema),
-        describe_connector(relation.format, relation.options),
-    )
+    reader: DataSourceContinuousReader
+    with _own_words(f"Source {relation.format}: a stream reader", _READER_HINT):
+        source = _instantiate(data_source, options)
+        if hasattr(source, "continuousReader"):
+            reader = source.continuousReader(schema)
+        else:
+            name = f"source {relation.format}"
+            reader = polled_reader(name, source, schema, relation.schema, poll_interval_ms)
+    return reader, describe_connector(relation.format, relation.options)
 
 
 def bind_sink(
@@ -74,11 +85,13 @@ def bind_sink(
     data_source = sink_class(name) if pickled is None else _load(pickled)
     shown = {key: value for key, value in options.items() if not key.startswith("__")}
     partition_by = json.loads(options.get(PARTITION_BY, "[]"))
-    writer = _instantiate(data_source, options).streamWriter(schema, overwrite=False)
+    with _own_words(f"Sink {name}: a stream writer", _WRITER_HINT):
+        writer = _instantiate(data_source, options).streamWriter(schema, overwrite=False)
     identity = {key.lower(): value for key, value in shown.items()}
     if partition_by:
         identity["partitionby"] = ", ".join(partition_by)
-    return bind_writer(writer, describe_connector(name, shown), name, identity)
+    bound = bind_writer(writer, describe_connector(name, shown), name, identity)
+    return bound if pickled is None else _as_spark_calls_it(writer, bound)
 
 
 def bind_writer(
@@ -90,17 +103,45 @@ def bind_writer(
     :raises ConfigError: it is no stream writer.
     """
     identity, driver = dict(options or {}), DriverSink.of(writer)
-    module = type(writer).__module__
     if driver.path is not None:  # whatever folder the next start or rewind is made in
         identity["path"] = driver.path
     return SinkBinding(
         driver=driver,
         writer=task_writer(writer),
         description=description,
-        message_modules=() if module.startswith("engine.") else (module,),
+        message_modules=message_modules(type(writer)),
         format=name or description,
         options=identity,
     )
+
+
+def _as_spark_calls_it(writer: Any, bound: SinkBinding) -> SinkBinding:
+    """The sink of a writer that knows nothing of this engine."""
+    plain = DriverSink(writer.commit, writer.abort, path=bound.driver.path)
+    if bound.driver != plain or isinstance(writer, HasTaskWriter):
+        return bound
+    copies = WriterCopies(writer)
+    return replace(
+        bound,
+        driver=replace(plain, commit=copies.commit, abort=copies.abort),
+        writer=PlainTaskWriter(copies.write),
+    )
+
+
+@contextmanager
+def _own_words(what: str, hint: str) -> Iterator[None]:
+    """What the code of a data source raises before anything has started is an error of the query.
+
+    :param hint: what to do if it does not implement this.
+    """
+    try:
+        yield
+    except ContinuousError:
+        raise
+    except NotImplementedError as exc:  # PySpark's own is a subclass
+        raise ConfigError(f"{what} is not implemented by it: {exc}", hint=hint) from exc
+    except Exception as exc:
+        raise ConfigError(f"{what} failed: {type(exc).__name__}: {exc}") from exc
 
 
 def _load(pickled: bytes) -> type[DataSource]:

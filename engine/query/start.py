@@ -18,6 +18,7 @@ from engine.query.write_request import CHECKPOINT, WriteRequest, checkpoint_loca
 from engine.sinks.builtin_sinks import FILE_FORMATS, SINKS, sink_kind
 from engine.sinks.contract import SinkBinding
 from engine.sinks.dead_letters import with_dead_letters
+from engine.sources.polled.reader import PolledReader
 
 
 def start_continuous(request: WriteRequest) -> ContinuousQuery:
@@ -39,6 +40,12 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     if options.refresh_interval and not joins:
         raise ConfigError(
             "Option refreshInterval has no meaning: the query is joined with no table.",
+            hint="Leave it out.",
+        )
+    polled = any(isinstance(stream.reader, PolledReader) for stream in streams)
+    if options.source_poll_interval_ms is not None and not polled:
+        raise ConfigError(
+            "Option sourcePollInterval has no meaning: no source of the query is polled.",
             hint="Leave it out.",
         )
     location = pop_option(rest, CHECKPOINT)
@@ -85,7 +92,12 @@ def _streams(request: WriteRequest, options: EngineOptions) -> tuple[StreamBindi
     parallelism = request.df.sparkSession.sparkContext.defaultParallelism
     streams = []
     for pipeline in plan_query(request.df, options.static_side_max_bytes):
-        reader, source = bind_source(pipeline.source, parallelism, pipeline.session_timezone)
+        reader, source = bind_source(
+            pipeline.source,
+            parallelism,
+            pipeline.session_timezone,
+            options.source_poll_interval_ms,
+        )
         streams.append(StreamBinding(*pruned(pipeline, reader), source))
     return tuple(streams)
 

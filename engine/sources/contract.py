@@ -61,6 +61,18 @@ class PartitionReader(ABC):
         """Whether everything before ``until`` was returned; always False without ``until``."""
         return False
 
+    @property
+    def midway(self) -> bool:
+        """Whether :attr:`offset` is ahead of what :meth:`read` has returned, because what lies
+        before it can only be read as a whole. No epoch ends there: it is as long as that takes."""
+        return False
+
+    def committed(self, end: Offset) -> None:  # noqa: B027
+        """Everything before ``end``, an :attr:`offset` of this reader, is in the commit log. Told
+        between two epochs, of several only the last; that of a last epoch before :meth:`close`.
+        A task that fails is told no more. For what has to be let go where it was read: the driver's
+        side has a ``commit`` of its own."""
+
     def interrupt(self) -> None:  # noqa: B027
         """Have a :meth:`read` that waits return at once, or the next one if none does. Called from
         another thread."""
@@ -108,10 +120,13 @@ class DataSourceContinuousReader(ABC):
         neither which data is read nor what its offsets look like. In any case.
     :cvar recordColumns: those that tell one record of a partition from the others: they are read
         whether or not the query uses them, so that dead letters and errors name the record.
+    :cvar runsInBatches: Spark itself runs this source in micro-batches, and not continuously: so
+        the offset log is written as these can go on with it.
     """
 
     tuningOptions: Collection[str] = TUNING_OPTIONS
     recordColumns: Collection[str] = ()
+    runsInBatches: ClassVar[bool] = False
 
     @abstractmethod
     def initialOffset(self) -> Offset:

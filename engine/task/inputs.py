@@ -11,7 +11,7 @@ from the driver ends a round between two of them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final, TypeAlias
 
@@ -67,10 +67,25 @@ class TaskInput(ABC):
     def exhausted(self) -> bool:
         """Whether everything before the end that was given is read."""
 
+    @property
+    def midway(self) -> bool:
+        """Whether an epoch cannot end here: an offset is ahead of what :meth:`read` returned."""
+        return False
+
     @abstractmethod
     def read(self) -> pa.RecordBatch | None:
         """What whichever partition has that has something; None if nothing came for a while, or the
         driver has sent word."""
+
+    def read_on(self) -> pa.RecordBatch | None:
+        """As :meth:`read`, but only what makes the input :attr:`midway`."""
+        return self.read()
+
+    def committed(self, offsets: Sequence[Offset]) -> None:  # noqa: B027
+        """Everything before these earlier :attr:`offsets` is in the commit log.
+
+        :raises SourceError: a partition's source failed to take it.
+        """
 
     @abstractmethod
     def interrupt(self) -> None:
@@ -174,6 +189,19 @@ class _InTurn(TaskInput):
         if batch is not None:
             self._next_round_s = 0.0  # where one has something, others may have
         return batch
+
+    @property
+    def midway(self) -> bool:
+        return any(reader.midway for reader in self._readers)
+
+    def read_on(self) -> pa.RecordBatch | None:
+        self._turn = next(at for at, reader in enumerate(self._readers) if reader.midway)
+        return self._readers[self._turn].read(self.wait_s)
+
+    def committed(self, offsets: Sequence[Offset]) -> None:
+        for number, reader, offset in zip(self._numbers, self._readers, offsets, strict=True):
+            with blaming(SourceError, "the source's commit", (number,)):
+                reader.committed(offset)
 
     def interrupt(self) -> None:
         self._has_word = True

@@ -24,6 +24,7 @@ from engine.errors import ContinuousError, SinkError, SourceError, TransformErro
 from engine.pipeline.pipeline import IDLE
 from engine.progress.counters import EpochCounters
 from engine.sinks.epoch_context import EpochContext
+from engine.sources.contract import Offset
 from engine.task.bad_records import BadRecords
 from engine.task.blame import blaming, closing, undoing
 from engine.task.channel import Channel
@@ -97,6 +98,8 @@ class _Task:
         self._partitions = spec.reading.numbers
         self._told_epoch = -1
         """The newest that the driver knows not to be empty."""
+        self._ends: dict[int, tuple[Offset, ...]] = {}
+        """Where the epochs end that are reported, and not known to be committed."""
         self._failure: BaseException | None = None
 
     def run(self) -> None:
@@ -143,11 +146,14 @@ class _Task:
         self._tell_committed(committed)
 
     def _tell_committed(self, told: int) -> int:
-        """Tell the writer of the epochs behind ``told``; the last one that it was told of."""
+        """Tell the writer of the epochs behind ``told``, and the source of the last of them; the
+        last one that was told."""
         committed = self._channel.committed_epoch
         for epoch in range(told + 1, committed + 1):
             with blaming(SinkError, "the sink's committed()", self._partitions, epoch):
                 self._writer.committed(epoch)
+            if (ends := self._ends.pop(epoch, None)) is not None and epoch == committed:
+                self._input.committed(ends)
         return max(told, committed)
 
     def _report(self, epoch: int, message: Any, counters: EpochCounters) -> None:
@@ -160,6 +166,7 @@ class _Task:
                 raise
             except Exception as exc:  # of pickling it: it is the same in the next attempt
                 raise cannot_store(message, exc) from exc
+        self._ends[epoch] = offsets
 
     def _write(self, transform: Transform, epoch: int, counters: EpochCounters) -> Any:
         """Write one epoch; the message for the driver."""
@@ -232,16 +239,17 @@ class _Task:
         bounded, done = self._spec.reading.until is not None, self._spec.reading.done
         reading = blaming(SourceError, "reading the source", lambda: (source.partition,), epoch)
         asking = blaming(SinkError, "the sink's full()", self._partitions, epoch)
-        while channel.closed_epoch < epoch:
+        while not (is_closed := channel.closed_epoch >= epoch) or source.midway:
             if channel.dismissed is not None:
                 raise TaskDismissed
             with asking:
-                is_full = not bounded and self._writer.full()  # nobody would close a bounded one
+                # Nobody would close a bounded one, or a second time one that is closed.
+                is_full = not bounded and not is_closed and self._writer.full()
             if is_full:
                 channel.await_word(INTERRUPTED_POLL_S)
                 continue
             with reading:
-                batch = source.read()
+                batch = source.read_on() if is_closed else source.read()
             if batch is not None and source.partition in done:
                 continue
             if batch is not None or counters.bad_records:

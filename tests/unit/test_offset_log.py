@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.logs.offset_log import (
     OffsetEntry,
+    batch_metadata,
     carried_on,
     deserialize,
     offset_log,
@@ -166,3 +167,15 @@ def test_a_torn_entry_never_reads_as_another(data: st.DataObject) -> None:
     length = data.draw(st.integers(0, len(content) - 1))
     with pytest.raises((ValueError, CheckpointVersionError)):
         deserialize(content[:length])
+
+
+def test_entries_of_ours_that_micro_batches_can_read_are_told_from_theirs() -> None:
+    ours = OffsetEntry(({"next": 7},), batch_metadata(1480981499528))
+    data = serialize(ours)
+    assert data.decode().splitlines()[1] == (
+        '{"batchWatermarkMs":0,"batchTimestampMs":1480981499528,"conf":{},"writtenBy":"continuous"}'
+    )
+    assert deserialize(data) == ours
+    assert not ours.is_micro_batch
+    assert not OffsetEntry((7,)).is_micro_batch
+    assert OffsetEntry((7,), {"batchWatermarkMs": 0}).is_micro_batch

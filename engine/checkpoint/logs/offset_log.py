@@ -7,8 +7,11 @@ Version 1, byte for byte what Spark writes; no newline at the end::
     {"0":{"value":22,"runTimeMs":1795174660561}}     one line per source, "-" if it has no offset
 
 Spark's micro-batches go on only behind an entry with metadata. So of a checkpoint that began with
-them the metadata is carried on, and ``"writtenBy":"continuous"``, which Spark passes over, tells
-these entries from its own.
+them the metadata is carried on, and where Spark runs a source in micro-batches only there is the
+least of it; ``"writtenBy":"continuous"``, which Spark passes over, tells these entries from its
+own::
+
+    {"batchWatermarkMs":0,"batchTimestampMs":1795174660561,"conf":{},"writtenBy":"continuous"}
 
 Version 2, written by Spark's micro-batches with named sources, has ``<source>:<offset>`` lines and
 always metadata. Source: Spark OffsetSeqLog.
@@ -57,6 +60,16 @@ class OffsetEntry:
 def carried_on(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
     """The metadata of the next entry that is written here."""
     return None if metadata is None else {**metadata, _WRITTEN_BY: "continuous"}
+
+
+def batch_metadata(now_ms: int) -> dict[str, Any]:
+    """The least with which Spark's micro-batches go on."""
+    return {
+        "batchWatermarkMs": 0,
+        "batchTimestampMs": now_ms,
+        "conf": {},
+        _WRITTEN_BY: "continuous",
+    }
 
 
 def serialize(entry: OffsetEntry) -> bytes:

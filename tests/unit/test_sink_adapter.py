@@ -1,0 +1,73 @@
+"""Other people's stream writers: called as Spark calls them, and what their messages may be."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import (
+    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
+)
+
+from engine.checkpoint.logs.codec import MessageCodec
+from engine.errors import ConfigError
+from engine.sinks.adapter import WriterCopies, message_modules
+from engine.sinks.noop import NoopWriter
+from tests.spark.other_messages import Counted
+
+BATCH = pa.RecordBatch.from_pydict({"id": [1, 2]})
+
+
+class Gathering(DataSourceStreamWriter):
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.commits: list[int] = []
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        self.rows.extend(row.id for row in iterator)
+        return Counted(0, self.rows)
+
+    def commit(self, messages: Any, batchId: int) -> None:
+        self.commits.append(batchId)
+        messages.append(list(self.commits))
+
+    def abort(self, messages: Any, batchId: int) -> None:
+        raise AssertionError
+
+
+class GatheringArrow(DataSourceStreamArrowWriter):
+    rows = 0
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        self.rows += sum(batch.num_rows for batch in iterator)
+        return Counted(0, [self.rows])
+
+
+@pytest.mark.parametrize(("writer", "rows"), [(Gathering(), [1, 2]), (GatheringArrow(), [2])])
+def test_each_epoch_is_written_by_a_fresh_copy(writer: Any, rows: list[int]) -> None:
+    copies = WriterCopies(writer)
+    for _ in range(2):
+        assert copies.write(iter([BATCH])) == Counted(0, rows)
+
+
+def test_a_writer_that_cannot_travel_is_refused() -> None:
+    writer = Gathering()
+    writer.lock = threading.Lock()  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="Gathering cannot be pickled"):
+        WriterCopies(writer)
+
+
+def test_a_message_may_be_of_a_module_that_the_writers_imports_it_from() -> None:
+    modules = message_modules(Gathering)
+    assert modules == {__name__, Counted.__module__}
+    codec = MessageCodec({}, modules)
+    assert codec.decode(codec.encode([Counted(1, [2])])) == Counted(1, [2])
+
+
+def test_the_engines_own_writers_name_their_messages() -> None:
+    assert message_modules(NoopWriter) == set()
