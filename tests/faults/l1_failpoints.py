@@ -77,7 +77,7 @@ def _places() -> list[tuple[int, Case]]:
         for name in failpoints.NAMES
         for visit in VISITS
         for sink in sinks.SINKS
-        if sink in sinks.FORMATS or not name.startswith(FILES_ONLY)
+        if sink in sinks.WITH_FILES or not name.startswith(FILES_ONLY)
     ]
 
 

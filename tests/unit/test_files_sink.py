@@ -24,7 +24,7 @@ from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableE
 from engine.expressions.types import schema_to_spark
 from engine.sinks.builtin_sinks import sink_class
 from engine.sinks.epoch_context import EpochContext
-from engine.sinks.files import epoch_files
+from engine.sinks.files import row_files
 from engine.sinks.files.data_source import FilesMessage, FilesWriter
 from engine.sinks.files.file_sink_log import FileSinkLog
 from engine.sinks.files.partition_paths import DEFAULT_PARTITION, escape, split
@@ -113,7 +113,7 @@ def test_abort_deletes_the_files(tmp_path: Path) -> None:
 def test_a_writer_that_fails_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(epoch_files, "BUFFER_BYTES", 1)
+    monkeypatch.setattr(row_files, "BUFFER_BYTES", 1)
 
     def failing() -> Iterator[pa.RecordBatch]:
         yield rows(1)
@@ -136,7 +136,7 @@ def test_small_batches_make_one_row_group(tmp_path: Path) -> None:
 def test_what_is_large_is_written_while_the_epoch_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(epoch_files, "BUFFER_BYTES", 1_000)
+    monkeypatch.setattr(row_files, "BUFFER_BYTES", 1_000)
     sink = writer(tmp_path)
     commit(sink, 0, *(rows(i) for i in range(500)))
     (path,) = committed(sink)
