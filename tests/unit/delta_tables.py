@@ -1,4 +1,4 @@
-"""A sink of a Delta table, driven as the engine drives it; the table is read by deltalake itself."""
+"""A sink of a Delta table, driven as the engine drives it; deltalake itself reads the table."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def remove_leftovers(log: TableLog, context: SinkContext, committed: int | None)
             and origin.epoch > newest
         )
 
-    found = [path for path in log.place.files() if is_left(path)]
+    found = [path for path in log.strays() if is_left(path)]
     if not found:
         return
     try:

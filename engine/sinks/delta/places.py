@@ -6,7 +6,7 @@ Paths are relative to the table's folder, with slashes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
@@ -54,15 +54,11 @@ class Place(ABC):
         """Remove a file; it may be gone."""
 
     @abstractmethod
-    def files(self) -> Iterator[str]:
-        """All files in it, those of the log left out."""
+    def is_empty(self) -> bool:
+        """Whether nothing is in it."""
 
     def settle_log(self, versions: range) -> None:  # noqa: B027
         """What the table's log has got with these versions stays so."""
-
-    def is_empty(self) -> bool:
-        """Whether there is no file."""
-        return next(self.files(), None) is None
 
 
 def place_of(location: str, storage_options: Mapping[str, str]) -> Place:
@@ -102,17 +98,12 @@ class DiskPlace(Place):
         with suppress(FileNotFoundError):
             disk.system.unlink(self.root / path)
 
-    def files(self) -> Iterator[str]:
-        return self._below(self.root)
-
-    def _below(self, folder: Path) -> Iterator[str]:
-        with suppress(FileNotFoundError), disk.system.scandir(folder) as entries:
-            for entry in entries:
-                path = Path(entry.path)
-                if not entry.is_dir(follow_symlinks=False):
-                    yield path.relative_to(self.root).as_posix()
-                elif path != self.root / LOG_FOLDER:
-                    yield from self._below(path)
+    def is_empty(self) -> bool:
+        try:
+            with disk.system.scandir(self.root) as entries:
+                return next(iter(entries), None) is None
+        except FileNotFoundError:
+            return True
 
     def settle_log(self, versions: range) -> None:
         folder = self.root / LOG_FOLDER
@@ -148,6 +139,9 @@ class StorePlace(Place):
         pass  # a URL means the same everywhere
 
     def create(self, path: str) -> IO[bytes]:
+        # To open a file holds Python's interpreter lock until the store answers, and with it the
+        # task's heartbeat. If it does not answer, this question finds out, which does not hold it.
+        self._store.get_file_info(path)
         file: IO[bytes] = self._store.open_output_stream(path)
         return file
 
@@ -161,8 +155,5 @@ class StorePlace(Place):
         with suppress(FileNotFoundError):
             self._store.delete_file(path)
 
-    def files(self) -> Iterator[str]:
-        everything = pa_fs.FileSelector("", allow_not_found=True, recursive=True)
-        for info in self._store.get_file_info(everything):
-            if info.type == pa_fs.FileType.File and not info.path.startswith(f"{LOG_FOLDER}/"):
-                yield info.path
+    def is_empty(self) -> bool:
+        return bool(self._store.get_file_info("").type == pa_fs.FileType.NotFound)

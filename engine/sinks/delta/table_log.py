@@ -140,6 +140,18 @@ class TableLog:
         """Look at the table as if for the first time: it may be another one."""
         self._table = None
 
+    def strays(self) -> list[str]:
+        """All files in the table's folder that are no part of it now, below that folder: those that
+        nobody has committed, and those that were replaced.
+
+        :raises SinkUnavailableError: it cannot be read.
+        """
+        table = self.look()
+        with self._speaking("cannot be listed"):
+            return table.vacuum(
+                retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True
+            )
+
     # -- what a query has in it -----------------------------------------------------------------
 
     def latest(self, context: SinkContext) -> int | None:
