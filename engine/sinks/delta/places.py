@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 import pyarrow.fs as pa_fs
@@ -26,9 +26,11 @@ class Place(ABC):
     """A table's folder. Picklable.
 
     :ivar url: for errors, and for Delta's own client.
+    :cvar syncs_log: whether :meth:`settle_log` has something to do.
     """
 
     url: str
+    syncs_log: ClassVar[bool] = False
 
     @abstractmethod
     def check(self, epoch: int) -> None:
@@ -73,6 +75,8 @@ def place_of(location: str, storage_options: Mapping[str, str]) -> Place:
 class DiskPlace(Place):
     """A folder of a local or mounted disk. What Delta's own client writes, the log, it does not
     synchronise; this does."""
+
+    syncs_log = True
 
     def __init__(self, root: Path) -> None:
         self.root = root

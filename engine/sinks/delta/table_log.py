@@ -304,6 +304,8 @@ class TableLog:
 
     def _settle(self, before: int) -> None:
         """What was committed behind a version stays so."""
+        if not self.place.syncs_log:
+            return
         newest = self.look().version()
         with self._speaking("cannot be synchronised"):
             self.place.settle_log(range(before + 1, newest + 1))
