@@ -35,7 +35,7 @@ NAMES: Final = (
     "file.linked",
     "file.replaced",
     "file.settled",
-    # sinks: the files of an epoch, and their log
+    # sinks: the files of an epoch, and their log (of Delta: the table's)
     "data.written",
     "data.synced",
     "sinkLog.before",

@@ -1,5 +1,5 @@
-"""S3, as moto serves it: a process of its own, for clients that hold Python's interpreter lock while
-they wait for an answer."""
+"""S3, as moto serves it: a process of its own, for clients that hold Python's interpreter lock
+while they wait for an answer."""
 
 from __future__ import annotations
 

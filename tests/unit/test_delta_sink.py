@@ -25,7 +25,9 @@ from engine.errors import (
     SinkUnavailableError,
     StaleRunError,
 )
+from engine.expressions.types import schema_to_spark
 from engine.sinks.delta import table_log
+from engine.sinks.delta.schemas import Rows, TableFacts
 from engine.sinks.files import row_files
 from tests.unit.delta_tables import (
     QUERY,
@@ -325,6 +327,23 @@ def test_columns_that_do_not_fit(tmp_path: Path, column: dict[str, Any], message
         writer(tmp_path, schemaEvolution="add-columns").validate()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("delta.columnMapping.mode", "name"),
+        ("delta.enableRowTracking", "true"),
+        ("delta.enableInCommitTimestamps", "true"),
+        ("delta.setTransactionRetentionDuration", "interval 7 days"),
+    ],
+)
+def test_properties_that_this_sink_does_not_keep(name: str, value: str) -> None:
+    query = Rows.of(schema_to_spark(SCHEMA), (), adds_columns=False)
+    fields = {each["name"]: each for each in query.schema()["fields"]}
+    query.check(TableFacts("id", fields, (), {"delta.appendOnly": "true"}), "t")
+    with pytest.raises(ConfigError, match=f"the table t .*{name}"):
+        query.check(TableFacts("id", fields, (), {name: value}), "t")
+
+
 def test_what_a_table_asks_beyond_types_is_refused(tmp_path: Path) -> None:
     DeltaTable.create(str(tmp_path), SCHEMA).alter.add_constraint({"positive": "id > 0"})
     with pytest.raises(ConfigError, match="constraint positive: id > 0"):
@@ -354,7 +373,7 @@ def test_nulls_do_not_come_into_columns_that_have_none(tmp_path: Path) -> None:
         (
             SCHEMA.append(pa.field("t", pa.timestamp("us", tz="UTC"))),
             {"__partition_by": '["t"]'},
-            "cannot be partitioned by t.*by its date",
+            r"cannot be partitioned by t.*that of a timestamp",
         ),
         (SCHEMA, {"mergeSchema": "true"}, "no option 'mergeschema'"),
         (SCHEMA, {"schemaEvolution": "merge"}, "one of refuse, add-columns"),
@@ -519,6 +538,29 @@ def test_what_was_rewritten_since_is_not_taken_back(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"files of epoch 2 .* were rewritten"):
         rewound(tmp_path, 1, generation=2)
     rewound(tmp_path, 2, generation=3)
+    assert ids(tmp_path) == [0, 1, 2]
+
+
+def test_an_append_only_table_is_not_taken_back(tmp_path: Path) -> None:
+    Query(writer(tmp_path)).commit(0, rows(1))
+    DeltaTable(str(tmp_path)).alter.set_table_properties({"delta.appendOnly": "true"})
+    again = Query(writer(tmp_path), generation=1, logged=0)
+    again.commit(1, rows(2))
+    with pytest.raises(ConfigError, match="is append-only"):
+        rewound(tmp_path, 0, generation=2)
+    assert ids(tmp_path) == [1, 2]
+
+
+def test_a_history_that_is_gone_is_not_guessed(tmp_path: Path) -> None:
+    query = Query(writer(tmp_path))
+    for epoch in range(4):
+        query.commit(epoch, rows(epoch))
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    for version in range(3):
+        (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
+    with pytest.raises(ConfigError, match="does not reach back to epoch 0"):
+        rewound(tmp_path, 0, generation=1)
+    rewound(tmp_path, 2, generation=1)
     assert ids(tmp_path) == [0, 1, 2]
 
 

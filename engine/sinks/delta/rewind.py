@@ -23,7 +23,7 @@ from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError
 from engine.sinks.delta.data_files import origin_of, query_part
 from engine.sinks.delta.places import place_of
-from engine.sinks.delta.schemas import OWNER
+from engine.sinks.delta.schemas import OWNER, is_append_only
 from engine.sinks.delta.table_log import NOTE, TableLog, import_client, storage_options
 
 _HINT: Final = (
@@ -49,6 +49,11 @@ class DeltaRewind:
         came later."""
         if not self._log.exists():
             raise ConfigError(f"{OWNER}: there is no Delta table at {self._log.place.url}.")
+        if is_append_only(self._log.facts()):
+            raise ConfigError(
+                f"{OWNER}: the table {self._log.place.url} is append-only (delta.appendOnly).",
+                hint=_HINT,
+            )
         if self._context is not None:  # else it is asked again, when it is known whose they are
             self._later_files(self._context.query_id, epoch)
 

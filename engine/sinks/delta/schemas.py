@@ -31,6 +31,7 @@ _SWITCHES: Final = {  # a table's property → its harmless values
     "delta.enableIcebergCompatV2": ("false",),
     "delta.enableInCommitTimestamps": ("false",),
 }
+_FORGETS: Final = "delta.setTransactionRetentionDuration"
 _DEFAULT: Final = "CURRENT_DEFAULT"
 
 
@@ -136,8 +137,8 @@ class Rows:
             shown = dtype if isinstance(dtype, str) else dtype["type"]
             raise ConfigError(
                 f"{OWNER}: a table cannot be partitioned by {name}, which has the type {shown}.",
-                hint="Partition by a string, a whole number, a decimal, a boolean or a date: of a "
-                "timestamp, by its date.",
+                hint="Partition by a string, a whole number, a boolean or a date, such as that of a "
+                "timestamp.",
             )
 
     def _problems(self, table: TableFacts) -> Iterator[str]:
@@ -174,6 +175,8 @@ class Rows:
                 yield f"has the constraint {name.removeprefix('delta.constraints.')}: {value}."
             if name in _SWITCHES and value.lower() not in _SWITCHES[name]:
                 yield f"has {name} = {value}, which this sink does not keep."
+            if name == _FORGETS:
+                yield f"forgets after {value} which epochs it has: {name} is set."
 
 
 _SELECT: Final = (
@@ -182,13 +185,18 @@ _SELECT: Final = (
 )
 
 
+def is_append_only(table: TableFacts) -> bool:
+    """Whether no rows may be taken out."""
+    return table.properties.get("delta.appendOnly", "").lower() == "true"
+
+
 def required(table: TableFacts) -> tuple[str, ...]:
     """The columns that must not be null."""
     return tuple(name for name, field in table.fields.items() if not field["nullable"])
 
 
 def _is_partitionable(dtype: Any) -> bool:
-    return isinstance(dtype, str) and (dtype in _PARTITIONABLE or dtype.startswith("decimal"))
+    return isinstance(dtype, str) and dtype in _PARTITIONABLE
 
 
 def _nullable(dtype: Any) -> Any:
