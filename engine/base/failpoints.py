@@ -35,12 +35,16 @@ NAMES: Final = (
     "file.linked",
     "file.replaced",
     "file.settled",
-    # sinks: the files of an epoch, and their log (of Delta: the table's)
+    # sinks: the files of an epoch, and their log
     "data.written",
     "data.synced",
     "sinkLog.before",
     "sinkLog.after",
     "sinkLog.checked",
+    # sinks/delta/table_log.py
+    "tableLog.before",
+    "tableLog.after",
+    "tableLog.checked",
     # task/loop.py
     "report.before",
     "report.after",

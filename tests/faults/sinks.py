@@ -33,9 +33,7 @@ from engine.sinks.foreach_batch import BatchContext, ForeachBatchWriter
 from tests.faults.parts import SPARK_SCHEMA, Record
 
 FORMATS = {"parquet": ParquetDataSource, "json": JsonDataSource, "csv": CsvDataSource}
-WITH_FILES = (*FORMATS, "delta")
-"""Those that come to the places where data files and their log are written."""
-SINKS = (*WITH_FILES, "foreach", "foreachBatch", "rows")
+SINKS = (*FORMATS, "delta", "foreach", "foreachBatch", "rows")
 AT_LEAST_ONCE = ("foreach", "rows")
 _TABLE = "create table if not exists records(commit_key, p, seq)"
 

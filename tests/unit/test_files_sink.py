@@ -88,6 +88,20 @@ def test_names_are_spark_s_and_tell_the_generation(tmp_path: Path) -> None:
     assert file.modified_ms == path.stat().st_mtime_ns // 1_000_000
 
 
+def test_no_filter_passes_over_nan(tmp_path: Path) -> None:
+    """Spark takes it for greater than any other value, Arrow's statistics leave it out."""
+    floats = pa.struct([("x", pa.float32()), ("y", pa.int64())])
+    schema = pa.schema([("i", pa.int64()), ("f", pa.float64()), ("s", floats)])
+    sink = writer(tmp_path, schema)
+    row = {"i": 1, "f": 1.0, "s": {"x": 1.0, "y": 2}}
+    nan = {"i": 2, "f": float("nan"), "s": {"x": float("nan"), "y": 3}}
+    commit(sink, 0, pa.RecordBatch.from_pylist([row, nan], schema))
+    group = pq.ParquetFile(committed(sink)[0]).metadata.row_group(0)
+    columns = [group.column(i) for i in range(group.num_columns)]
+    told = {each.path_in_schema: each.is_stats_set for each in columns}
+    assert told == {"i": True, "f": False, "s.x": False, "s.y": True}
+
+
 def test_an_epoch_is_committed_once(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     commit(sink, 0, rows(1))

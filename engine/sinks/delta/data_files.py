@@ -23,7 +23,6 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
-from engine.base.failpoints import reach
 from engine.errors import SinkCommitRejectedError, SinkUnavailableError
 from engine.sinks.contract import TaskWriter, WriterContext
 from engine.sinks.delta.places import Place
@@ -163,7 +162,6 @@ class _EpochFiles(RowFiles[DataFile]):
 
     def _settle(self) -> None:
         self._place.settle(self._folders)
-        reach("data.synced")
 
     def _remove(self, file: DataFile) -> None:
         self._place.remove(file.path)
@@ -195,9 +193,10 @@ class _OpenFile:
         self._encoder.write_table(table)
         self._statistics.add(table)
 
-    def finish(self) -> DataFile:
+    def end(self) -> None:
         self._encoder.close()
-        reach("data.written")
+
+    def finish(self) -> DataFile:
         size = self._file.tell()
         self._place.close(self._file)
         return DataFile(

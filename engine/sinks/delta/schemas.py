@@ -137,8 +137,8 @@ class Rows:
             shown = dtype if isinstance(dtype, str) else dtype["type"]
             raise ConfigError(
                 f"{OWNER}: a table cannot be partitioned by {name}, which has the type {shown}.",
-                hint="Partition by a string, a whole number, a boolean or a date, such as that of a "
-                "timestamp.",
+                hint="Partition by a string, a whole number, a boolean or a date, as a timestamp "
+                "has one.",
             )
 
     def _problems(self, table: TableFacts) -> Iterator[str]:

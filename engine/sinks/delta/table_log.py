@@ -257,7 +257,7 @@ class TableLog:
                 return
             facts = _facts(table)
             check(facts)
-            reach("sinkLog.before")
+            reach("tableLog.before")
             try:
                 table.create_write_transaction(
                     list(actions),
@@ -275,9 +275,9 @@ class TableLog:
                 # If it arrives late, the next commit of the query finds it, or makes it fail.
                 if not self._is_done_after(exc, is_done):
                     raise self._unavailable("cannot be written to", exc) from exc
-            reach("sinkLog.after")
+            reach("tableLog.after")
             self._settle(before)
-            reach("sinkLog.checked")
+            reach("tableLog.checked")
             return
         assert reason is not None
         raise self._unavailable(f"has changed {TRIES_MAX} times meanwhile", reason) from reason

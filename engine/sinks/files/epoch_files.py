@@ -14,7 +14,6 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from engine.base import durable as disk
-from engine.base.failpoints import reach
 from engine.base.locations import local_path
 from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
 from engine.sinks.epoch_context import EpochContext
@@ -75,7 +74,6 @@ class EpochFiles(RowFiles[SinkFile]):
     def _settle(self) -> None:
         for folder in self._folders:
             disk.sync_folder(folder)
-        reach("data.synced")
 
     def _remove(self, file: SinkFile) -> None:
         disk.system.unlink(local_path(file.path, "sink"))
@@ -162,9 +160,10 @@ class _OpenFile:
     def write(self, table: pa.Table) -> None:
         self._encoder.write_table(table)
 
-    def finish(self) -> SinkFile:
+    def end(self) -> None:
         self._encoder.close()
-        reach("data.written")
+
+    def finish(self) -> SinkFile:
         disk.sync(self._file)
         found = disk.system.fstat(self._file.fileno())
         self._file.close()

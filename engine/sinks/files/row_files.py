@@ -15,6 +15,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
+from engine.base.failpoints import reach
 from engine.errors import ContinuousError, SinkCommitRejectedError
 from engine.redaction.logs import shown
 from engine.sinks.files.partition_paths import folder_of, split
@@ -38,6 +39,9 @@ class RowFile(Protocol[F_co]):
         """How many are in it, or on their way."""
 
     def write(self, table: pa.Table) -> None: ...
+
+    def end(self) -> None:
+        """Write what is still held back."""
 
     def finish(self) -> F_co:
         """Its content is durable now."""
@@ -110,6 +114,7 @@ class RowFiles(ABC, Generic[F]):
             while self._open:
                 self._close(next(iter(self._open)))
             self._settle()
+            reach("data.synced")
         except OSError as exc:
             raise self._unavailable(exc) from exc
         self._finished = True
@@ -143,7 +148,10 @@ class RowFiles(ABC, Generic[F]):
             self._close(values)
 
     def _close(self, values: tuple[str | None, ...]) -> None:
-        self._closed.append(self._open[values].finish())
+        file = self._open[values]
+        file.end()
+        reach("data.written")
+        self._closed.append(file.finish())
         del self._open[values]
 
     def _created(self, values: tuple[str | None, ...], schema: pa.Schema) -> RowFile[F]:
