@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -263,3 +264,11 @@ def test_partitions_other_than_the_table_s_are_refused(tmp_path: Path) -> None:
     Query(writer(tmp_path, __partition_by='["name"]'))
     with pytest.raises(ConfigError, match=r"is partitioned by \(name\), the query by \(id\)"):
         writer(tmp_path, __partition_by='["id"]').validate()
+
+
+def test_a_machine_without_the_client_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    with pytest.raises(ConfigError, match=r"needs Delta's client.*pip install .*\[delta\]"):
+        writer(tmp_path)
