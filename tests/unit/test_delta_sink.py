@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ pytest.importorskip("deltalake", reason="needs the extra delta")
 from deltalake import DeltaTable
 
 from engine.base import durable
+from engine.checkpoint.sink_context import SinkContext
 from engine.errors import (
     ConfigError,
     SinkCommitRejectedError,
@@ -142,23 +144,43 @@ def test_a_commit_that_did_not_arrive_is_told_as_such(
     assert ids(tmp_path) == [1]
 
 
-def test_commits_are_synchronised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[str] = []
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of files and folders as they are synchronised."""
+    names: list[str] = []
 
     class System:
         def __getattr__(self, name: str) -> Any:
-            return getattr(durable.os, name)
+            return getattr(os, name)
 
         def fsync(self, descriptor: int) -> None:
-            synced.append(Path(f"/proc/self/fd/{descriptor}").resolve().name)
-            durable.os.fsync(descriptor)
+            names.append(Path(f"/proc/self/fd/{descriptor}").resolve().name)
+            os.fsync(descriptor)
 
-    query = Query(writer(tmp_path / "t"))
     monkeypatch.setattr(durable, "system", System())
+    return names
+
+
+def test_commits_are_synchronised(tmp_path: Path, synced: list[str]) -> None:
+    query = Query(writer(tmp_path / "t"))
+    synced.clear()
     query.commit(0, rows(1))
     (data,) = data_files(tmp_path)
     assert synced.index(data.name) < synced.index("t") < synced.index(f"{1:020}.json")
     assert synced[-2:] == ["_delta_log", "t"]
+
+
+def test_what_a_dead_run_has_committed_is_durable_before_it_is_told(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    query = Query(writer(tmp_path / "t"))
+    query.commit(0, rows(1))
+    synced.clear()  # as if it had died in between
+    sink = writer(tmp_path / "t")
+    sink.bind(SinkContext(QUERY, "run", 1, 0))
+    assert synced == []
+    assert sink.latestEpoch() == 0
+    assert {f"{1:020}.json", "_delta_log"} <= set(synced)
 
 
 def test_others_may_be_quicker_only_so_often(

@@ -47,8 +47,8 @@ INSTALL: Final = "pip install 'airflow-provider-continuous[delta]'"
 _UNSAFE: Final = "aws_s3_allow_unsafe_rename"
 TRIES_MAX: Final = 20
 """So often others may be quicker in a row."""
-UNSURE_MAX: Final = 20
-"""An epoch that is found committed is among the newest so many versions, or durable since."""
+UNSURE_MAX: Final = 100
+"""What a run that died may not have synchronised is among so many versions, the newest."""
 STORAGE: Final = "storage."
 """What the options that are for Delta's own client begin with."""
 NOTE: Final = "continuous"
@@ -155,11 +155,16 @@ class TableLog:
     # -- what a query has in it -----------------------------------------------------------------
 
     def latest(self, context: SinkContext) -> int | None:
-        """The newest epoch with rows that the query has committed in its present timeline.
+        """The newest epoch with rows that the query has committed in its present timeline. It stays
+        so, though the run that has committed it may have died before it could see to that.
 
         :raises SinkUnavailableError: the table cannot be read.
         """
-        return self.look().transaction_version(_epochs_of(context))
+        table = self.look()
+        latest = table.transaction_version(_epochs_of(context))
+        if latest is not None:
+            self._settle_found(table)
+        return latest
 
     def check_run(self, context: SinkContext) -> None:
         """:raises StaleRunError: a later run of the query, or a rewind, has written to the table.
@@ -249,11 +254,8 @@ class TableLog:
             table = self.look()
             before = table.version()
             self._check_run(table, context)
-            if is_done(
-                table
-            ):  # by a run before this one, which may have died before it was durable
-                with self._speaking("cannot be synchronised"):
-                    self.place.settle_log(range(max(0, before - UNSURE_MAX), before + 1))
+            if is_done(table):
+                self._settle_found(table)
                 return
             facts = _facts(table)
             check(facts)
@@ -301,6 +303,10 @@ class TableLog:
                 hint="The other run goes on from the last committed epoch. If there is none, the "
                 "checkpoint is an older copy of itself: start the query with a new one.",
             )
+
+    def _settle_found(self, table: DeltaTable) -> None:
+        with self._speaking("cannot be synchronised"):
+            self.place.settle_log(range(max(0, table.version() - UNSURE_MAX), table.version() + 1))
 
     def _settle(self, before: int) -> None:
         """What was committed behind a version stays so."""
