@@ -183,6 +183,23 @@ def test_what_a_dead_run_has_committed_is_durable_before_it_is_told(
     assert {f"{1:020}.json", "_delta_log"} <= set(synced)
 
 
+@pytest.mark.parametrize("entry", ["empty", "cut and deleted"])
+def test_a_commit_that_a_power_failure_has_undone_is_made_again(tmp_path: Path, entry: str) -> None:
+    query = Query(writer(tmp_path))
+    query.commit(0, rows(1))
+    message = query.prepare(1, rows(2))
+    query.sink.commit([message], 1)
+    newest = tmp_path / "_delta_log" / f"{2:020}.json"
+    newest.write_bytes(b"" if entry == "empty" else newest.read_bytes()[:99])
+    if entry != "empty":
+        with pytest.raises(ConfigError, match=r"cannot be read"):
+            writer(tmp_path).validate()
+        newest.unlink()
+    again = Query(writer(tmp_path), generation=1, logged=1, prepared=[(1, message)])
+    assert again.latest == 0
+    assert ids(tmp_path) == [1, 2]
+
+
 def test_others_may_be_quicker_only_so_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
