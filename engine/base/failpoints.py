@@ -44,6 +44,10 @@ NAMES: Final = (
     # sinks that may drop what was prepared, and clients/kafka_transactions.py
     "lost.after",
     "transactions.told",
+    # sinks/delta/table_log.py
+    "tableLog.before",
+    "tableLog.after",
+    "tableLog.checked",
     # task/loop.py
     "report.before",
     "report.after",

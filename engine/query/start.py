@@ -15,7 +15,7 @@ from engine.pipeline.pipeline import StaticJoin
 from engine.query.binding import bind_sink, bind_source, bind_writer
 from engine.query.handle import ContinuousQuery
 from engine.query.write_request import CHECKPOINT, WriteRequest, checkpoint_location, pop_option
-from engine.sinks.builtin_sinks import FILE_FORMATS, SINKS, sink_kind
+from engine.sinks.builtin_sinks import PARTITIONED, SINKS, sink_kind
 from engine.sinks.contract import SinkBinding
 from engine.sinks.dead_letters import with_dead_letters
 from engine.sources.polled.reader import PolledReader
@@ -109,10 +109,10 @@ def _sink(request: WriteRequest, options: dict[str, str], session_timezone: str)
         raise ConfigError(
             "The query has no sink.", hint='Name one: .format("parquet").option("path", ...).'
         )
-    if request.partition_columns and not sink_kind(name).is_files:
+    if request.partition_columns and not sink_kind(name).has_partitions:
         raise ConfigError(
             f"partitionBy has no meaning for the sink {name}.",
-            hint=f"It lays out the files of {', '.join(FILE_FORMATS)}.",
+            hint=f"It lays out the files of {', '.join(PARTITIONED)}.",
         )
     if name == "foreach":
         from engine.sinks.foreach import ForeachWriter

@@ -31,8 +31,9 @@ class SinkKind:
 
     :param data_source: ``module:class``; empty for those that are no data source: ``foreach`` and
         ``foreachBatch`` come from methods of the same name.
-    :param is_files: its epochs are files in the folder ``path``: it can be partitioned by columns,
-        be a table of the catalog, and be cleaned up.
+    :param is_files: its epochs are files in the folder ``path``, with a log of Spark's: it can be a
+        table of the catalog, and be cleaned up.
+    :param has_partitions: ``partitionBy`` means something to it.
     :param is_ephemeral: needs no checkpoint location, as in Spark: a temporary one serves.
     :param reopen: ``module:function`` of the options: enough of the sink to take rows back, without
         its query; empty if only its own stream writer can.
@@ -41,6 +42,7 @@ class SinkKind:
 
     data_source: str = ""
     is_files: bool = False
+    has_partitions: bool = False
     is_ephemeral: bool = False
     reopen: str = ""
     columns: Columns = Columns.BY_NAME
@@ -57,6 +59,7 @@ def _files(name: str, columns: Columns = Columns.BY_NAME) -> SinkKind:
     return SinkKind(
         f"engine.sinks.files.data_source:{name}",
         is_files=True,
+        has_partitions=True,
         reopen="engine.sinks.files.file_sink_rewind:reopen",
         columns=columns,
     )
@@ -78,6 +81,11 @@ SINKS: Final[dict[str, SinkKind]] = {
     "json": _files("JsonDataSource"),
     "csv": _files("CsvDataSource", Columns.BY_POSITION),  # a file may have no header
     "kafka": SinkKind("engine.sinks.kafka.data_source:KafkaSink", columns=Columns.NOT_KEPT),
+    "delta": SinkKind(
+        "engine.sinks.delta.data_source:DeltaDataSource",
+        has_partitions=True,
+        reopen="engine.sinks.delta.rewind:reopen",
+    ),
     "console": _fleeting("engine.sinks.console:ConsoleDataSource"),
     "memory": _fleeting("engine.sinks.memory:MemoryDataSource", _NOTHING),
     "noop": _fleeting("engine.sinks.noop:NoopDataSource", _NOTHING),
@@ -85,6 +93,7 @@ SINKS: Final[dict[str, SinkKind]] = {
     "foreachbatch": _fleeting(),
 }
 FILE_FORMATS: Final = tuple(name for name, kind in SINKS.items() if kind.is_files)
+PARTITIONED: Final = tuple(name for name, kind in SINKS.items() if kind.has_partitions)
 
 
 def sink_kind(name: str) -> SinkKind:

@@ -42,7 +42,10 @@ RECORDS = 12  # of each partition
 VISITS = (1, 4, 9)
 DEADLINE_S = 60.0
 FAULTS_MIN = 10  # however slow the machine is
-FILES_ONLY = ("data.", "sinkLog.")
+COME_BY = {
+    "data.": (*sinks.FORMATS, "delta"), "sinkLog.": tuple(sinks.FORMATS), "tableLog.": ("delta",)
+}  # fmt: skip
+"""Some places only some sinks come by."""
 
 
 class Case(NamedTuple):
@@ -77,7 +80,7 @@ def _places() -> list[tuple[int, Case]]:
         for name in failpoints.NAMES
         for visit in VISITS
         for sink in sinks.SINKS
-        if sink in sinks.FORMATS or not name.startswith(FILES_ONLY)
+        if all(sink in those for places, those in COME_BY.items() if name.startswith(places))
     ]
 
 

@@ -1,5 +1,5 @@
-"""The sinks that processes write to and are killed at: three formats of files, ``foreach``,
-``foreachBatch`` into SQLite, and a row writer of somebody else."""
+"""The sinks that processes write to and are killed at: three formats of files, a table of Delta,
+``foreach``, ``foreachBatch`` into SQLite, and a row writer of somebody else."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.query.binding import bind_writer
 from engine.sinks.contract import EXACTLY_ONCE, SinkBinding
+from engine.sinks.delta.data_source import DeltaDataSource
 from engine.sinks.epoch_context import EpochContext
 from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
@@ -31,7 +33,7 @@ from engine.sinks.foreach_batch import BatchContext, ForeachBatchWriter
 from tests.faults.parts import SPARK_SCHEMA, Record
 
 FORMATS = {"parquet": ParquetDataSource, "json": JsonDataSource, "csv": CsvDataSource}
-SINKS = (*FORMATS, "foreach", "foreachBatch", "rows")
+SINKS = (*FORMATS, "delta", "foreach", "foreachBatch", "rows")
 AT_LEAST_ONCE = ("foreach", "rows")
 _TABLE = "create table if not exists records(commit_key, p, seq)"
 
@@ -41,6 +43,9 @@ def binding(name: str, folder: Path) -> SinkBinding:
     writer: Any
     if name in FORMATS:
         source = FORMATS[name]({"path": str(folder / "out"), "compactInterval": "4"})
+        writer = source.streamWriter(SPARK_SCHEMA, overwrite=False)
+    elif name == "delta":
+        source = DeltaDataSource({"path": str(folder / "out")})
         writer = source.streamWriter(SPARK_SCHEMA, overwrite=False)
     elif name == "foreach":
         writer = ForeachWriter(_Appender(folder), SPARK_SCHEMA)
@@ -67,6 +72,11 @@ def seen(name: str, folder: Path) -> Counter[Record]:
             for line in path.read_text().splitlines()
         )
     found: Counter[Record] = Counter()
+    if name == "delta":
+        if DeltaTable.is_deltatable(str(folder / "out")):
+            rows = DeltaTable(str(folder / "out")).to_pyarrow_table()
+            found.update(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+        return found
     for file in FileSinkLog(LocalStorage(folder / "out" / FOLDER)).files():
         found.update(_rows(name, Path(unquote(urlsplit(file.path).path))))
     return found

@@ -24,7 +24,7 @@ from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableE
 from engine.expressions.types import schema_to_spark
 from engine.sinks.builtin_sinks import sink_class
 from engine.sinks.epoch_context import EpochContext
-from engine.sinks.files import epoch_files
+from engine.sinks.files import row_files
 from engine.sinks.files.data_source import FilesMessage, FilesWriter
 from engine.sinks.files.file_sink_log import FileSinkLog
 from engine.sinks.files.partition_paths import DEFAULT_PARTITION, escape, split
@@ -88,6 +88,20 @@ def test_names_are_spark_s_and_tell_the_generation(tmp_path: Path) -> None:
     assert file.modified_ms == path.stat().st_mtime_ns // 1_000_000
 
 
+def test_no_filter_passes_over_nan(tmp_path: Path) -> None:
+    """Spark takes it for greater than any other value, Arrow's statistics leave it out."""
+    floats = pa.struct([("x", pa.float32()), ("y", pa.int64())])
+    schema = pa.schema([("i", pa.int64()), ("f", pa.float64()), ("s", floats)])
+    sink = writer(tmp_path, schema)
+    row = {"i": 1, "f": 1.0, "s": {"x": 1.0, "y": 2}}
+    nan = {"i": 2, "f": float("nan"), "s": {"x": float("nan"), "y": 3}}
+    commit(sink, 0, pa.RecordBatch.from_pylist([row, nan], schema))
+    group = pq.ParquetFile(committed(sink)[0]).metadata.row_group(0)
+    columns = [group.column(i) for i in range(group.num_columns)]
+    told = {each.path_in_schema: each.is_stats_set for each in columns}
+    assert told == {"i": True, "f": False, "s.x": False, "s.y": True}
+
+
 def test_an_epoch_is_committed_once(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     commit(sink, 0, rows(1))
@@ -113,7 +127,7 @@ def test_abort_deletes_the_files(tmp_path: Path) -> None:
 def test_a_writer_that_fails_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(epoch_files, "BUFFER_BYTES", 1)
+    monkeypatch.setattr(row_files, "BUFFER_BYTES", 1)
 
     def failing() -> Iterator[pa.RecordBatch]:
         yield rows(1)
@@ -136,7 +150,7 @@ def test_small_batches_make_one_row_group(tmp_path: Path) -> None:
 def test_what_is_large_is_written_while_the_epoch_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(epoch_files, "BUFFER_BYTES", 1_000)
+    monkeypatch.setattr(row_files, "BUFFER_BYTES", 1_000)
     sink = writer(tmp_path)
     commit(sink, 0, *(rows(i) for i in range(500)))
     (path,) = committed(sink)

@@ -50,8 +50,8 @@ def test_more_partition_values_than_files_may_be_open(tmp_path: Path, kind: str)
 def test_files_that_were_closed_early_go_too_if_the_epoch_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.sinks.files.epoch_files.OPEN_FILES_MAX", 2)
-    monkeypatch.setattr("engine.sinks.files.epoch_files.BUFFER_BYTES", 1)
+    monkeypatch.setattr("engine.sinks.files.row_files.OPEN_FILES_MAX", 2)
+    monkeypatch.setattr("engine.sinks.files.row_files.BUFFER_BYTES", 1)
     schema = pa.schema([("k", pa.int64()), ("id", pa.int64())])
     sink = writer(tmp_path, schema, __partition_by='["k"]')
 

@@ -176,7 +176,8 @@ class FilesWriter(DataSourceStreamArrowWriter):
         """
         if not self.log.has(batchId):  # else they may have been removed since
             for each in own_messages(messages, FilesMessage):
-                check_files(each.files, each.host or "")
+                found = ((local_path(file.path, "sink"), file.size) for file in each.files)
+                check_files(found, each.host or "")
         self.log.add(batchId, _files(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:

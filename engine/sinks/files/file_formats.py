@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import IO, Any, Final, Protocol
 
@@ -77,7 +78,13 @@ class ParquetFormat(FileFormat):
         self.extension = f"{name}.parquet"
 
     def encoder(self, file: IO[bytes], schema: pa.Schema) -> Encoder:
-        writer = pq.ParquetWriter(file, schema, compression=self._codec, store_schema=False)
+        writer = pq.ParquetWriter(
+            file,
+            schema,
+            compression=self._codec,
+            store_schema=False,
+            write_statistics=_with_statistics(schema),
+        )
         # What Parquet's own types do not tell: day-time intervals, for one.
         writer.add_key_value_metadata({_ROW_METADATA: _sparks_schema(schema)})
         encoder: Encoder = writer
@@ -87,6 +94,21 @@ class ParquetFormat(FileFormat):
 @lru_cache(maxsize=8)
 def _sparks_schema(schema: pa.Schema) -> str:
     return json.dumps(schema_to_spark(schema), separators=(",", ":"), ensure_ascii=False)
+
+
+@lru_cache(maxsize=8)
+def _with_statistics(schema: pa.Schema) -> list[str]:
+    """The columns whose least and greatest values a file tells. Not those with NaN: to Spark it is
+    greater than all others, and Arrow leaves it out, so that a filter would pass over its rows."""
+    return [path for field in schema for path in _ordered(field, field.name)]
+
+
+def _ordered(field: pa.Field, path: str) -> Iterator[str]:
+    if pa.types.is_struct(field.type):
+        for each in field.type:
+            yield from _ordered(each, f"{path}.{each.name}")
+    elif not pa.types.is_floating(field.type) and not pa.types.is_nested(field.type):
+        yield path
 
 
 class TextFormat(FileFormat):

@@ -36,10 +36,10 @@ def folder_of(columns: Sequence[str], values: Sequence[str | None]) -> str:
 
 def split(
     table: pa.Table, columns: Sequence[str], session_timezone: str
-) -> Iterator[tuple[str, pa.Table]]:
-    """The table's parts, each with its folder and without the partition columns, in the order in
-    which the folders first occur. Rows keep their order. Values that differ only in bytes which are
-    no UTF-8 have one folder, and a part each."""
+) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
+    """The table's parts, each with its partition values as text and without their columns, in the
+    order in which the values first occur. Rows keep their order. The empty string is null. Values
+    that differ only in bytes which are no UTF-8 become the same text, and have a part each."""
     if not table.num_rows:
         return
     rest = table.drop_columns(list(columns))
@@ -55,7 +55,7 @@ def split(
     parts = np.split(order, starts[1:])
     for rows in sorted(parts, key=lambda rows: int(rows[0])):
         first = int(rows[0])
-        yield folder_of(columns, [_value(text[first]) for text in texts]), rest.take(rows)
+        yield tuple(_value(text[first]) or None for text in texts), rest.take(rows)
 
 
 def _value(text: pa.Scalar) -> str | None:

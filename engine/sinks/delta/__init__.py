@@ -1,0 +1,1 @@
+"""``delta``: rows in a table of Delta Lake, exactly once."""

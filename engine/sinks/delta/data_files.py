@@ -1,0 +1,216 @@
+"""The data files that a task writes for an epoch, and what the table's log is to say of them.
+
+A name tells whose the file is::
+
+    part-<task>-<query id>-t<timeline>-g<generation>-e<epoch>-<uuid>.snappy.parquet
+
+So what a run has left behind is known from what is the table's, and what a rewind has to take back
+from what others have written.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, Final, NamedTuple
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from engine.errors import SinkCommitRejectedError, SinkUnavailableError
+from engine.sinks.contract import TaskWriter, WriterContext
+from engine.sinks.delta.places import Place
+from engine.sinks.delta.schemas import OWNER, TableFacts, required
+from engine.sinks.delta.statistics import Statistics
+from engine.sinks.files.epoch_files import cannot_write
+from engine.sinks.files.file_formats import Encoder, ParquetFormat
+from engine.sinks.files.partition_paths import folder_of
+from engine.sinks.files.row_files import RowFiles
+
+_NAME: Final = re.compile(r"part-\d{5,}-(.+)-t(\d+)-g(\d+)-e(\d+)-[0-9a-f-]{36}\.[a-z0-9_.]+")
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file that is to become a part of the table.
+
+    :param path: below the table's folder, with slashes, not encoded.
+    :param modified_ms: since 1970.
+    :param statistics: JSON, see :mod:`engine.sinks.delta.statistics`.
+    """
+
+    path: str
+    size: int
+    modified_ms: int
+    partition_values: dict[str, str | None]
+    statistics: str
+
+
+@dataclass(frozen=True)
+class DeltaMessage(WriterCommitMessage):
+    """What a task has written for an epoch.
+
+    :param table_id: of the table that the task was started for.
+    :param host: where the task ran.
+    """
+
+    table_id: str
+    files: tuple[DataFile, ...]
+    host: str
+
+
+class Origin(NamedTuple):
+    """What a file's name tells of who has written it."""
+
+    query: str
+    timeline: int
+    generation: int
+    epoch: int
+
+
+def origin_of(path: str) -> Origin | None:
+    """None if it is none of this sink's."""
+    found = _NAME.fullmatch(path.rpartition("/")[2])
+    return None if found is None else Origin(found[1], int(found[2]), int(found[3]), int(found[4]))
+
+
+def query_part(query_id: str) -> str:
+    """A query's id as a part of a name."""
+    return quote(query_id, safe="").replace("%", "_")
+
+
+@dataclass
+class Target:
+    """What tasks have to know. Picklable.
+
+    :param file_bytes_max: a file of so many bytes is followed by another one.
+    :param table: known when the query is bound.
+    """
+
+    place: Place
+    file_format: ParquetFormat
+    file_bytes_max: int
+    table: TableFacts | None = None
+
+
+class DeltaTaskWriter(TaskWriter):
+    """The executor's side."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def open(self, context: WriterContext) -> None:
+        assert self._target.table is not None, "bind() comes first"
+        self._table = self._target.table
+        self._required = required(self._table)
+        self._context = context
+
+    def write(self, epoch: int, batches: Iterator[pa.RecordBatch]) -> DeltaMessage | None:
+        with _EpochFiles(self._target, self._table, self._context, epoch) as files:
+            for batch in batches:
+                self._check_nulls(batch)
+                files.add(batch)
+            written = files.finish()
+        if not written:
+            return None
+        return DeltaMessage(self._table.id, written, socket.gethostname())
+
+    def _check_nulls(self, batch: pa.RecordBatch) -> None:
+        for name in self._required:
+            if batch.column(name).null_count:
+                raise SinkCommitRejectedError(
+                    f"{OWNER}: a row has no {name}, which must not be null in the table "
+                    f"{self._target.place.url}.",
+                    hint=f"Leave such rows out (where {name} is not null), or give them a value.",
+                )
+
+
+class _EpochFiles(RowFiles[DataFile]):
+    def __init__(
+        self, target: Target, table: TableFacts, context: WriterContext, epoch: int
+    ) -> None:
+        # In UTC, for instants make no partition here.
+        super().__init__(table.partition_by, "UTC", file_bytes_max=target.file_bytes_max)
+        self._target, self._place, self._epoch = target, target.place, epoch
+        self._name = (
+            f"part-{context.task:05d}-{query_part(context.query_id)}-t{context.timeline}"
+            f"-g{context.generation}-e{epoch}"
+        )
+        self._folders: set[str] = set()
+
+    def __enter__(self) -> _EpochFiles:
+        self._place.check(self._epoch)
+        return self
+
+    def _create(self, values: Sequence[str | None], schema: pa.Schema) -> _OpenFile:
+        folder = folder_of(self._partition_by, values)
+        self._folders.add(folder)
+        name = f"{self._name}-{uuid.uuid4()}{self._target.file_format.extension}"
+        return _OpenFile(
+            self._place,
+            f"{folder}/{name}" if folder else name,
+            dict(zip(self._partition_by, values, strict=True)),
+            self._target.file_format,
+            schema,
+        )
+
+    def _settle(self) -> None:
+        self._place.settle(self._folders)
+
+    def _remove(self, file: DataFile) -> None:
+        self._place.remove(file.path)
+
+    def _unavailable(self, error: OSError) -> SinkUnavailableError:
+        return cannot_write(self._place.url, error)
+
+
+class _OpenFile:
+    def __init__(
+        self,
+        place: Place,
+        path: str,
+        partition_values: dict[str, str | None],
+        file_format: ParquetFormat,
+        schema: pa.Schema,
+    ) -> None:
+        self._place, self._path = place, path
+        self._partition_values = partition_values
+        self._statistics = Statistics(schema)
+        self._file: IO[bytes] = place.create(path)
+        self._encoder: Encoder = file_format.encoder(self._file, schema)
+
+    @property
+    def bytes_written(self) -> int:
+        return self._file.tell()
+
+    def write(self, table: pa.Table) -> None:
+        self._encoder.write_table(table)
+        self._statistics.add(table)
+
+    def end(self) -> None:
+        self._encoder.close()
+
+    def finish(self) -> DataFile:
+        size = self._file.tell()
+        self._place.close(self._file)
+        return DataFile(
+            path=self._path,
+            size=size,
+            modified_ms=time.time_ns() // 1_000_000,
+            partition_values=self._partition_values,
+            statistics=self._statistics.to_json(),
+        )
+
+    def discard(self) -> None:
+        with suppress(OSError, pa.ArrowException, ValueError):
+            self._encoder.close()
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._place.remove(self._path)

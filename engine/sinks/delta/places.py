@@ -1,0 +1,163 @@
+"""Where a table's data files are: on a disk, or in an object store.
+
+Paths are relative to the table's folder, with slashes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, ClassVar, Final
+from urllib.parse import urlsplit
+
+import pyarrow.fs as pa_fs
+
+from engine.base import durable as disk
+from engine.base.locations import local_path
+from engine.sinks.delta.schemas import OWNER
+from engine.sinks.files.epoch_files import check_root
+
+LOG_FOLDER: Final = "_delta_log"
+
+
+class Place(ABC):
+    """A table's folder. Picklable.
+
+    :ivar url: for errors, and for Delta's own client.
+    :cvar syncs_log: whether :meth:`settle_log` has something to do.
+    """
+
+    url: str
+    syncs_log: ClassVar[bool] = False
+
+    @abstractmethod
+    def check(self, epoch: int) -> None:
+        """See, where a task runs, that the folder is the driver's.
+
+        :param epoch: the one that is written.
+        """
+
+    @abstractmethod
+    def create(self, path: str) -> IO[bytes]:
+        """A new file, and the folders above it."""
+
+    @abstractmethod
+    def close(self, file: IO[bytes]) -> None:
+        """What was written to a new file stays so."""
+
+    @abstractmethod
+    def settle(self, folders: Iterable[str]) -> None:
+        """The files that were created in these folders stay under their names."""
+
+    @abstractmethod
+    def remove(self, path: str) -> None:
+        """Remove a file; it may be gone."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether nothing is in it."""
+
+    def settle_log(self, versions: range) -> None:  # noqa: B027
+        """What the table's log has got with these versions stays so."""
+
+
+def place_of(location: str, storage_options: Mapping[str, str]) -> Place:
+    """:param location: a path, or a URL.
+    :raises ConfigError: it is a path of another machine."""
+    scheme = urlsplit(location).scheme
+    if len(scheme) <= 1 or scheme == "file":
+        return DiskPlace(local_path(location, OWNER))
+    return StorePlace(location.rstrip("/"), storage_options)
+
+
+class DiskPlace(Place):
+    """A folder of a local or mounted disk. What Delta's own client writes, the log, it does not
+    synchronise; this does."""
+
+    syncs_log = True
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.url = str(root)
+
+    def check(self, epoch: int) -> None:
+        check_root(self.root / LOG_FOLDER, epoch)
+
+    def create(self, path: str) -> IO[bytes]:
+        target = self.root / path
+        disk.make_folder(target.parent)
+        return disk.create(target)
+
+    def close(self, file: IO[bytes]) -> None:
+        disk.sync(file)
+        file.close()
+
+    def settle(self, folders: Iterable[str]) -> None:
+        for folder in folders:
+            disk.sync_folder(self.root / folder)
+
+    def remove(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            disk.system.unlink(self.root / path)
+
+    def is_empty(self) -> bool:
+        try:
+            with disk.system.scandir(self.root) as entries:
+                return next(iter(entries), None) is None
+        except FileNotFoundError:
+            return True
+
+    def settle_log(self, versions: range) -> None:
+        folder = self.root / LOG_FOLDER
+        names = [f"{v:020}.{end}" for v in versions for end in ("json", "checkpoint.parquet")]
+        for name in (*names, "_last_checkpoint"):
+            with suppress(FileNotFoundError), (folder / name).open("rb") as file:
+                disk.system.fsync(file.fileno())
+        disk.sync_folder(folder)
+        disk.sync_folder(self.root)
+
+
+class StorePlace(Place):
+    """Whatever Delta's own client reaches by a URL. A file is there, durably and for all, when it
+    is closed."""
+
+    def __init__(self, url: str, storage_options: Mapping[str, str]) -> None:
+        self.url = url
+        self._options = dict(storage_options)
+        self._opened: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
+
+    @property
+    def _store(self) -> Any:
+        if self._opened is None:
+            from deltalake.fs import DeltaStorageHandler
+
+            self._opened = pa_fs.PyFileSystem(DeltaStorageHandler(self.url, self._options))
+        return self._opened
+
+    def check(self, epoch: int) -> None:
+        pass  # a URL means the same everywhere
+
+    def create(self, path: str) -> IO[bytes]:
+        # To open a file holds Python's interpreter lock until the store answers, and with it the
+        # task's heartbeat. If it does not answer, this question finds out, which does not hold it.
+        self._store.get_file_info(path)
+        file: IO[bytes] = self._store.open_output_stream(path)
+        return file
+
+    def close(self, file: IO[bytes]) -> None:
+        file.close()
+
+    def settle(self, folders: Iterable[str]) -> None:
+        pass
+
+    def remove(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            self._store.delete_file(path)
+
+    def is_empty(self) -> bool:
+        return bool(self._store.get_file_info("").type == pa_fs.FileType.NotFound)

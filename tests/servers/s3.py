@@ -1,0 +1,69 @@
+"""S3, as moto serves it: a process of its own, for clients that hold Python's interpreter lock
+while they wait for an answer."""
+
+from __future__ import annotations
+
+import sys
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.servers.process import Process, free_ports
+
+READY_S = 60.0
+
+
+class S3:
+    """A server.
+
+    :ivar endpoint: ``http://127.0.0.1:PORT``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        (port,) = free_ports(1)
+        self.endpoint = f"http://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        self.process = Process(command, folder / "s3.log")
+
+    @property
+    def delta_options(self) -> dict[str, str]:
+        """How Delta's own client reaches it."""
+        return {
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+    def is_ready(self) -> bool:
+        """Whether it answers."""
+        try:
+            with urllib.request.urlopen(self.endpoint, timeout=5):
+                return True
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+    def bucket(self) -> str:
+        """The name of a new bucket."""
+        name = f"bucket-{uuid.uuid4()}"
+        request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")
+        with urllib.request.urlopen(request, timeout=30):
+            return name
+
+
+@contextmanager
+def s3_server(folder: Path) -> Iterator[S3]:
+    """Serves while the block runs.
+
+    :param folder: for its log.
+    """
+    server = S3(folder)
+    try:
+        server.process.await_ready(server.is_ready, READY_S)
+        yield server
+    finally:
+        server.process.stop()

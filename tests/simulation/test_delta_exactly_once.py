@@ -1,0 +1,162 @@
+"""The whole engine with a table of Delta Lake: stopped, rewound and broken; nothing lost, nothing
+twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("deltalake", reason="needs the extra delta")
+
+from deltalake import DeltaTable
+
+from engine.base.options import EngineOptions
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.errors import ConfigError
+from engine.execution.definition import QueryDefinition, StreamBinding
+from engine.execution.execution import ContinuousExecution
+from engine.execution.launcher import ThreadLauncher
+from engine.pipeline.pipeline import Pipeline, SourceRelation
+from engine.query.binding import bind_writer
+from engine.query.handle import ContinuousQuery
+from engine.sinks.reopen import recorded_sink
+from tests.model import HOUR_MS, ONE_ATTEMPT, SCHEMA, Feed, ModelReader
+from tests.unit.delta_tables import read, writer
+from tests.waiting import wait_until
+
+WAIT_S = 30
+BORNE = EngineOptions(lease_heartbeat_ms=50, restart_delay_ms=10, retry_sink_for_ms=HOUR_MS)
+
+
+class Lake:
+    """A query of two partitions into a table."""
+
+    def __init__(self, folder: Path) -> None:
+        self.table = folder / "table"
+        self.checkpoint = Checkpoint(str(folder / "checkpoint"))
+        self.feed = Feed(2)
+
+    def start(self, options: EngineOptions = ONE_ATTEMPT) -> ContinuousQuery:
+        made = writer(self.table, SCHEMA, __partition_by='["partition"]')
+        definition = QueryDefinition(
+            name=None,
+            streams=(
+                StreamBinding(
+                    Pipeline(SourceRelation("model", {}, SCHEMA), (), SCHEMA),
+                    ModelReader(self.feed),
+                    "model",
+                ),
+            ),
+            sink=bind_writer(made, "delta", "delta", {"path": str(self.table)}),
+            checkpoint=self.checkpoint,
+            epoch_interval_ms=0,
+            options=options,
+        )
+        execution = ContinuousExecution(definition, ThreadLauncher())
+        execution.start()
+        return ContinuousQuery(execution, str)
+
+    def run(self, epochs: int) -> None:
+        """So many epochs more, with records in each."""
+        query = self.start()
+        for _ in range(epochs):
+            self.feed.add(1)
+            assert query.awaitEpoch(query.status["epoch"] + 1, WAIT_S)
+        query.processAllAvailable()
+        query.drain(WAIT_S)
+
+    def rows(self) -> list[tuple[int, int]]:
+        return sorted((row["partition"], row["seq"]) for row in read(self.table))
+
+    def committed(self) -> list[tuple[int, int]]:
+        """The rows up to the committed offsets."""
+        offsets = self.checkpoint.committed_offsets()
+        assert offsets is not None
+        return [(p, seq) for p in range(2) for seq in range(offsets[0][str(p)])]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)
+
+
+def test_restarts_lose_and_repeat_no_row(lake: Lake) -> None:
+    for turn in range(6):
+        query = lake.start()
+        lake.feed.add(3)
+        assert query.awaitEpoch(query.status["epoch"] + 1, WAIT_S)
+        if turn % 2:
+            query.stop()
+        else:
+            query.drain(WAIT_S)
+    lake.run(1)
+    assert lake.rows() == lake.committed()
+    assert len(lake.rows()) == 2 * lake.feed.available[0]
+
+
+def test_a_rewind_through_the_recorded_sink(lake: Lake) -> None:
+    lake.run(4)
+    total = lake.rows()
+    sink = recorded_sink(lake.checkpoint)
+    lake.checkpoint.rewind(1, sink=sink)
+    assert lake.rows() == lake.committed()
+    assert len(lake.rows()) < len(total)
+    lake.run(2)
+    assert lake.rows() == lake.committed()
+    assert set(total) <= set(lake.rows())
+    # Once somebody has rewritten the files, nothing changes.
+    DeltaTable(str(lake.table)).optimize.compact()
+    before, epoch = lake.rows(), lake.checkpoint.committed_epoch()
+    with pytest.raises(ConfigError, match=r"were rewritten since"):
+        lake.checkpoint.rewind(0, sink=recorded_sink(lake.checkpoint))
+    assert (lake.rows(), lake.checkpoint.committed_epoch()) == (before, epoch)
+    lake.run(1)
+    assert lake.rows() == lake.committed()
+
+
+def test_a_table_that_is_away_for_a_while_is_waited_for(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.run(1)
+    query = lake.start(BORNE)
+    lake.table.rename(tmp_path / "away")
+    lake.feed.add(1)
+    wait_until(lambda: query.status["restarts"] > 2, "restarts", WAIT_S)
+    (tmp_path / "away").rename(lake.table)
+    lake.feed.add(1)
+    query.processAllAvailable()
+    query.drain(WAIT_S)
+    assert query.exception() is None
+    assert lake.rows() == lake.committed()
+    assert len(lake.rows()) == 2 * lake.feed.available[0]
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_commits_that_fail_now_and_then(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, arrived: bool
+) -> None:
+    create: Callable[..., None] = DeltaTable.create_write_transaction
+    calls: list[int] = []
+
+    def flaky(*args: Any, **options: Any) -> None:
+        calls.append(1)
+        fails = len(calls) % 2
+        if arrived or not fails:
+            create(*args, **options)
+        if fails:
+            raise OSError("connection reset")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", flaky)
+    query = lake.start(BORNE)
+    for _ in range(6):
+        lake.feed.add(1)
+        assert query.awaitEpoch(query.status["epoch"] + 1, WAIT_S)
+    query.processAllAvailable()
+    query.drain(WAIT_S)
+    assert len(calls) >= 6
+    assert query.exception() is None
+    assert lake.rows() == lake.committed()
+    assert len(lake.rows()) == 12

@@ -1,0 +1,93 @@
+"""Epochs of a Delta table that are taken back, or cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("deltalake", reason="needs the extra delta")
+
+from deltalake import DeltaTable
+
+from engine.errors import (
+    ConfigError,
+)
+from tests.unit.delta_tables import (
+    QUERY,
+    Query,
+    ids,
+    rows,
+    writer,
+)
+
+
+def rewound(folder: Path, to: int, generation: int) -> None:
+    """As a rewind does it: the sink is reopened without its query."""
+    from engine.checkpoint.sink_context import SinkContext
+    from engine.sinks.reopen import reopen_sink
+
+    sink = reopen_sink("delta", {"path": str(folder)})
+    sink.checkRewind(to)
+    sink.bind(SinkContext(QUERY, "rewind", generation, 0))
+    sink.checkRewind(to)
+    sink.rewind(to)
+    sink.rewind(to)
+
+
+def test_epochs_are_taken_back_and_come_again_with_other_rows(tmp_path: Path) -> None:
+    query = Query(writer(tmp_path))
+    other = Query(writer(tmp_path), query_id="other")
+    for epoch in range(4):
+        query.commit(epoch, rows(epoch))
+        other.commit(epoch, rows(100 + epoch))
+    rewound(tmp_path, 1, generation=1)
+    assert ids(tmp_path) == [0, 1, 100, 101, 102, 103]
+    again = Query(writer(tmp_path), generation=2, timeline=1, logged=1)
+    assert again.latest is None
+    for epoch in (2, 3, 4):
+        again.commit(epoch, rows(10 + epoch))
+    rewound(tmp_path, 2, generation=3)
+    assert ids(tmp_path) == [0, 1, 12, 100, 101, 102, 103]
+    rewound(tmp_path, 0, generation=4)
+    assert ids(tmp_path) == [0, 100, 101, 102, 103]
+
+
+def test_what_was_rewritten_since_is_not_taken_back(tmp_path: Path) -> None:
+    query = Query(writer(tmp_path))
+    for epoch in range(4):
+        query.commit(epoch, rows(epoch))
+    rewound(tmp_path, 2, generation=1)
+    DeltaTable(str(tmp_path)).optimize.compact()
+    with pytest.raises(ConfigError, match=r"files of epoch 2 .* were rewritten"):
+        rewound(tmp_path, 1, generation=2)
+    rewound(tmp_path, 2, generation=3)
+    assert ids(tmp_path) == [0, 1, 2]
+
+
+def test_an_append_only_table_is_not_taken_back(tmp_path: Path) -> None:
+    Query(writer(tmp_path)).commit(0, rows(1))
+    DeltaTable(str(tmp_path)).alter.set_table_properties({"delta.appendOnly": "true"})
+    again = Query(writer(tmp_path), generation=1, logged=0)
+    again.commit(1, rows(2))
+    with pytest.raises(ConfigError, match="is append-only"):
+        rewound(tmp_path, 0, generation=2)
+    assert ids(tmp_path) == [1, 2]
+
+
+def test_a_history_that_is_gone_is_not_guessed(tmp_path: Path) -> None:
+    query = Query(writer(tmp_path))
+    for epoch in range(4):
+        query.commit(epoch, rows(epoch))
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    for version in range(3):
+        (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
+    with pytest.raises(ConfigError, match="does not reach back to epoch 0"):
+        rewound(tmp_path, 0, generation=1)
+    rewound(tmp_path, 2, generation=1)
+    assert ids(tmp_path) == [0, 1, 2]
+
+
+def test_no_table_no_rewind(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no Delta table"):
+        rewound(tmp_path, 1, generation=1)
