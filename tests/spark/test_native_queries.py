@@ -151,8 +151,8 @@ def test_a_stop_cancels_the_running_batch(
     spark: SparkSession, checkpoint: Checkpoint, start: Start
 ) -> None:
     def hangs(batch: DataFrame, epoch: int) -> None:
-        if epoch == 1:
-            batch.foreach(lambda _: threading.Event().wait(WAIT_S * 10))
+        if epoch == 1:  # which may have no rows
+            batch.sparkSession.range(1).foreach(lambda _: threading.Event().wait(WAIT_S * 10))
 
     query = start(into(rate(spark), checkpoint, processingTime="0 seconds").foreachBatch(hangs))
     wait_until(lambda: checkpoint.offsets.latest_id() == 1, "the second batch has begun", WAIT_S)
