@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -99,8 +100,11 @@ def test_a_cleared_task_restarts_again(
 def test_it_resumes_after_the_drain(
     restart: Restart, running: dict[str, Any], submitted: list[SubmittedQuery], context: Any
 ) -> None:
+    process = submitted[0].process
+    process.send_signal(signal.SIGSTOP)  # else it may have drained before it is asked again
     with pytest.raises(TaskDeferred) as caught:
         restart(deferrable=True).execute(context)
+    process.send_signal(signal.SIGCONT)
 
     result = restart().ended(context, caught.value.trigger.wait())  # type: ignore[attr-defined]
 

@@ -100,7 +100,7 @@ def test_an_answer_that_takes_long_is_told_once(caplog: pytest.LogCaptureFixture
     for _ in range(2):
         watched.look_after(LATE_AFTER_S / 2)
         [record] = caplog.records
-        assert "has not told for 30 s" in record.message
+        assert "has not told for 30 s" in record.getMessage()
     source.answers.release()
     watched.end()
 
