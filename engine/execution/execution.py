@@ -23,26 +23,25 @@ from engine.checkpoint.query_state import QueryState
 from engine.coordinator.coordinator import Phase
 from engine.coordinator.epoch_runner import CommittedEpoch
 from engine.coordinator.events import DrainAsked, StopAsked
-from engine.errors import ConfigError, ContinuousError, NotEnoughSlotsError, SourceError
+from engine.errors import ContinuousError, NotEnoughSlotsError, SourceError
 from engine.execution.attempt import Attempt
-from engine.execution.definition import QueryDefinition, StreamBinding
+from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndRequest
 from engine.execution.health import Stall
 from engine.execution.launcher import Launcher
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.sharing import TaskSharing
+from engine.execution.source_ends import has_reached, lag_of_source, stream_progress
 from engine.execution.wanted_epochs import WantedEpochs
 from engine.progress.report import (
     EpochTimes,
     QueryIdentity,
     Restarts,
-    StreamProgress,
     epoch_progress,
 )
 from engine.redaction.logs import log_failure
 from engine.sources.contract import DataSourceContinuousReader, Offset
-from engine.sources.offset_order import lag_of, reached
 from engine.wire.messages import EpochCommitMessage
 
 logger = logging.getLogger(__name__)
@@ -308,7 +307,7 @@ class ContinuousExecution:
             QueryIdentity(self.query_id, self.run_id, definition.name, definition.sink.description),
             committed.epoch,
             [
-                _stream_progress(stream, start, end, parts)
+                stream_progress(stream, start, end, parts)
                 for stream, start, end, parts in zip(
                     definition.streams, starts, committed.offsets, reports, strict=True
                 )
@@ -465,7 +464,7 @@ class ContinuousExecution:
     ) -> bool:
         committed = self._committed_offsets or self._starts
         return len(committed) == len(ends) and all(
-            end is None or _has_reached(reader, offset, end)
+            end is None or has_reached(reader, offset, end)
             for reader, offset, end in zip(readers, committed, ends, strict=True)
         )
 
@@ -477,7 +476,7 @@ class ContinuousExecution:
         with self._changed:
             committed = self._committed_offsets or self._starts or (None,) * len(streams)
         return [
-            _lag(offset, stream.reader.knownEnd())
+            lag_of_source(offset, stream.reader.knownEnd())
             for offset, stream in zip(committed, streams, strict=True)
         ]
 
@@ -491,29 +490,6 @@ class ContinuousExecution:
     @property
     def _is_inside_commit(self) -> bool:
         return self._attempt is not None and self._attempt.is_this_thread
-
-
-def _stream_progress(
-    stream: StreamBinding, start: Offset | None, end: Offset, parts: Sequence[EpochCommitMessage]
-) -> StreamProgress:
-    known_end = stream.reader.knownEnd()
-    counters = [part.counters for part in parts]
-    return StreamProgress(stream.description, start, end, counters, known_end, _lag(end, known_end))
-
-
-def _lag(committed: Offset | None, known_end: Offset | None) -> Any:
-    if known_end is None:
-        return None
-    try:
-        return lag_of(committed, known_end)
-    except ConfigError:  # offsets that only their source understands
-        return None
-
-
-def _has_reached(reader: DataSourceContinuousReader, committed: Offset, wanted: Offset) -> bool:
-    """:raises ConfigError: the two have no order that is known."""
-    told = reader.hasReached(committed, wanted)
-    return reached(committed, wanted) if told is None else told
 
 
 def _as_continuous_error(error: BaseException) -> ContinuousError:
