@@ -34,6 +34,7 @@ from engine.base import failpoints
 from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.clients import kafka_transactions
+from engine.clients.kafka_transactions import KafkaTransactions
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
 from engine.execution.launcher import ThreadLauncher
@@ -57,11 +58,13 @@ FAULTS_A_MUTANT = 6
 WORLDS_MAX = 6
 FEED_EVERY_S = 0.01
 INTERVAL_MS = 50
-TRANSACTION_MS = 1_500
+TRANSACTION_MS = 20_000
+"""Longer than the broker takes to start: it drops the markers of transactions that it aborts before
+it knows the leaders of their partitions, and what was aborted is then seen as committed."""
 HEARTBEAT_MS = 100
 LEASE_S = 15 * HEARTBEAT_MS / 1000
 """By then the lease of a driver that is suspended has expired."""
-GONE_S = 1.0 + TRANSACTION_MS / 1000
+GONE_S = 2.0 + TRANSACTION_MS / 1000
 """By then the broker has aborted what is not ended."""
 DEADLINE_S = 60.0
 _AT = (
@@ -71,11 +74,12 @@ _AT = (
 )  # fmt: skip
 _BETWEEN = ("prepare.after", "walCommit.after", "commitSink.before", "transactions.told")
 """Where transactions stay open."""
-KILLED, ANY_TIME, TIMED_OUT = "killed at a place", "killed at any time", "transactions timed out"
+KILLED, ANY_TIME = "killed at a place", "killed at any time"
+ABORTED, TIMED_OUT = "transactions aborted meanwhile", "transactions timed out"
 FAILED, ZOMBIE = "a task failed", "suspended and replaced"
 BROKER_KILLED, BROKER_SUSPENDED = "broker killed", "broker suspended"
 _CHANCES: Final = {
-    KILLED: 45, ANY_TIME: 10, TIMED_OUT: 20, FAILED: 10, ZOMBIE: 5, BROKER_KILLED: 5,
+    KILLED: 45, ANY_TIME: 10, ABORTED: 19, TIMED_OUT: 1, FAILED: 10, ZOMBIE: 5, BROKER_KILLED: 5,
     BROKER_SUSPENDED: 5,
 }  # fmt: skip
 _forks = multiprocessing.get_context("forkserver")
@@ -87,7 +91,7 @@ def run(seed: int, faults: int, *, mutants: bool = False) -> LevelResult:
     chance = Random(seed)
     _forks.set_forkserver_preload([__name__])
     folder = Path(tempfile.mkdtemp(prefix="continuous-faults-"))
-    settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+    settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
     try:
         with running_kafka(folder / "kafka", settings) as kafka:
             for number in range(-(-faults // FAULTS_A_WORLD)):
@@ -124,7 +128,8 @@ class _World:
         self._acts: dict[str, Callable[[], None]] = {
             KILLED: lambda: self._kill_at(chance.choice(_AT)),
             ANY_TIME: self._kill,
-            TIMED_OUT: self._stay_away,
+            ABORTED: lambda: self._stay_away(self._abort_some),
+            TIMED_OUT: lambda: self._stay_away(lambda: _pause(GONE_S)),
             FAILED: self._fail,
             ZOMBIE: self._replace,
             BROKER_KILLED: self._kill_broker,
@@ -164,13 +169,22 @@ class _World:
         self._restart()
         self._await_commit()
 
-    def _stay_away(self) -> None:
+    def _stay_away(self, meanwhile: Callable[[], None]) -> None:
         self._restart(f"{self._chance.choice(_BETWEEN)}:{self._chance.choice((1, 2, 3))}:kill")
         self._driver.await_death(5.0)
         self._driver.kill()
-        _pause(GONE_S)
+        meanwhile()
         self._restart()
         self._await_commit()
+
+    def _abort_some(self) -> None:
+        """As the broker does in time: each of them, or some."""
+        transactions = KafkaTransactions({"bootstrap.servers": self._kafka.bootstrap})
+        query_id = Checkpoint(str(Path(self._setup.folder) / "checkpoint")).query_id()
+        ids = transactions.ids(f"continuous-{query_id}-")
+        share = self._chance.choice((0.5, 1.0))
+        transactions.fence([id for id in ids if self._chance.random() < share])
+        transactions.close()
 
     def _fail(self) -> None:
         self._driver.signal(signal.SIGUSR1)
