@@ -23,11 +23,12 @@ from engine.checkpoint.query_state import QueryState
 from engine.coordinator.coordinator import Phase
 from engine.coordinator.epoch_runner import CommittedEpoch
 from engine.coordinator.events import DrainAsked, StopAsked
-from engine.errors import ConfigError, ContinuousError, NotEnoughSlotsError, SourceError
+from engine.errors import ContinuousError, NotEnoughSlotsError, SourceError
 from engine.execution.attempt import Attempt
-from engine.execution.definition import QueryDefinition, StreamBinding
+from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndRequest
 from engine.execution.health import Stall
+from engine.execution.lag import has_reached, lags, stream_progress
 from engine.execution.launcher import Launcher
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
@@ -37,12 +38,10 @@ from engine.progress.report import (
     EpochTimes,
     QueryIdentity,
     Restarts,
-    StreamProgress,
     epoch_progress,
 )
 from engine.redaction.logs import log_failure
 from engine.sources.contract import DataSourceContinuousReader, Offset
-from engine.sources.offset_order import lag_of, reached
 from engine.wire.messages import EpochCommitMessage
 
 logger = logging.getLogger(__name__)
@@ -187,6 +186,8 @@ class ContinuousExecution:
                 else:
                     delay_s = self._restart_delay_s(error)
                     if delay_s is None:
+                        if self._ending.is_asked and blame(error) is Blame.SOURCE:
+                            error = self._ending.error or self._undrained  # nothing is in doubt
                         break
                     attempt.keep_checkpoint()
                     if self._ending.wait(delay_s):
@@ -308,10 +309,8 @@ class ContinuousExecution:
             QueryIdentity(self.query_id, self.run_id, definition.name, definition.sink.description),
             committed.epoch,
             [
-                _stream_progress(stream, start, end, parts)
-                for stream, start, end, parts in zip(
-                    definition.streams, starts, committed.offsets, reports, strict=True
-                )
+                stream_progress(*each)
+                for each in zip(definition.streams, starts, committed.offsets, reports, strict=True)
             ],
             times,
             committed.duration_ms,
@@ -465,7 +464,7 @@ class ContinuousExecution:
     ) -> bool:
         committed = self._committed_offsets or self._starts
         return len(committed) == len(ends) and all(
-            end is None or _has_reached(reader, offset, end)
+            end is None or has_reached(reader, offset, end)
             for reader, offset, end in zip(readers, committed, ends, strict=True)
         )
 
@@ -473,13 +472,9 @@ class ContinuousExecution:
     def lag(self) -> list[Any]:
         """How far each source's committed offset is behind the end that it saw last, by partition,
         in the shape of the offset; None for one that has seen none."""
-        streams = self.definition.streams
         with self._changed:
-            committed = self._committed_offsets or self._starts or (None,) * len(streams)
-        return [
-            _lag(offset, stream.reader.knownEnd())
-            for offset, stream in zip(committed, streams, strict=True)
-        ]
+            committed = self._committed_offsets or self._starts
+        return lags(self.definition.streams, committed)
 
     @property
     def open_epoch(self) -> int:
@@ -491,29 +486,6 @@ class ContinuousExecution:
     @property
     def _is_inside_commit(self) -> bool:
         return self._attempt is not None and self._attempt.is_this_thread
-
-
-def _stream_progress(
-    stream: StreamBinding, start: Offset | None, end: Offset, parts: Sequence[EpochCommitMessage]
-) -> StreamProgress:
-    known_end = stream.reader.knownEnd()
-    counters = [part.counters for part in parts]
-    return StreamProgress(stream.description, start, end, counters, known_end, _lag(end, known_end))
-
-
-def _lag(committed: Offset | None, known_end: Offset | None) -> Any:
-    if known_end is None:
-        return None
-    try:
-        return lag_of(committed, known_end)
-    except ConfigError:  # offsets that only their source understands
-        return None
-
-
-def _has_reached(reader: DataSourceContinuousReader, committed: Offset, wanted: Offset) -> bool:
-    """:raises ConfigError: the two have no order that is known."""
-    told = reader.hasReached(committed, wanted)
-    return reached(committed, wanted) if told is None else told
 
 
 def _as_continuous_error(error: BaseException) -> ContinuousError:
