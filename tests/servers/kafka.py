@@ -156,6 +156,8 @@ def _properties(folder: Path, port: int, controller: int, sasl: int, tls: int) -
         f'plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
         "log.dirs": str(folder / "data"),
         "auto.create.topics.enable": "false",
+        "broker.heartbeat.interval.ms": "500",
+        "broker.session.timeout.ms": "2000",  # so long its controller remembers one that was killed
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "5",
