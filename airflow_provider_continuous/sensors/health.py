@@ -36,8 +36,8 @@ class QueryHealthSensor(CheckpointSensor):
     :param stalled_after: a timedelta or seconds: longer than the query's epochs.
     :param latency_max: a timedelta or seconds: of a record from the reader to the writer, p99 of
         the last epoch that this run has reported.
-    :param lag_max: how far the committed offsets may be behind the end of ``source``, in bytes of a
-        ``tail`` source.
+    :param lag_max: how far the committed offsets may be behind the end of ``source``: records of a
+        ``kafka`` source, bytes of a ``tail`` source.
     :param source: for ``lag_max``: the source's ``format`` and ``options`` as in the query's
         specification, or a list of those (templated). The triggerer, or the worker, must see what
         the query reads.

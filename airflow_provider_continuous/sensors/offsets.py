@@ -42,7 +42,7 @@ class OffsetsCommittedSensor(CheckpointSensor):
         Reschedules and retries keep that point, a cleared task asks anew.
     :param source: for ``"latest"``: the source's ``format`` and ``options`` as in the query's
         specification, or a list of those (templated). The worker must see what the query reads;
-        formats that can be asked: ``tail``.
+        formats that can be asked: ``kafka`` and ``tail``.
     :param ask_latest: instead, for other sources: a function without arguments that returns the
         offset, or a list of one per source. Runs in the worker.
     :param storage_conn_id: the Airflow connection that opens the checkpoint's storage (templated).

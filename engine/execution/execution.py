@@ -28,11 +28,11 @@ from engine.execution.attempt import Attempt
 from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndRequest
 from engine.execution.health import Stall
+from engine.execution.lag import has_reached, lags, stream_progress
 from engine.execution.launcher import Launcher
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.sharing import TaskSharing
-from engine.execution.source_ends import has_reached, lag_of_source, stream_progress
 from engine.execution.wanted_epochs import WantedEpochs
 from engine.progress.report import (
     EpochTimes,
@@ -186,6 +186,8 @@ class ContinuousExecution:
                 else:
                     delay_s = self._restart_delay_s(error)
                     if delay_s is None:
+                        if self._ending.is_asked and blame(error) is Blame.SOURCE:
+                            error = self._ending.error or self._undrained  # nothing is in doubt
                         break
                     attempt.keep_checkpoint()
                     if self._ending.wait(delay_s):
@@ -307,10 +309,8 @@ class ContinuousExecution:
             QueryIdentity(self.query_id, self.run_id, definition.name, definition.sink.description),
             committed.epoch,
             [
-                stream_progress(stream, start, end, parts)
-                for stream, start, end, parts in zip(
-                    definition.streams, starts, committed.offsets, reports, strict=True
-                )
+                stream_progress(*each)
+                for each in zip(definition.streams, starts, committed.offsets, reports, strict=True)
             ],
             times,
             committed.duration_ms,
@@ -472,13 +472,9 @@ class ContinuousExecution:
     def lag(self) -> list[Any]:
         """How far each source's committed offset is behind the end that it saw last, by partition,
         in the shape of the offset; None for one that has seen none."""
-        streams = self.definition.streams
         with self._changed:
-            committed = self._committed_offsets or self._starts or (None,) * len(streams)
-        return [
-            lag_of_source(offset, stream.reader.knownEnd())
-            for offset, stream in zip(committed, streams, strict=True)
-        ]
+            committed = self._committed_offsets or self._starts
+        return lags(self.definition.streams, committed)
 
     @property
     def open_epoch(self) -> int:

@@ -173,7 +173,7 @@ def test_latest_needs_somebody_to_ask(sensor: Sensor, arguments: dict[str, Any])
 
 def test_a_source_that_cannot_be_asked(sensor: Sensor, context: Any) -> None:
     with pytest.raises(AirflowFailException, match="cannot be asked"):
-        sensor(offsets="latest", source={"format": "kafka"}).execute(context)
+        sensor(offsets="latest", source={"format": "rate"}).execute(context)
 
 
 def test_it_begins_in_the_triggerer(live: LiveCheckpoint, sensor: Sensor, context: Any) -> None:

@@ -85,8 +85,8 @@ def test_the_new_version_is_good(
 def test_a_lag_that_cannot_be_told_is_refused_before_anything_happens(
     upgrade: Upgrade, running: dict[str, Any], checkpoint: Checkpoint, context: Any
 ) -> None:
-    with pytest.raises(AirflowFailException, match="'kafka' cannot be asked where it ends"):
-        upgrade(lag_max=0, source={"format": "kafka"}).execute(context)
+    with pytest.raises(AirflowFailException, match="'rate' cannot be asked where it ends"):
+        upgrade(lag_max=0, source={"format": "rate"}).execute(context)
 
     status = checkpoint.status()
     assert (status.run_id, status.state) == (running["run_id"], QueryState.RUNNING)

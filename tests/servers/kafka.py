@@ -13,6 +13,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.servers.certificates import write_certificate
 from tests.servers.jars import jars, java
 from tests.servers.process import Process, free_ports
 
@@ -62,17 +63,23 @@ class Kafka(Cluster):
     :param settings: server properties beside its own.
     :ivar bootstrap_sasl: another port of it, where :data:`USER` has to log in with
         :data:`PASSWORD`, by SASL_PLAINTEXT and PLAIN.
+    :ivar bootstrap_tls: another one, which shows :attr:`certificate`, a file, as PEM.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
-        port, controller, sasl = free_ports(3)
+        port, controller, sasl, tls = free_ports(4)
         super().__init__(f"127.0.0.1:{port}")
-        self.bootstrap_sasl = f"127.0.0.1:{sasl}"
+        self.bootstrap_sasl, self.bootstrap_tls = f"127.0.0.1:{sasl}", f"127.0.0.1:{tls}"
+        with_key, self.certificate = write_certificate(folder)
         self._jars = jars(*JARS)
         self._properties = folder / "server.properties"
-        lines = _properties(folder, port, controller, sasl) | dict(settings or {})
+        lines = _properties(folder, port, controller, sasl, tls) | {
+            "listener.name.ssl.ssl.keystore.type": "PEM",
+            "listener.name.ssl.ssl.keystore.location": str(with_key),
+            **(settings or {}),
+        }
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         (folder / "log4j2.properties").write_text(_LOGGING)
         self._process: Process | None = None
@@ -130,8 +137,10 @@ def running_kafka(folder: Path, settings: Mapping[str, str] | None = None) -> It
         shutil.rmtree(folder)
 
 
-def _properties(folder: Path, port: int, controller: int, sasl: int) -> dict[str, str]:
-    listeners = f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl}"
+def _properties(folder: Path, port: int, controller: int, sasl: int, tls: int) -> dict[str, str]:
+    listeners = (
+        f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl},SSL://127.0.0.1:{tls}"
+    )
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -141,12 +150,14 @@ def _properties(folder: Path, port: int, controller: int, sasl: int) -> dict[str
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
-        "SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL",
         "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": "org.apache.kafka.common.security."
         f'plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
         "log.dirs": str(folder / "data"),
         "auto.create.topics.enable": "false",
+        "broker.heartbeat.interval.ms": "500",
+        "broker.session.timeout.ms": "2000",  # so long its controller remembers one that was killed
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "5",

@@ -260,6 +260,39 @@ def test_a_drain_before_the_tasks_run_again_tells_why_they_had_failed(story: Sto
 
 
 @pytest.mark.parametrize("end", ["stop", "drain"])
+def test_an_end_while_an_attempt_fails(
+    story: Story, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """It has asked a source that is down, and waits for the answer."""
+    query = story.start(retry_source_for_ms=HOUR_MS)
+    story.feed.add(ROWS)
+    story.await_rows(query, ROWS * story.partitions)
+    asked, answers = threading.Event(), threading.Event()
+
+    def partitions(reader: ModelReader, start: Any) -> Any:
+        asked.set()
+        assert answers.wait(WAIT_S)
+        raise SourceError("the source is down")
+
+    monkeypatch.setattr(ModelReader, "partitions", partitions)
+    story.feed.faults[0, ROWS] = SourceError("the source is down")
+    story.feed.add(1)
+    assert asked.wait(WAIT_S)
+    ending = threading.Thread(
+        target=query._execution.stop if end == "stop" else query._execution.drain
+    )
+    ending.start()
+    ending.join(WAIT_S)
+    answers.set()
+    assert query._execution.await_termination(WAIT_S)
+    ended = (
+        (QueryState.STOPPED, None) if end == "stop" else (QueryState.FAILED, "the source is down")
+    )
+    error = query.exception()
+    assert (query._execution.state, None if error is None else error.message) == ended
+
+
+@pytest.mark.parametrize("end", ["stop", "drain"])
 def test_a_temporary_checkpoint_goes_with_a_query_that_ends_as_asked(
     story: Story, end: str
 ) -> None:

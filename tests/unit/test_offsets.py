@@ -91,7 +91,7 @@ def test_where_a_folder_ends(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_asked(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="'socket' cannot be asked"):
-        latest_offset({"format": "socket", "options": {}})
+    with pytest.raises(ConfigError, match="'rate' cannot be asked"):
+        latest_offset({"format": "rate", "options": {}})
     with pytest.raises(ConfigError, match="not a folder"):
         latest_offset({"format": "tail", "options": {"path": str(tmp_path / "gone")}})

@@ -14,12 +14,12 @@ from engine.progress.report import (
 )
 
 
-def told(start: Any, end: Any) -> dict[str, Any]:
+def told(start: Any, end: Any, **rest: Any) -> dict[str, Any]:
     """What the report tells of the only source."""
     report = epoch_progress(
         QueryIdentity("id", "run", None, "noop"),
         0,
-        [StreamProgress("tail[in]", start, end, ())],
+        [StreamProgress("tail[in]", start, end, (), **rest)],
         EpochTimes(0, 1, 2),
         {},
         Restarts(),
@@ -50,4 +50,21 @@ def test_an_offset_of_the_greatest_length_is_whole() -> None:
         **told(None, None),
         "startOffset": f'"{longest}"',
         "endOffset": f'"{longest}x...',
+    }
+
+
+def test_a_source_that_is_not_known_to_end_has_no_lag() -> None:
+    source = told(None, {"0": 3})
+    assert (source["latestOffset"], source["lag"], source["metrics"]) == (None, None, {})
+
+
+def test_lag_is_told_by_partition_and_as_spark_does() -> None:
+    known_end = {"orders": {"0": 5, "1": 9}}
+    source = told(None, {}, known_end=known_end, lag={"orders": {"0": 1, "1": 4}})
+    assert source["latestOffset"] == '{"orders":{"0":5,"1":9}}'
+    assert source["lag"] == '{"orders":{"0":1,"1":4}}'
+    assert source["metrics"] == {
+        "avgOffsetsBehindLatest": "2.5",
+        "maxOffsetsBehindLatest": "4",
+        "minOffsetsBehindLatest": "1",
     }

@@ -115,23 +115,24 @@ class KafkaReader(DataSourceContinuousReader):
         now = self._topics.partitions()
         if gone := set(positions) - set(now):
             self._say_deleted(sorted(gone))
-        earliest = self._topics.earliest(now)
-        self._see(now, self._topics.latest(now))
+        earliest, latest = self._topics.earliest(now), self._topics.latest(now)
         known = {at: position for at, position in positions.items() if at in earliest}
-        self._see_that_they_are_there(known, earliest)
-        self._reads = now
+        self._see_that_they_are_there(known, earliest, latest)
+        self._see(now, latest)
+        self._reads, self._away_since_s = now, None
         found = [KafkaPartition(at, known.get(at, earliest[at])) for at in now]
         return found or [NOTHING_YET]
 
-    def _see_that_they_are_there(self, positions: Positions, earliest: Positions) -> None:
+    def _see_that_they_are_there(
+        self, positions: Positions, earliest: Positions, latest: Positions
+    ) -> None:
         """Correct those that are not, if that is wanted.
 
         :raises OffsetOutOfRangeError: it is not.
         """
-        readable = self._positions(self._end)
-        behind = [at for at, position in positions.items() if position > readable[at]]
+        behind = [at for at, position in positions.items() if position > latest[at]]
         # Behind what may be read there may be more: who has read it does not wait for transactions.
-        ends = {**readable, **topics.ends(self._client, behind)}
+        ends = {**latest, **topics.ends(self._client, behind)}
         for at, position in positions.items():
             if not earliest[at] <= position <= ends[at]:
                 say_gone(

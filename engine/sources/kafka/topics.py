@@ -31,7 +31,7 @@ _TUNED: Final = {
     "reconnect.backoff.ms": "500",
     "reconnect.backoff.max.ms": "1000",
 }
-TRIES_S: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0)
+TRIES_S: tuple[float, ...] = (1.0, 2.0, 5.0)
 """So long each try of a question may take, connecting included."""
 AWAY_S = 30.0
 """Without an answer for so long, the brokers are away. A broker that is restarted, or a leader that

@@ -153,13 +153,13 @@ def bad_records(case: Case) -> Found:
 def limited(case: Case) -> Found:
     """Our own source in Spark's micro-batches."""
     case.spark.dataSource.register(OurKafka)
-    case.topic.send(10)
+    case.topic.send(5)
     sizes: list[int] = []
 
     def keep(rows: DataFrame, batch: int) -> None:
         sizes.append(rows.count())
 
-    df = case.stream("our_kafka", maxOffsetsPerTrigger="8", includeHeaders="true")
+    df = case.stream("our_kafka", maxOffsetsPerTrigger="6", includeHeaders="true")
     writer = df.writeStream.foreachBatch(keep).trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(case.checkpoint)).start()
     assert query.awaitTermination(60)

@@ -81,5 +81,5 @@ def test_a_dead_letter_names_the_record(found: dict[str, Any]) -> None:
 
 def test_a_micro_batch_keeps_its_limit(found: dict[str, Any]) -> None:
     told = found["limited"]
-    assert told["sizes"] == [8, 8, 4]
+    assert told["sizes"] == [6, 4]
     assert told["committed"] == told["wanted"]

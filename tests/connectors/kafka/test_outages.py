@@ -163,3 +163,20 @@ def test_a_user_logs_in_as_in_java(broker: Kafka, topic: Topic, tmp_path: Path) 
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if PASSWORD.encode() in path.read_bytes()]
+
+
+def test_a_broker_shows_its_certificate(broker: Kafka, topic: Topic, tmp_path: Path) -> None:
+    """With Java's settings."""
+    options = {
+        "kafka__bootstrap__servers": broker.bootstrap_tls,
+        "kafka__security__protocol": "SSL",
+    }
+    with pytest.raises(SourceUnavailableError) as error:
+        start(topic, tmp_path, Kept(), **options)
+    assert "certificate verify failed" in str(error.value)
+    trust = {
+        "kafka__ssl__truststore__type": "PEM",
+        "kafka__ssl__truststore__location": str(broker.certificate),
+        "kafka__ssl__endpoint__identification__algorithm": "HTTPS",
+    }
+    assert latest_offset({"format": "kafka", "options": given(topic, **options, **trust)})
