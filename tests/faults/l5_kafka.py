@@ -149,6 +149,9 @@ class _World:
             self._await_commit()
             setup.drain.touch()
             self._driver.await_end()
+            # Else readers would wait until they time out.
+            left = self._end_open(lambda: True)
+            self._result.outcomes["transactions left open by a drain"] += left
             self._compare()
         except Exception as exc:
             self._result.broken.append(f"{setup.folder}: {type(exc).__name__}: {exc}")
@@ -179,12 +182,18 @@ class _World:
 
     def _abort_some(self) -> None:
         """As the broker does in time: each of them, or some."""
+        share = self._chance.choice((0.5, 1.0))
+        self._end_open(lambda: self._chance.random() < share)
+
+    def _end_open(self, which: Callable[[], bool]) -> int:
+        """Abort transactions of the query that are open; how many."""
         transactions = KafkaTransactions({"bootstrap.servers": self._kafka.bootstrap})
         query_id = Checkpoint(str(Path(self._setup.folder) / "checkpoint")).query_id()
-        ids = transactions.ids(f"continuous-{query_id}-")
-        share = self._chance.choice((0.5, 1.0))
-        transactions.fence([id for id in ids if self._chance.random() < share])
+        found = transactions.describe(transactions.ids(f"continuous-{query_id}-"))
+        doomed = [id for id, each in found.items() if each.is_open and which()]
+        transactions.fence(doomed)
         transactions.close()
+        return len(doomed)
 
     def _fail(self) -> None:
         self._driver.signal(signal.SIGUSR1)
