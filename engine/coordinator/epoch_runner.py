@@ -142,7 +142,7 @@ class EpochRunner:
         offset_log = self._checkpoint.offsets
         if replayed:
             text = self._logged(epoch, ends)
-        lost = self._prepared.get(epoch) if replayed else None
+        lost = self._lost(epoch) if replayed else None
         entry = self._entry(
             messages=tuple(messages),
             offsets=text,
@@ -292,6 +292,11 @@ class EpochRunner:
                 epoch=epoch,
                 hint="A restart commits it again: the sink must skip what it already has.",
             ) from exc
+
+    def _lost(self, epoch: int) -> PreparedEntry | None:
+        """What was noted of an epoch that the sink has dropped."""
+        entry = self._prepared.get(epoch)
+        return entry if entry is not None and entry.lost else None
 
     def _note_lost(self, epoch: int, error: PreparedEpochLostError) -> None:
         """Let the next attempt run the epoch again, without what the sink has of it."""

@@ -3,6 +3,7 @@ nobody has ended in time."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from engine.errors import ContinuousError, PreparedEpochLostError, SinkUnavailableError
+from engine.checkpoint.logs.prepared_log import PreparedEntry
+from engine.errors import (
+    CheckpointError,
+    ContinuousError,
+    PreparedEpochLostError,
+    SinkUnavailableError,
+)
 from engine.query.handle import ContinuousQuery
 from tests.model import HOUR_MS, ModelMessage, ModelSink
 from tests.simulation.story import WAIT_S, Story
@@ -28,6 +35,7 @@ class DroppingSink(ModelSink):
 
     drops: dict[int, list[set[int]]] = field(default_factory=dict)
     fenced: int = 0
+    on_fence: Callable[[], None] = lambda: None
     mayDropPrepared = True
 
     def commit(self, messages: list[ModelMessage], epoch: int) -> None:
@@ -48,6 +56,7 @@ class DroppingSink(ModelSink):
 
     def fenceTasks(self) -> None:
         self.fenced += 1
+        self.on_fence()
 
 
 @pytest.fixture
@@ -130,3 +139,14 @@ def test_a_start_that_finds_the_loss_goes_on(story: Story) -> None:
     sink.drops[LOST] = [{1, 3}]
     finish(story)
     assert sink.commit_calls.count(LOST) == 3
+
+
+def test_what_another_run_has_prepared_meanwhile_is_not_replaced(story: Story) -> None:
+    sink, log = story.sink, story.checkpoint.prepared
+    assert isinstance(sink, DroppingSink)
+    sink.drops[LOST] = [{1}]
+    fail(story)
+    text = log.text(PreparedEntry(99, "another run", (None,) * PARTITIONS))
+    sink.on_fence = lambda: log.restore(LOST, text)
+    fail(story, CheckpointError)
+    assert log.text_of(LOST) == text
