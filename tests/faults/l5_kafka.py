@@ -143,6 +143,7 @@ class _World:
         try:
             with _feeding(setup):
                 self._driver = Driver(setup)
+                self._await_commit()
                 for kind in self._chance.choices(list(_CHANCES), _CHANCES.values(), k=faults):
                     self._acts[kind]()
                     self._result.faults[kind] += 1
