@@ -41,8 +41,8 @@ _TEXTS = {
     "marker is at a task, ms",
     "sensors": "1,000 deferred sensors in one triggerer, looks 1 s apart: CPU as a share of a "
     "core, when an epoch is detected, ms",
-    "kafka_latency": "Kafka → filter, upper → Kafka, 1,000 records/s, the broker on the same cores, "
-    "from when a record was due to a consumer of the results, ms",
+    "kafka_latency": "Kafka → filter, upper → Kafka, 1,000 records/s, the broker on the same "
+    "cores, from when a record was due to a consumer of the results, ms",
     "kafka_functions": "the same with a Python function, ms",
     "kafka_throughput": "Kafka → filter, upper → Kafka, 3,000,000 records of 90 bytes that are "
     "there: rows/s",
@@ -95,7 +95,8 @@ def _page(known: Mapping[str, Any]) -> Iterator[str]:
     )
     for case, text in _TEXTS.items():
         if case in known:
-            yield f"## {case.replace('_', ' ').capitalize()}\n\n{text[0].upper()}{text[1:]} ({known[case]['day']}).\n"
+            yield f"## {case.replace('_', ' ').capitalize()}\n"
+            yield f"{text[0].upper()}{text[1:]} ({known[case]['day']}).\n"
             yield from _table(known[case]["figures"], GOALS.get(case, {}))
             yield ""
             if case == "commits" and "coordinator" in known:
