@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
 
 from engine import register, write_stream
 from engine.spark.session import build_session
@@ -59,14 +61,15 @@ class Setting:
         )
 
     def start(self, df: DataFrame) -> Any:
-        """Write it to the sink; the handle."""
-        writer: Any = write_stream(df) if self.is_ours else df.writeStream
-        writer = (
-            writer.format("kafka")
-            .option("kafka.bootstrap.servers", self.kafka.bootstrap)
-            .option("topic", SINK)
-            .option("checkpointLocation", str(self.folder / "checkpoint"))
+        """Write it to the topic; the handle."""
+        return self.start_to(
+            df, "kafka", **{"kafka.bootstrap.servers": self.kafka.bootstrap, "topic": SINK}
         )
+
+    def start_to(self, df: DataFrame, sink: str, **options: str) -> Any:
+        """Write it somewhere; the handle."""
+        writer: Any = write_stream(df) if self.is_ours else df.writeStream
+        writer = writer.format(sink).options(**options, checkpointLocation=str(self.checkpoint))
         if self.engine == EXACTLY_ONCE:
             writer = writer.option("delivery", "exactly-once")
         if self.engine == REAL_TIME:
@@ -75,14 +78,40 @@ class Setting:
             return writer.start()
         return writer.trigger(continuous="1 second").start()
 
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    def fill(self, records: int, record: bytes) -> None:
+        """Put so many into the source."""
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": self.kafka.bootstrap,
+                "linger.ms": 50,
+                "queue.buffering.max.messages": 10**6,
+            }
+        )
+        for number in range(records):
+            producer.produce(SOURCE, b"%019d " % number + record, partition=number % PARTITIONS)
+            if number % 10_000 == 0:
+                producer.poll(0)
+                while len(producer) > 500_000:
+                    producer.poll(0.05)
+        producer.flush()
+
 
 @contextmanager
-def setting(engine: str) -> Iterator[Setting]:
-    """Everything stops with the block."""
+def setting(engine: str, more: Mapping[str, str] | None = None) -> Iterator[Setting]:
+    """Everything stops with the block.
+
+    :param more: settings of Spark's own session: its ``spark.jars`` are added to the connector's.
+    """
     conf = {"spark.master": "local[2]"}
     if engine.startswith("spark"):
+        conf |= more or {}
         found = jars(*CONNECTOR, alone=True)
-        conf["spark.jars"] = ",".join(str(path) for path in found.glob("*.jar"))
+        others = [conf["spark.jars"]] if "spark.jars" in conf else []
+        conf["spark.jars"] = ",".join([*map(str, found.glob("*.jar")), *others])
     with tempfile.TemporaryDirectory() as name, running_kafka(Path(name) / "kafka") as kafka:
         for topic in (SOURCE, SINK):
             kafka.create_topic(topic, PARTITIONS)

@@ -18,7 +18,6 @@ from bench.kafka import (
     PARTITIONS,
     REAL_TIME,
     SINK,
-    SOURCE,
     Setting,
     in_sql,
     setting,
@@ -36,20 +35,7 @@ def main(engine: str) -> None:
 
 
 def _rows_per_second(here: Setting) -> float:
-    producer = confluent_kafka.Producer(
-        {
-            "bootstrap.servers": here.kafka.bootstrap,
-            "linger.ms": 50,
-            "queue.buffering.max.messages": 10**6,
-        }
-    )
-    for number in range(RECORDS):
-        producer.produce(SOURCE, b"%019d " % number + RECORD, partition=number % PARTITIONS)
-        if number % 10_000 == 0:
-            producer.poll(0)
-            while len(producer) > 500_000:
-                producer.poll(0.05)
-    producer.flush()
+    here.fill(RECORDS, RECORD)
     handle = here.start(in_sql(here.read()))
     consumer = confluent_kafka.Consumer(
         {

@@ -46,6 +46,9 @@ _TEXTS = {
     "kafka_functions": "the same with a Python function, ms",
     "kafka_throughput": "Kafka → filter, upper → Kafka, 3,000,000 records of 90 bytes that are "
     "there: rows/s",
+    "kafka_parquet": "the same to Parquet files, from the start of the query until all is "
+    "committed: rows/s",
+    "kafka_delta": "the same to a Delta table: rows/s",
 }
 
 _COMMIT = {"p50": 2, "p99": 5}
