@@ -21,6 +21,11 @@ from bench import (
     epochs,
     functions,
     idle,
+    kafka_delta,
+    kafka_functions,
+    kafka_latency,
+    kafka_parquet,
+    kafka_throughput,
     latency,
     restarts,
     sensors,
@@ -79,6 +84,32 @@ CASES = {
         sensors.ENGINES,
         f"{sensors.SENSORS:,} deferred epoch sensors in one event loop, looks 1 s apart: cores, "
         "detected after ms",
+    ),
+    "kafka_latency": Case(
+        kafka_latency.ENGINES,
+        "Kafka → filter, upper → Kafka at 1,000 records/s, due to seen: ms",
+        compares=True,
+    ),
+    "kafka_functions": Case(
+        kafka_functions.ENGINES, "the same with a Python function: ms", compares=True
+    ),
+    "kafka_throughput": Case(
+        kafka_throughput.ENGINES,
+        "Kafka → filter, upper → Kafka, 90 bytes each: rows per second",
+        compares=True,
+        more_is_better=True,
+    ),
+    "kafka_parquet": Case(
+        kafka_parquet.ENGINES,
+        "Kafka → filter, upper → Parquet, 90 bytes each: rows per second",
+        compares=True,
+        more_is_better=True,
+    ),
+    "kafka_delta": Case(
+        kafka_delta.ENGINES,
+        "Kafka → filter, upper → Delta, 90 bytes each: rows per second",
+        compares=True,
+        more_is_better=True,
     ),
 }
 HAVE_SHORT = ("coordinator", "wire")

@@ -38,6 +38,15 @@ _MANY = (
     *[l4_spark.ZOMBIE] * 2,
 )
 _CLUSTER = (*[l4_spark.EXECUTOR] * 10, *[l4_spark.WORKER] * 10, l4_spark.JVM)
+_ROAD_SHORT = {"faults": 5}
+_ROAD_LONG = {"faults": 325, "away_s": 65.0, "mutants": True}
+
+
+def _road(module: str) -> Level:
+    road = {"road": module}
+    return Level("tests.faults.roads.world", {**road, **_ROAD_SHORT}, {**road, **_ROAD_LONG})
+
+
 LEVELS = {
     "L0": Level("tests.faults.l0_model", {"seconds": 10}, {"seconds": 240}),
     "L1": Level("tests.faults.l1_failpoints", {"seconds": 15}, {"seconds": 400}),
@@ -55,7 +64,7 @@ LEVELS = {
         {"faults": _CLUSTER, "master": l4_spark.CLUSTER},
         needs_spark=True,
     ),
-    "L5": Level("tests.faults.l5_kafka", {"faults": 5}, {"faults": 325, "mutants": True}),
+    **{f"L5 {road}": _road(road) for road in ("kafka_to_kafka", "kafka_to_delta")},
     "mutants": Level("tests.faults.mutants", {}, {}),
 }
 

@@ -38,10 +38,11 @@ _LEVELS = """\
   in random order, as many as the time allows.
 - **L4**: a real Spark: Python workers, the daemon, the driver, the JVM and executors are killed,
   or stopped for a while.
-- **L5**: Kafka to Kafka, exactly once, through one real broker (Apache Kafka in KRaft mode). The
-  process of the query is killed at named places and at any time, suspended until another has taken
-  over and woken up, kept away until the broker has aborted its transactions, some of an epoch
-  perhaps when others are committed; tasks fail; the broker is killed and suspended.
+- **L5**: roads from one real server to another (`tests/faults/roads/`): Apache Kafka in KRaft mode,
+  and what the connectors write to. The process of the query is killed at named places and at any
+  time, suspended until another has taken over and woken up, kept away with something prepared;
+  tasks fail; servers are killed, suspended, and away for more than a minute. On the road to Kafka
+  transactions time out meanwhile, some of an epoch perhaps when others are committed.
 - **Mutants**: wrong versions of the protocol, one at a time. A harness that does not catch them
   proves nothing.
 

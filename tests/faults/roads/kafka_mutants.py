@@ -1,6 +1,6 @@
 """Wrong versions of what makes Kafka to Kafka exactly once; L5 has to catch each of them.
 
-Each is put in place in the process that runs the query (:mod:`tests.faults.l5_kafka`).
+Each is put in place in the process that runs the query (:mod:`tests.faults.roads.driver`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from engine.clients.kafka_transactions import KafkaTransactions, Transaction
-from engine.coordinator.epoch_runner import EpochRunner
 from engine.execution import attempt
 from engine.sinks.kafka import task_writers
 from engine.sinks.kafka.data_source import KafkaWriter
 from engine.sources.kafka.partition_reader import KafkaPartitionsReader
+from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
 
-MUTANTS: dict[str, Callable[[], None]] = {}
+MUTANTS: dict[str, Callable[[], None]] = {COMMITTED_EARLY: commit_before_log}
 
 
 def mutant(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
@@ -29,17 +29,6 @@ def mutant(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
 
 def _set(owner: Any, name: str, value: Any) -> None:
     setattr(owner, name, value)
-
-
-@mutant("transactions are committed before the offset log")
-def _() -> None:
-    right = EpochRunner.commit
-
-    def commit(self: Any, epoch: int, offsets: Any, messages: Sequence[Any], **rest: Any) -> Any:
-        self._sink.commit(list(messages), epoch)
-        return right(self, epoch, offsets, messages, **rest)
-
-    _set(EpochRunner, "commit", commit)
 
 
 @mutant("a transaction that is gone is taken for committed")

@@ -1,0 +1,1 @@
+"""L5: roads from a source to a sink, through real servers."""

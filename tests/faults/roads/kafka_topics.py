@@ -1,0 +1,102 @@
+"""Topics as an end of a road: fed, read by the query, and read to their end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import confluent_kafka
+
+from engine.execution.definition import StreamBinding
+from engine.expressions.schemas import to_arrow
+from engine.pipeline.pipeline import Pipeline, SourceRelation
+from engine.sources.kafka.data_source import KafkaDataSource
+from tests.faults.roads.driver import DEADLINE_S
+
+PARTITIONS = 2
+FEED_EVERY_S = 0.01
+SETTINGS: Mapping[str, str] = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"
+}
+"""Of the broker."""
+
+
+COLUMNS = KafkaDataSource({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}).schema()
+"""Of every topic."""
+
+
+def stream_of(bootstrap: str, topic: str) -> StreamBinding:
+    """Its records, from the first one on."""
+    source = KafkaDataSource(
+        {
+            "kafka.bootstrap.servers": bootstrap,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+        }
+    )
+    schema = to_arrow(source.schema(), "source kafka")
+    pipeline = Pipeline(SourceRelation("kafka", {}, schema), (), schema)
+    return StreamBinding(pipeline, source.continuousReader(source.schema()), "kafka")
+
+
+@contextmanager
+def feeding(bootstrap: str, topic: str) -> Iterator[None]:
+    """A record for each partition, again and again."""
+    stop = threading.Event()
+
+    def feed() -> None:
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "log_level": 0,
+            }
+        )
+        number = 0
+        while not stop.wait(FEED_EVERY_S):
+            for partition in range(PARTITIONS):
+                producer.produce(topic, f"{partition} {number}", partition=partition)
+            producer.poll(0)
+            number += 1
+        assert producer.flush(DEADLINE_S) == 0
+
+    thread = threading.Thread(target=feed, name="feed")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def all_of(bootstrap: str, topic: str) -> Counter[bytes]:
+    """The values of all records that are committed."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "faults",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": "true",
+        }
+    )
+    at = [
+        confluent_kafka.TopicPartition(topic, partition, confluent_kafka.OFFSET_BEGINNING)
+        for partition in range(PARTITIONS)
+    ]
+    consumer.assign(at)
+    found: Counter[bytes] = Counter()
+    ended: set[int] = set()
+    deadline_s = time.monotonic() + DEADLINE_S
+    while len(ended) < PARTITIONS:
+        assert time.monotonic() < deadline_s, f"{topic} cannot be read to its end"
+        for message in consumer.consume(1_000, 0.2):
+            if message.error() is None:
+                found[message.value()] += 1
+            elif message.error().name() == "_PARTITION_EOF":
+                ended.add(message.partition())
+    consumer.close()
+    return found

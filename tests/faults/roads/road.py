@@ -1,0 +1,130 @@
+"""What differs from one road to the next: its servers, its ends, and what else can befall it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from engine.execution.definition import StreamBinding
+from engine.sinks.contract import SinkBinding
+from tests.servers.process import Process
+
+PLACES = (
+    "prepare.before", "prepare.after", "walCommit.after", "commitSink.before", "commitSink.after",
+    "commitOffsets.after", "report.before", "report.after", "setAside.before", "setAside.after",
+    "claim.after", "lost.after",
+)  # fmt: skip
+BETWEEN = ("prepare.after", "walCommit.after", "commitSink.before")
+"""Where what is prepared is not ended."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A world: what the process of its query needs to know.
+
+    :param folder: for its checkpoint and what it says.
+    :param where: what :meth:`Road.make` has made for it.
+    """
+
+    folder: str
+    road: type[Road]
+    where: Mapping[str, str]
+    mutant: str = ""
+
+    @property
+    def drain(self) -> Path:
+        """The query drains when this file is there."""
+        return Path(self.folder) / "drain"
+
+    @property
+    def checkpoint(self) -> str:
+        return str(Path(self.folder) / "checkpoint")
+
+
+class Server(Protocol):
+    """One that can be killed and started again with all that it has."""
+
+    @property
+    def process(self) -> Process: ...
+
+    def start(self) -> None:
+        """And wait until it serves."""
+
+
+class Road(ABC):
+    """Made once for all its worlds; ``stream`` and ``sink`` are called in the query's process.
+
+    :cvar level: its name on the page.
+    :cvar places: failpoints (:mod:`engine.base.failpoints`) at which the process is killed.
+    :cvar between: those where it is killed to stay away with something prepared.
+    :cvar mutants: by name: what puts a wrong version in place, in the query's process.
+    :ivar servers: by the name of each; there inside :meth:`serving`.
+    """
+
+    level: ClassVar[str]
+    places: ClassVar[Sequence[str]] = PLACES
+    between: ClassVar[Sequence[str]] = BETWEEN
+    mutants: ClassVar[Mapping[str, Callable[[], None]]] = {}
+
+    def __init__(self) -> None:
+        self.servers: dict[str, Server] = {}
+
+    @abstractmethod
+    def serving(self, folder: Path) -> AbstractContextManager[None]:
+        """Its servers run while the block does.
+
+        :param folder: for what they keep.
+        :raises NoJarsError: they cannot be had here.
+        """
+
+    @abstractmethod
+    def make(self, name: str) -> dict[str, str]:
+        """Make what a world has for itself; :attr:`Setup.where`."""
+
+    @abstractmethod
+    def feeding(self, setup: Setup) -> AbstractContextManager[None]:
+        """Write new records into the source while the block runs, each with a text of its own."""
+
+    @abstractmethod
+    def went_in(self, setup: Setup) -> Counter[bytes]:
+        """Those texts."""
+
+    @abstractmethod
+    def came_out(self, setup: Setup) -> Counter[bytes]:
+        """Those that a reader of the sink sees."""
+
+    @staticmethod
+    @abstractmethod
+    def stream(setup: Setup) -> StreamBinding:
+        """What the query reads."""
+
+    @staticmethod
+    @abstractmethod
+    def sink(setup: Setup) -> SinkBinding:
+        """What it writes to."""
+
+    def meanwhile(self, setup: Setup, draw: Callable[[], float]) -> Mapping[str, Meanwhile]:
+        """What can happen while the query is away with something prepared.
+
+        :param draw: a chance between 0 and 1.
+        """
+        return {}
+
+    def at_end(self, setup: Setup) -> Mapping[str, int]:
+        """Look at what a drain has left behind, and count it for the page."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Meanwhile:
+    """
+    :param chance: how often, beside :data:`tests.faults.roads.world.CHANCES`.
+    """
+
+    chance: int
+    act: Callable[[], None]
