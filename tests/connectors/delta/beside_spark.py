@@ -55,11 +55,11 @@ class Case:
         query.drain(WAIT_S)
 
     def sql(self, text: str) -> list[Any]:
-        return self.spark.sql(text.replace("TABLE", f"delta.`{self.table}`")).collect()
+        return self.spark.sql(text.replace("$", f"delta.`{self.table}`")).collect()
 
     def values(self) -> list[int]:
         """The first column, as Spark reads it."""
-        return sorted(row.value for row in self.sql("SELECT value FROM TABLE"))
+        return sorted(row.value for row in self.sql("SELECT value FROM $"))
 
 
 def is_whole(values: list[int]) -> bool:
@@ -74,7 +74,7 @@ def read_back(case: Case) -> Found:
     """All types, as Spark reads them; where Spark skips files by their statistics, too."""
     case.run()
     wrong = case.sql(
-        "SELECT count(*) AS n FROM TABLE WHERE NOT (k = value % 3 AND text = value % 2 "
+        "SELECT count(*) AS n FROM $ WHERE NOT (k = value % 3 AND text = value % 2 "
         "AND day = CAST(timestamp AS DATE) AND price = CAST(value AS DECIMAL(20, 2)) / 4 "
         "AND both = array(value, value + 1) AND named['v'] = value AND pair.v = value "
         "AND octets = CAST(CAST(value AS STRING) AS BINARY) "
@@ -85,21 +85,21 @@ def read_back(case: Case) -> Found:
     return {
         "wrong": wrong[0].n,
         "whole": is_whole(values),
-        "found": [row.value for row in case.sql(f"SELECT value FROM TABLE WHERE value = {some}")],
+        "found": [row.value for row in case.sql(f"SELECT value FROM $ WHERE value = {some}")],
         "some": some,
-        "partitions": [row.col_name for row in case.sql("SHOW COLUMNS IN TABLE")],
+        "partitions": [row.col_name for row in case.sql("SHOW COLUMNS IN $")],
     }
 
 
 def kept_in_order(case: Case) -> Found:
     """Spark compacts, deletes, updates and vacuums between two runs; also with other's rows."""
     case.run()
-    before = len(case.sql("DESCRIBE HISTORY TABLE"))
-    case.sql("OPTIMIZE TABLE")
-    case.sql("INSERT INTO TABLE (value, k) VALUES (-1, 0)")
+    before = len(case.sql("DESCRIBE HISTORY $"))
+    case.sql("OPTIMIZE $")
+    case.sql("INSERT INTO $ (value, k) VALUES (-1, 0)")
     case.run()
-    case.sql("DELETE FROM TABLE WHERE value = -1")
-    case.sql("VACUUM TABLE")
+    case.sql("DELETE FROM $ WHERE value = -1")
+    case.sql("VACUUM $")
     case.run()
     return {"whole": is_whole(case.values()), "commits": before}
 
@@ -115,10 +115,10 @@ def made_by_spark(case: Case) -> Found:
     ):
         each = Case(case.spark, case.folder / name.replace(" ", "-"))
         each.folder.mkdir()
-        each.sql(f"CREATE TABLE TABLE ({columns}) USING delta PARTITIONED BY (k) {more}")
+        each.sql(f"CREATE TABLE $ ({columns}) USING delta PARTITIONED BY (k) {more}")
         try:
             each.run(df)
-            each.sql("DELETE FROM TABLE WHERE value % 10 = 3")
+            each.sql("DELETE FROM $ WHERE value % 10 = 3")
             each.run(df)
             values = each.values()
             left = [value for value in range(max(values) + 1) if value % 10 != 3]
@@ -131,6 +131,7 @@ def made_by_spark(case: Case) -> Found:
 def main(folder: str, jars: str) -> None:
     spark = start(
         spark__jars=",".join(map(str, sorted(Path(jars).glob("*.jar")))),
+        spark__databricks__delta__snapshotPartitions="1",
         spark__sql__extensions="io.delta.sql.DeltaSparkSessionExtension",
         spark__sql__catalog__spark_catalog="org.apache.spark.sql.delta.catalog.DeltaCatalog",
     )
