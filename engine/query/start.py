@@ -119,15 +119,17 @@ def _sink(request: WriteRequest, options: dict[str, str], session_timezone: str)
 
         Options("sink foreach", options).refuse_others()
         return bind_writer(ForeachWriter(request.function, schema), "foreach")
-    if name == "foreachBatch":
-        from engine.sinks.foreach_batch import ForeachBatchWriter
+    if name in ("foreachBatch", "foreachBatchArrow"):
+        from engine.sinks.foreach_batch import ForeachBatchArrowWriter, ForeachBatchWriter
         from engine.sinks.shipped import shipped_bytes_max
 
-        taken = Options("sink foreachBatch", options)
+        taken = Options(f"sink {name}", options)
         bytes_max = shipped_bytes_max(taken)
         taken.refuse_others()
-        writer = ForeachBatchWriter(request.function, spark, schema, bytes_max)
-        return bind_writer(writer, "foreachBatch")
+        function = request.function
+        if name == "foreachBatch":
+            return bind_writer(ForeachBatchWriter(function, spark, schema, bytes_max), name)
+        return bind_writer(ForeachBatchArrowWriter(function, schema, bytes_max), name)
     if name.lower() == "memory":
         from engine.sinks.memory import MemoryWriter
         from engine.sinks.shipped import shipped_bytes_max
