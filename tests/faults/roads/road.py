@@ -79,7 +79,7 @@ class Road(ABC):
         """Its servers run while the block does.
 
         :param folder: for what they keep.
-        :raises NoJarsError: they cannot be had here.
+        :raises NoServerError: they cannot be had here.
         """
 
     @abstractmethod

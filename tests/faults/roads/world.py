@@ -24,7 +24,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from tests.faults.result import LevelResult
 from tests.faults.roads.driver import DEADLINE_S, LEASE_S, Driver
 from tests.faults.roads.road import Road, Server, Setup
-from tests.servers.jars import NoJarsError
+from tests.servers.process import NoServerError
 from tests.waiting import wait_until
 
 FAULTS_A_WORLD = 25
@@ -56,7 +56,7 @@ def run(
                 world.play(min(FAULTS_A_WORLD, faults - number * FAULTS_A_WORLD))
             for mutant in way.mutants if mutants else ():
                 result.mutants[mutant] = _hunt(mutant, way, folder, chance)
-    except NoJarsError as exc:
+    except NoServerError as exc:
         result.skipped = str(exc)
     finally:
         shutil.rmtree(folder)
