@@ -86,6 +86,7 @@ SINKS: Final[dict[str, SinkKind]] = {
         has_partitions=True,
         reopen="engine.sinks.delta.rewind:reopen",
     ),
+    "http": SinkKind("engine.sinks.http.data_source:HttpSink", columns=Columns.NOT_KEPT),
     "redis": SinkKind("engine.sinks.redis.data_source:RedisSink", columns=Columns.NOT_KEPT),
     "console": _fleeting("engine.sinks.console:ConsoleDataSource"),
     "memory": _fleeting("engine.sinks.memory:MemoryDataSource", _NOTHING),

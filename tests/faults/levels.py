@@ -65,7 +65,8 @@ LEVELS = {
         needs_spark=True,
     ),
     **{
-        f"L5 {road}": _road(road) for road in ("kafka_to_kafka", "kafka_to_delta", "redis_to_redis")
+        f"L5 {road}": _road(road)
+        for road in ("kafka_to_kafka", "kafka_to_delta", "redis_to_redis", "redis_to_http")
     },
     "mutants": Level("tests.faults.mutants", {}, {}),
 }
