@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE, Options
 from engine.base.options import DEAD_LETTER, EngineOptions, parse_interval_ms
@@ -48,6 +49,7 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
             "Option sourcePollInterval has no meaning: no source of the query is polled.",
             hint="Leave it out.",
         )
+    _check_what_is_read_once(streams, str(request.sink_format))
     location = pop_option(rest, CHECKPOINT)
     sink = _sink(request, rest, session_timezone)
     if options.on_bad_record == DEAD_LETTER:
@@ -100,6 +102,17 @@ def _streams(request: WriteRequest, options: EngineOptions) -> tuple[StreamBindi
         )
         streams.append(StreamBinding(*pruned(pipeline, reader), source))
     return tuple(streams)
+
+
+def _check_what_is_read_once(streams: Sequence[StreamBinding], sink: str) -> None:
+    lossy = [each for each in streams if each.reader.readsOnce and not each.reader.acceptsLoss]
+    if lossy and not sink_kind(sink).is_ephemeral:
+        raise ConfigError(
+            f"The source {lossy[0].description} cannot be read again: rows would be lost when "
+            f"something fails, and the sink {sink} is to have each.",
+            hint='If that may be, set option("failOnDataLoss", "false") of the source; or let a '
+            "source that keeps its records (files that tail reads, Kafka) stand between the two.",
+        )
 
 
 def _sink(request: WriteRequest, options: dict[str, str], session_timezone: str) -> SinkBinding:

@@ -10,6 +10,7 @@ from engine.errors import ConfigError
 from engine.sources.kafka.data_source import KafkaDataSource
 from engine.sources.rate import RateDataSource
 from engine.sources.redis.data_source import RedisSource
+from engine.sources.socket import SocketDataSource
 from engine.sources.tail.data_source import TailDataSource
 
 SOURCES: Final[dict[str, type[DataSource]]] = {
@@ -18,6 +19,7 @@ SOURCES: Final[dict[str, type[DataSource]]] = {
     TailDataSource.name(): TailDataSource,
     KafkaDataSource.name(): KafkaDataSource,
     RedisSource.name(): RedisSource,
+    SocketDataSource.name(): SocketDataSource,  # Spark's own name, likewise
 }
 
 
