@@ -167,13 +167,15 @@ class _World:
             server.start()
             self._await_commit()
 
-        def suspend() -> None:
+        def suspend(gone_s: float | None = None) -> None:
             server.process.suspend()
-            _pause(self._chance.uniform(0.5, 4.0))
+            _pause(self._chance.uniform(0.5, 4.0) if gone_s is None else gone_s)
             server.process.resume()
             self._await_commit()
 
         acts = {"killed": kill, "suspended": suspend, "away": lambda: kill(self._away_s)}
+        if name in self._road.forgetful:
+            acts = {"suspended": suspend, "away": lambda: suspend(self._away_s)}
         for what, act in acts.items():
             self._acts[f"{name} {what}"] = act
             self._chances[f"{name} {what}"] = SERVER_CHANCES[what]
