@@ -141,10 +141,10 @@ def names_key(marks: str) -> str:
 def check_run(server: RedisServer, context: SinkContext, seen: bytes) -> None:
     """:param seen: the generation that may write, as Redis tells it.
     :raises StaleRunError: it is a later one.
-    :raises SinkUnavailableError: Redis knows of none."""
+    :raises SinkUnavailableError: Redis knows of none, or of an earlier one."""
     if seen == b"%d" % context.generation:
         return
-    if not seen:
+    if not seen or int(seen) < context.generation:
         raise SinkUnavailableError(
             f"{server.owner}: {server.name} has forgotten that this query writes to it.",
             hint="It was emptied, or has lost its newest changes. The query starts again, and sees "

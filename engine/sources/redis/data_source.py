@@ -48,6 +48,8 @@ OWNER: Final = "source redis"
 EARLIEST, LATEST = "earliest", "latest"
 LOOK_S: Final = 3.0
 """So often it is looked where the streams end."""
+_LOOKING_SHARE: Final = 0.05
+"""But no longer than for this share of the time, however many there are."""
 
 
 class RedisSource(DataSource):
@@ -141,11 +143,14 @@ class RedisReader(DataSourceContinuousReader):
         now_s = time.monotonic()
         if now_s < self._next_look_s:
             return False
-        self._next_look_s = now_s + LOOK_S
+        committed = self._committed
         try:
-            return any(self._streams.end(name) < at for name, at in self._committed.items())
+            ends = self._streams.ends(committed)
         except SourceUnavailableError:  # the tasks say so
-            return False
+            ends = committed
+        took_s = time.monotonic() - now_s
+        self._next_look_s = now_s + max(LOOK_S, took_s / _LOOKING_SHARE)
+        return any(ends[name] < at for name, at in committed.items())
 
     def open(self, partition: StreamPartition, until: Offset | None = None) -> RedisPartitionReader:
         return RedisPartitionReader(self.openTogether([partition], until))
@@ -171,7 +176,7 @@ class RedisReader(DataSourceContinuousReader):
 
     def latestOffset(self, start: Offset) -> Offset:
         known = positions_of(start)
-        ends = {name: self._streams.end(name) for name in self._names}
+        ends = self._streams.ends(self._names)
         return {name: shown(max(end, known.get(name, START))) for name, end in ends.items()}
 
     def hasReached(self, committed: Offset, wanted: Offset) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from engine.clients.redis import RedisServer
@@ -50,11 +50,23 @@ class Streams:
 
     def end(self, stream: str) -> EntryId:
         """The position behind the last entry that there ever was; ``0-0`` if there was none."""
+        return self.ends([stream])[stream]
+
+    def ends(self, streams: Iterable[str]) -> dict[str, EntryId]:
+        """The same of several."""
+        names = list(streams)
         with self._server.speaking("cannot be asked", **SPEAKING):
-            if not self._client.exists(stream):
-                return START
-            last = parse_id(self._client.xinfo_stream(stream)["last-generated-id"].decode())
-        return START if last == START else behind(last)
+            pipeline = self._client.pipeline(transaction=False)
+            for name in names:
+                pipeline.xinfo_stream(name)
+            answers = pipeline.execute(raise_on_error=False)
+            for answer in answers:
+                if isinstance(answer, Exception) and "no such key" not in str(answer):
+                    raise answer
+        return {
+            name: START if isinstance(answer, Exception) else _end(answer)
+            for name, answer in zip(names, answers, strict=True)
+        }
 
     def position_of(self, stream: str, wanted: EntryId) -> EntryId:
         """A position from which the same is read as from an id: one behind an entry, or the
@@ -110,6 +122,11 @@ class Streams:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _end(info: Mapping[str, Any]) -> EntryId:
+    last = parse_id(info["last-generated-id"].decode())
+    return START if last == START else behind(last)
 
 
 def _entries(found: Any) -> list[Entry]:

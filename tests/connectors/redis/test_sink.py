@@ -149,6 +149,20 @@ def test_after_a_rewind_an_epoch_comes_again_with_other_rows(
     assert ids(client) == [0, 1, 2, 10]
 
 
+def test_a_server_that_forgets_which_run_it_is_does_not_end_it(
+    server: RedisServer, client: Any
+) -> None:
+    run = Run(server, 3)
+    staged = run.stage(0, 1)
+    client.hset("continuous:q", "generation", 2)  # what a replica had
+    with pytest.raises(SinkUnavailableError, match="has forgotten"):
+        run.stage(1, 2)
+    with pytest.raises(SinkUnavailableError, match="has forgotten"):
+        run.driver.fenceTasks()
+    run.driver.commit(staged, 0)
+    assert ids(client) == [1]
+
+
 @pytest.mark.parametrize("lost", ["all", "the newest"])
 def test_epochs_that_redis_has_lost_end_the_query(
     server: RedisServer, client: Any, lost: str, caplog: pytest.LogCaptureFixture

@@ -9,7 +9,7 @@ from typing import ClassVar
 from engine.query.binding import bind_writer
 from engine.sinks.contract import SinkBinding
 from engine.sinks.redis import scripts
-from engine.sinks.redis.data_source import RedisSink
+from engine.sinks.redis.data_source import RedisSink, RedisWriter
 from engine.sources.redis import partition_reader
 from tests.faults.roads.from_redis import FromRedis, columns
 from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
@@ -25,6 +25,16 @@ def _instead(script: str, old: str, new: str) -> None:
     setattr(scripts, script, text.replace(old, new))
 
 
+def _asks_nothing() -> None:
+    _instead("COMMIT", "if not newest or newest < epoch then", "if true then gap = ''")
+    RedisWriter.latestEpoch = lambda self: None  # type: ignore[method-assign]
+
+
+def _copies_some() -> None:
+    _instead("COMMIT", "'COUNT', 500", "'COUNT', 5")
+    _instead("COMMIT", "until #rows < 500", "until true")
+
+
 def _reads_again() -> None:
     partition_reader.behind = lambda entry: entry
 
@@ -35,15 +45,11 @@ class RedisToRedis(FromRedis):
     level = "L5 Redis to Redis"
     mutants: ClassVar = {
         COMMITTED_EARLY: commit_before_log,
-        "the stream is not asked whether it has the epoch": lambda: _instead(
-            "COMMIT", "if not newest or newest < epoch then", "if true then gap = '' "
-        ),
+        "nobody asks whether the stream has the epoch": _asks_nothing,
         "what was staged and is gone is taken for empty": lambda: _instead(
             "COMMIT", "return {'lost', KEYS[i]}", "gap = ''"
         ),
-        "an epoch is marked as done, and its rows are not copied": lambda: _instead(
-            "COMMIT", "until #rows < 500", "until true"
-        ),
+        "an epoch is marked as done, and its rows are copied in part": _copies_some,
         "the entry before an offset is read again": _reads_again,
     }
 
