@@ -30,14 +30,12 @@ Source: IETF draft "The Idempotency-Key HTTP Header Field"; RFC 9110 of ``Retry-
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, WriterCommitMessage
 
 from engine.base.connector_options import SESSION_TIMEZONE, Options
@@ -46,20 +44,16 @@ from engine.base.options import parse_interval_ms
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
-from engine.expressions.whole_columns import json_writer
 from engine.sinks.http.endpoint import OWNER, TOO_LARGE, Endpoint, RowsRefusedError, import_client
-from engine.sinks.http.refused_rows import FAIL, POLICIES, RefusedRows, refused_rows, split
-from engine.sinks.shipped import OPTION, RowShipper, ShippingWriter, shipped_bytes_max, unpack
+from engine.sinks.http.refused_rows import FAIL, POLICIES, RefusedRows, refused_rows
+from engine.sinks.http.requests import ARRAY, CONTENT_TYPES, OBJECT, Request, RequestFormat
+from engine.sinks.shipped import OPTION, RowShipper, ShippingWriter, shipped_bytes_max
 
 if TYPE_CHECKING:
     import urllib3
     from pyspark.sql.types import StructType
 
 HEADER: Final = "header."
-ARRAY, LINES, OBJECT = "array", "lines", "object"
-_CONTENT: Final = {
-    ARRAY: "application/json", LINES: "application/x-ndjson", OBJECT: "application/json"
-}  # fmt: skip
 
 
 class HttpSink(DataSource):
@@ -74,7 +68,7 @@ class HttpSink(DataSource):
         }
         self._header_options = [name for name in options if name.lower().startswith(HEADER)]
         taken = Options(OWNER, {k: v for k, v in options.items() if k not in self._header_options})
-        self._body = taken.choice("body", ARRAY, tuple(_CONTENT))
+        self._body = taken.choice("body", ARRAY, tuple(CONTENT_TYPES))
         default_rows = 1 if self._body == OBJECT else 100
         self._rows = taken.integer("rowsPerRequest", default_rows, minimum=1, maximum=100_000)
         if self._body == OBJECT and self._rows > 1:
@@ -86,7 +80,7 @@ class HttpSink(DataSource):
         self._endpoint = Endpoint(
             url=_checked_url(taken.required("url", example="https://example.com/hook")),
             method=method,
-            headers={"Content-Type": _CONTENT[self._body], **_by_name(headers)},
+            headers={"Content-Type": CONTENT_TYPES[self._body], **_by_name(headers)},
             key_header=key_header,
             timeout_s=_seconds(taken, "timeout", "30 seconds"),
             retry_s=_seconds(taken, "retryFor", "1 minute"),
@@ -107,20 +101,14 @@ class HttpSink(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> HttpWriter:
         """:raises ConfigError: JSON has no form for a column."""
         columns = to_arrow(schema, OWNER)
-        json_writer(pa.struct(list(columns)), self._timezone)
-        writer = HttpWriter(self._endpoint, columns, self._timezone, self._refused, self._bytes_max)
-        writer.body, writer.rows_per_request = self._body, self._rows
-        writer.concurrency = self._concurrency
-        writer.secretOptions = ("url", *self._header_options)
-        return writer
-
-
-class Request(NamedTuple):
-    """Rows of a task, as JSON, from the ``first`` one on."""
-
-    task: int
-    first: int
-    rows: Sequence[str]
+        return HttpWriter(
+            self._endpoint,
+            RequestFormat(columns, self._timezone, self._body, self._rows),
+            self._refused,
+            concurrency=self._concurrency,
+            bytes_max=self._bytes_max,
+            secret_options=("url", *self._header_options),
+        )
 
 
 class HttpWriter(ShippingWriter):
@@ -132,25 +120,24 @@ class HttpWriter(ShippingWriter):
     tuningOptions = (
         OPTION, "concurrency", "timeout", "retryFor", "onRefused", "refusedPath", "timeZone",
     )  # fmt: skip
-    secretOptions: Sequence[str] = ()
-    body = ARRAY
-    rows_per_request = 100
-    concurrency = 1
 
     def __init__(
         self,
         endpoint: Endpoint,
-        columns: pa.Schema,
-        timezone: str,
+        requests: RequestFormat,
         refused: RefusedRows,
+        *,
+        concurrency: int,
         bytes_max: int,
+        secret_options: Sequence[str],
     ) -> None:
         super().__init__(RowShipper("http", bytes_max))
-        self._endpoint, self._columns, self._timezone = endpoint, columns, timezone
-        self._refused = refused
+        self._endpoint, self._requests, self._refused = endpoint, requests, refused
+        self._concurrency = concurrency
+        self.secretOptions = tuple(secret_options)
         self.path = endpoint.origin
         self._context: SinkContext | None = None
-        self._taken: tuple[object, set[str]] = (None, set())
+        self._taken: tuple[str, set[str]] = ("", set())
         """The keys of an epoch's requests that the service has taken from this process: what is
         repeated need not repeat these."""
 
@@ -171,52 +158,37 @@ class HttpWriter(ShippingWriter):
         """
         context = self._context
         assert context is not None, "bind() comes first"
-        name = (context.query_id, context.timeline, batchId)
+        name = f"{context.query_id}/{context.timeline}/{batchId}"
         if self._taken[0] != name:
             self._taken = (name, set())
-        pool = self._endpoint.pool(self.concurrency)
-        send = partial(self._send, pool, batchId, "/".join(map(str, name)))
+        pool = self._endpoint.pool(self._concurrency)
+        send = partial(self._send, pool, batchId)
+        requests = self._requests.requests(name, messages)
         try:
-            if self.concurrency == 1:
-                for request in self._requests(messages):
+            if self._concurrency == 1:
+                for request in requests:
                     send(request)
             else:
-                with ThreadPoolExecutor(self.concurrency, "http") as threads:
-                    for _ in threads.map(send, self._requests(messages)):
+                with ThreadPoolExecutor(self._concurrency, "http") as threads:
+                    for _ in threads.map(send, requests):
                         pass
         finally:
             pool.clear()
 
-    def _requests(self, messages: Sequence[WriterCommitMessage | None]) -> Iterator[Request]:
-        for task, message in enumerate(messages):
-            for table in unpack([message], self._columns):
-                records = table.to_struct_array().combine_chunks()
-                write = json_writer(records.type, self._timezone)
-                for first in range(0, len(records), self.rows_per_request):
-                    part = records.slice(first, self.rows_per_request)
-                    yield Request(task, first, write(part).to_pylist())
-
-    def _send(self, pool: urllib3.PoolManager, epoch: int, name: str, request: Request) -> None:
-        task, first, rows = request
-        key = hashlib.sha256(f"{name}/{task}/{first}/{len(rows)}".encode()).hexdigest()
-        if key in self._taken[1]:
+    def _send(self, pool: urllib3.PoolManager, epoch: int, request: Request) -> None:
+        key, taken = request.key, self._taken[1]
+        if key in taken:
             return
         try:
-            self._endpoint.send(pool, key, self._written(rows))
+            self._endpoint.send(pool, key, self._requests.written(request))
         except RowsRefusedError as refused:
-            one = len(rows) == 1
-            if one or (self._refused.policy == FAIL and refused.status != TOO_LARGE):
-                self._refused.take(self._endpoint.origin, key, rows[0], refused, epoch)
+            fails = self._refused.policy == FAIL and refused.status != TOO_LARGE
+            if fails or len(request.rows) == 1:
+                self._refused.take(self._endpoint.origin, key, request.rows[0], refused, epoch)
             else:
-                halves = split(rows)
-                self._send(pool, epoch, name, Request(task, first, halves[0]))
-                self._send(pool, epoch, name, Request(task, first + len(halves[0]), halves[1]))
-        self._taken[1].add(key)
-
-    def _written(self, rows: Sequence[str]) -> bytes:
-        if self.body == ARRAY:
-            return f"[{','.join(rows)}]".encode()
-        return "\n".join(rows).encode() + (b"\n" if self.body == LINES else b"")
+                for half in request.halves():
+                    self._send(pool, epoch, half)
+        taken.add(key)
 
 
 def _checked_url(url: str) -> str:

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import uuid
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,12 +86,6 @@ def refused_rows(policy: str, folder: Path | None) -> RefusedRows:
             hint=f"onRefused {DEAD_LETTER} wants a refusedPath, and nothing else does.",
         )
     return RefusedRows(policy, folder)
-
-
-def split(rows: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Two halves."""
-    middle = len(rows) // 2
-    return rows[:middle], rows[middle:]
 
 
 def _write(path: Path, letter: dict[str, Any]) -> None:

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 
 from engine.query.binding import bind_writer
 from engine.sinks.contract import SinkBinding
-from engine.sinks.http.data_source import HttpSink, HttpWriter
+from engine.sinks.http.data_source import HttpSink
 from engine.sinks.http.endpoint import Endpoint
+from engine.sinks.http.requests import RequestFormat
 from tests.faults.roads.from_redis import FromRedis, columns
 from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
 from tests.faults.roads.road import Setup
@@ -30,12 +31,12 @@ def _gives_up() -> None:
 
 
 def _keys_by_task() -> None:
-    right = HttpWriter._send
+    right = RequestFormat.requests
 
-    def send(self: Any, pool: Any, epoch: int, name: str, request: Any) -> None:
-        right(self, pool, epoch, name.rpartition("/")[0], request)
+    def requests(self: Any, epoch: str, messages: Any) -> Any:
+        return right(self, epoch.rpartition("/")[0], messages)
 
-    HttpWriter._send = send  # type: ignore[method-assign]
+    RequestFormat.requests = requests  # type: ignore[method-assign]
 
 
 class RedisToHttp(FromRedis):
