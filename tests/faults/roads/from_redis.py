@@ -18,7 +18,7 @@ from engine.expressions.types import schema_to_spark
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sources.redis.data_source import RedisSource
 from engine.sources.redis.rows import SCHEMA
-from tests.faults.roads.road import Road, Setup
+from tests.faults.roads.road import PLACES, Road, Setup
 from tests.servers.redis import running_redis
 
 STREAMS = 2
@@ -34,6 +34,8 @@ def columns() -> StructType:
 class FromRedis(Road):
     """Each world has streams of its own; one server has them all. The text of an entry is its
     stream and its id."""
+
+    places = (*PLACES, *["commitSink.after"] * 4)  # where a commit is done and has to be repeated
 
     @contextmanager
     def serving(self, folder: Path) -> Iterator[None]:
