@@ -152,13 +152,17 @@ class _World:
 
     def _replace(self) -> None:
         zombie = self._driver
-        zombie.signal(signal.SIGSTOP)
-        _pause(LEASE_S)
-        self._driver = Driver(self._setup)
-        self._await_commit()
-        zombie.signal(signal.SIGCONT)
-        zombie.await_end()
-        self._await_commit()
+        try:
+            zombie.signal(signal.SIGSTOP)
+            _pause(LEASE_S)
+            self._driver = Driver(self._setup)
+            self._await_commit()
+            zombie.signal(signal.SIGCONT)
+            zombie.await_end()
+            self._await_commit()
+        finally:
+            if zombie is not self._driver:
+                zombie.kill()  # else this process would wait for it in the end
 
     def _befalls_server(self, name: str, server: Server) -> None:
         def kill(gone_s: float = 0.0) -> None:
