@@ -68,7 +68,7 @@ class RedisToHttp(FromRedis):
 
     @staticmethod
     def sink(setup: Setup) -> SinkBinding:
-        given = {"rowsPerRequest": "20", "timeout": "2 seconds", "retryFor": "3 seconds"}
+        given = {"rowsPerRequest": "200", "timeout": "2 seconds", "retryFor": "3 seconds"}
         sink = HttpSink({"url": setup.where["hook"], **given})
         return bind_writer(sink.streamWriter(columns(), overwrite=False), "http")
 
