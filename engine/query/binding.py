@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.base.connector_options import DEFAULT_PARALLELISM, PARTITION_BY, SESSION_TIMEZONE
 from engine.errors import ConfigError, ContinuousError
 from engine.expressions.types import schema_to_spark
-from engine.pipeline.explain import describe_connector
+from engine.pipeline.explain import REDACTED, describe_connector
 from engine.pipeline.pipeline import SourceRelation
 from engine.plan.stream_relation import user_data_source
 from engine.sinks.adapter import PlainTaskWriter, WriterCopies, message_modules, task_writer
@@ -83,11 +83,13 @@ def bind_sink(
     """
     pickled = None if name.lower() in SINKS else user_data_source(spark, name)
     data_source = sink_class(name) if pickled is None else _load(pickled)
-    shown = {key: value for key, value in options.items() if not key.startswith("__")}
+    given = {key: value for key, value in options.items() if not key.startswith("__")}
     partition_by = json.loads(options.get(PARTITION_BY, "[]"))
     with _own_words(f"Sink {name}: a stream writer", _WRITER_HINT):
         writer = _instantiate(data_source, options).streamWriter(schema, overwrite=False)
-    identity = {key.lower(): value for key, value in shown.items()}
+    secret = {key.lower() for key in DriverSink.of(writer).secret_options}
+    shown = {key: REDACTED if key.lower() in secret else each for key, each in given.items()}
+    identity = {key.lower(): each for key, each in given.items() if key.lower() not in secret}
     if partition_by:
         identity["partitionby"] = ", ".join(partition_by)
     bound = bind_writer(writer, describe_connector(name, shown), name, identity)

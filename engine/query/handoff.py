@@ -39,8 +39,16 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
     """Start with ``df.writeStream`` what was told to ``write_stream(df)``.
 
     :param table: for ``toTable``.
+    :raises ConfigError: an option, or the sink, is the engine's alone; or Spark refuses the query.
     :raises ConcurrentRunError: another run holds the checkpoint; Spark has started nothing.
     """
+    if request.sink_format == "foreachBatchArrow":
+        raise ConfigError(
+            f"trigger({request.trigger_kind}=...) hands the query to Spark, which has no "
+            "foreachBatchArrow.",
+            hint='Use trigger(continuous=...) without mode("spark"), or foreachBatch with '
+            "df.toArrow().",
+        )
     own, options = EngineOptions.take(request.sink_options)
     if own.on_bad_record != FAIL:
         raise ConfigError(

@@ -6,6 +6,7 @@ micro-batch mode, with ``df.writeStream``:
 ====================================  ==========================================
 ``tail``                              :mod:`engine.sources.tail.data_source`
 ``arrow_rate``                        :mod:`engine.sources.rate`
+``redis``                             :mod:`engine.sources.redis.data_source`
 ``kafka``                             :mod:`engine.sources.kafka.data_source`, unless Spark's own
                                       is on the classpath: then its plan is read
 ``continuous_parquet``, ``_json``,    :mod:`engine.sinks.files.data_source`
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
 from engine.sources.rate import RateDataSource
+from engine.sources.redis.data_source import RedisSource
 from engine.sources.tail.data_source import TailDataSource
 from engine.spark.kafka_name import bring_kafka
 from engine.spark.workers import use_this_python
@@ -29,7 +31,9 @@ from engine.spark.workers import use_this_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CONNECTORS = (RateDataSource, TailDataSource, ParquetDataSource, JsonDataSource, CsvDataSource)
+_CONNECTORS = (
+    RateDataSource, TailDataSource, RedisSource, ParquetDataSource, JsonDataSource, CsvDataSource
+)  # fmt: skip
 
 
 def register(spark: SparkSession) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE, Options
 from engine.base.options import DEAD_LETTER, EngineOptions, parse_interval_ms
@@ -48,6 +49,7 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
             "Option sourcePollInterval has no meaning: no source of the query is polled.",
             hint="Leave it out.",
         )
+    _check_what_is_read_once(streams, str(request.sink_format))
     location = pop_option(rest, CHECKPOINT)
     sink = _sink(request, rest, session_timezone)
     if options.on_bad_record == DEAD_LETTER:
@@ -102,6 +104,17 @@ def _streams(request: WriteRequest, options: EngineOptions) -> tuple[StreamBindi
     return tuple(streams)
 
 
+def _check_what_is_read_once(streams: Sequence[StreamBinding], sink: str) -> None:
+    lossy = [each for each in streams if each.reader.readsOnce and not each.reader.acceptsLoss]
+    if lossy and not sink_kind(sink).is_ephemeral:
+        raise ConfigError(
+            f"The source {lossy[0].description} cannot be read again: rows would be lost when "
+            f"something fails, and the sink {sink} is to have each.",
+            hint='If that may be, set option("failOnDataLoss", "false") of the source; or let a '
+            "source that keeps its records (files that tail reads, Kafka) stand between the two.",
+        )
+
+
 def _sink(request: WriteRequest, options: dict[str, str], session_timezone: str) -> SinkBinding:
     spark, schema = request.df.sparkSession, request.df.schema
     name = request.sink_format
@@ -119,15 +132,17 @@ def _sink(request: WriteRequest, options: dict[str, str], session_timezone: str)
 
         Options("sink foreach", options).refuse_others()
         return bind_writer(ForeachWriter(request.function, schema), "foreach")
-    if name == "foreachBatch":
-        from engine.sinks.foreach_batch import ForeachBatchWriter
+    if name in ("foreachBatch", "foreachBatchArrow"):
+        from engine.sinks.foreach_batch import ForeachBatchArrowWriter, ForeachBatchWriter
         from engine.sinks.shipped import shipped_bytes_max
 
-        taken = Options("sink foreachBatch", options)
+        taken = Options(f"sink {name}", options)
         bytes_max = shipped_bytes_max(taken)
         taken.refuse_others()
-        writer = ForeachBatchWriter(request.function, spark, schema, bytes_max)
-        return bind_writer(writer, "foreachBatch")
+        function = request.function
+        if name == "foreachBatch":
+            return bind_writer(ForeachBatchWriter(function, spark, schema, bytes_max), name)
+        return bind_writer(ForeachBatchArrowWriter(function, schema, bytes_max), name)
     if name.lower() == "memory":
         from engine.sinks.memory import MemoryWriter
         from engine.sinks.shipped import shipped_bytes_max

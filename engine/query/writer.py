@@ -16,10 +16,12 @@ from engine.query.start import start_continuous
 from engine.query.write_request import WriteRequest
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from engine.query.handle import ContinuousQuery
     from engine.query.handoff import SparkQuery
+    from engine.sinks.foreach_batch import BatchContext
 
 OUTPUT_MODES = ("append", "update")
 ENGINE, SPARK = "engine", "spark"
@@ -159,6 +161,14 @@ class ContinuousStreamWriter:
     def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> ContinuousStreamWriter:
         """A function of a DataFrame and the epoch, called on the driver for each epoch."""
         self.request.sink_format, self.request.function = "foreachBatch", func
+        return self
+
+    def foreachBatchArrow(
+        self, func: Callable[[pa.Table, BatchContext], object]
+    ) -> ContinuousStreamWriter:
+        """A function of all rows of an epoch as a ``pyarrow.Table`` and a
+        :class:`engine.BatchContext`, called on the driver for each epoch that has rows."""
+        self.request.sink_format, self.request.function = "foreachBatchArrow", func
         return self
 
     def start(

@@ -29,8 +29,8 @@ class Columns(Enum):
 class SinkKind:
     """What is known of a sink before it is loaded.
 
-    :param data_source: ``module:class``; empty for those that are no data source: ``foreach`` and
-        ``foreachBatch`` come from methods of the same name.
+    :param data_source: ``module:class``; empty for those that are no data source: ``foreach``
+        and its relatives come from methods of the same name.
     :param is_files: its epochs are files in the folder ``path``, with a log of Spark's: it can be a
         table of the catalog, and be cleaned up.
     :param has_partitions: ``partitionBy`` means something to it.
@@ -86,11 +86,14 @@ SINKS: Final[dict[str, SinkKind]] = {
         has_partitions=True,
         reopen="engine.sinks.delta.rewind:reopen",
     ),
+    "http": SinkKind("engine.sinks.http.data_source:HttpSink", columns=Columns.NOT_KEPT),
+    "redis": SinkKind("engine.sinks.redis.data_source:RedisSink", columns=Columns.NOT_KEPT),
     "console": _fleeting("engine.sinks.console:ConsoleDataSource"),
     "memory": _fleeting("engine.sinks.memory:MemoryDataSource", _NOTHING),
     "noop": _fleeting("engine.sinks.noop:NoopDataSource", _NOTHING),
     "foreach": _fleeting(),
     "foreachbatch": _fleeting(),
+    "foreachbatcharrow": _fleeting(),
 }
 FILE_FORMATS: Final = tuple(name for name, kind in SINKS.items() if kind.is_files)
 PARTITIONED: Final = tuple(name for name, kind in SINKS.items() if kind.has_partitions)

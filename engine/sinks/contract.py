@@ -14,9 +14,11 @@ driver. That is enough. What a stream writer may offer beyond it, each a method 
 ``taskWriter``         :class:`HasTaskWriter`: lives on the executor as long as the task
 ``delivery``           the guarantee, :data:`AT_LEAST_ONCE` if there is none
 ``tuningOptions``      options that may change between two starts
+``secretOptions``      options whose values are neither shown nor kept, whatever they look like
 ``shipsRows``          True: its messages hold rows, and leave the checkpoint soon
 ``taskSlots``          how many task slots the Spark jobs of its ``commit`` need at least
-``path``               the folder, whatever the working directory of the next start is
+``path``               the folder, whatever the working directory of the next start is; or what
+                       else the checkpoint may know the place by
 ``mayDropPrepared``    True: what was prepared of an epoch may expire there, which ``commit`` tells
                        by a :class:`~engine.errors.PreparedEpochLostError`
 ``fenceTasks``         :class:`FencesTasks`
@@ -162,6 +164,7 @@ class DriverSink:
     rewindable: RewindableSink = NOT_REWINDABLE
     delivery: str = AT_LEAST_ONCE
     tuning_options: Collection[str] = ()
+    secret_options: Collection[str] = ()
     path: str | None = None
     ships_rows: bool = False
     may_drop_prepared: bool = False
@@ -184,6 +187,7 @@ class DriverSink:
             rewindable=RewindableSink.of(writer),
             delivery=str(getattr(writer, "delivery", AT_LEAST_ONCE)),
             tuning_options=getattr(writer, "tuningOptions", ()),
+            secret_options=getattr(writer, "secretOptions", ()),
             path=None if path is None else str(path),
             ships_rows=bool(getattr(writer, "shipsRows", False)),
             may_drop_prepared=bool(getattr(writer, "mayDropPrepared", False)),

@@ -1,10 +1,14 @@
-"""``foreachBatch``: the user's function of a DataFrame and the epoch, on the driver.
+"""``foreachBatch``, ``foreachBatchArrow``: the user's function of an epoch's rows, on the driver.
+
+``foreachBatch`` is Spark's: a function of a DataFrame and the epoch. ``foreachBatchArrow`` gets the
+rows as they came from the tasks, a ``pyarrow.Table``, and a :class:`BatchContext`: nothing of it
+passes through the JVM.
 
 The rows travel to the driver, so this is for results, not for the stream itself: see
 :mod:`engine.sinks.shipped` for how many they may be. The function runs while the epoch is being
-committed, on the engine's thread: what it takes delays the following commits. Spark jobs that it
-starts need free task slots besides those of the continuous tasks: one is kept free, see the option
-``slotsToKeepFree``.
+committed, on the engine's thread: what it takes delays the following commits. Spark jobs that a
+``foreachBatch`` function starts need free task slots besides those of the continuous tasks: one is
+kept free, see the option ``slotsToKeepFree``.
 
 It is called for epochs that have rows. After a crash it may be called again with the same epoch and
 the same rows: a function that must not act twice keeps the epoch. After a rewind the same epoch
@@ -16,6 +20,7 @@ Source: Spark's ForeachBatchSink.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -39,8 +44,8 @@ _current: ContextVar[BatchContext | None] = ContextVar("engine.BatchContext", de
 
 @dataclass(frozen=True)
 class BatchContext(SinkContext):
-    """One call of a ``foreachBatch`` function, which has Spark's signature ``(DataFrame, epoch)``
-    and asks for the rest with :meth:`get`. Frozen.
+    """One call of the function. That of ``foreachBatchArrow`` is given it; that of
+    ``foreachBatch``, which has Spark's signature ``(DataFrame, epoch)``, asks with :meth:`get`.
 
     :param query_id: survives restarts.
     :param run_id: of this start of the query.
@@ -50,9 +55,14 @@ class BatchContext(SinkContext):
     :param timeline: changes with each rewind, and with nothing else.
     :param epoch: the one being committed. ``(query_id, timeline, epoch)`` stands for the same rows
         whenever it comes.
+    :param is_replay: an earlier attempt has logged the epoch, so that the function may have been
+        called with these rows before. It saves a look at what the function has, and replaces none:
+        a run that was suspended within a first call goes on with it when it wakes up, whatever
+        others have committed meanwhile.
     """
 
     epoch: int
+    is_replay: bool = False
 
     @staticmethod
     def get() -> BatchContext | None:
@@ -61,7 +71,54 @@ class BatchContext(SinkContext):
         return _current.get()
 
 
-class ForeachBatchWriter(ShippingWriter):
+class _FunctionWriter(ShippingWriter):
+    """Calls a function on the driver.
+
+    :param name: of the sink, for errors.
+    """
+
+    def __init__(self, name: str, schema: StructType, bytes_max: int) -> None:
+        super().__init__(RowShipper(name, bytes_max))
+        self._arrow_schema = to_arrow(schema, f"sink {name}")
+        self._bound: SinkContext | None = None
+        self._logged = -1
+
+    def bind(self, context: SinkContext) -> None:
+        """Whose epochs will be committed: called by each attempt before anything else."""
+        self._bound = context
+
+    def checkLogged(self, epoch: int) -> None:
+        """What is logged by now may have been committed before; what follows was not."""
+        self._logged = epoch
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        tables = unpack(messages, self._arrow_schema)
+        if tables:
+            context = self._context(batchId)
+            outer = _current.set(context)
+            try:
+                self._call(pa.concat_tables(tables), batchId, context)
+            finally:
+                _current.reset(outer)
+
+    @abstractmethod
+    def _call(self, rows: pa.Table, epoch: int, context: BatchContext | None) -> None: ...
+
+    def _context(self, epoch: int) -> BatchContext | None:
+        bound = self._bound
+        if bound is None:
+            return None
+        return BatchContext(
+            bound.query_id,
+            bound.run_id,
+            bound.generation,
+            bound.timeline,
+            epoch,
+            is_replay=epoch <= self._logged,
+        )
+
+
+class ForeachBatchWriter(_FunctionWriter):
     """:raises ConfigError: ``function`` is no function."""
 
     taskSlots = 1
@@ -73,31 +130,34 @@ class ForeachBatchWriter(ShippingWriter):
         schema: StructType,
         bytes_max: int = SHIPPED_BYTES_MAX,
     ) -> None:
-        super().__init__(RowShipper("foreachBatch", bytes_max))
+        super().__init__("foreachBatch", schema, bytes_max)
         if not callable(function):
             raise ConfigError(
                 f"foreachBatch takes a function(DataFrame, epoch), not {type(function).__name__}."
             )
         self._function, self._spark, self._schema = function, spark, schema
-        self._arrow_schema = to_arrow(schema, "sink foreachBatch")
-        self._bound: SinkContext | None = None
 
-    def bind(self, context: SinkContext) -> None:
-        """Whose epochs will be committed: called by each attempt before anything else."""
-        self._bound = context
+    def _call(self, rows: pa.Table, epoch: int, context: BatchContext | None) -> None:
+        self._function(self._spark.createDataFrame(rows, self._schema), epoch)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        tables = unpack(messages, self._arrow_schema)
-        if tables:
-            frame = self._spark.createDataFrame(pa.concat_tables(tables), self._schema)
-            outer = _current.set(self._context(batchId))
-            try:
-                self._function(frame, batchId)
-            finally:
-                _current.reset(outer)
 
-    def _context(self, epoch: int) -> BatchContext | None:
-        bound = self._bound
-        if bound is None:
-            return None
-        return BatchContext(bound.query_id, bound.run_id, bound.generation, bound.timeline, epoch)
+class ForeachBatchArrowWriter(_FunctionWriter):
+    """:raises ConfigError: ``function`` is no function."""
+
+    def __init__(
+        self,
+        function: Callable[[pa.Table, BatchContext], object],
+        schema: StructType,
+        bytes_max: int = SHIPPED_BYTES_MAX,
+    ) -> None:
+        super().__init__("foreachBatchArrow", schema, bytes_max)
+        if not callable(function):
+            raise ConfigError(
+                "foreachBatchArrow takes a function(pyarrow.Table, BatchContext), not "
+                f"{type(function).__name__}."
+            )
+        self._function = function
+
+    def _call(self, rows: pa.Table, epoch: int, context: BatchContext | None) -> None:
+        assert context is not None, "bind() comes first"
+        self._function(rows, context)

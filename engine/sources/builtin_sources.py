@@ -9,6 +9,8 @@ from pyspark.sql.datasource import DataSource
 from engine.errors import ConfigError
 from engine.sources.kafka.data_source import KafkaDataSource
 from engine.sources.rate import RateDataSource
+from engine.sources.redis.data_source import RedisSource
+from engine.sources.socket import SocketDataSource
 from engine.sources.tail.data_source import TailDataSource
 
 SOURCES: Final[dict[str, type[DataSource]]] = {
@@ -16,6 +18,8 @@ SOURCES: Final[dict[str, type[DataSource]]] = {
     RateDataSource.name(): RateDataSource,
     TailDataSource.name(): TailDataSource,
     KafkaDataSource.name(): KafkaDataSource,
+    RedisSource.name(): RedisSource,
+    SocketDataSource.name(): SocketDataSource,  # Spark's own name, likewise
 }
 
 

@@ -120,12 +120,17 @@ class DataSourceContinuousReader(ABC):
         neither which data is read nor what its offsets look like. In any case.
     :cvar recordColumns: those that tell one record of a partition from the others: they are read
         whether or not the query uses them, so that dead letters and errors name the record.
+    :cvar readsOnce: what was read cannot be read again: it is lost if it is not committed when
+        something fails. Such a query starts only with a sink whose rows do not stay either, or if
+        ``acceptsLoss``, which the user has said by an option ``failOnDataLoss`` of the source.
     :cvar runsInBatches: Spark itself runs this source in micro-batches, and not continuously: so
         the offset log is written as these can go on with it.
     """
 
     tuningOptions: Collection[str] = TUNING_OPTIONS
     recordColumns: Collection[str] = ()
+    readsOnce: ClassVar[bool] = False
+    acceptsLoss: bool = False
     runsInBatches: ClassVar[bool] = False
 
     @abstractmethod

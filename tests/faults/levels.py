@@ -38,13 +38,23 @@ _MANY = (
     *[l4_spark.ZOMBIE] * 2,
 )
 _CLUSTER = (*[l4_spark.EXECUTOR] * 10, *[l4_spark.WORKER] * 10, l4_spark.JVM)
-_ROAD_SHORT = {"faults": 5}
 _ROAD_LONG = {"faults": 325, "away_s": 65.0, "mutants": True}
 
 
-def _road(module: str) -> Level:
+def _road(module: str, short: int | None) -> Level:
+    """:param short: how many faults the short form plays; None: it is not part of it."""
     road = {"road": module}
-    return Level("tests.faults.roads.world", {**road, **_ROAD_SHORT}, {**road, **_ROAD_LONG})
+    few = None if short is None else {**road, "faults": short}
+    return Level("tests.faults.roads.world", few, {**road, **_ROAD_LONG})
+
+
+_ROADS: Mapping[str, int | None] = {
+    "kafka_to_kafka": 5,
+    "kafka_to_delta": 5,
+    "redis_to_redis": 5,
+    "redis_to_http": 2,  # what it reads is that of redis_to_redis
+    "tail_to_s3": None,  # and what it writes to, that of kafka_to_delta
+}
 
 
 LEVELS = {
@@ -64,7 +74,7 @@ LEVELS = {
         {"faults": _CLUSTER, "master": l4_spark.CLUSTER},
         needs_spark=True,
     ),
-    **{f"L5 {road}": _road(road) for road in ("kafka_to_kafka", "kafka_to_delta")},
+    **{f"L5 {road}": _road(road, short) for road, short in _ROADS.items()},
     "mutants": Level("tests.faults.mutants", {}, {}),
 }
 

@@ -39,10 +39,12 @@ _LEVELS = """\
 - **L4**: a real Spark: Python workers, the daemon, the driver, the JVM and executors are killed,
   or stopped for a while.
 - **L5**: roads from one real server to another (`tests/faults/roads/`): Apache Kafka in KRaft mode,
-  and what the connectors write to. The process of the query is killed at named places and at any
-  time, suspended until another has taken over and woken up, kept away with something prepared;
-  tasks fail; servers are killed, suspended, and away for more than a minute. On the road to Kafka
-  transactions time out meanwhile, some of an epoch perhaps when others are committed.
+  Redis, a web service that heeds keys, an object store, and what else the connectors write to.
+  The process of the query is killed at named places and at any time, suspended until another has
+  taken over and woken up, kept away with something prepared; tasks fail; servers are killed,
+  suspended, and away for more than a minute (moto's S3 has all in memory: it is suspended only).
+  On the road to Kafka transactions time out meanwhile, some of an epoch perhaps when others are
+  committed; on that to Redis what was staged is gone.
 - **Mutants**: wrong versions of the protocol, one at a time. A harness that does not catch them
   proves nothing.
 
@@ -55,8 +57,8 @@ _LEVELS = """\
   created and never overwritten, and the next start compares them, so that such a write is found,
   behind a rewind, too. The log of a files sink refuses it: the folder that it would come from is
   gone.
-- L2 is a sample of all system calls, with one sink. L1 to L3 run on a local disk; S3 has tests
-  against a server of its own, and no faults.
+- L2 is a sample of all system calls, with one sink. L1 to L3 run on a local disk; checkpoints
+  on S3 have tests against a server of its own, and no faults.
 - The mutants run on L0, L3 and L5: they prove those three.
 - L5 has one broker, so none that is elected in place of another. Kafka 4.3.1 was seen to break its
   own promise: a broker that is killed, and while it starts finds transactions that have timed out,

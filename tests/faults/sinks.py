@@ -1,5 +1,6 @@
 """The sinks that processes write to and are killed at: three formats of files, a table of Delta,
-``foreach``, ``foreachBatch`` into SQLite, and a row writer of somebody else."""
+``foreach``, ``foreachBatch`` and ``foreachBatchArrow`` into SQLite, and a row writer of somebody
+else."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,11 +31,12 @@ from engine.sinks.epoch_context import EpochContext
 from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from engine.sinks.foreach import ForeachWriter
-from engine.sinks.foreach_batch import BatchContext, ForeachBatchWriter
+from engine.sinks.foreach_batch import BatchContext, ForeachBatchArrowWriter, ForeachBatchWriter
 from tests.faults.parts import SPARK_SCHEMA, Record
 
 FORMATS = {"parquet": ParquetDataSource, "json": JsonDataSource, "csv": CsvDataSource}
-SINKS = (*FORMATS, "delta", "foreach", "foreachBatch", "rows")
+FUNCTIONS = ("foreachBatch", "foreachBatchArrow")
+SINKS = (*FORMATS, "delta", "foreach", *FUNCTIONS, "rows")
 AT_LEAST_ONCE = ("foreach", "rows")
 _TABLE = "create table if not exists records(commit_key, p, seq)"
 
@@ -54,6 +57,9 @@ def binding(name: str, folder: Path) -> SinkBinding:
         session: Any = SimpleNamespace(createDataFrame=lambda rows, schema: rows)
         writer = ForeachBatchWriter(_into_sqlite(folder), session, SPARK_SCHEMA)
         writer.delivery = EXACTLY_ONCE
+    elif name == "foreachBatchArrow":
+        writer = ForeachBatchArrowWriter(partial(_store, folder), SPARK_SCHEMA)
+        writer.delivery = EXACTLY_ONCE
     else:
         writer = _RowWriter(folder)
     return bind_writer(writer, name)
@@ -61,7 +67,7 @@ def binding(name: str, folder: Path) -> SinkBinding:
 
 def seen(name: str, folder: Path) -> Counter[Record]:
     """What a reader of the sink gets."""
-    if name == "foreachBatch":
+    if name in FUNCTIONS:
         with sqlite3.connect(folder / "table.db") as table:
             table.execute(_TABLE)
             return Counter(table.execute("select p, seq from records").fetchall())
@@ -140,17 +146,23 @@ class _RowWriter(DataSourceStreamWriter):
 
 
 def _into_sqlite(folder: Path) -> Callable[[Any, int], None]:
-    """A user's function as our guide wants it: it keeps the key of each commit."""
-
     def write(rows: pa.Table, epoch: int) -> None:
         context = BatchContext.get()
         assert context is not None
-        key = f"{context.query_id}/{context.timeline}/{epoch}"
-        with sqlite3.connect(folder / "table.db") as table:
-            table.execute(_TABLE)
-            if table.execute("select 1 from records where commit_key = ?", (key,)).fetchone():
-                return
-            records = [(key, row["partition"], row["seq"]) for row in rows.to_pylist()]
-            table.executemany("insert into records values (?, ?, ?)", records)
+        assert context.epoch == epoch
+        _store(folder, rows, context)
 
     return write
+
+
+def _store(folder: Path, rows: pa.Table, context: BatchContext) -> None:
+    """A user's function as our guide wants it: it keeps the key of each commit."""
+    key = f"{context.query_id}/{context.timeline}/{context.epoch}"
+    with sqlite3.connect(folder / "table.db") as table:
+        table.execute(_TABLE)
+        known = table.execute("select 1 from records where commit_key = ?", (key,)).fetchone()
+        assert context.is_replay or not known
+        if known:
+            return
+        records = [(key, row["partition"], row["seq"]) for row in rows.to_pylist()]
+        table.executemany("insert into records values (?, ?, ?)", records)

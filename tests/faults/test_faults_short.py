@@ -1,5 +1,5 @@
 """The short form of ``make faults``, in less than three minutes: every level but the cluster of
-executors, which is the same level on more processes."""
+executors, which is the same level on more processes, and roads whose ends are those of others."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from xml.sax.saxutils import quoteattr
 import pyspark
 
 from engine.spark.java import find_java
+from tests.servers.process import NoServerError
 
 KEPT = Path(__file__).parents[2] / ".servers" / "jars"
 DOWNLOADS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ivy-of-tests"
@@ -26,7 +27,7 @@ TRIES = 3
 """Of dozens of downloads one may break off; the others are kept."""
 
 
-class NoJarsError(Exception):
+class NoJarsError(NoServerError):
     """They cannot be had here; says why."""
 
 

@@ -14,6 +14,10 @@ STOP_S = 30.0
 LOG_SHOWN = 4_000
 
 
+class NoServerError(Exception):
+    """A server cannot be had here."""
+
+
 class Process:
     """One that was started, in a session of its own: a Ctrl-C of the tests is not for it.
 

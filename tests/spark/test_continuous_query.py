@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
-from engine import write_stream
+from engine import BatchContext, write_stream
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
 from engine.errors import (
@@ -163,6 +163,35 @@ def test_memory_and_foreach_batch_deliver_to_the_driver(spark: SparkSession, sta
     epochs = [epoch for epoch, _ in batches]
     assert epochs == sorted(set(epochs)), "once each; those without rows are left out"
     assert sum(count for _, count in batches) > 0
+
+
+def test_a_function_gets_arrow_tables_on_the_driver(
+    spark: SparkSession, start: Start, tmp_path: Path
+) -> None:
+    seen: list[tuple[BatchContext, list[int]]] = []
+
+    def writer() -> ContinuousStreamWriter:
+        return (
+            write_stream(rate(spark))
+            .foreachBatchArrow(
+                lambda table, context: seen.append((context, table["value"].to_pylist()))
+            )
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(continuous="100 milliseconds")
+        )
+
+    for _ in range(2):
+        query = start(writer())
+        query.awaitEpoch(query.status["epoch"] + 5, WAIT_S)
+        query.drain(WAIT_S)
+    assert_complete([value for _, values in seen for value in values])
+    contexts = [context for context, _ in seen]
+    assert [context.epoch for context in contexts] == sorted({each.epoch for each in contexts})
+    assert {context.query_id for context in contexts} == {query.id}
+    assert len({context.run_id for context in contexts}) == 2
+    assert not any(context.is_replay for context in contexts)
+    with pytest.raises(ConfigError, match="Spark, which has no foreachBatchArrow"):
+        writer().trigger(availableNow=True).start()
 
 
 def test_the_view_of_a_memory_query_is_rewound(spark: SparkSession) -> None:
@@ -320,6 +349,7 @@ def test_a_misspelled_option_is_refused_whatever_the_sink(spark: SparkSession) -
     for builder in (
         write_stream(df).foreach(print),
         write_stream(df).foreachBatch(print),
+        write_stream(df).foreachBatchArrow(print),
         write_stream(df).format("memory").queryName("misspelled"),
         write_stream(df).format("noop"),
     ):

@@ -20,7 +20,7 @@ from engine.sinks.adapter import task_writer
 from engine.sinks.contract import DriverSink
 from engine.sinks.epoch_context import EpochContext
 from engine.sinks.foreach import ForeachWriter
-from engine.sinks.foreach_batch import BatchContext, ForeachBatchWriter
+from engine.sinks.foreach_batch import BatchContext, ForeachBatchArrowWriter, ForeachBatchWriter
 from engine.sinks.noop import NoMessage, NoopWriter
 from engine.sinks.pyspark_rows import rows_of
 
@@ -134,6 +134,8 @@ def test_what_cannot_take_rows_is_refused() -> None:
             ForeachWriter(function, IDS)
     with pytest.raises(ConfigError, match="foreachBatch takes a function"):
         ForeachBatchWriter(3, None, IDS)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="foreachBatchArrow takes a function"):
+        ForeachBatchArrowWriter(3, IDS)  # type: ignore[arg-type]
 
 
 def test_a_foreach_batch_function_asks_whose_epoch_it_commits() -> None:
@@ -161,6 +163,24 @@ def test_a_foreach_batch_function_that_fails_leaves_no_context_behind() -> None:
     with pytest.raises(ValueError, match="no"):
         writer.commit([writer.write(iter([ids(1)]))], 0)
     assert BatchContext.get() is None
+
+
+def test_an_arrow_function_gets_the_table_of_an_epoch_and_whose_it_is() -> None:
+    seen: list[tuple[list[int], BatchContext]] = []
+    writer = ForeachBatchArrowWriter(
+        lambda table, context: seen.append((table["id"].to_pylist(), context)), IDS
+    )
+    tasks = [writer.write(iter([ids(1, 2), ids(3)])), writer.write(iter([])), None]
+    writer.bind(SinkContext("q", "r", generation=1, timeline=0))
+    writer.checkLogged(6)
+    writer.commit([*tasks, writer.write(iter([ids(4)]))], 6)
+    writer.commit([writer.write(iter([ids(5)]))], 7)
+    writer.commit([writer.write(iter([]))], 8)
+    assert seen == [
+        ([1, 2, 3, 4], BatchContext("q", "r", 1, 0, 6, is_replay=True)),
+        ([5], BatchContext("q", "r", 1, 0, 7, is_replay=False)),
+    ]
+    assert DriverSink.of(writer).task_slots == 0
 
 
 def test_rows_have_pyspark_s_values() -> None:

@@ -104,7 +104,11 @@ def _definition(setup: Setup, failing: threading.Event) -> QueryDefinition:
         sink=_with_failures(setup.road.sink(setup), failing),
         checkpoint=Checkpoint(setup.checkpoint),
         epoch_interval_ms=INTERVAL_MS,
-        options=EngineOptions(lease_heartbeat_ms=HEARTBEAT_MS, restart_delay_ms=10),
+        options=EngineOptions(
+            lease_heartbeat_ms=HEARTBEAT_MS,
+            restart_delay_ms=10,
+            restart_delay_max_ms=2_000,  # outages come quicker here than they are made good
+        ),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +62,8 @@ class Road(ABC):
     :cvar level: its name on the page.
     :cvar places: failpoints (:mod:`engine.base.failpoints`) at which the process is killed.
     :cvar between: those where it is killed to stay away with something prepared.
+    :cvar forgetful: names of servers that have nothing any more when they were killed: they are
+        suspended instead.
     :cvar mutants: by name: what puts a wrong version in place, in the query's process.
     :ivar servers: by the name of each; there inside :meth:`serving`.
     """
@@ -69,6 +71,7 @@ class Road(ABC):
     level: ClassVar[str]
     places: ClassVar[Sequence[str]] = PLACES
     between: ClassVar[Sequence[str]] = BETWEEN
+    forgetful: ClassVar[Collection[str]] = ()
     mutants: ClassVar[Mapping[str, Callable[[], None]]] = {}
 
     def __init__(self) -> None:
@@ -79,7 +82,7 @@ class Road(ABC):
         """Its servers run while the block does.
 
         :param folder: for what they keep.
-        :raises NoJarsError: they cannot be had here.
+        :raises NoServerError: they cannot be had here.
         """
 
     @abstractmethod

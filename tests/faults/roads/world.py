@@ -24,7 +24,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from tests.faults.result import LevelResult
 from tests.faults.roads.driver import DEADLINE_S, LEASE_S, Driver
 from tests.faults.roads.road import Road, Server, Setup
-from tests.servers.jars import NoJarsError
+from tests.servers.process import NoServerError
 from tests.waiting import wait_until
 
 FAULTS_A_WORLD = 25
@@ -56,7 +56,7 @@ def run(
                 world.play(min(FAULTS_A_WORLD, faults - number * FAULTS_A_WORLD))
             for mutant in way.mutants if mutants else ():
                 result.mutants[mutant] = _hunt(mutant, way, folder, chance)
-    except NoJarsError as exc:
+    except NoServerError as exc:
         result.skipped = str(exc)
     finally:
         shutil.rmtree(folder)
@@ -152,13 +152,17 @@ class _World:
 
     def _replace(self) -> None:
         zombie = self._driver
-        zombie.signal(signal.SIGSTOP)
-        _pause(LEASE_S)
-        self._driver = Driver(self._setup)
-        self._await_commit()
-        zombie.signal(signal.SIGCONT)
-        zombie.await_end()
-        self._await_commit()
+        try:
+            zombie.signal(signal.SIGSTOP)
+            _pause(LEASE_S)
+            self._driver = Driver(self._setup)
+            self._await_commit()
+            zombie.signal(signal.SIGCONT)
+            zombie.await_end()
+            self._await_commit()
+        finally:
+            if zombie is not self._driver:
+                zombie.kill()  # else this process would wait for it in the end
 
     def _befalls_server(self, name: str, server: Server) -> None:
         def kill(gone_s: float = 0.0) -> None:
@@ -167,13 +171,15 @@ class _World:
             server.start()
             self._await_commit()
 
-        def suspend() -> None:
+        def suspend(gone_s: float | None = None) -> None:
             server.process.suspend()
-            _pause(self._chance.uniform(0.5, 4.0))
+            _pause(self._chance.uniform(0.5, 4.0) if gone_s is None else gone_s)
             server.process.resume()
             self._await_commit()
 
         acts = {"killed": kill, "suspended": suspend, "away": lambda: kill(self._away_s)}
+        if name in self._road.forgetful:
+            acts = {"suspended": suspend, "away": lambda: suspend(self._away_s)}
         for what, act in acts.items():
             self._acts[f"{name} {what}"] = act
             self._chances[f"{name} {what}"] = SERVER_CHANCES[what]

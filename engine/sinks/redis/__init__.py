@@ -1,0 +1,1 @@
+"""``redis``: rows as entries of a stream, each epoch exactly once."""

@@ -1,0 +1,1 @@
+"""``redis``: the entries of streams, read from exact ids."""

@@ -1,0 +1,124 @@
+"""Reads streams on an executor: all of a task over one connection."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from engine.clients.redis import RedisServer
+from engine.sources.contract import Offset, PartitionReader, PartitionsReader
+from engine.sources.redis.entry_ids import EntryId, behind, shown
+from engine.sources.redis.rows import Entry, batch_of
+from engine.sources.redis.streams import Streams
+
+BATCH_ROWS: Final = 5_000
+"""So many entries of a stream at most are read at once."""
+
+
+@dataclass(frozen=True)
+class StreamPartition:
+    """A stream, and where to read from.
+
+    :param name: its key.
+    """
+
+    name: str
+    start: EntryId
+
+
+class RedisPartitionsReader(PartitionsReader):
+    """See the module.
+
+    :param columns: what the batches have.
+    :param until: where each stream ends, exclusive; None: nowhere.
+    """
+
+    def __init__(
+        self,
+        server: RedisServer,
+        partitions: Sequence[StreamPartition],
+        columns: Sequence[str],
+        *,
+        until: dict[str, EntryId] | None,
+        fails_on_loss: bool,
+    ) -> None:
+        self._streams = Streams(server, fails_on_loss=fails_on_loss)
+        self._positions = {each.name: each.start for each in partitions}
+        self._places = {each.name: place for place, each in enumerate(partitions)}
+        self._columns, self._until = tuple(columns), until
+        self._ready: deque[tuple[str, list[Entry]]] = deque()
+
+    def read(self, timeout_s: float) -> tuple[int, pa.RecordBatch] | None:
+        if not self._ready:
+            self._fetch(timeout_s)
+        while self._ready:
+            stream, entries = self._ready.popleft()
+            self._positions[stream] = behind(entries[-1][0])
+            batch = batch_of(stream, entries, self._columns, self.on_bad_record)
+            if batch is not None:
+                return self._places[stream], batch
+        return None
+
+    def _fetch(self, timeout_s: float) -> None:
+        if self._until is not None:
+            self._fetch_before(self._until)
+            return
+        for stream, entries in self._streams.newer(self._positions, BATCH_ROWS, timeout_s):
+            # Afterwards: what is there now was there when they were read.
+            self._streams.check(stream, self._positions[stream])
+            self._ready.append((stream, entries))
+
+    def _fetch_before(self, until: dict[str, EntryId]) -> None:
+        for stream, position in self._positions.items():
+            end = until.get(stream, position)
+            if position >= end:
+                continue
+            entries = self._streams.between(stream, position, end, BATCH_ROWS)
+            self._streams.check(stream, position)
+            if entries:
+                self._ready.append((stream, entries))
+            else:  # of what was there some is gone, as was checked
+                self._positions[stream] = end
+
+    @property
+    def offsets(self) -> tuple[Offset, ...]:
+        return tuple({stream: shown(at)} for stream, at in self._positions.items())
+
+    @property
+    def exhausted(self) -> bool:
+        until = self._until
+        return (
+            until is not None
+            and not self._ready
+            and all(at >= until.get(stream, at) for stream, at in self._positions.items())
+        )
+
+    def close(self) -> None:
+        self._streams.close()
+
+
+class RedisPartitionReader(PartitionReader):
+    """One stream of a :class:`RedisPartitionsReader`."""
+
+    def __init__(self, reader: RedisPartitionsReader) -> None:
+        self._reader = reader
+
+    def read(self, timeout_s: float) -> pa.RecordBatch | None:
+        self._reader.on_bad_record = self.on_bad_record
+        found = self._reader.read(timeout_s)
+        return None if found is None else found[1]
+
+    @property
+    def offset(self) -> Offset:
+        return self._reader.offsets[0]
+
+    @property
+    def exhausted(self) -> bool:
+        return self._reader.exhausted
+
+    def close(self) -> None:
+        self._reader.close()

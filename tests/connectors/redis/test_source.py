@@ -1,0 +1,233 @@
+"""What the Redis source reads, and what it says of entries that are gone."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from typing import Any
+
+import pytest
+
+from engine.errors import (
+    BadRecordError,
+    ConfigError,
+    OffsetOutOfRangeError,
+    SourceError,
+    SourceUnavailableError,
+)
+from engine.sources.contract import Offset
+from engine.sources.redis import data_source
+from engine.sources.redis.data_source import RedisReader, RedisSource
+from engine.sources.redis.entry_ids import before, behind
+from engine.sources.redis.partition_reader import RedisPartitionsReader
+from tests.servers.redis import RedisServer
+from tests.waiting import wait_until
+
+
+def source(server: RedisServer, **options: str) -> RedisReader:
+    given = {"url": server.url, "streams": "a,b", "startingOffsets": "earliest", **options}
+    found = RedisSource(given)
+    return found.continuousReader(found.schema())
+
+
+def add(client: Any, stream: str, *ids: str) -> None:
+    for each in ids:
+        client.xadd(stream, {"v": each}, id=each)
+
+
+def opened(
+    reader: RedisReader, start: Offset, until: Offset | None = None
+) -> RedisPartitionsReader:
+    copy = pickle.loads(pickle.dumps(reader))
+    found: RedisPartitionsReader = copy.openTogether(copy.partitions(start), until)
+    return found
+
+
+def read(tasks: RedisPartitionsReader, count: int) -> list[str]:
+    """So many entries; and nothing more is there."""
+    found: list[str] = []
+
+    def look() -> bool:
+        if (batch := tasks.read(0.005)) is not None:
+            found.extend(batch[1].column("id").to_pylist())
+        return len(found) >= count
+
+    wait_until(look, f"{count} entries")
+    assert tasks.read(0.0) is None
+    return found
+
+
+def test_entries_are_read_once_from_where_it_was(server: RedisServer, client: Any) -> None:
+    reader = source(server)
+    start = reader.initialOffset()
+    assert start == {"a": "0-0", "b": "0-0"}
+    tasks = opened(reader, start)
+    add(client, "a", "1-0", "1-1", "2-0")
+    add(client, "b", "5-18446744073709551615")
+    assert sorted(read(tasks, 4)) == ["1-0", "1-1", "2-0", "5-18446744073709551615"]
+    end = reader.mergeOffsets(tasks.offsets)
+    assert end == {"a": "2-1", "b": "6-0"}
+    again = opened(reader, end)
+    add(client, "b", "6-0", "6-1")
+    assert read(again, 2) == ["6-0", "6-1"]
+    assert reader.latestOffset(end) == {"a": "2-1", "b": "6-2"}
+    assert not reader.hasReached(end, {"a": "2-1", "b": "6-2"})
+    assert reader.hasReached(reader.mergeOffsets(again.offsets), {"a": "2-1", "b": "6-2"})
+
+
+def test_what_a_row_has(server: RedisServer, client: Any) -> None:
+    client.xadd("a", {"name": "x", "raw": b"\xff"}, id="1700000000123-4")
+    _, batch = opened(source(server), {"a": "0-0", "b": "0-0"}).read(0) or (0, None)
+    assert batch is not None
+    (row,) = batch.to_pylist()
+    assert row["timestamp"].timestamp() == 1_700_000_000.123
+    assert (row["stream"], row["id"]) == ("a", "1700000000123-4")
+    assert row["fields"] == [("name", b"x"), ("raw", b"\xff")]
+    pruned = source(server).prune(["id"])
+    assert pruned is not None
+    _, batch = opened(pruned, {"a": "0-0", "b": "0-0"}).read(0) or (0, None)
+    assert batch is not None
+    assert batch.to_pydict() == {"id": ["1700000000123-4"]}
+    assert source(server).prune([]) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "wanted"),
+    [("earliest", ["3-0", "4-0"]), ("latest", []), ("3-5", ["4-0"]), ("4-0", ["4-0"])],
+)
+def test_where_a_query_begins(
+    server: RedisServer, client: Any, start: str, wanted: list[str]
+) -> None:
+    add(client, "a", "1-0", "2-0", "3-0", "4-0")
+    client.xdel("a", "1-0", "2-0")
+    reader = source(server, streams="a", startingOffsets=start)
+    tasks = opened(reader, reader.initialOffset())
+    add(client, "a", "9-0")
+    assert read(tasks, len(wanted) + 1) == [*wanted, "9-0"]
+
+
+def test_a_new_query_is_not_told_of_what_was_removed_before_it(
+    server: RedisServer, client: Any
+) -> None:
+    add(client, "a", "1-0", "2-0")
+    client.xtrim("a", maxlen=0, approximate=False)
+    for start in ("latest", "earliest", "1-7"):
+        reader = source(server, streams="a", startingOffsets=start)
+        assert reader.initialOffset() == {"a": "0-0"}
+
+
+def test_an_epoch_is_read_again_to_its_end(server: RedisServer, client: Any) -> None:
+    reader = source(server)
+    add(client, "a", *(f"{number}-0" for number in range(1, 6)))
+    tasks = opened(reader, {"a": "1-1", "b": "0-0"}, {"a": "4-1", "b": "0-0"})
+    assert not tasks.exhausted
+    assert read(tasks, 3) == ["2-0", "3-0", "4-0"]
+    assert tasks.exhausted
+    assert reader.mergeOffsets(tasks.offsets) == {"a": "4-1", "b": "0-0"}
+    client.xdel("a", "3-0", "4-0")  # by somebody
+    tasks = opened(reader, {"a": "1-1", "b": "0-0"}, {"a": "4-1", "b": "0-0"})
+    assert read(tasks, 1) == ["2-0"]
+    assert tasks.exhausted
+    assert reader.mergeOffsets(tasks.offsets) == {"a": "4-1", "b": "0-0"}
+
+
+def test_entries_that_are_trimmed_before_they_are_read_are_told(
+    server: RedisServer, client: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(client, "a", "1-0", "2-0")
+    reader = source(server)
+    tasks, forgiving = (
+        opened(reader, {"a": "0-0", "b": "0-0"}),
+        source(server, failOnDataLoss="false"),
+    )
+    read(tasks, 2)
+    add(client, "a", "3-0", "4-0", "5-0")
+    client.xtrim("a", minid="4-0", approximate=False)
+    with pytest.raises(OffsetOutOfRangeError, match=r"stream a .* entry that was read last, 2-0"):
+        tasks.read(0)
+    with pytest.raises(OffsetOutOfRangeError, match="2-0, is gone"):
+        reader.partitions({"a": "2-1", "b": "0-0"})
+    with caplog.at_level(logging.WARNING):
+        tasks = opened(forgiving, {"a": "2-1", "b": "0-0"})
+        assert read(tasks, 2) == ["4-0", "5-0"]
+    assert "2-0, is gone" in caplog.text
+
+
+def test_what_was_read_may_be_trimmed(server: RedisServer, client: Any) -> None:
+    add(client, "a", "1-0", "2-0")
+    reader = source(server)
+    tasks = opened(reader, {"a": "0-0", "b": "0-0"})
+    read(tasks, 2)
+    add(client, "a", "3-0")
+    client.xtrim("a", minid="2-0", approximate=False)
+    assert read(tasks, 1) == ["3-0"]
+    client.xtrim("a", maxlen=0, approximate=False)
+    assert reader.partitions({"a": "3-1", "b": "0-0"})[0].start == (3, 1), "nothing came since"
+
+
+def test_a_stream_that_was_made_anew_is_told(
+    server: RedisServer, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_source, "LOOK_S", 0.0)
+    add(client, "a", "5-0")
+    reader = source(server)
+    assert not reader.needsReconfiguration()
+    reader.commit({"a": "5-1", "b": "0-0"})
+    assert not reader.needsReconfiguration()
+    client.delete("a")
+    add(client, "a", "1-0")
+    assert reader.needsReconfiguration(), "its task would wait for ever"
+    with pytest.raises(OffsetOutOfRangeError, match="made anew"):
+        reader.partitions({"a": "5-1", "b": "0-0"})
+    forgiving = source(server, failOnDataLoss="false")
+    assert read(opened(forgiving, {"a": "5-1", "b": "0-0"}), 1) == ["1-0"]
+
+
+def test_an_entry_that_is_no_map_is_a_bad_record(server: RedisServer, client: Any) -> None:
+    client.execute_command("XADD", "a", "1-0", "f", "1", "f", "2")
+    client.execute_command("XADD", "a", "2-0", b"\xff", "1")
+    client.execute_command("XADD", "a", "18446744073709551615-0", "f", "1")
+    tasks = opened(source(server), {"a": "0-0", "b": "0-0"})
+    told: list[BadRecordError] = []
+    tasks.on_bad_record = told.append
+    assert tasks.read(0) is None
+    assert [each.offset for each in told][:2] == [{"a": "1-1"}, {"a": "2-1"}]
+    assert "more than once" in told[0].message
+    assert "no UTF-8" in told[1].message
+    assert "no time" in told[2].message
+    with pytest.raises(BadRecordError, match="Entry 1-0 of the stream a"):
+        opened(source(server), {"a": "0-0", "b": "0-0"}).read(0)
+
+
+def test_a_server_that_is_away_is_an_outage(server: RedisServer, client: Any) -> None:
+    reader = source(server)
+    tasks = opened(reader, {"a": "0-0", "b": "0-0"})
+    server.process.kill()
+    with pytest.raises(SourceUnavailableError, match="cannot be read"):
+        tasks.read(0.005)
+    with pytest.raises(SourceUnavailableError):
+        reader.partitions({"a": "1-1", "b": "0-0"})
+    assert not reader.needsReconfiguration()
+    with pytest.raises(ConfigError, match="cannot be reached"):
+        reader.initialOffset()
+    server.start()
+    add(client, "a", "1-0")
+    assert read(tasks, 1) == ["1-0"]
+
+
+def test_what_it_cannot_read_it_says(server: RedisServer, client: Any) -> None:
+    client.set("a", "text")
+    with pytest.raises(SourceError, match="WRONGTYPE"):
+        source(server).partitions({"a": "1-1", "b": "0-0"})
+    with pytest.raises(SourceError, match="is not one of a redis source"):
+        source(server).partitions({"a": {"0": 1}})
+    with pytest.raises(ConfigError, match=r"startingOffsets .* is '17'"):
+        source(server, startingOffsets="17")
+    with pytest.raises(ConfigError, match="streams"):
+        source(server, streams=" , ")
+
+
+def test_ids_have_neighbours() -> None:
+    assert behind((1, 2**64 - 1)) == (2, 0)
+    assert before((2, 0)) == (1, 2**64 - 1)
+    assert before((0, 0)) == (0, 0)
