@@ -1,24 +1,13 @@
-"""The data files that a task writes for an epoch, and what the table's log is to say of them.
-
-A name tells whose the file is::
-
-    part-<task>-<query id>-t<timeline>-g<generation>-e<epoch>-<uuid>.snappy.parquet
-
-So what a run has left behind is known from what is the table's, and what a rewind has to take back
-from what others have written.
-"""
+"""The data files that a task writes for an epoch, and what the table's log is to say of them."""
 
 from __future__ import annotations
 
-import re
 import socket
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Final, NamedTuple
-from urllib.parse import quote
+from typing import IO
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
@@ -32,8 +21,7 @@ from engine.sinks.files.epoch_files import cannot_write
 from engine.sinks.files.file_formats import Encoder, ParquetFormat
 from engine.sinks.files.partition_paths import folder_of
 from engine.sinks.files.row_files import RowFiles
-
-_NAME: Final = re.compile(r"part-\d{5,}-(.+)-t(\d+)-g(\d+)-e(\d+)-[0-9a-f-]{36}\.[a-z0-9_.]+")
+from engine.sinks.lakes.origins import new_name
 
 
 @dataclass(frozen=True)
@@ -63,26 +51,6 @@ class DeltaMessage(WriterCommitMessage):
     table_id: str
     files: tuple[DataFile, ...]
     host: str
-
-
-class Origin(NamedTuple):
-    """What a file's name tells of who has written it."""
-
-    query: str
-    timeline: int
-    generation: int
-    epoch: int
-
-
-def origin_of(path: str) -> Origin | None:
-    """None if it is none of this sink's."""
-    found = _NAME.fullmatch(path.rpartition("/")[2])
-    return None if found is None else Origin(found[1], int(found[2]), int(found[3]), int(found[4]))
-
-
-def query_part(query_id: str) -> str:
-    """A query's id as a part of a name."""
-    return quote(query_id, safe="").replace("%", "_")
 
 
 @dataclass
@@ -138,10 +106,7 @@ class _EpochFiles(RowFiles[DataFile]):
         # In UTC, for instants make no partition here.
         super().__init__(table.partition_by, "UTC", file_bytes_max=target.file_bytes_max)
         self._target, self._place, self._epoch = target, target.place, epoch
-        self._name = (
-            f"part-{context.task:05d}-{query_part(context.query_id)}-t{context.timeline}"
-            f"-g{context.generation}-e{epoch}"
-        )
+        self._context = context
         self._folders: set[str] = set()
 
     def __enter__(self) -> _EpochFiles:
@@ -151,7 +116,7 @@ class _EpochFiles(RowFiles[DataFile]):
     def _create(self, values: Sequence[str | None], schema: pa.Schema) -> _OpenFile:
         folder = folder_of(self._partition_by, values)
         self._folders.add(folder)
-        name = f"{self._name}-{uuid.uuid4()}{self._target.file_format.extension}"
+        name = new_name(self._context, self._epoch, self._target.file_format.extension)
         return _OpenFile(
             self._place,
             f"{folder}/{name}" if folder else name,
