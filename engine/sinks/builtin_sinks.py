@@ -86,6 +86,11 @@ SINKS: Final[dict[str, SinkKind]] = {
         has_partitions=True,
         reopen="engine.sinks.delta.rewind:reopen",
     ),
+    "iceberg": SinkKind(
+        "engine.sinks.iceberg.data_source:IcebergDataSource",
+        has_partitions=True,
+        reopen="engine.sinks.iceberg.data_source:reopen",
+    ),
     "console": _fleeting("engine.sinks.console:ConsoleDataSource"),
     "memory": _fleeting("engine.sinks.memory:MemoryDataSource", _NOTHING),
     "noop": _fleeting("engine.sinks.noop:NoopDataSource", _NOTHING),

@@ -5,22 +5,21 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
-from engine.errors import SinkCommitRejectedError, SinkUnavailableError
+from engine.errors import SinkUnavailableError
 from engine.sinks.contract import TaskWriter, WriterContext
 from engine.sinks.delta.places import Place
 from engine.sinks.delta.schemas import OWNER, TableFacts, required
 from engine.sinks.delta.statistics import Statistics
 from engine.sinks.files.epoch_files import cannot_write
-from engine.sinks.files.file_formats import Encoder, ParquetFormat
+from engine.sinks.files.file_formats import ParquetFormat
 from engine.sinks.files.partition_paths import folder_of
-from engine.sinks.files.row_files import RowFiles
+from engine.sinks.files.row_files import EncodedFile, RowFiles
+from engine.sinks.lakes.nulls import check_nulls
 from engine.sinks.lakes.origins import new_name
 
 
@@ -82,21 +81,12 @@ class DeltaTaskWriter(TaskWriter):
     def write(self, epoch: int, batches: Iterator[pa.RecordBatch]) -> DeltaMessage | None:
         with _EpochFiles(self._target, self._table, self._context, epoch) as files:
             for batch in batches:
-                self._check_nulls(batch)
+                check_nulls(batch, self._required, OWNER, self._target.place.url)
                 files.add(batch)
             written = files.finish()
         if not written:
             return None
         return DeltaMessage(self._table.id, written, socket.gethostname())
-
-    def _check_nulls(self, batch: pa.RecordBatch) -> None:
-        for name in self._required:
-            if batch.column(name).null_count:
-                raise SinkCommitRejectedError(
-                    f"{OWNER}: a row has no {name}, which must not be null in the table "
-                    f"{self._target.place.url}.",
-                    hint=f"Leave such rows out (where {name} is not null), or give them a value.",
-                )
 
 
 class _EpochFiles(RowFiles[DataFile]):
@@ -135,7 +125,7 @@ class _EpochFiles(RowFiles[DataFile]):
         return cannot_write(self._place.url, error)
 
 
-class _OpenFile:
+class _OpenFile(EncodedFile[DataFile]):
     def __init__(
         self,
         place: Place,
@@ -147,19 +137,12 @@ class _OpenFile:
         self._place, self._path = place, path
         self._partition_values = partition_values
         self._statistics = Statistics(schema)
-        self._file: IO[bytes] = place.create(path)
-        self._encoder: Encoder = file_format.encoder(self._file, schema)
-
-    @property
-    def bytes_written(self) -> int:
-        return self._file.tell()
+        file = place.create(path)
+        super().__init__(file, file_format.encoder(file, schema))
 
     def write(self, table: pa.Table) -> None:
-        self._encoder.write_table(table)
+        super().write(table)
         self._statistics.add(table)
-
-    def end(self) -> None:
-        self._encoder.close()
 
     def finish(self) -> DataFile:
         size = self._file.tell()
@@ -172,10 +155,5 @@ class _OpenFile:
             statistics=self._statistics.to_json(),
         )
 
-    def discard(self) -> None:
-        with suppress(OSError, pa.ArrowException, ValueError):
-            self._encoder.close()
-        with suppress(OSError):
-            self._file.close()
-        with suppress(OSError):
-            self._place.remove(self._path)
+    def _remove(self) -> None:
+        self._place.remove(self._path)

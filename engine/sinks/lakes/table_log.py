@@ -191,6 +191,8 @@ class TableLog(ABC, Generic[T, X, R, F]):
             reach("tableLog.before")
             try:
                 commit(table)
+            except ContinuousError:  # it was not even tried
+                raise
             except Exception as exc:
                 if self._is_overtaken(exc):
                     reason = exc

@@ -64,8 +64,8 @@ def later_files(
     if there != expected:
         changed = min(each for each in there | expected if there[each] != expected[each])
         raise ConfigError(
-            f"{lake.table}: files of epoch {changed} in it were rewritten since ({lake.rewriters}): "
-            f"which rows came behind epoch {epoch} is not known any more.",
+            f"{lake.table}: files of epoch {changed} in it were rewritten since "
+            f"({lake.rewriters}): which rows came behind epoch {epoch} is not known any more.",
             hint=lake.hint,
             epoch=epoch,
         )
