@@ -64,7 +64,10 @@ LEVELS = {
         {"faults": _CLUSTER, "master": l4_spark.CLUSTER},
         needs_spark=True,
     ),
-    **{f"L5 {road}": _road(road) for road in ("kafka_to_kafka", "kafka_to_delta")},
+    **{
+        f"L5 {road}": _road(road)
+        for road in ("kafka_to_kafka", "kafka_to_delta", "kafka_to_iceberg")
+    },
     "mutants": Level("tests.faults.mutants", {}, {}),
 }
 

@@ -1,5 +1,5 @@
-"""The sinks that processes write to and are killed at: three formats of files, a table of Delta,
-``foreach``, ``foreachBatch`` into SQLite, and a row writer of somebody else."""
+"""The sinks that processes write to and are killed at: three formats of files, a table of Delta and
+one of Iceberg, ``foreach``, ``foreachBatch`` into SQLite, and a row writer of somebody else."""
 
 from __future__ import annotations
 
@@ -30,10 +30,13 @@ from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, Parque
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from engine.sinks.foreach import ForeachWriter
 from engine.sinks.foreach_batch import BatchContext, ForeachBatchWriter
+from engine.sinks.iceberg.data_source import IcebergDataSource
 from tests.faults.parts import SPARK_SCHEMA, Record
+from tests.unit.iceberg_tables import NAME, Lake
 
 FORMATS = {"parquet": ParquetDataSource, "json": JsonDataSource, "csv": CsvDataSource}
-SINKS = (*FORMATS, "delta", "foreach", "foreachBatch", "rows")
+LAKES = ("delta", "iceberg")
+SINKS = (*FORMATS, *LAKES, "foreach", "foreachBatch", "rows")
 AT_LEAST_ONCE = ("foreach", "rows")
 _TABLE = "create table if not exists records(commit_key, p, seq)"
 
@@ -46,6 +49,9 @@ def binding(name: str, folder: Path) -> SinkBinding:
         writer = source.streamWriter(SPARK_SCHEMA, overwrite=False)
     elif name == "delta":
         source = DeltaDataSource({"path": str(folder / "out")})
+        writer = source.streamWriter(SPARK_SCHEMA, overwrite=False)
+    elif name == "iceberg":
+        source = IcebergDataSource(Lake.at(folder).options)
         writer = source.streamWriter(SPARK_SCHEMA, overwrite=False)
     elif name == "foreach":
         writer = ForeachWriter(_Appender(folder), SPARK_SCHEMA)
@@ -76,6 +82,11 @@ def seen(name: str, folder: Path) -> Counter[Record]:
         if DeltaTable.is_deltatable(str(folder / "out")):
             rows = DeltaTable(str(folder / "out")).to_pyarrow_table()
             found.update(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+        return found
+    if name == "iceberg":
+        lake = Lake.at(folder)
+        if lake.catalog.table_exists(NAME):
+            found.update((row["partition"], row["seq"]) for row in lake.read())
         return found
     for file in FileSinkLog(LocalStorage(folder / "out" / FOLDER)).files():
         found.update(_rows(name, Path(unquote(urlsplit(file.path).path))))

@@ -122,9 +122,8 @@ class IcebergLog(TableLog[Table, TableFacts, Rows, DataFile]):
 
     def remove_file(self, path: str) -> None:
         io = self.look().io
-        with self._speaking("has a file that cannot be removed"):
-            with suppress(FileNotFoundError):
-                io.delete(path)
+        with self._speaking("has a file that cannot be removed"), suppress(FileNotFoundError):
+            io.delete(path)
 
     def strays(self, is_one: Callable[[str], bool] = lambda path: True) -> list[str]:
         table = self.look()
