@@ -66,7 +66,7 @@ class Lake:
 
     def data_files(self) -> Sequence[Path]:
         """All that are in the warehouse, if it is a folder."""
-        return sorted(Path(self.properties["warehouse"]).rglob("part-*"))
+        return sorted(Path(self.properties["warehouse"]).rglob("*part-*.parquet"))
 
     def writer(self, schema: pa.Schema = SCHEMA, **options: Any) -> IcebergWriter:
         """A sink that is not bound."""

@@ -72,6 +72,8 @@ class IcebergRewind:
             epoch,
             ((file.file_path, file) for file in data_files(table)),
             map(note_in, history),
-            is_whole=not history or history[-1].parent_snapshot_id is None,
+            # That a snapshot names none before it says nothing: some take the name of an expired
+            # one away. In format version 1 there is no telling.
+            is_whole=not history or history[-1].sequence_number == 1,
         )
         return list(found.values())
