@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from pyarrow import fs as arrow_fs
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile as ManifestFile
 from pyiceberg.manifest import ManifestContent
@@ -78,6 +79,7 @@ class IcebergLog(TableLog[Table, TableFacts, Rows, DataFile]):
         self.where = str(name)
         self._name, self._location = name, location
         self._tables = Tables(name)
+        self._io: FileIO | None = None  # of the last look
 
     def another(self) -> IcebergLog:
         return IcebergLog(self._name, self._location)
@@ -115,13 +117,15 @@ class IcebergLog(TableLog[Table, TableFacts, Rows, DataFile]):
                 f"{OWNER}: there is no table {self.where}, and there was one.",
                 hint="See that it is the same catalog, or bring the table back.",
             )
+        self._io = table.io
         return table
 
     def forget(self) -> None:
         self._tables.forget()
+        self._io = None
 
     def remove_file(self, path: str) -> None:
-        io = self.look().io
+        io = self._io or self.look().io
         with self._speaking("has a file that cannot be removed"), suppress(FileNotFoundError):
             io.delete(path)
 
