@@ -28,8 +28,10 @@ def asks_nothing(log: Any) -> None:
     """
     right = log._write
 
-    def write(self: Any, context: Any, commit: Any, is_done: Any = None, **rest: Any) -> Any:
-        return right(self, context, commit, lambda table: False, **rest)
+    def write(
+        self: Any, context: Any, commit: Any, is_done: Any = None, *given: Any, **named: Any
+    ) -> Any:
+        return right(self, context, commit, lambda table: False, *given, **named)
 
     log._write = write
 
