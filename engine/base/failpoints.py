@@ -44,7 +44,7 @@ NAMES: Final = (
     # sinks that may drop what was prepared, and clients/kafka_transactions.py
     "lost.after",
     "transactions.told",
-    # sinks/delta/table_log.py
+    # sinks/lakes/table_log.py
     "tableLog.before",
     "tableLog.after",
     "tableLog.checked",

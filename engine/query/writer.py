@@ -58,8 +58,8 @@ class ContinuousStreamWriter:
         """Who is to run the query; None: the trigger decides."""
 
     def format(self, source: str) -> ContinuousStreamWriter:
-        """The sink: ``parquet``, ``json``, ``csv``, ``delta``, ``console``, ``memory``, ``noop``,
-        or the name of a registered data source."""
+        """The sink: ``parquet``, ``json``, ``csv``, ``delta``, ``iceberg``, ``kafka``,
+        ``console``, ``memory``, ``noop``, or the name of a registered data source."""
         self.request.sink_format = source
         return self
 

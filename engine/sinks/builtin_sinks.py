@@ -88,6 +88,11 @@ SINKS: Final[dict[str, SinkKind]] = {
     ),
     "http": SinkKind("engine.sinks.http.data_source:HttpSink", columns=Columns.NOT_KEPT),
     "redis": SinkKind("engine.sinks.redis.data_source:RedisSink", columns=Columns.NOT_KEPT),
+    "iceberg": SinkKind(
+        "engine.sinks.iceberg.data_source:IcebergDataSource",
+        has_partitions=True,
+        reopen="engine.sinks.iceberg.data_source:reopen",
+    ),
     "console": _fleeting("engine.sinks.console:ConsoleDataSource"),
     "memory": _fleeting("engine.sinks.memory:MemoryDataSource", _NOTHING),
     "noop": _fleeting("engine.sinks.noop:NoopDataSource", _NOTHING),

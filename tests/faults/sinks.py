@@ -1,6 +1,6 @@
-"""The sinks that processes write to and are killed at: three formats of files, a table of Delta,
-``foreach``, ``foreachBatch`` and ``foreachBatchArrow`` into SQLite, and a row writer of somebody
-else."""
+"""The sinks that processes write to and are killed at: three formats of files, a table of Delta and
+one of Iceberg, ``foreach``, ``foreachBatch`` and ``foreachBatchArrow`` into SQLite, and a row
+writer of somebody else."""
 
 from __future__ import annotations
 
@@ -32,11 +32,14 @@ from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, Parque
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from engine.sinks.foreach import ForeachWriter
 from engine.sinks.foreach_batch import BatchContext, ForeachBatchArrowWriter, ForeachBatchWriter
+from engine.sinks.iceberg.data_source import IcebergDataSource
 from tests.faults.parts import SPARK_SCHEMA, Record
+from tests.unit.iceberg_tables import NAME, Lake
 
 FORMATS = {"parquet": ParquetDataSource, "json": JsonDataSource, "csv": CsvDataSource}
+LAKES = ("delta", "iceberg")
 FUNCTIONS = ("foreachBatch", "foreachBatchArrow")
-SINKS = (*FORMATS, "delta", "foreach", *FUNCTIONS, "rows")
+SINKS = (*FORMATS, *LAKES, "foreach", *FUNCTIONS, "rows")
 AT_LEAST_ONCE = ("foreach", "rows")
 _TABLE = "create table if not exists records(commit_key, p, seq)"
 
@@ -49,6 +52,9 @@ def binding(name: str, folder: Path) -> SinkBinding:
         writer = source.streamWriter(SPARK_SCHEMA, overwrite=False)
     elif name == "delta":
         source = DeltaDataSource({"path": str(folder / "out")})
+        writer = source.streamWriter(SPARK_SCHEMA, overwrite=False)
+    elif name == "iceberg":
+        source = IcebergDataSource(Lake.at(folder).options)
         writer = source.streamWriter(SPARK_SCHEMA, overwrite=False)
     elif name == "foreach":
         writer = ForeachWriter(_Appender(folder), SPARK_SCHEMA)
@@ -82,6 +88,11 @@ def seen(name: str, folder: Path) -> Counter[Record]:
         if DeltaTable.is_deltatable(str(folder / "out")):
             rows = DeltaTable(str(folder / "out")).to_pyarrow_table()
             found.update(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+        return found
+    if name == "iceberg":
+        lake = Lake.at(folder)
+        if lake.catalog.table_exists(NAME):
+            found.update((row["partition"], row["seq"]) for row in lake.read())
         return found
     for file in FileSinkLog(LocalStorage(folder / "out" / FOLDER)).files():
         found.update(_rows(name, Path(unquote(urlsplit(file.path).path))))

@@ -34,7 +34,7 @@ class NoJarsError(NoServerError):
 def jars(*coordinates: str, alone: bool = False) -> Path:
     """A folder with these libraries, and with those that they need.
 
-    :param coordinates: ``group:artifact:version``.
+    :param coordinates: ``group:artifact:version``, or ``group:artifact:version:classifier``.
     :param alone: without those that they need.
     :raises NoJarsError: there is no Java, or no repository can be reached.
     """
@@ -87,13 +87,19 @@ def _module(coordinates: tuple[str, ...], alone: bool) -> str:
     transitive = "false" if alone else "true"
     dependencies = []
     for coordinate in coordinates:
-        group, artifact, version = map(quoteattr, coordinate.split(":"))
+        group, artifact, version, *classifier = map(quoteattr, coordinate.split(":"))
+        file = (
+            f'<artifact name={artifact} type="jar" ext="jar" m:classifier={classifier[0]}/>'
+            if classifier
+            else ""
+        )
         dependencies.append(
             f"<dependency org={group} name={artifact} rev={version} "
-            f'conf="*->default" transitive="{transitive}"/>'
+            f'conf="*->default" transitive="{transitive}">{file}</dependency>'
         )
     return (
-        '<ivy-module version="2.0"><info organisation="tests" module="servers"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="tests" module="servers"/>'
         f"<dependencies>{''.join(dependencies)}</dependencies></ivy-module>"
     )
 

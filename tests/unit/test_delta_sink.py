@@ -23,8 +23,8 @@ from engine.errors import (
     SinkUnavailableError,
     StaleRunError,
 )
-from engine.sinks.delta import table_log
 from engine.sinks.files import row_files
+from engine.sinks.lakes import table_log
 from tests.unit.delta_tables import (
     QUERY,
     SCHEMA,

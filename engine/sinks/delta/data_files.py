@@ -1,39 +1,26 @@
-"""The data files that a task writes for an epoch, and what the table's log is to say of them.
-
-A name tells whose the file is::
-
-    part-<task>-<query id>-t<timeline>-g<generation>-e<epoch>-<uuid>.snappy.parquet
-
-So what a run has left behind is known from what is the table's, and what a rewind has to take back
-from what others have written.
-"""
+"""The data files that a task writes for an epoch, and what the table's log is to say of them."""
 
 from __future__ import annotations
 
-import re
 import socket
 import time
-import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Final, NamedTuple
-from urllib.parse import quote
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
-from engine.errors import SinkCommitRejectedError, SinkUnavailableError
+from engine.errors import SinkUnavailableError
 from engine.sinks.contract import TaskWriter, WriterContext
 from engine.sinks.delta.places import Place
 from engine.sinks.delta.schemas import OWNER, TableFacts, required
 from engine.sinks.delta.statistics import Statistics
 from engine.sinks.files.epoch_files import cannot_write
-from engine.sinks.files.file_formats import Encoder, ParquetFormat
+from engine.sinks.files.file_formats import ParquetFormat
 from engine.sinks.files.partition_paths import folder_of
-from engine.sinks.files.row_files import RowFiles
-
-_NAME: Final = re.compile(r"part-\d{5,}-(.+)-t(\d+)-g(\d+)-e(\d+)-[0-9a-f-]{36}\.[a-z0-9_.]+")
+from engine.sinks.files.row_files import EncodedFile, RowFiles
+from engine.sinks.lakes.nulls import check_nulls
+from engine.sinks.lakes.origins import new_name
 
 
 @dataclass(frozen=True)
@@ -65,26 +52,6 @@ class DeltaMessage(WriterCommitMessage):
     host: str
 
 
-class Origin(NamedTuple):
-    """What a file's name tells of who has written it."""
-
-    query: str
-    timeline: int
-    generation: int
-    epoch: int
-
-
-def origin_of(path: str) -> Origin | None:
-    """None if it is none of this sink's."""
-    found = _NAME.fullmatch(path.rpartition("/")[2])
-    return None if found is None else Origin(found[1], int(found[2]), int(found[3]), int(found[4]))
-
-
-def query_part(query_id: str) -> str:
-    """A query's id as a part of a name."""
-    return quote(query_id, safe="").replace("%", "_")
-
-
 @dataclass
 class Target:
     """What tasks have to know. Picklable.
@@ -114,21 +81,12 @@ class DeltaTaskWriter(TaskWriter):
     def write(self, epoch: int, batches: Iterator[pa.RecordBatch]) -> DeltaMessage | None:
         with _EpochFiles(self._target, self._table, self._context, epoch) as files:
             for batch in batches:
-                self._check_nulls(batch)
+                check_nulls(batch, self._required, OWNER, self._target.place.url)
                 files.add(batch)
             written = files.finish()
         if not written:
             return None
         return DeltaMessage(self._table.id, written, socket.gethostname())
-
-    def _check_nulls(self, batch: pa.RecordBatch) -> None:
-        for name in self._required:
-            if batch.column(name).null_count:
-                raise SinkCommitRejectedError(
-                    f"{OWNER}: a row has no {name}, which must not be null in the table "
-                    f"{self._target.place.url}.",
-                    hint=f"Leave such rows out (where {name} is not null), or give them a value.",
-                )
 
 
 class _EpochFiles(RowFiles[DataFile]):
@@ -138,10 +96,7 @@ class _EpochFiles(RowFiles[DataFile]):
         # In UTC, for instants make no partition here.
         super().__init__(table.partition_by, "UTC", file_bytes_max=target.file_bytes_max)
         self._target, self._place, self._epoch = target, target.place, epoch
-        self._name = (
-            f"part-{context.task:05d}-{query_part(context.query_id)}-t{context.timeline}"
-            f"-g{context.generation}-e{epoch}"
-        )
+        self._context = context
         self._folders: set[str] = set()
 
     def __enter__(self) -> _EpochFiles:
@@ -151,7 +106,7 @@ class _EpochFiles(RowFiles[DataFile]):
     def _create(self, values: Sequence[str | None], schema: pa.Schema) -> _OpenFile:
         folder = folder_of(self._partition_by, values)
         self._folders.add(folder)
-        name = f"{self._name}-{uuid.uuid4()}{self._target.file_format.extension}"
+        name = new_name(self._context, self._epoch, self._target.file_format.extension)
         return _OpenFile(
             self._place,
             f"{folder}/{name}" if folder else name,
@@ -170,7 +125,7 @@ class _EpochFiles(RowFiles[DataFile]):
         return cannot_write(self._place.url, error)
 
 
-class _OpenFile:
+class _OpenFile(EncodedFile[DataFile]):
     def __init__(
         self,
         place: Place,
@@ -182,19 +137,12 @@ class _OpenFile:
         self._place, self._path = place, path
         self._partition_values = partition_values
         self._statistics = Statistics(schema)
-        self._file: IO[bytes] = place.create(path)
-        self._encoder: Encoder = file_format.encoder(self._file, schema)
-
-    @property
-    def bytes_written(self) -> int:
-        return self._file.tell()
+        file = place.create(path)
+        super().__init__(file, file_format.encoder(file, schema))
 
     def write(self, table: pa.Table) -> None:
-        self._encoder.write_table(table)
+        super().write(table)
         self._statistics.add(table)
-
-    def end(self) -> None:
-        self._encoder.close()
 
     def finish(self) -> DataFile:
         size = self._file.tell()
@@ -207,10 +155,5 @@ class _OpenFile:
             statistics=self._statistics.to_json(),
         )
 
-    def discard(self) -> None:
-        with suppress(OSError, pa.ArrowException, ValueError):
-            self._encoder.close()
-        with suppress(OSError):
-            self._file.close()
-        with suppress(OSError):
-            self._place.remove(self._path)
+    def _remove(self) -> None:
+        self._place.remove(self._path)

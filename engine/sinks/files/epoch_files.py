@@ -20,7 +20,7 @@ from engine.sinks.epoch_context import EpochContext
 from engine.sinks.files.file_formats import FileFormat
 from engine.sinks.files.file_sink_log import SinkFile
 from engine.sinks.files.partition_paths import folder_of
-from engine.sinks.files.row_files import RowFiles
+from engine.sinks.files.row_files import EncodedFile, RowFiles
 
 _SHARED: Final = (
     "The files sink needs storage that the driver and all executors see under the same path: "
@@ -147,36 +147,21 @@ def cannot_write(folder: Path | str, exc: OSError) -> SinkUnavailableError:
     )
 
 
-class _OpenFile:
+class _OpenFile(EncodedFile[SinkFile]):
     def __init__(self, path: Path, file_format: FileFormat, schema: pa.Schema) -> None:
-        self.path = path
-        self._file = disk.create(path)
-        self._encoder = file_format.encoder(self._file, schema)
-
-    @property
-    def bytes_written(self) -> int:
-        return self._file.tell()
-
-    def write(self, table: pa.Table) -> None:
-        self._encoder.write_table(table)
-
-    def end(self) -> None:
-        self._encoder.close()
+        self._path = path
+        file = disk.create(path)
+        super().__init__(file, file_format.encoder(file, schema))
 
     def finish(self) -> SinkFile:
         disk.sync(self._file)
         found = disk.system.fstat(self._file.fileno())
         self._file.close()
         return SinkFile(
-            path="file://" + quote(str(self.path), safe="/=+,:;@&$!*'()~-._"),
+            path="file://" + quote(str(self._path), safe="/=+,:;@&$!*'()~-._"),
             size=found.st_size,
             modified_ms=found.st_mtime_ns // 1_000_000,
         )
 
-    def discard(self) -> None:
-        with suppress(OSError, pa.ArrowException, ValueError):
-            self._encoder.close()
-        with suppress(OSError):
-            self._file.close()
-        with suppress(OSError):
-            disk.system.unlink(self.path)
+    def _remove(self) -> None:
+        disk.system.unlink(self._path)

@@ -72,19 +72,27 @@ class FileFormat(ABC):
 
 
 class ParquetFormat(FileFormat):
-    def __init__(self, options: Options) -> None:
-        codec = options.choice("compression", "snappy", tuple(_PARQUET_CODECS))
+    """
+    :param codec: if the option does not say.
+    """
+
+    def __init__(self, options: Options, codec: str = "snappy") -> None:
+        codec = options.choice("compression", codec, tuple(_PARQUET_CODECS))
         self._codec, name = _PARQUET_CODECS[codec]
         self.extension = f"{name}.parquet"
 
-    def encoder(self, file: IO[bytes], schema: pa.Schema) -> Encoder:
-        writer = pq.ParquetWriter(
+    def plain(self, file: IO[bytes], schema: pa.Schema) -> pq.ParquetWriter:
+        """Begin a file that says nothing of Spark."""
+        return pq.ParquetWriter(
             file,
             schema,
             compression=self._codec,
             store_schema=False,
             write_statistics=_with_statistics(schema),
         )
+
+    def encoder(self, file: IO[bytes], schema: pa.Schema) -> Encoder:
+        writer = self.plain(file, schema)
         # What Parquet's own types do not tell: day-time intervals, for one.
         writer.add_key_value_metadata({_ROW_METADATA: _sparks_schema(schema)})
         encoder: Encoder = writer

@@ -44,18 +44,24 @@ def split(
         return
     rest = table.drop_columns(list(columns))
     texts = [_text(table.column(column), session_timezone) for column in columns]
-    codes = np.zeros(table.num_rows, np.int64)
-    for text in texts:
-        encoded = pc.dictionary_encode(pc.fill_null(text, "")).combine_chunks()
+    for rows in grouped([pc.fill_null(text, "") for text in texts]):
+        first = int(rows[0])
+        yield tuple(_value(text[first]) or None for text in texts), rest.take(rows)
+
+
+def grouped(columns: Sequence[pa.ChunkedArray]) -> Iterator[Any]:
+    """The numbers of the rows that have the same values in all columns, of which there is one at
+    least, group by group: in the order in which these values first occur, and of the rows."""
+    codes = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        encoded = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
         codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
         # Renumbered after each column, so that the product never overflows.
         codes = np.unique(codes, return_inverse=True)[1]
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     parts = np.split(order, starts[1:])
-    for rows in sorted(parts, key=lambda rows: int(rows[0])):
-        first = int(rows[0])
-        yield tuple(_value(text[first]) or None for text in texts), rest.take(rows)
+    yield from sorted(parts, key=lambda rows: int(rows[0]))
 
 
 def _value(text: pa.Scalar) -> str | None:

@@ -8,16 +8,17 @@ from __future__ import annotations
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Generic, Protocol, TypeVar
+from typing import IO, Any, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
 from engine.base.failpoints import reach
 from engine.errors import ContinuousError, SinkCommitRejectedError
 from engine.redaction.logs import shown
+from engine.sinks.files.file_formats import Encoder
 from engine.sinks.files.partition_paths import folder_of, split
 
 BUFFER_BYTES: Final = 64 << 20
@@ -50,11 +51,47 @@ class RowFile(Protocol[F_co]):
         """Remove it. Something has failed already, which must not be hidden by another error."""
 
 
+class EncodedFile(ABC, Generic[F_co]):
+    """A :class:`RowFile` in one of the formats.
+
+    :param file: was just created.
+    """
+
+    def __init__(self, file: IO[bytes], encoder: Encoder) -> None:
+        self._file, self._encoder = file, encoder
+
+    @property
+    def bytes_written(self) -> int:
+        return self._file.tell()
+
+    def write(self, table: pa.Table) -> None:
+        self._encoder.write_table(table)
+
+    def end(self) -> None:
+        self._encoder.close()
+
+    @abstractmethod
+    def finish(self) -> F_co: ...
+
+    @abstractmethod
+    def _remove(self) -> None:
+        """Remove what was created."""
+
+    def discard(self) -> None:
+        with suppress(OSError, pa.ArrowException, ValueError):
+            self._encoder.close()
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._remove()
+
+
 class RowFiles(ABC, Generic[F]):
     """A context manager: what was not finished is removed at its end. No file is created before
     there are rows for it.
 
-    :param partition_by: columns whose values are told by the file's folder, and not in it.
+    :param partition_by: columns whose values are told by the file's folder, and not in it, unless
+        :meth:`_parts` does otherwise.
     :param session_timezone: in which instants among them become text.
     :param file_bytes_max: a file that has so many bytes is followed by another one; None: never.
     """
@@ -72,15 +109,15 @@ class RowFiles(ABC, Generic[F]):
         self._buffer: list[pa.RecordBatch] = []
         self._buffered_bytes = 0
         # By partition values, the one that was written last at the end.
-        self._open: dict[tuple[str | None, ...], RowFile[F]] = {}
+        self._open: dict[tuple[Any, ...], RowFile[F]] = {}
         self._closed: list[F] = []
         self._finished = False
 
     @abstractmethod
-    def _create(self, values: Sequence[str | None], schema: pa.Schema) -> RowFile[F]:
+    def _create(self, values: Sequence[Any], schema: pa.Schema) -> RowFile[F]:
         """A new file for rows with these partition values.
 
-        :param schema: without the columns of the partition.
+        :param schema: of what :meth:`_parts` has made.
         """
 
     @abstractmethod
@@ -94,6 +131,16 @@ class RowFiles(ABC, Generic[F]):
     @abstractmethod
     def _unavailable(self, error: OSError) -> ContinuousError:
         """What it means that the files cannot be written."""
+
+    def _parts(self, table: pa.Table) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+        """The rows for each set of partition values, as they become files."""
+        if not self._partition_by:
+            return iter([((), table)])
+        return split(table, self._partition_by, self._session_timezone)
+
+    def _folder(self, values: Sequence[Any]) -> str:
+        """Below which the files with these partition values are."""
+        return folder_of(self._partition_by, values)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """:raises SinkUnavailableError: the files cannot be written.
@@ -125,18 +172,13 @@ class RowFiles(ABC, Generic[F]):
             return
         table = pa.Table.from_batches(self._buffer)
         self._buffer, self._buffered_bytes = [], 0
-        parts = (
-            split(table, self._partition_by, self._session_timezone)
-            if self._partition_by
-            else iter([((), table)])
-        )
         try:
-            for values, part in parts:
+            for values, part in self._parts(table):
                 self._write(values, part)
         except OSError as exc:
             raise self._unavailable(exc) from exc
 
-    def _write(self, values: tuple[str | None, ...], part: pa.Table) -> None:
+    def _write(self, values: tuple[Any, ...], part: pa.Table) -> None:
         file = self._open.pop(values, None)
         if file is None:
             if len(self._open) >= OPEN_FILES_MAX:
@@ -147,19 +189,19 @@ class RowFiles(ABC, Generic[F]):
         if self._file_bytes_max is not None and file.bytes_written >= self._file_bytes_max:
             self._close(values)
 
-    def _close(self, values: tuple[str | None, ...]) -> None:
+    def _close(self, values: tuple[Any, ...]) -> None:
         file = self._open[values]
         file.end()
         reach("data.written")
         self._closed.append(file.finish())
         del self._open[values]
 
-    def _created(self, values: tuple[str | None, ...], schema: pa.Schema) -> RowFile[F]:
+    def _created(self, values: tuple[Any, ...], schema: pa.Schema) -> RowFile[F]:
         try:
             return self._create(values, schema)
         except OSError as exc:
             if values and exc.errno in _NO_NAME:
-                raise _no_folder(folder_of(self._partition_by, values), exc) from exc
+                raise _no_folder(self._folder(values), exc) from exc
             raise
 
     def __exit__(

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import deltalake
 
 from engine.query.binding import bind_writer
 from engine.sinks.contract import SinkBinding
 from engine.sinks.delta.data_source import DeltaDataSource
-from engine.sinks.delta.table_log import TableLog
+from engine.sinks.delta.table_log import DeltaLog
 from tests.faults.roads.from_kafka import FromKafka
 from tests.faults.roads.kafka_topics import COLUMNS
-from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
+from tests.faults.roads.mutants import (
+    COMMITTED_EARLY,
+    asks_nothing,
+    commit_before_log,
+    sees_no_other,
+)
 from tests.faults.roads.road import PLACES, Setup
-
-
-def _asks_nothing() -> None:
-    right = TableLog._write
-
-    def write(self: Any, *given: Any, **named: Any) -> Any:
-        named["is_done"] = lambda table: False
-        return right(self, *given, **named)
-
-    TableLog._write = write  # type: ignore[method-assign]
-
-
-def _sees_no_other() -> None:
-    TableLog._check_run = lambda *_: None  # type: ignore[method-assign]
 
 
 class KafkaToDelta(FromKafka):
@@ -39,8 +31,8 @@ class KafkaToDelta(FromKafka):
     places = (*PLACES, "tableLog.before", "tableLog.after", "tableLog.checked")
     mutants: ClassVar = {
         COMMITTED_EARLY: commit_before_log,
-        "the table is not asked whether it has the epoch": _asks_nothing,
-        "the table is not asked whether a later run has written": _sees_no_other,
+        "the table is not asked whether it has the epoch": partial(asks_nothing, DeltaLog),
+        "the table is not asked whether a later run has written": partial(sees_no_other, DeltaLog),
     }
 
     def came_out(self, setup: Setup) -> Counter[bytes]:

@@ -1,4 +1,4 @@
-"""Wrong versions of the order of an epoch, which every road has to catch."""
+"""Wrong versions of what several roads have in common, which each of them has to catch."""
 
 from __future__ import annotations
 
@@ -19,3 +19,23 @@ def commit_before_log() -> None:
         return right(self, epoch, offsets, messages, **rest)
 
     EpochRunner.commit = commit  # type: ignore[method-assign]
+
+
+def asks_nothing(log: Any) -> None:
+    """The sink commits an epoch that its table has already.
+
+    :param log: a subclass of :class:`engine.sinks.lakes.table_log.TableLog`.
+    """
+    right = log._write
+
+    def write(
+        self: Any, context: Any, commit: Any, is_done: Any = None, *given: Any, **named: Any
+    ) -> Any:
+        return right(self, context, commit, lambda table: False, *given, **named)
+
+    log._write = write
+
+
+def sees_no_other(log: Any) -> None:
+    """The sink does not look whether a later run has written."""
+    log._check_run = lambda *_: None

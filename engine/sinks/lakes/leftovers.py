@@ -1,8 +1,8 @@
 """Removes the files that a run has written for epochs which it never committed.
 
 Nothing else goes: a file that is no part of the table now may be one that a compaction, a deletion
-or a rewind has replaced, which readers of earlier versions need until ``VACUUM`` removes it. What
-was never committed is told by its name:
+or a rewind has replaced, which readers of earlier versions need until somebody removes it for all.
+What was never committed is told by its name:
 
 - it is of this query and timeline, and of an earlier run;
 - its epoch comes behind all that the table had when that run's prepared epochs were committed.
@@ -14,17 +14,19 @@ out first.
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import StaleRunError
-from engine.sinks.delta.data_files import origin_of, query_part
-from engine.sinks.delta.table_log import TableLog
+from engine.sinks.lakes.origins import origin_of, query_part
+from engine.sinks.lakes.table_log import TableLog
 
 logger: Final = logging.getLogger(__name__)
 
 
-def remove_leftovers(log: TableLog, context: SinkContext, committed: int | None) -> None:
+def remove_leftovers(
+    log: TableLog[Any, Any, Any, Any], context: SinkContext, committed: int | None
+) -> None:
     """See the module.
 
     :param committed: the newest epoch in the table when nothing prepared was left.
@@ -41,7 +43,7 @@ def remove_leftovers(log: TableLog, context: SinkContext, committed: int | None)
             and origin.epoch > newest
         )
 
-    found = [path for path in log.strays() if is_left(path)]
+    found = log.strays(is_left)
     if not found:
         return
     try:
@@ -49,5 +51,5 @@ def remove_leftovers(log: TableLog, context: SinkContext, committed: int | None)
     except StaleRunError:  # a later run does this by itself
         return
     for path in found:
-        log.place.remove(path)
-    logger.info("removed %d files that earlier runs have left in %s", len(found), log.place.url)
+        log.remove_file(path)
+    logger.info("removed %d files that earlier runs have left in %s", len(found), log.where)

@@ -1,0 +1,1 @@
+"""``iceberg``: rows in a table of Apache Iceberg, exactly once."""
