@@ -48,6 +48,10 @@ NAMES: Final = (
     "tableLog.before",
     "tableLog.after",
     "tableLog.checked",
+    # sinks/postgres/epochs.py
+    "postgres.locked",
+    "postgres.taken",
+    "postgres.committed",
     # task/loop.py
     "report.before",
     "report.after",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests import postgresql
+from tests.servers import postgresql
 from tests.airflow_faults import followers, people, supervised, triggerers, workers
 from tests.airflow_faults.case import Scenario, judge
 from tests.airflow_faults.result import Outcome

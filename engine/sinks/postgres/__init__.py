@@ -1,0 +1,1 @@
+"""``postgres``: rows in a table of PostgreSQL, appended or by key, exactly once."""
