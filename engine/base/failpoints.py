@@ -52,6 +52,8 @@ NAMES: Final = (
     "postgres.locked",
     "postgres.taken",
     "postgres.committed",
+    # sources/postgres/partition_reader.py
+    "postgres.snapshot",
     # task/loop.py
     "report.before",
     "report.after",

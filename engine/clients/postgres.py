@@ -37,8 +37,8 @@ _DEFAULTS: Final = {
     "tcp_user_timeout": "50000",
     "application_name": "continuous",
 }
-_PASSING: Final = ("08", "25006", "40", "53", "55", "57", "58")
-"""Beginnings of error codes: connections, a standby, serialization, resources, locks that were not
+_PASSING: Final = ("08", "25006", "25P0", "40", "53", "55", "57", "58")
+"""Beginnings of error codes: connections, a standby, a transaction that slept, serialization, resources, locks that were not
 had in time, an operator's doing, and the system's."""
 
 
@@ -115,6 +115,15 @@ def server_of(owner: str, options: Mapping[str, str], taken: Options) -> Server:
     where = f"{found.get('host', 'localhost')}:{found.get('port', '5432')}/{found['dbname']}"
     tuning = (*OF_A_LOGIN, *(name for name in options if is_of_client(name)))
     return Server(where, {**_DEFAULTS, **given}, tuning)
+
+
+def make_durable(connection: psycopg.Connection[Any]) -> None:
+    """What is committed over it is on the server's disk, whatever the server's default is. A
+    stronger one, which waits for standbys, stays."""
+    connection.execute(
+        "SELECT set_config('synchronous_commit', 'on', false) "
+        "WHERE current_setting('synchronous_commit') IN ('off', 'local')"
+    )
 
 
 def is_of_client(option: str) -> bool:

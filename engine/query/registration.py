@@ -8,6 +8,7 @@ micro-batch mode, with ``df.writeStream``:
 ``arrow_rate``                        :mod:`engine.sources.rate`
 ``kafka``                             :mod:`engine.sources.kafka.data_source`, unless Spark's own
                                       is on the classpath: then its plan is read
+``postgres``                          :mod:`engine.sources.postgres.data_source`
 ``continuous_parquet``, ``_json``,    :mod:`engine.sinks.files.data_source`
 ``_csv``
 ====================================  ==========================================
@@ -21,6 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
+from engine.sources.postgres.data_source import PostgresDataSource
 from engine.sources.rate import RateDataSource
 from engine.sources.tail.data_source import TailDataSource
 from engine.spark.kafka_name import bring_kafka
@@ -29,7 +31,14 @@ from engine.spark.workers import use_this_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CONNECTORS = (RateDataSource, TailDataSource, ParquetDataSource, JsonDataSource, CsvDataSource)
+_CONNECTORS = (
+    RateDataSource,
+    TailDataSource,
+    PostgresDataSource,
+    ParquetDataSource,
+    JsonDataSource,
+    CsvDataSource,
+)
 
 
 def register(spark: SparkSession) -> None:

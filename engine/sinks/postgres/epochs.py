@@ -22,7 +22,7 @@ from psycopg.sql import SQL, Composed, Identifier
 
 from engine.base.failpoints import reach
 from engine.checkpoint.sink_context import SinkContext
-from engine.clients.postgres import Server, speaking_postgres
+from engine.clients.postgres import Server, make_durable, speaking_postgres
 from engine.errors import (
     ConfigError,
     ContinuousError,
@@ -80,12 +80,7 @@ class Epochs:
         if self._connection is None or self._connection.closed:
             self._connection = self.server.connect()
             self._connection.execute(f"SET idle_in_transaction_session_timeout = {SLEEPS_MS}")
-            # What is acknowledged is on the server's disk, whatever its default is; a stronger
-            # one, which waits for standbys, stays.
-            self._connection.execute(
-                "SELECT set_config('synchronous_commit', 'on', false) "
-                "WHERE current_setting('synchronous_commit') IN ('off', 'local')"
-            )
+            make_durable(self._connection)
         return self._connection
 
     def forget(self) -> None:
@@ -160,7 +155,7 @@ class Epochs:
         """Make the rows of an epoch the table's; nothing changes if they are already.
 
         :raises StaleRunError: the run has lost the query.
-        :raises PreparedEpochLostError: the server has crashed since they were written.
+        :raises PreparedEpochLostError: the server does not have them any more.
         :raises SinkUnavailableError: the epoch is not committed.
         :raises SinkCommitUnknownError: it may be.
         """
@@ -261,8 +256,8 @@ class Epochs:
             if rows != each.rows:
                 raise PreparedEpochLostError(
                     self._says(
-                        f"has {rows} of {each.rows} rows that were staged for epoch {epoch}: it "
-                        "has crashed since, or a standby has taken over."
+                        f"has {rows} of {each.rows} rows that were staged for epoch {epoch}: a "
+                        "standby without them has taken over, or the stage was changed."
                     ),
                     epoch=epoch,
                     hint="The epoch is run again.",

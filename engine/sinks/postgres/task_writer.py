@@ -17,7 +17,7 @@ import pyarrow as pa
 from psycopg.sql import SQL
 from pyspark.sql.datasource import WriterCommitMessage
 
-from engine.clients.postgres import Server, speaking_postgres
+from engine.clients.postgres import Server, make_durable, speaking_postgres
 from engine.errors import SinkCommitRejectedError, SinkUnavailableError
 from engine.redaction.logs import log_failure
 from engine.sinks.contract import TaskWriter, WriterContext
@@ -35,7 +35,7 @@ class StagedRows(WriterCommitMessage):
     """What a task has written for an epoch.
 
     :param stage: the name of its table.
-    :param rows: how many it has, unless the server has crashed since.
+    :param rows: how many it has, unless a standby that did not have them has taken over since.
     """
 
     stage: str
@@ -68,8 +68,7 @@ class PostgresTaskWriter(TaskWriter):
         self._used: dict[int, str] = {}
         with self._speaking("cannot be written to"):
             self._connection: Connection[Any] = self._target.server.connect()
-            # A crash empties stages, and is seen: there is nothing that a commit could wait for.
-            self._connection.execute("SET synchronous_commit = off")
+            make_durable(self._connection)
             self._free = [self._new(), self._new()]  # what most queries need
 
     def write(self, epoch: int, batches: Iterator[pa.RecordBatch]) -> StagedRows | None:

@@ -86,18 +86,24 @@ def test_a_run_that_was_replaced_commits_nothing(postgresql: PostgreSQL, schema:
     assert ids(postgresql, f"{schema}.t") == []
 
 
-def test_stages_that_a_crash_of_the_server_has_emptied_are_missed(
-    server: PostgreSQL, schema: str
-) -> None:
+def test_stages_survive_a_crash_of_the_server(server: PostgreSQL, schema: str) -> None:
     query = Query(writer(server, f"{schema}.t"))
-    query.commit(0, rows(1))
-    message = query.prepare(1, rows(2))
+    message = query.prepare(0, rows(1))
     server.process.kill()
     server.start()
-    again = writer(server, f"{schema}.t")
-    with pytest.raises(PreparedEpochLostError, match="0 of 1 rows"):
-        Query(again, generation=1, logged=1, prepared=[(1, [message])])
+    Query(writer(server, f"{schema}.t"), generation=1, logged=0, prepared=[(0, [message])])
     assert ids(server, f"{schema}.t") == [1]
+
+
+def test_rows_that_a_standby_did_not_have_are_missed(postgresql: PostgreSQL, schema: str) -> None:
+    query = Query(writer(postgresql, f"{schema}.t"))
+    query.commit(0, rows(1))
+    message = query.prepare(1, rows(2, 3))
+    read_nothing(postgresql, f"DELETE FROM {schema}.{message.stage} WHERE id = 3")
+    again = writer(postgresql, f"{schema}.t")
+    with pytest.raises(PreparedEpochLostError, match="1 of 2 rows"):
+        Query(again, generation=1, logged=1, prepared=[(1, [message])])
+    assert ids(postgresql, f"{schema}.t") == [1]
 
 
 def test_stages_survive_an_orderly_restart(server: PostgreSQL, schema: str) -> None:
