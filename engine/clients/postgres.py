@@ -38,8 +38,8 @@ _DEFAULTS: Final = {
     "application_name": "continuous",
 }
 _PASSING: Final = ("08", "25006", "25P0", "40", "53", "55", "57", "58")
-"""Beginnings of error codes: connections, a standby, a transaction that slept, serialization, resources, locks that were not
-had in time, an operator's doing, and the system's."""
+"""Beginnings of error codes: connections, a standby, a transaction that slept, serialization,
+resources, locks that were not had in time, an operator's doing, and the system's."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_continuous.rest import AirflowClient, wait_for
-from tests.servers import postgresql
 from tests.docker.without_docker import DOCKER, Stack, read_env, services
+from tests.servers import postgresql
 from tests.servers.postgresql import DatabaseOfCommand
 
 

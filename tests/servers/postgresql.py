@@ -217,7 +217,9 @@ class DatabaseOfCommand(_Cluster):
         """Make a cluster and its database, then run ``command``."""
         self.make()
         program, *words = command
-        process = self.spawn([str(find_program(program)), *words, "-D", self.data, "-k", self.folder])
+        process = self.spawn(
+            [str(find_program(program)), *words, "-D", self.data, "-k", self.folder]
+        )
         try:
             process.await_ready(self.is_ready, READY_S)
             self.run(

@@ -100,7 +100,7 @@ class PostgresWriter(DataSourceStreamArrowWriter):
         raise ConfigError(
             f"{OWNER} is for continuous queries: a micro-batch that is run again would be written "
             "again.",
-            hint="Start it by write_stream(df), or use Spark's own format \"jdbc\".",
+            hint='Start it by write_stream(df), or use Spark\'s own format "jdbc".',
         )
 
     def validate(self) -> None:
@@ -108,11 +108,15 @@ class PostgresWriter(DataSourceStreamArrowWriter):
         says = f"{OWNER}: PostgreSQL at {self._options.server.name} cannot be used"
         with speaking_postgres(ConfigError, ConfigError, says):
             epochs = epochs_of(self._options)
-            may_create = epochs.connected().execute(
-                "SELECT has_schema_privilege(oid, 'CREATE') FROM pg_catalog.pg_namespace "
-                "WHERE nspname = %s",
-                [epochs.place],
-            ).fetchone()
+            may_create = (
+                epochs.connected()
+                .execute(
+                    "SELECT has_schema_privilege(oid, 'CREATE') FROM pg_catalog.pg_namespace "
+                    "WHERE nspname = %s",
+                    [epochs.place],
+                )
+                .fetchone()
+            )
             table = look_up(epochs.connected(), self._options.table)
             epochs.forget()
         if may_create != (True,):

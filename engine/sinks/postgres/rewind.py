@@ -71,7 +71,7 @@ class PostgresRewind:
             table = look_up(epochs.connected(), self._options.table)
             column = self._options.epoch_column
             with epochs.changing(self._context, epoch):
-                if table is not None and column in table.columns:
+                if table is not None and column is not None and column in table.columns:
                     epochs.connected().execute(
                         SQL("DELETE FROM {} WHERE {} > %s").format(
                             Identifier(table.schema, table.name), Identifier(column)

@@ -6,8 +6,8 @@ A stage is a table of its own with the columns that the query writes::
 
 It is logged as any table is. An unlogged one would cost less, but a server that crashes behind an
 aborted transaction which had made or emptied one may not start at once ("could not create file":
-PostgreSQL's bug 17731, seen with 15.18). Its constraints are those of the table, so that a row which the table would
-refuse fails its task before the epoch is prepared.
+PostgreSQL's bug 17731, seen with 15.18). Its constraints are those of the table, so that a row
+which the table would refuse fails its task before the epoch is prepared.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Statements:
         values = [
             SQL("{} AS {}").format(self._cast(name), Identifier(name)) for name in self.rows.types
         ]
-        gone = "false" if self.rows.deletes is None else '{} IS TRUE'
+        gone = "false" if self.rows.deletes is None else "{} IS TRUE"
         is_gone = SQL(gone).format(*([] if self.rows.deletes is None else [
             Identifier(self.rows.deletes)]))  # fmt: skip
         all_rows = SQL(" UNION ALL ").join(
@@ -188,4 +188,3 @@ def stage_name(query_id: str, generation: int, task: int, turn: int) -> str:
 def generation_of(stage: str) -> int:
     """Of the run whose stage it is."""
     return int(stage.split("_")[2])
-

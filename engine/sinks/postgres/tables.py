@@ -63,7 +63,7 @@ _WIDER: Final = {
 _TIMES: Final = (TIMESTAMP, TIMESTAMP_NTZ)
 _COLUMNS: Final = """
 SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),
-       pg_catalog.format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL), t.typtype,
+       pg_catalog.format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL), t.typtype::text,
        a.attnotnull, a.atthasdef OR a.attidentity <> '', a.attgenerated <> '' OR a.attidentity = 'a'
 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
@@ -82,7 +82,7 @@ WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate
   AND i.indpred IS NULL AND i.indexprs IS NULL
 """
 _RELATION: Final = """
-SELECT c.oid, n.nspname, c.relname, c.relkind, pg_catalog.has_table_privilege(c.oid, 'INSERT')
+SELECT c.oid, n.nspname, c.relname, c.relkind::text, pg_catalog.has_table_privilege(c.oid, 'INSERT')
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = pg_catalog.to_regclass(%s)
 """
@@ -254,7 +254,7 @@ def look_up(connection: Connection[Any], name: str) -> TableFacts | None:
         return None
     oid, schema, relation, kind, may_insert = found
     shown = f"{schema}.{relation}"
-    if kind not in ("r", "p", b"r", b"p"):
+    if kind not in ("r", "p"):
         raise ConfigError(
             f"{OWNER}: {shown} is no table.", hint="Write to the table behind it, or to a new one."
         )
@@ -266,15 +266,10 @@ def look_up(connection: Connection[Any], name: str) -> TableFacts | None:
     return TableFacts(
         schema,
         relation,
-        {row[0]: Column(*row[:3], _text(row[3]), *row[4:]) for row in connection.execute(
-            _COLUMNS, [oid])},
+        {row[0]: Column(*row) for row in connection.execute(_COLUMNS, [oid])},
         [(text, frozenset(names)) for text, names in connection.execute(_CHECKS, [oid])],
         [frozenset(names) for (names,) in connection.execute(_KEYS, [oid])],
-    )  # fmt: skip
-
-
-def _text(char: Any) -> str:
-    return char.decode() if isinstance(char, bytes) else str(char)
+    )
 
 
 def _wire(name: str, dtype: pa.DataType) -> str:

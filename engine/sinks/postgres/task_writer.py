@@ -107,9 +107,7 @@ class PostgresTaskWriter(TaskWriter):
         self._connection.execute(self._statements.create_stage(stage))
         return stage
 
-    def _copy(
-        self, stage: str, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]
-    ) -> int:
+    def _copy(self, stage: str, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> int:
         from pgpq import ArrowToPostgresBinaryEncoder
 
         encoder, rows = ArrowToPostgresBinaryEncoder(first.schema), 0
@@ -134,8 +132,6 @@ class PostgresTaskWriter(TaskWriter):
             yield
 
 
-def _chain(
-    first: pa.RecordBatch, others: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def _chain(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield first
     yield from (batch for batch in others if batch.num_rows)

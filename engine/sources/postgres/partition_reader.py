@@ -163,10 +163,12 @@ class TableReader(PartitionReader):
         """What an attempt has left that has not come to the end of its snapshot: the name is ours,
         for it was not there when the query began."""
         free_slot(self._options.server, self._options.slot)
-        self._replication.connection.execute(
-            "SELECT pg_drop_replication_slot(slot_name) FROM pg_catalog.pg_replication_slots "
-            f"WHERE slot_name = '{self._options.slot}'"
-        )
+        with self._options.server.connect() as connection:
+            connection.execute(
+                "SELECT pg_drop_replication_slot(slot_name) "
+                "FROM pg_catalog.pg_replication_slots WHERE slot_name = %s",
+                [self._options.slot],
+            )
 
     def _create_slot(self) -> int:
         found = self._replication.connection.execute(

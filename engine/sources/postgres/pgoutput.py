@@ -31,7 +31,7 @@ class Unchanged:
 
 
 UNCHANGED: Final = Unchanged()
-Value: TypeAlias = "bytes | None | Unchanged"
+Value: TypeAlias = "bytes | Unchanged | None"
 Values: TypeAlias = "list[Value]"
 
 

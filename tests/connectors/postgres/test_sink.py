@@ -138,9 +138,7 @@ def test_a_driver_that_sleeps_in_its_transaction_is_thrown_out(
     assert ids(postgresql, f"{schema}.t") == [1]
 
 
-def test_what_a_suspended_task_holds_is_not_waited_for(
-    postgresql: PostgreSQL, schema: str
-) -> None:
+def test_what_a_suspended_task_holds_is_not_waited_for(postgresql: PostgreSQL, schema: str) -> None:
     old = Query(writer(postgresql, f"{schema}.t"))
     new: list[Query] = []
 
@@ -189,7 +187,7 @@ def test_a_key_alone_is_a_row(postgresql: PostgreSQL, schema: str) -> None:
 def test_mode_upsert_wants_a_unique_index(postgresql: PostgreSQL, schema: str) -> None:
     read_nothing(postgresql, f"CREATE TABLE {schema}.t (id bigint, name text)")
     sink = writer(postgresql, f"{schema}.t", mode="upsert", key="id")
-    with pytest.raises(ConfigError, match="no unique index on .id."):
+    with pytest.raises(ConfigError, match=r"no unique index on .id."):
         sink.validate()
     read_nothing(postgresql, f"CREATE UNIQUE INDEX ON {schema}.t (id)")
     sink.validate()
@@ -269,7 +267,7 @@ def test_a_table_that_is_there_may_have_other_types_and_more_columns(
         ("id text, name text", "column id with the type text"),
         ("id bigint", "no column name"),
         ("id bigint, name text, other int NOT NULL", "other, which must not be left out"),
-        ("id bigint, \"Name\" text", "column Name, which the query calls name"),
+        ('id bigint, "Name" text', "column Name, which the query calls name"),
         ("id bigint GENERATED ALWAYS AS IDENTITY, name text", "makes the values of id itself"),
     ],
 )
@@ -282,7 +280,9 @@ def test_a_table_that_the_rows_do_not_fit_is_refused(
 
 
 def test_columns_are_added_if_that_is_wanted(postgresql: PostgreSQL, schema: str) -> None:
-    read_nothing(postgresql, f"CREATE TABLE {schema}.t (id bigint); INSERT INTO {schema}.t VALUES (0)")
+    read_nothing(
+        postgresql, f"CREATE TABLE {schema}.t (id bigint); INSERT INTO {schema}.t VALUES (0)"
+    )
     query = Query(writer(postgresql, f"{schema}.t", schemaEvolution="add-columns"))
     query.commit(0, rows(1))
     assert read(postgresql, f"SELECT * FROM {schema}.t ORDER BY 1") == [(0, None), (1, "n1")]
@@ -293,7 +293,7 @@ def test_what_breaks_a_unique_index_is_told(postgresql: PostgreSQL, schema: str)
     query = Query(writer(postgresql, f"{schema}.t"))
     query.commit(0, rows(1))
     message = query.prepare(1, rows(1, 2))
-    with pytest.raises(SinkCommitRejectedError, match="Key .id.=.1. already exists") as error:
+    with pytest.raises(SinkCommitRejectedError, match=r"Key .id.=.1. already exists") as error:
         query.sink.commit([message], 1)
     assert "Mend it in the database" in str(error.value)
     read_nothing(postgresql, f"DELETE FROM {schema}.t")

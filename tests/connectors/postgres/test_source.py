@@ -74,10 +74,12 @@ class Changes:
                 [self.slot],
             )
             wait_until(
-                lambda: not connection.execute(
-                    "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active",
-                    [self.slot],
-                ).fetchone(),
+                lambda: (
+                    not connection.execute(
+                        "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active",
+                        [self.slot],
+                    ).fetchone()
+                ),
                 "the slot is free",
             )
             connection.execute(
@@ -274,7 +276,9 @@ def test_values_of_every_type(server: PostgreSQL, schema: str) -> None:
         reader = made.open()
         names = reader._columns.names[5:]  # type: ignore[attr-defined]
         both = take(reader, 2, *names)
-        made.run(f"INSERT INTO @t VALUES ({values.replace('1', '3', 1)})", "INSERT INTO @t VALUES (4)")
+        made.run(
+            f"INSERT INTO @t VALUES ({values.replace('1', '3', 1)})", "INSERT INTO @t VALUES (4)"
+        )
         streamed = take(reader, 2, *names)
         assert list(both[0]) == expected
         assert list(streamed[0]) == [3, *expected[1:]]
@@ -287,7 +291,7 @@ def test_a_value_that_was_not_sent_is_never_a_silent_null(server: PostgreSQL, sc
     made = Changes(server, schema, "id int PRIMARY KEY, n int, large text")
     large = "SELECT string_agg(md5(i::text), '') FROM generate_series(1, 500) i"
     try:
-        with pytest.raises(ConfigError, match="does not send large values of .*: of large"):
+        with pytest.raises(ConfigError, match=r"does not send large values of .*: of large"):
             made.open()
         made.run("INSERT INTO @t VALUES (1, 1, 'small')")
         reader = made.open(unavailableValues="null")
@@ -361,7 +365,7 @@ def test_a_slot_that_has_not_what_is_wanted_any_more(changes: Changes) -> None:
         changes.open(begin)
     offset = reader.offset
     changes.close()
-    with pytest.raises(OffsetOutOfRangeError, match="the slot .* is gone"):
+    with pytest.raises(OffsetOutOfRangeError, match=r"the slot .* is gone"):
         changes.open(offset)
 
 
@@ -382,13 +386,15 @@ def test_a_slot_that_was_invalidated(schema: str) -> None:
                 connection.execute("SELECT pg_switch_wal()")
                 connection.execute("CREATE TABLE x AS SELECT 1; DROP TABLE x")
             connection.execute("CHECKPOINT")
-        with pytest.raises(OffsetOutOfRangeError, match="was invalidated .max_slot_wal_keep_size."):
+        with pytest.raises(
+            OffsetOutOfRangeError, match=r"was invalidated .max_slot_wal_keep_size."
+        ):
             changes.open(offset)
 
 
 def test_a_slot_that_is_there_is_not_taken_for_a_snapshot(changes: Changes) -> None:
     changes.open(startingPosition="latest")
-    with pytest.raises(ConfigError, match="has a slot .* already"):
+    with pytest.raises(ConfigError, match=r"has a slot .* already"):
         changes.open()
 
 
@@ -413,7 +419,9 @@ def test_nothing_is_made_if_that_is_not_wanted(changes: Changes) -> None:
     changes.run(f"CREATE PUBLICATION {changes.slot} FOR TABLE @t WITH (publish = 'insert')")
     with pytest.raises(ConfigError, match="leaves out some kinds"):
         changes.open()
-    changes.run(f"ALTER PUBLICATION {changes.slot} SET (publish = 'insert, update, delete, truncate')")
+    changes.run(
+        f"ALTER PUBLICATION {changes.slot} SET (publish = 'insert, update, delete, truncate')"
+    )
     for start in ("latest", "snapshot"):
         with pytest.raises(ConfigError, match="has no slot"):
             changes.open(startingPosition=start, createIfMissing="false")

@@ -5,29 +5,29 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 import psycopg
+from pyspark.sql.types import StructType
 
 from engine.execution.definition import StreamBinding
 from engine.expressions.schemas import to_arrow
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sinks.contract import SinkBinding
-from engine.sources.postgres import partition_reader
+from engine.sources.postgres.catalog import Catalog
 from engine.sources.postgres.data_source import PostgresDataSource
 from engine.sources.postgres.partition_reader import TableReader
-from engine.sources.postgres.pgoutput import Begin
 from tests.faults.roads.driver import DEADLINE_S
-from tests.faults.roads.kafka_to_kafka import KafkaToKafka
+from tests.faults.roads.kafka_to_kafka import KafkaToKafka, sink_of
 from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
 from tests.faults.roads.road import Setup
 from tests.servers.postgresql import PASSWORD, USER, PostgreSQL, running_postgresql
 
 FEED_EVERY_S = 0.01
 ROWS_BEFORE = 500
+COLUMNS = StructType().add("value", "string")
 
 
 def _acknowledges_at_once() -> None:
@@ -38,23 +38,7 @@ def _acknowledges_at_once() -> None:
         right(self, ask=ask)
 
     TableReader._tell = tell  # type: ignore[method-assign]
-    TableReader._check = None  # type: ignore[attr-defined]
-    from engine.sources.postgres.catalog import Catalog
-
     Catalog.check_slot = lambda *_: None  # type: ignore[method-assign]
-
-
-def _ends_within() -> None:
-    TableReader.midway = property(lambda self: False)  # type: ignore[assignment, method-assign]
-    partition_reader.BATCH_ROWS = 2  # type: ignore[misc]
-    right = TableReader._take
-
-    def take(self: Any, payload: bytes) -> None:
-        right(self, payload)
-        if isinstance(self._transaction, Begin) and self._rows:
-            self._reach(self._transaction.commit_lsn + 1)
-
-    TableReader._take = take  # type: ignore[method-assign]
 
 
 def _begins_at_the_commit() -> None:
@@ -69,15 +53,16 @@ def _begins_at_the_commit() -> None:
     TableReader._take = take  # type: ignore[method-assign]
 
 
-def _forgets_the_end() -> None:
-    right = TableReader.__init__
+def _snapshot_beside_the_slot() -> None:
+    """Rows that are committed between the two come neither with the one nor with the other."""
+    right = TableReader._table_rows
 
-    def init(self: Any, options: Any, partition: Any, columns: Any, until: Any, there: Any) -> None:
-        right(self, options, partition, columns, until, there)
-        if until is not None:
-            self._until = until + 100_000
+    def rows(self: Any) -> Any:
+        found = list(right(self))
+        self._position += 50_000
+        yield from found
 
-    TableReader.__init__ = init  # type: ignore[method-assign]
+    TableReader._table_rows = rows  # type: ignore[method-assign]
 
 
 class CdcToKafka(KafkaToKafka):
@@ -88,8 +73,8 @@ class CdcToKafka(KafkaToKafka):
     mutants: ClassVar = {
         COMMITTED_EARLY: commit_before_log,
         "the slot advances with what is read": _acknowledges_at_once,
-        "an epoch ends within a transaction": _ends_within,
         "an offset is where the commit begins": _begins_at_the_commit,
+        "changes begin behind the snapshot's position": _snapshot_beside_the_slot,
     }
 
     @contextmanager
@@ -105,7 +90,7 @@ class CdcToKafka(KafkaToKafka):
                 connection.execute("SELECT pg_drop_replication_slot(%s)", [old])
             connection.execute(
                 f"CREATE TABLE {slot} (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
-                "value varchar(99) STORAGE MAIN)"
+                "value text)"
             )
             connection.execute(
                 f"INSERT INTO {slot} (value) SELECT 'before ' || i "
@@ -131,40 +116,33 @@ class CdcToKafka(KafkaToKafka):
                 "password": PASSWORD,
                 "table": setup.where["slot"],
                 "slot": setup.where["slot"],
+                "unavailableValues": "null",
             }
         )
-        reader = source.continuousReader(source.schema()).prune(["value"])
-        assert reader is not None
-        schema = to_arrow(source.schema(), "source postgres")
-        schema = type(schema)([]) if False else _only(schema, "value")
+        schema = to_arrow(COLUMNS, "source postgres")
         pipeline = Pipeline(SourceRelation("postgres", {}, schema), (), schema)
-        return StreamBinding(pipeline, reader, "postgres")
+        return StreamBinding(pipeline, source.continuousReader(COLUMNS), "postgres")
 
     @staticmethod
     def sink(setup: Setup) -> SinkBinding:
-        return KafkaToKafka.sink(replace(setup))
-
-
-def _only(schema: Any, name: str) -> Any:
-    import pyarrow as pa
-
-    return pa.schema([schema.field(name)])
+        return sink_of(setup, COLUMNS)
 
 
 @contextmanager
 def _feeding(database: PostgreSQL, table: str) -> Iterator[None]:
-    """Transactions of some rows, again and again; each until it is known to be committed."""
+    """Transactions of some rows, again and again; whether one was committed the table tells."""
     stop = threading.Event()
-    failures: list[BaseException] = []
 
     def feed() -> None:
         number = 0
-        try:
-            while not stop.wait(FEED_EVERY_S):
-                _commit(database, table, number)
-                number += 1
-        except BaseException as exc:
-            failures.append(exc)
+        while not stop.is_set():
+            with suppress(psycopg.OperationalError), database.connect() as connection:
+                while not stop.wait(FEED_EVERY_S):
+                    number += 1
+                    connection.execute(
+                        f"INSERT INTO {table} (value) SELECT '{number} ' || i "
+                        "FROM generate_series(1, 3) i"
+                    )
 
     thread = threading.Thread(target=feed, name="feed")
     thread.start()
@@ -173,8 +151,6 @@ def _feeding(database: PostgreSQL, table: str) -> Iterator[None]:
     finally:
         stop.set()
         thread.join(DEADLINE_S)
-    if failures:
-        raise failures[0]
 
 
 ROAD = CdcToKafka

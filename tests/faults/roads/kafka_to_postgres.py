@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from engine.query.binding import bind_writer
 from engine.sinks.contract import SinkBinding
-from engine.sinks.postgres.data_source import PostgresSink
 from engine.sinks.postgres import task_writer
+from engine.sinks.postgres.data_source import PostgresSink
 from engine.sinks.postgres.epochs import Epochs
 from tests.faults.roads.from_kafka import FromKafka
 from tests.faults.roads.kafka_topics import COLUMNS
@@ -40,9 +40,7 @@ def _does_not_wait() -> None:
 
 
 def _notes_later() -> None:
-    def commit(
-        self: Any, context: Any, epoch: int, staged: Sequence[Any], statements: Any
-    ) -> None:
+    def commit(self: Any, context: Any, epoch: int, staged: Sequence[Any], statements: Any) -> None:
         with self.changing(context, epoch) as noted:
             if noted.timeline == context.timeline and noted.epoch >= epoch:
                 return
