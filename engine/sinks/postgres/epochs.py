@@ -44,7 +44,7 @@ SLEEPS_MS: Final = 10_000
 """A transaction whose driver says nothing for so long is ended."""
 LOCK_MS: Final = 20_000
 """So long another driver's transaction is waited for."""
-_DROP_LOCK_MS: Final = 1_000
+_DROP_LOCK_MS: Final = 200
 _CREATE: Final = """
 CREATE TABLE IF NOT EXISTS {} (
     query_id text PRIMARY KEY, target text NOT NULL, generation bigint NOT NULL,

@@ -7,16 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.connectors.postgres import queries
 from tests.servers.postgresql import PostgreSQL, missing, running_postgresql
-
-if reason := missing("psycopg", "pgpq"):
-    collect_ignore_glob = ["test_*.py"]
 
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[PostgreSQL]:
-    if reason:
+    if reason := missing("psycopg", "pgpq"):
         pytest.skip(f"no PostgreSQL: {reason}")
     with running_postgresql() as server:
         yield server
@@ -34,6 +30,8 @@ def server(postgresql: PostgreSQL) -> Iterator[PostgreSQL]:
 @pytest.fixture(autouse=True)
 def close_queries() -> Iterator[None]:
     yield
+    from tests.connectors.postgres import queries
+
     while queries.OPEN:
         queries.OPEN.pop().close()
 

@@ -9,10 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+pytest.importorskip("psycopg", reason="needs the extra postgres")
+
 from engine.errors import (
     ConfigError,
     PreparedEpochLostError,
     SinkCommitRejectedError,
+    SinkCommitUnknownError,
     SinkUnavailableError,
     StaleRunError,
 )
@@ -402,6 +405,24 @@ def test_options_that_are_wrong_are_refused(
 def test_a_schema_without_rights_is_refused(postgresql: PostgreSQL, schema: str) -> None:
     with pytest.raises(ConfigError, match="schema nowhere, for stages, does not exist"):
         writer(postgresql, f"{schema}.t", stagingSchema="nowhere").validate()
+
+
+def test_a_commit_whose_answer_was_lost_is_looked_for(postgresql: PostgreSQL, schema: str) -> None:
+    query = Query(writer(postgresql, f"{schema}.t"))
+    read_nothing(
+        postgresql,
+        f"CREATE FUNCTION {schema}.die() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$; "
+        f"CREATE CONSTRAINT TRIGGER die AFTER INSERT ON {schema}.t DEFERRABLE INITIALLY DEFERRED "
+        f"FOR EACH ROW EXECUTE FUNCTION {schema}.die()",
+    )
+    message = query.prepare(0, rows(1))
+    with pytest.raises(SinkCommitUnknownError):
+        query.sink.commit([message], 0)
+    read_nothing(postgresql, f"DROP TRIGGER die ON {schema}.t")
+    for _ in range(2):
+        query.sink.commit([message], 0)
+    assert ids(postgresql, f"{schema}.t") == [1]
 
 
 def test_a_lost_connection_is_an_outage(server: PostgreSQL, schema: str) -> None:

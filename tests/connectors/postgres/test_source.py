@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
+pytest.importorskip("psycopg", reason="needs the extra postgres")
+
 from engine.errors import (
     BadRecordError,
     ConfigError,
