@@ -345,6 +345,23 @@ def test_a_rewind_that_does_not_know_which_rows_is_refused(
         shared.sink.checkRewind(0)
 
 
+def test_what_was_upserted_stays_and_comes_again(postgresql: PostgreSQL, schema: str) -> None:
+    table, options = f"{schema}.t", {"mode": "upsert", "key": "id"}
+    query = Query(writer(postgresql, table, **options))
+    for epoch in range(3):
+        query.commit(epoch, rows(epoch))
+    taken = reopen({**postgresql.options, "table": table, "mode": "upsert"})  # as recorded
+    assert taken is not None
+    taken.bind(type(query.context)(QUERY, "run", 1, 1))
+    taken.checkRewind(0)
+    taken.rewind(0)
+    assert ids(postgresql, table) == [0, 1, 2]
+    after = Query(writer(postgresql, table, **options), generation=2, timeline=1, logged=0)
+    assert after.latest == 0
+    after.commit(1, rows(1))
+    assert ids(postgresql, table) == [0, 1, 2]
+
+
 def test_a_table_that_is_gone_is_not_made_anew(postgresql: PostgreSQL, schema: str) -> None:
     query = Query(writer(postgresql, f"{schema}.t"))
     query.commit(0, rows(1))
