@@ -20,6 +20,7 @@ _SHARED = {
     "tests/parity/": "spark",
     "tests/airflow/live/": "airflow",
     "tests/connectors/kafka/": "kafka",
+    "tests/connectors/postgres/": "postgres",
 }
 _LONG = (
     "tests/airflow/live/",

@@ -1,12 +1,13 @@
 """Which data a query reads and writes, under the names that OpenLineage gives it.
 
-====================  =====================  ==========================
-connector             namespace              name
-====================  =====================  ==========================
-files on a disk       ``file``               the path
-files elsewhere       ``s3://bucket``        the path in it
-Kafka                 ``kafka://host:port``  the topic, one per dataset
-====================  =====================  ==========================
+====================  ========================  ==========================
+connector             namespace                 name
+====================  ========================  ==========================
+files on a disk       ``file``                  the path
+files elsewhere       ``s3://bucket``           the path in it
+Kafka                 ``kafka://host:port``     the topic, one per dataset
+PostgreSQL            ``postgres://host:port``  ``database.schema.table``
+====================  ========================  ==========================
 
 Other connectors, such as ``rate`` and ``console``, have no data that somebody else could read.
 
@@ -68,6 +69,8 @@ def _datasets(connector: Mapping[str, Any], schema: Any) -> Iterator[DataSet]:
         for topic in (options.get("topic") or options.get("subscribe") or "").split(","):
             if server and topic.strip():
                 yield DataSet(f"kafka://{server}", topic.strip(), columns)
+    elif str(connector.get("format")).lower() == "postgres":
+        yield from _tables(options, columns)
     elif path := options.get("path"):
         parts = urlsplit(path)
         if parts.scheme in ("", "file"):
@@ -76,3 +79,13 @@ def _datasets(connector: Mapping[str, Any], schema: Any) -> Iterator[DataSet]:
             # Without user and password, if they are there.
             host = parts.netloc.rpartition("@")[2]
             yield DataSet(f"{parts.scheme}://{host}", parts.path.strip("/") or "/", columns)
+
+
+def _tables(options: Mapping[str, str], columns: tuple[tuple[str, str], ...]) -> Iterator[DataSet]:
+    parts = urlsplit(options.get("url", ""))
+    host = parts.netloc.rpartition("@")[2].partition(",")[0] or "localhost"
+    table = options.get("table", "").replace('"', "")
+    if table:
+        host = host if ":" in host else f"{host}:5432"
+        name = table if "." in table else f"public.{table}"
+        yield DataSet(f"postgres://{host}", f"{parts.path.strip('/')}.{name}", columns)

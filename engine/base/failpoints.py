@@ -48,6 +48,12 @@ NAMES: Final = (
     "tableLog.before",
     "tableLog.after",
     "tableLog.checked",
+    # sinks/postgres/epochs.py
+    "postgres.locked",
+    "postgres.taken",
+    "postgres.committed",
+    # sources/postgres/partition_reader.py
+    "postgres.snapshot",
     # task/loop.py
     "report.before",
     "report.after",

@@ -9,6 +9,7 @@ micro-batch mode, with ``df.writeStream``:
 ``redis``                             :mod:`engine.sources.redis.data_source`
 ``kafka``                             :mod:`engine.sources.kafka.data_source`, unless Spark's own
                                       is on the classpath: then its plan is read
+``postgres``                          :mod:`engine.sources.postgres.data_source`
 ``continuous_parquet``, ``_json``,    :mod:`engine.sinks.files.data_source`
 ``_csv``
 ====================================  ==========================================
@@ -22,6 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
+from engine.sources.postgres.data_source import PostgresDataSource
 from engine.sources.rate import RateDataSource
 from engine.sources.redis.data_source import RedisSource
 from engine.sources.tail.data_source import TailDataSource
@@ -32,8 +34,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CONNECTORS = (
-    RateDataSource, TailDataSource, RedisSource, ParquetDataSource, JsonDataSource, CsvDataSource
-)  # fmt: skip
+    RateDataSource,
+    TailDataSource,
+    RedisSource,
+    PostgresDataSource,
+    ParquetDataSource,
+    JsonDataSource,
+    CsvDataSource,
+)
 
 
 def register(spark: SparkSession) -> None:

@@ -93,6 +93,10 @@ SINKS: Final[dict[str, SinkKind]] = {
         has_partitions=True,
         reopen="engine.sinks.iceberg.data_source:reopen",
     ),
+    "postgres": SinkKind(
+        "engine.sinks.postgres.data_source:PostgresSink",
+        reopen="engine.sinks.postgres.rewind:reopen",
+    ),
     "console": _fleeting("engine.sinks.console:ConsoleDataSource"),
     "memory": _fleeting("engine.sinks.memory:MemoryDataSource", _NOTHING),
     "noop": _fleeting("engine.sinks.noop:NoopDataSource", _NOTHING),

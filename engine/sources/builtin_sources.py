@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSource
 
 from engine.errors import ConfigError
 from engine.sources.kafka.data_source import KafkaDataSource
+from engine.sources.postgres.data_source import PostgresDataSource
 from engine.sources.rate import RateDataSource
 from engine.sources.redis.data_source import RedisSource
 from engine.sources.socket import SocketDataSource
@@ -20,6 +21,7 @@ SOURCES: Final[dict[str, type[DataSource]]] = {
     KafkaDataSource.name(): KafkaDataSource,
     RedisSource.name(): RedisSource,
     SocketDataSource.name(): SocketDataSource,  # Spark's own name, likewise
+    PostgresDataSource.name(): PostgresDataSource,
 }
 
 

@@ -8,6 +8,7 @@ source                                     offset
 tail                                       ``{"file.json":4096}``, with or without identities,
                                            see :mod:`engine.sources.tail.tail_offset`
 Kafka                                      ``{"topic":{"0":5}}``
+PostgreSQL                                 ``{"lsn":23934792}``, bytes of its log
 rate                                       ``{"0":{"value":22,"runTimeMs":1795174660561}}``
 rate in micro-batches, socket              ``7``
 Spark's files                              ``{"logOffset":3}``

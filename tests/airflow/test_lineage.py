@@ -69,6 +69,21 @@ def test_files_are_named_by_where_they_are(path: str, namespace: str, name: str)
     assert lineage_of(parts).inputs == (DataSet(namespace, name),)
 
 
+@pytest.mark.parametrize(
+    ("url", "table", "namespace", "name"),
+    [
+        ("postgresql://db/shop", "orders", "postgres://db:5432", "shop.public.orders"),
+        ("postgresql://me@a:1,b:2/d?sslmode=require", 's."T"', "postgres://a:1", "d.s.T"),
+    ],
+)
+def test_tables_are_named_by_their_database(
+    url: str, table: str, namespace: str, name: str
+) -> None:
+    parts = {"sink": {"format": "postgres", "options": {"url": url, "table": table}}}
+
+    assert lineage_of(parts).outputs == (DataSet(namespace, name),)
+
+
 def test_a_query_that_has_run_tells_itself(live: LiveCheckpoint, spec: dict[str, Any]) -> None:
     task = StartContinuousQueryOperator(
         task_id="t", spec={**spec, "checkpoint_location": live.location}

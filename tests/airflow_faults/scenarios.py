@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests import postgresql
 from tests.airflow_faults import followers, people, supervised, triggerers, workers
 from tests.airflow_faults.case import Scenario, judge
 from tests.airflow_faults.result import Outcome
 from tests.airflow_faults.world import World
+from tests.servers import postgresql
 
 SCENARIOS: tuple[Scenario, ...] = (
     *workers.SCENARIOS,

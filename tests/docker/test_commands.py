@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_continuous.rest import AirflowClient, wait_for
-from tests import postgresql
 from tests.docker.without_docker import DOCKER, Stack, read_env, services
-from tests.postgresql import PostgreSQL
+from tests.servers import postgresql
+from tests.servers.postgresql import DatabaseOfCommand
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def stack(env: Path) -> Iterator[Stack]:
         changes["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = f"sqlite:///{root}/airflow.db"
     else:
         said = services()["airflow-database"]["environment"]
-        database = PostgreSQL(said | {"POSTGRES_PASSWORD": values["POSTGRES_PASSWORD"]})
+        database = DatabaseOfCommand(said | {"POSTGRES_PASSWORD": values["POSTGRES_PASSWORD"]})
     stack = Stack(root, values, changes, database.start if database else None)
     try:
         stack.start()

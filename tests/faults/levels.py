@@ -52,6 +52,8 @@ _ROADS: Mapping[str, int | None] = {
     "kafka_to_kafka": 5,
     "kafka_to_delta": 5,
     "kafka_to_iceberg": 5,
+    "kafka_to_postgres": 5,
+    "cdc_to_kafka": 5,
     "redis_to_redis": 5,
     "redis_to_http": 2,  # what it reads is that of redis_to_redis
     "tail_to_s3": None,  # and what it writes to, that of kafka_to_delta

@@ -7,6 +7,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from pyspark.sql.types import StructType
+
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.clients import kafka_transactions
 from engine.clients.kafka_transactions import KafkaTransactions
@@ -41,17 +43,7 @@ class KafkaToKafka(FromKafka):
 
     @staticmethod
     def sink(setup: Setup) -> SinkBinding:
-        # One after the other, so that a process can be killed between two of an epoch.
-        kafka_transactions.AT_ONCE = 1  # type: ignore[misc]
-        sink = KafkaSink(
-            {
-                "kafka.bootstrap.servers": setup.where["bootstrap"],
-                "topic": setup.where["sink"],
-                "delivery": "exactly-once",
-                "kafka.transaction.timeout.ms": str(TRANSACTION_MS),
-            }
-        )
-        return bind_writer(sink.streamWriter(COLUMNS, overwrite=False), "kafka")
+        return sink_of(setup, COLUMNS)
 
     def meanwhile(self, setup: Setup, draw: Callable[[], float]) -> Mapping[str, Meanwhile]:
         def abort_some() -> None:
@@ -67,6 +59,21 @@ class KafkaToKafka(FromKafka):
     def at_end(self, setup: Setup) -> Mapping[str, int]:
         # Else readers would wait until they time out.
         return {"transactions left open by a drain": _end_open(setup, lambda: True)}
+
+
+def sink_of(setup: Setup, columns: StructType) -> SinkBinding:
+    """The topic that the road ends in."""
+    # One after the other, so that a process can be killed between two of an epoch.
+    kafka_transactions.AT_ONCE = 1  # type: ignore[misc]
+    sink = KafkaSink(
+        {
+            "kafka.bootstrap.servers": setup.where["bootstrap"],
+            "topic": setup.where["sink"],
+            "delivery": "exactly-once",
+            "kafka.transaction.timeout.ms": str(TRANSACTION_MS),
+        }
+    )
+    return bind_writer(sink.streamWriter(columns, overwrite=False), "kafka")
 
 
 def _end_open(setup: Setup, which: Callable[[], bool]) -> int:

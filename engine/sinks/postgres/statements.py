@@ -1,0 +1,190 @@
+"""The SQL of the sink: stages, which a task fills, and what a commit makes of them.
+
+A stage is a table of its own with the columns that the query writes::
+
+    continuous_<query>_<generation>_<task>_<turn>
+
+It is logged as any table is. An unlogged one would cost less, but a server that crashes behind an
+aborted transaction which had made or emptied one may not start at once ("could not create file":
+PostgreSQL's bug 17731, seen with 15.18). Its constraints are those of the table, so that a row
+which the table would refuse fails its task before the epoch is prepared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
+
+from engine.sinks.postgres.tables import Rows, TableFacts, fits
+
+EPOCHS: Final = "continuous_epochs"
+ROW: Final = "continuous_row"
+TASK: Final = "continuous_task"
+_COMMA: Final = SQL(", ")
+
+
+@dataclass(frozen=True)
+class Statements:
+    """
+    :param table: as it is when tasks are started; has all columns of ``rows``.
+    :param place: the schema of stages, and of what is noted of epochs.
+    """
+
+    table: TableFacts
+    rows: Rows
+    place: str
+
+    def stage(self, name: str) -> Identifier:
+        return Identifier(self.place, name)
+
+    @property
+    def target(self) -> Identifier:
+        return Identifier(self.table.schema, self.table.name)
+
+    # -- stages -----------------------------------------------------------------------------------
+
+    def create_stage(self, name: str) -> Composed:
+        parts: list[Composable] = [
+            SQL("{} {}").format(Identifier(name), SQL(self._stage_type(name)))
+            for name in self.rows.types
+        ]
+        if self.rows.deletes is not None:
+            parts.append(SQL("{} boolean").format(Identifier(self.rows.deletes)))
+        if self.rows.key:
+            parts.append(
+                SQL("{} bigint GENERATED ALWAYS AS IDENTITY (CACHE 1000)").format(Identifier(ROW))
+            )
+        parts += self._constraints()
+        return SQL("CREATE TABLE {} ({})").format(self.stage(name), _COMMA.join(parts))
+
+    def fill_stage(self, name: str, columns: Sequence[str]) -> Composed:
+        return SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(
+            self.stage(name), _COMMA.join(map(Identifier, columns))
+        )
+
+    def _is_converted(self, name: str) -> bool:
+        return not fits(self.rows.wire[name], self.table.columns[name])
+
+    def _stage_type(self, name: str) -> str:
+        wire, column = self.rows.wire[name], self.table.columns[name]
+        return wire if self._is_converted(name) else column.type
+
+    def _cast(self, name: str) -> Composable:
+        column = Identifier(name)
+        if not self._is_converted(name):
+            return column
+        return SQL("CAST({} AS {})").format(column, SQL(self.table.columns[name].type))
+
+    def _constraints(self) -> Iterator[Composable]:
+        exact = {name for name in self.rows.types if not self._is_converted(name)}
+        for name in self.rows.types:
+            column = Identifier(name)
+            if self.table.columns[name].not_null:
+                given = SQL("{} IS NOT NULL").format(column)
+                if self.rows.deletes is not None and name not in self.rows.key:
+                    given = SQL("{} OR {}").format(Identifier(self.rows.deletes), given)
+                yield SQL("CHECK ({})").format(given)
+            if name not in exact:
+                yield SQL("CHECK ({} IS NULL OR {} IS NOT NULL)").format(column, self._cast(name))
+        for text, columns in self.table.checks:
+            if columns <= exact:
+                yield SQL(text)
+
+    # -- commit -----------------------------------------------------------------------------------
+
+    def take(self, stages: Sequence[str], epoch: int) -> Iterator[Composed]:
+        """Make the rows of these stages, in the order of their tasks, the table's."""
+        if self.rows.key:
+            yield self._replace(stages)
+            return
+        names: list[Composable] = [Identifier(name) for name in self.rows.types]
+        values = [self._cast(name) for name in self.rows.types]
+        if self.rows.epoch_column is not None:
+            names.append(Identifier(self.rows.epoch_column))
+            values.append(Literal(epoch))
+        for stage in stages:
+            yield SQL("INSERT INTO {} ({}) SELECT {} FROM {}").format(
+                self.target, _COMMA.join(names), _COMMA.join(values), self.stage(stage)
+            )
+
+    def _replace(self, stages: Sequence[str]) -> Composed:
+        key = [Identifier(name) for name in self.rows.key]
+        names = [Identifier(name) for name in self.rows.types]
+        values = [
+            SQL("{} AS {}").format(self._cast(name), Identifier(name)) for name in self.rows.types
+        ]
+        gone = "false" if self.rows.deletes is None else "{} IS TRUE"
+        is_gone = SQL(gone).format(*([] if self.rows.deletes is None else [
+            Identifier(self.rows.deletes)]))  # fmt: skip
+        all_rows = SQL(" UNION ALL ").join(
+            SQL("SELECT {}, {} AS continuous_gone, {}, {} AS {} FROM {}").format(
+                _COMMA.join(values), is_gone, Identifier(ROW), Literal(task), Identifier(TASK),
+                self.stage(stage),
+            )
+            for task, stage in enumerate(stages)
+        )  # fmt: skip
+        set_ = [
+            SQL("{0} = EXCLUDED.{0}").format(Identifier(name))
+            for name in self.rows.types
+            if name not in self.rows.key
+        ]
+        doing = SQL("UPDATE SET {}").format(_COMMA.join(set_)) if set_ else SQL("NOTHING")
+        return SQL(
+            "WITH latest AS MATERIALIZED (SELECT DISTINCT ON ({key}) * FROM ({rows}) s "
+            "ORDER BY {key}, {task} DESC, {row} DESC), "
+            "gone AS (DELETE FROM {target} t USING latest l WHERE {same} AND l.continuous_gone) "
+            "INSERT INTO {target} ({names}) SELECT {names} FROM latest WHERE NOT continuous_gone "
+            "ON CONFLICT ({key}) DO {doing}"
+        ).format(
+            key=_COMMA.join(key),
+            rows=all_rows,
+            task=Identifier(TASK),
+            row=Identifier(ROW),
+            target=self.target,
+            same=SQL(" AND ").join(SQL("t.{0} = l.{0}").format(each) for each in key),
+            names=_COMMA.join(names),
+            doing=doing,
+        )
+
+
+def create_table(schema: str, name: str, rows: Rows) -> Composed:
+    """A table for rows that have none."""
+    parts: list[Composable] = [
+        SQL("{} {}").format(Identifier(each), SQL(rows.type_of_new(each)))
+        for each in (*rows.types, *([rows.epoch_column] if rows.epoch_column else []))
+    ]
+    if rows.key:
+        parts.append(SQL("PRIMARY KEY ({})").format(_COMMA.join(map(Identifier, rows.key))))
+    return SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(
+        Identifier(schema, name), _COMMA.join(parts)
+    )
+
+
+def add_columns(table: TableFacts, names: Sequence[str], rows: Rows) -> Composed:
+    """Give a table what it lacks."""
+    added = [
+        SQL("ADD COLUMN IF NOT EXISTS {} {}").format(
+            Identifier(name), SQL(rows.type_of_new(name))
+        )
+        for name in names
+    ]  # fmt: skip
+    return SQL("ALTER TABLE {} {}").format(Identifier(table.schema, table.name), _COMMA.join(added))
+
+
+def query_part(query_id: str) -> str:
+    """A query's id as a part of a stage's name."""
+    return hashlib.sha256(query_id.encode()).hexdigest()[:12]
+
+
+def stage_name(query_id: str, generation: int, task: int, turn: int) -> str:
+    """See the module."""
+    return f"continuous_{query_part(query_id)}_{generation}_{task}_{turn}"
+
+
+def generation_of(stage: str) -> int:
+    """Of the run whose stage it is."""
+    return int(stage.split("_")[2])

@@ -1,0 +1,287 @@
+"""Whether a query's rows fit a table, and how they get into it.
+
+Rows are written in PostgreSQL's binary format. A column of the table takes them as they come
+(*as it is*), or by a cast (*converted*), which is tried as soon as a row comes: what the table
+would refuse must fail the task, and not the commit.
+
+============================  ==================  ===============================================
+Spark                         a new column        an existing one may also be
+============================  ==================  ===============================================
+BOOLEAN, BINARY, DATE         the same, bytea
+TINYINT, SMALLINT             smallint            integer, bigint, numeric
+INT                           integer             bigint, numeric, double precision
+BIGINT                        bigint              numeric
+FLOAT, DOUBLE                 real, double        double precision
+                              precision
+DECIMAL(p,s)                  numeric(p,s)        any numeric
+STRING                        text                anything that has a text form: varchar, json,
+                                                  jsonb, uuid, inet, an enumeration, ...
+TIMESTAMP                     timestamptz
+TIMESTAMP_NTZ                 timestamp
+ARRAY of one of the above,    array of it
+but for times
+============================  ==================  ===============================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from engine.errors import ConfigError
+from engine.expressions.types import TIMESTAMP, TIMESTAMP_NTZ, sql_name
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+OWNER: Final = "sink postgres"
+NAME_BYTES_MAX: Final = 63
+_WIRE: Final = {
+    pa.bool_(): "boolean",
+    pa.int8(): "smallint",
+    pa.int16(): "smallint",
+    pa.int32(): "integer",
+    pa.int64(): "bigint",
+    pa.float32(): "real",
+    pa.float64(): "double precision",
+    pa.string(): "text",
+    pa.binary(): "bytea",
+    pa.date32(): "date",
+    TIMESTAMP: "timestamp with time zone",
+    TIMESTAMP_NTZ: "timestamp without time zone",
+}
+_SAME_BYTES: Final = {"text": ("character varying", "character", "json", "xml", "citext")}
+_WIDER: Final = {
+    "smallint": ("integer", "bigint", "numeric"),
+    "integer": ("bigint", "numeric", "double precision"),
+    "bigint": ("numeric",),
+    "real": ("double precision",),
+}
+_TIMES: Final = (TIMESTAMP, TIMESTAMP_NTZ)
+_COLUMNS: Final = """
+SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),
+       pg_catalog.format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL), t.typtype::text,
+       a.attnotnull, a.atthasdef OR a.attidentity <> '', a.attgenerated <> '' OR a.attidentity = 'a'
+FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+_CHECKS: Final = """
+SELECT pg_catalog.pg_get_constraintdef(c.oid), array(
+    SELECT a.attname::text FROM pg_catalog.pg_attribute a
+    WHERE a.attrelid = c.conrelid AND a.attnum = ANY (c.conkey))
+FROM pg_catalog.pg_constraint c WHERE c.conrelid = %s AND c.contype = 'c' AND c.convalidated
+"""
+_KEYS: Final = """
+SELECT array(SELECT a.attname::text FROM pg_catalog.pg_attribute a
+             WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey))
+FROM pg_catalog.pg_index i
+WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate
+  AND i.indpred IS NULL AND i.indexprs IS NULL
+"""
+_RELATION: Final = """
+SELECT c.oid, n.nspname, c.relname, c.relkind::text, pg_catalog.has_table_privilege(c.oid, 'INSERT')
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = pg_catalog.to_regclass(%s)
+"""
+
+
+@dataclass(frozen=True)
+class Column:
+    """
+    :param type: as DDL has it; ``base`` without length, of a domain what it is made of.
+    :param is_filled: the table gives it a value if a row has none.
+    :param is_fixed: it takes no values.
+    """
+
+    name: str
+    type: str
+    base: str
+    kind: str
+    not_null: bool
+    is_filled: bool
+    is_fixed: bool
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What a table is to its writers.
+
+    :param checks: constraints as DDL, each with its columns.
+    :param keys: the columns of each unique index.
+    """
+
+    schema: str
+    name: str
+    columns: Mapping[str, Column]
+    checks: Sequence[tuple[str, frozenset[str]]] = ()
+    keys: Collection[frozenset[str]] = ()
+
+    @property
+    def shown(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a query writes.
+
+    :param types: name → Arrow type; without ``deletes``.
+    :param key: the columns that a row is found by, to be replaced; empty: rows are appended.
+    :param deletes: the column of the query that says that the row of the key is to go.
+    :param epoch_column: of the table: gets the epoch.
+    """
+
+    types: Mapping[str, pa.DataType]
+    key: tuple[str, ...] = ()
+    deletes: str | None = None
+    epoch_column: str | None = None
+    adds_columns: bool = False
+    wire: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        schema: pa.Schema,
+        *,
+        key: Sequence[str],
+        deletes: str | None,
+        epoch_column: str | None,
+        adds_columns: bool,
+    ) -> Rows:
+        """:raises ConfigError: PostgreSQL cannot hold them, or an option names what is not there"""
+        for option, names in (("key", key), ("deleteColumn", [deletes] if deletes else [])):
+            for name in names:
+                if name not in schema.names:
+                    raise ConfigError(
+                        f"{OWNER}: the option {option} names {name!r}, which is no column.",
+                        hint=f"There are {', '.join(schema.names)}.",
+                    )
+        if deletes is not None and schema.field(deletes).type != pa.bool_():
+            raise ConfigError(
+                f"{OWNER}: the column {deletes} of the option deleteColumn must be BOOLEAN.",
+                hint=f"Select a condition: df.withColumn('{deletes}', expr(\"op = 'delete'\")).",
+            )
+        if epoch_column in schema.names:
+            raise ConfigError(
+                f"{OWNER}: the query has a column {epoch_column!r}, which is that of the option "
+                "epochColumn."
+            )
+        types = {each.name: each.type for each in schema if each.name != deletes}
+        for name in (*types, epoch_column or ""):
+            if len(name.encode()) > NAME_BYTES_MAX:
+                raise ConfigError(
+                    f"{OWNER}: the name {name} is longer than {NAME_BYTES_MAX} bytes, at which "
+                    "PostgreSQL would cut it.",
+                    hint="Rename it: df.withColumnRenamed(...).",
+                )
+        wire = {name: _wire(name, dtype) for name, dtype in types.items()}
+        return cls(types, tuple(key), deletes, epoch_column, adds_columns, wire)
+
+    def check(self, table: TableFacts) -> list[str]:
+        """:returns: the columns that the table lacks and is to get.
+        :raises ConfigError: the rows do not fit."""
+        problem = next(self._problems(table), None)
+        if problem is not None:
+            raise ConfigError(
+                f"{OWNER}: the table {table.shown} {problem}",
+                hint="Cast or rename in the query: df.select(...).",
+            )
+        missing = [name for name in self._written if name not in table.columns]
+        if missing and not self.adds_columns:
+            raise ConfigError(
+                f"{OWNER}: the table {table.shown} has no column {', '.join(missing)}.",
+                hint='Select the columns that it has, or set option("schemaEvolution", '
+                '"add-columns").',
+            )
+        return missing
+
+    def type_of_new(self, name: str) -> str:
+        """Of a column that the table gets."""
+        return "bigint" if name == self.epoch_column else self.wire[name]
+
+    @property
+    def _written(self) -> Sequence[str]:
+        return [*self.types, *([self.epoch_column] if self.epoch_column else [])]
+
+    def _problems(self, table: TableFacts) -> Iterator[str]:
+        by_case = {name.lower(): name for name in table.columns}
+        for name in self._written:
+            column = table.columns.get(name)
+            if column is None:
+                other = by_case.get(name.lower())
+                if other is not None:
+                    yield f"has the column {other}, which the query calls {name}."
+            elif column.is_fixed:
+                yield f"makes the values of {name} itself."
+            elif name == self.epoch_column:
+                if column.base != "bigint":
+                    yield f"has the column {name}, which must be bigint."
+            elif fits(self.wire[name], column) is None:
+                yield (
+                    f"has the column {name} with the type {column.type}; the query writes "
+                    f"{sql_name(self.types[name])}."
+                )
+        for name, column in table.columns.items():
+            if name not in self._written and column.not_null and not column.is_filled:
+                yield f"has the column {name}, which must not be left out."
+        if self.key and frozenset(self.key) not in table.keys:
+            keys = ", ".join(self.key)
+            yield f"has no unique index on ({keys}), which mode upsert needs: CREATE one, UNIQUE."
+
+
+def fits(wire: str, column: Column) -> bool | None:
+    """Whether a column takes a value as it is; False: by a cast; None: not at all."""
+    if wire.split("(")[0] == column.base or column.base in _SAME_BYTES.get(wire, ()):
+        return True
+    if wire == "text" and column.kind == "e":
+        return True
+    if wire == "text" or column.base in _WIDER.get(wire, ()):
+        return False
+    return None
+
+
+def look_up(connection: Connection[Any], name: str) -> TableFacts | None:
+    """What a table is; None if it is not there.
+
+    :param name: as SQL has it.
+    :raises ConfigError: it is none, or may not be written to.
+    """
+    found = connection.execute(_RELATION, [name]).fetchone()
+    if found is None:
+        return None
+    oid, schema, relation, kind, may_insert = found
+    shown = f"{schema}.{relation}"
+    if kind not in ("r", "p"):
+        raise ConfigError(
+            f"{OWNER}: {shown} is no table.", hint="Write to the table behind it, or to a new one."
+        )
+    if not may_insert:
+        raise ConfigError(
+            f"{OWNER}: the user may not write to the table {shown}.",
+            hint=f"GRANT SELECT, INSERT, UPDATE, DELETE ON {shown} TO ...",
+        )
+    return TableFacts(
+        schema,
+        relation,
+        {row[0]: Column(*row) for row in connection.execute(_COLUMNS, [oid])},
+        [(text, frozenset(names)) for text, names in connection.execute(_CHECKS, [oid])],
+        [frozenset(names) for (names,) in connection.execute(_KEYS, [oid])],
+    )
+
+
+def _wire(name: str, dtype: pa.DataType) -> str:
+    if dtype in _WIRE:
+        return _WIRE[dtype]
+    if pa.types.is_decimal128(dtype):
+        return f"numeric({dtype.precision},{dtype.scale})"
+    if pa.types.is_list(dtype):
+        element = dtype.value_type
+        if element in _WIRE and element not in _TIMES:
+            return f"{_WIRE[element]}[]"
+    raise ConfigError(
+        f"{OWNER}: PostgreSQL cannot hold the column {name}, which is {sql_name(dtype)}.",
+        hint=f"Write it as JSON: to_json({name}), or cast it.",
+    )

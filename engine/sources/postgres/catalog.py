@@ -1,0 +1,228 @@
+"""What the server tells of a table, its publication and its slot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.errors import ConfigError, OffsetOutOfRangeError
+from engine.sources.postgres.options import SourceOptions
+from engine.sources.postgres.replication import lsn_of, lsn_text
+from engine.sources.postgres.rows import OWNER, TableColumn
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+_TABLE: Final = """
+SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relreplident::text,
+       EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = pg_catalog.to_regclass(%s)
+"""
+_COLUMNS: Final = """
+SELECT a.attname, a.atttypid, a.atttypmod, EXISTS (
+           SELECT FROM pg_catalog.pg_index i
+           WHERE i.indrelid = a.attrelid AND a.attnum = ANY (i.indkey)
+             AND CASE WHEN c.relreplident = 'i' THEN i.indisreplident ELSE i.indisprimary END),
+       a.attlen = -1 AND a.attstorage IN ('x', 'e')
+FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+ORDER BY a.attnum
+"""
+
+
+@dataclass(frozen=True)
+class Table:
+    """
+    :param identity: the letter of its replica identity; ``n`` also for one that has none in fact.
+    :param large: columns whose values an update may leave out.
+    """
+
+    oid: int
+    schema: str
+    name: str
+    columns: tuple[TableColumn, ...]
+    identity: str
+    large: tuple[str, ...]
+
+    @property
+    def shown(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """
+    :param confirmed: what comes before it is not kept.
+    :param is_lost: the server has removed what the slot would need.
+    """
+
+    confirmed: int
+    is_lost: bool
+
+
+class Catalog:
+    """
+    :param connection: of the database.
+    """
+
+    def __init__(self, connection: Connection[Any], options: SourceOptions) -> None:
+        self._connection, self._options = connection, options
+
+    def table(self) -> Table:
+        """:raises ConfigError: it is none that has changes."""
+        name = self._options.table
+        found = self._connection.execute(_TABLE, [name]).fetchone()
+        if found is None:
+            raise self._wrong(f"has no table {name}.", "Correct the option table.")
+        oid, schema, relation, kind, identity, has_key = found
+        if kind not in ("r", "p"):
+            raise self._wrong(f"{name} is no table.", "Views have no changes of their own.")
+        rows = self._connection.execute(_COLUMNS, [oid]).fetchall()
+        if identity == "d" and not has_key:
+            identity = "n"
+        return Table(
+            oid, schema, relation, tuple(TableColumn(*row[:4]) for row in rows), identity,
+            tuple(row[0] for row in rows if row[4]),
+        )  # fmt: skip
+
+    def check(self, table: Table) -> None:
+        """See that all of its changes can be told.
+
+        :raises ConfigError: they cannot.
+        """
+        (level,) = self._connection.execute("SHOW wal_level").fetchone() or ("",)
+        if level != "logical":
+            raise self._wrong(
+                f"has wal_level {level}: it tells no changes.",
+                "ALTER SYSTEM SET wal_level = logical, and restart the server.",
+            )
+        if table.identity == "n":
+            raise self._wrong(
+                f"cannot tell which row of {table.shown} an update or a delete is of: the table "
+                "has no primary key, and no replica identity.",
+                f"ALTER TABLE {table.shown} ADD PRIMARY KEY ..., or REPLICA IDENTITY FULL.",
+            )
+        if table.large and table.identity != "f" and not self._options.takes_unavailable:
+            raise self._wrong(
+                f"does not send large values of {table.shown} that an update leaves as they were: "
+                f"of {', '.join(table.large)}.",
+                f"ALTER TABLE {table.shown} REPLICA IDENTITY FULL. Or set "
+                'option("unavailableValues", "null"): such values are null then, and the column '
+                "_unchanged names them.",
+            )
+
+    def publish(self, table: Table) -> None:
+        """Make the publication if it is not there.
+
+        :raises ConfigError: it may not be made, or is of other tables.
+        """
+        from psycopg.sql import SQL, Identifier
+
+        name = self._options.publication
+        there = self._connection.execute(
+            "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate "
+            "FROM pg_catalog.pg_publication WHERE pubname = %s",
+            [name],
+        ).fetchone()
+        if there is None:
+            if not self._options.creates:
+                raise self._wrong(
+                    f"has no publication {name}.", f"CREATE PUBLICATION {name} FOR TABLE ..."
+                )
+            self._connection.execute(
+                SQL(
+                    "CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)"
+                ).format(Identifier(name), Identifier(table.schema, table.name))
+            )
+        elif not there[0]:
+            raise self._wrong(
+                f"has a publication {name} that leaves out some kinds of changes.",
+                f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate').",
+            )
+        self.check_published(table)
+
+    def check_published(self, table: Table) -> None:
+        """:raises ConfigError: the publication does not have the table, or not any more."""
+        found = self._connection.execute(
+            "SELECT 1 FROM pg_catalog.pg_publication_tables "
+            "WHERE pubname = %s AND schemaname = %s AND tablename = %s",
+            [self._options.publication, table.schema, table.name],
+        ).fetchone()
+        if found is None:
+            name = self._options.publication
+            raise self._wrong(
+                f"does not publish {table.shown}: the publication {name} is of other tables.",
+                f"ALTER PUBLICATION {name} ADD TABLE {table.shown}. Changes that were made "
+                "meanwhile are not told.",
+            )
+
+    def slot(self) -> Slot | None:
+        """None if it is not there.
+
+        :raises ConfigError: it is of another kind, or of another database.
+        """
+        found = self._connection.execute(
+            "SELECT plugin, database = current_database(), confirmed_flush_lsn::text, "
+            "coalesce(wal_status = 'lost', false) "
+            "FROM pg_catalog.pg_replication_slots WHERE slot_name = %s",
+            [self._options.slot],
+        ).fetchone()
+        if found is None:
+            return None
+        plugin, is_ours, confirmed, is_lost = found
+        if plugin != "pgoutput" or not is_ours:
+            raise self._wrong(
+                f"has a slot {self._options.slot} of another "
+                f"{'database' if plugin == 'pgoutput' else 'plugin'}.",
+                "Choose another name: option slot.",
+            )
+        return Slot(0 if confirmed is None else lsn_of(confirmed), is_lost)
+
+    def create_slot(self) -> int:
+        """Where it begins."""
+        found = self._connection.execute(
+            "SELECT lsn::text FROM pg_catalog.pg_create_logical_replication_slot(%s, 'pgoutput')",
+            [self._options.slot],
+        ).fetchone()
+        assert found is not None
+        return lsn_of(found[0])
+
+    def check_slot(self, start: int) -> None:
+        """See that all changes from ``start`` on are kept.
+
+        :raises OffsetOutOfRangeError: they are not.
+        """
+        slot, name = self.slot(), self._options.slot
+        if slot is not None and not slot.is_lost and slot.confirmed <= start:
+            return
+        if slot is None:
+            why = f"the slot {name} is gone"
+        elif slot.is_lost:
+            why = f"the slot {name} was invalidated (max_slot_wal_keep_size)"
+        else:
+            why = f"the slot {name} keeps what comes behind {lsn_text(slot.confirmed)}"
+        raise OffsetOutOfRangeError(
+            f"{self._where} cannot tell the changes of {self._options.table} behind "
+            f"{lsn_text(start)} any more: {why}.",
+            hint=f"Drop what is left of it (SELECT pg_drop_replication_slot('{name}')), and start "
+            "a new query with a checkpoint of its own: it begins with a snapshot.",
+        )
+
+    def end(self) -> int:
+        """Where the write-ahead log ends."""
+        found = self._connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+        assert found is not None
+        return lsn_of(found[0])
+
+    @property
+    def _where(self) -> str:
+        return f"{OWNER}: PostgreSQL at {self._options.server.name}"
+
+    def _wrong(self, what: str, hint: str) -> ConfigError:
+        return ConfigError(f"{self._where} {what}", hint=hint)
+
+
+def names_of(columns: Sequence[TableColumn]) -> tuple[str, ...]:
+    return tuple(each.name for each in columns)

@@ -1,0 +1,45 @@
+"""One server for all tests; each has a schema of its own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers.postgresql import PostgreSQL, missing, running_postgresql
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQL]:
+    if reason := missing("psycopg", "pgpq"):
+        pytest.skip(f"no PostgreSQL: {reason}")
+    with running_postgresql() as server:
+        yield server
+
+
+@pytest.fixture
+def server(postgresql: PostgreSQL) -> Iterator[PostgreSQL]:
+    """The same, to be killed, suspended and started again: in the end it runs."""
+    yield postgresql
+    postgresql.process.resume()
+    if not postgresql.process.is_alive:
+        postgresql.start()
+
+
+@pytest.fixture(autouse=True)
+def close_queries() -> Iterator[None]:
+    yield
+    from tests.connectors.postgres import queries
+
+    while queries.OPEN:
+        queries.OPEN.pop().close()
+
+
+@pytest.fixture
+def schema(postgresql: PostgreSQL) -> str:
+    """Its name; empty."""
+    name = f"s{uuid.uuid4().hex[:12]}"
+    with postgresql.connect() as connection:
+        connection.execute(f"CREATE SCHEMA {name}")
+    return name

@@ -1,0 +1,494 @@
+"""The source of PostgreSQL: a table, then each change once, whoever dies."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+
+pytest.importorskip("psycopg", reason="needs the extra postgres")
+
+from engine.errors import (
+    BadRecordError,
+    ConfigError,
+    OffsetOutOfRangeError,
+    SourceUnavailableError,
+)
+from engine.sources.builtin_sources import source_class
+from engine.sources.contract import PartitionReader
+from engine.sources.postgres import partition_reader
+from engine.sources.postgres.reader import PostgresReader
+from tests.servers.postgresql import PostgreSQL
+from tests.waiting import wait_until
+
+UTC = datetime.timezone.utc
+
+
+class Changes:
+    """A table in its schema, and a query that reads it."""
+
+    def __init__(self, server: PostgreSQL, schema: str, columns: str, **options: str) -> None:
+        self.server, self.table, self.slot = server, f"{schema}.t", schema
+        self.options = {**server.options, "table": self.table, "slot": schema, **options}
+        self.opened: list[PartitionReader] = []
+        self.run(f"CREATE TABLE {self.table} ({columns})")
+
+    def run(self, *statements: str) -> None:
+        """In one transaction."""
+        with self.server.connect() as connection, connection.transaction():
+            for statement in statements:
+                connection.execute(statement.replace(" @t", f" {self.table}"))
+
+    def ask(self, query: str) -> Any:
+        with self.server.connect() as connection:
+            (found,) = connection.execute(query).fetchone()
+            return found
+
+    def reader(self, **options: str) -> PostgresReader:
+        """On its way to the executor."""
+        source = source_class("postgres")(CaseInsensitiveDict({**self.options, **options}))
+        made: PostgresReader = source.continuousReader(source.schema())
+        return pickle.loads(pickle.dumps(made))
+
+    def open(self, start: Any = None, until: Any = None, **options: str) -> PartitionReader:
+        """A task that begins there; None: where a new query does."""
+        reader = self.reader(**options)
+        start = reader.initialOffset() if start is None else start
+        (partition,) = reader.partitions(start)
+        opened = reader.open(pickle.loads(pickle.dumps(partition)), until)
+        self.opened.append(opened)
+        return opened
+
+    def close(self) -> None:
+        for each in self.opened:
+            each.close()
+        self.opened.clear()
+        with self.server.connect() as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+                "WHERE slot_name = %s",
+                [self.slot],
+            )
+            wait_until(
+                lambda: (
+                    not connection.execute(
+                        "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active",
+                        [self.slot],
+                    ).fetchone()
+                ),
+                "the slot is free",
+            )
+            connection.execute(
+                "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+                "WHERE slot_name = %s",
+                [self.slot],
+            )
+
+
+@pytest.fixture
+def changes(server: PostgreSQL, schema: str) -> Iterator[Changes]:
+    made = Changes(server, schema, "id bigint PRIMARY KEY, n integer")
+    yield made
+    made.close()
+
+
+def take(reader: PartitionReader, rows: int, *names: str) -> list[tuple[Any, ...]]:
+    """So many rows, and that there are no others where the epoch may end."""
+    names = names or ("_op", "id", "n")
+    found: list[tuple[Any, ...]] = []
+
+    def came() -> bool:
+        batch = reader.read(0.05)
+        if batch is not None:
+            columns = [batch.column(name).to_pylist() for name in names]
+            found.extend(zip(*columns, strict=True))
+        return len(found) >= rows and not reader.midway
+
+    wait_until(came, f"{rows} rows have come")
+    assert len(found) == rows, found
+    return found
+
+
+def test_a_table_and_then_its_changes(changes: Changes) -> None:
+    changes.run("INSERT INTO @t VALUES (1, 10), (2, NULL)")
+    reader = changes.open()
+    assert reader.offset == {"lsn": 0}
+    assert take(reader, 2) == [("snapshot", 1, 10), ("snapshot", 2, None)]
+    changes.run("INSERT INTO @t VALUES (3, 30)", "UPDATE @t SET n = 31 WHERE id = 3")
+    changes.run("UPDATE @t SET id = 4 WHERE id = 1", "DELETE FROM @t WHERE id = 2")
+    changes.run("TRUNCATE @t")
+    assert take(reader, 6) == [
+        ("insert", 3, 30),
+        ("update", 3, 31),
+        ("delete", 1, None),
+        ("insert", 4, 10),
+        ("delete", 2, None),
+        ("truncate", None, None),
+    ]
+
+
+def test_what_tells_of_a_change(changes: Changes) -> None:
+    reader = changes.open(startingPosition="latest")
+    before = datetime.datetime.now(UTC) - datetime.timedelta(minutes=1)
+    changes.run("INSERT INTO @t VALUES (1, 1), (2, 2)")
+    names = ("_op", "_lsn", "_xid", "_committed_at")
+    (first, second) = take(reader, 2, *names)
+    assert first == second
+    assert first[1] < reader.offset["lsn"]
+    assert first[2] == int(changes.ask(f"SELECT xmin::text FROM {changes.table} LIMIT 1"))
+    assert before < first[3] < datetime.datetime.now(UTC) + datetime.timedelta(minutes=1)
+
+
+def test_whoever_comes_next_goes_on_behind_the_last_transaction(changes: Changes) -> None:
+    reader = changes.open(startingPosition="latest")
+    begin = reader.offset
+    changes.run("INSERT INTO @t VALUES (1, 1)")
+    take(reader, 1)
+    middle = reader.offset
+    changes.run("INSERT INTO @t VALUES (2, 2)", "INSERT INTO @t VALUES (3, 3)")
+    take(reader, 2)
+    again = changes.open(begin)  # nothing was committed
+    assert [row[1] for row in take(again, 3)] == [1, 2, 3]
+    assert again.offset["lsn"] >= reader.offset["lsn"]
+    last = changes.open(middle)
+    assert [row[1] for row in take(last, 2)] == [2, 3]
+
+
+def test_an_epoch_is_run_again_to_its_end(changes: Changes) -> None:
+    reader = changes.open(startingPosition="latest")
+    begin = reader.offset
+    for number in range(3):
+        changes.run(f"INSERT INTO @t VALUES ({number}, 0)")
+        take(reader, 1)
+        if number == 1:
+            end = reader.offset
+    again = changes.open(begin, until=end)
+    assert [row[1] for row in take(again, 2)] == [0, 1]
+    wait_until(lambda: again.read(0.01) is None and again.exhausted, "it is exhausted")
+    assert again.offset == end
+    nothing = changes.open(end, until=end)
+    assert nothing.exhausted
+    assert nothing.read(0.0) is None
+
+
+def test_an_epoch_with_the_snapshot_is_run_again(changes: Changes) -> None:
+    changes.run("INSERT INTO @t VALUES (1, 1)")
+    reader = changes.open()
+    take(reader, 1)
+    changes.run("INSERT INTO @t VALUES (2, 2)")
+    take(reader, 1)
+    end = reader.offset
+    reader.close()
+    changes.opened.clear()
+    changes.run("INSERT INTO @t VALUES (3, 3)")
+    again = changes.open({"lsn": 0}, until=end)
+    rows = take(again, 3)
+    assert rows == [("snapshot", 1, 1), ("snapshot", 2, 2), ("snapshot", 3, 3)]
+    assert again.exhausted
+    assert again.offset == end
+
+
+def test_the_slot_advances_with_what_is_committed(changes: Changes) -> None:
+    def confirmed() -> bool:
+        place = f"FROM pg_replication_slots WHERE slot_name = '{changes.slot}'"
+        return bool(changes.ask(f"SELECT (confirmed_flush_lsn - '0/0')::bigint {place}") == wanted)
+
+    reader = changes.open(startingPosition="latest")
+    wanted = reader.offset["lsn"]
+    changes.run("INSERT INTO @t VALUES (1, 1)")
+    take(reader, 1)
+    assert confirmed()
+    wanted = reader.offset["lsn"]
+    reader.committed(reader.offset)
+    wait_until(confirmed, "the slot has advanced")
+
+
+def test_a_transaction_and_a_snapshot_are_read_as_a_whole(
+    changes: Changes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_reader, "BATCH_ROWS", 10)
+    changes.run("INSERT INTO @t SELECT i, i FROM generate_series(1, 25) i")
+    reader = changes.open()
+    seen = []
+    for _ in range(3):
+        assert reader.read(1.0) is not None
+        seen.append(reader.midway)
+    assert seen == [True, True, False]
+    changes.run("INSERT INTO @t SELECT i, i FROM generate_series(101, 125) i")
+    batch = wait_until(lambda: reader.read(0.1), "rows come")
+    assert batch.num_rows == 10
+    assert reader.midway
+    assert len(take(reader, 15)) == 15
+    assert not reader.midway
+
+
+def test_a_snapshot_that_was_not_finished_is_begun_anew(
+    changes: Changes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_reader, "BATCH_ROWS", 10)
+    changes.run("INSERT INTO @t SELECT i, i FROM generate_series(1, 25) i")
+    reader = changes.open()
+    assert reader.read(1.0) is not None
+    changes.run("DELETE FROM @t WHERE id <= 5")
+    again = changes.open({"lsn": 0})  # the first one still has the slot
+    assert [row[1] for row in take(again, 20)] == list(range(6, 26))
+    changes.run("INSERT INTO @t VALUES (99, 9)")
+    assert take(again, 1) == [("insert", 99, 9)]
+
+
+def test_offsets_advance_though_the_table_does_not_change(changes: Changes) -> None:
+    reader = changes.open(startingPosition="latest")
+    changes.run("CREATE TABLE IF NOT EXISTS public.other (x int)")
+    with changes.server.connect() as connection:
+        connection.execute("INSERT INTO public.other SELECT generate_series(1, 1000)")
+    end = changes.reader().latestOffset(reader.offset)
+    wait_until(
+        lambda: reader.read(0.05) is None and reader.offset["lsn"] >= end["lsn"],
+        "it has come to the end",
+    )
+
+
+def test_values_of_every_type(server: PostgreSQL, schema: str) -> None:
+    columns = (
+        "id int PRIMARY KEY, flag boolean, small smallint, big bigint, r real, d double precision, "
+        "p numeric(10,2), q numeric, t text, v varchar(9), b bytea, day date, at timestamptz, "
+        "local timestamp, u uuid, j jsonb, tags text[]"
+    )
+    made = Changes(server, schema, columns, unavailableValues="null")
+    values = (
+        "1, true, -32768, 9223372036854775807, 0.1, 'NaN', -0.01, 12345678901234567890.5, "
+        r"E'a\tb\n\\', '', '\x00ff', '0001-01-01', '2024-02-29 23:59:59.999999+02', "
+        "'9999-12-31 23:59:59', 'aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa', '{\"a\": 1}', '{a,NULL}'"
+    )
+    expected = [
+        1, True, -32768, 2**63 - 1, pytest.approx(0.1), pytest.approx(float("nan"), nan_ok=True),
+        decimal.Decimal("-0.01"), "12345678901234567890.5", "a\tb\n\\", "", b"\x00\xff",
+        datetime.date(1, 1, 1), datetime.datetime(2024, 2, 29, 21, 59, 59, 999999, tzinfo=UTC),
+        datetime.datetime(9999, 12, 31, 23, 59, 59), "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
+        '{"a": 1}', "{a,NULL}",
+    ]  # fmt: skip
+    try:
+        made.run(f"INSERT INTO @t VALUES ({values})", "INSERT INTO @t VALUES (2)")
+        reader = made.open()
+        names = reader._columns.names[5:]  # type: ignore[attr-defined]
+        both = take(reader, 2, *names)
+        made.run(
+            f"INSERT INTO @t VALUES ({values.replace('1', '3', 1)})", "INSERT INTO @t VALUES (4)"
+        )
+        streamed = take(reader, 2, *names)
+        assert list(both[0]) == expected
+        assert list(streamed[0]) == [3, *expected[1:]]
+        assert both[1][1:] == streamed[1][1:] == (None,) * 16
+    finally:
+        made.close()
+
+
+def test_a_value_that_was_not_sent_is_never_a_silent_null(server: PostgreSQL, schema: str) -> None:
+    made = Changes(server, schema, "id int PRIMARY KEY, n int, large text")
+    large = "SELECT string_agg(md5(i::text), '') FROM generate_series(1, 500) i"
+    try:
+        with pytest.raises(ConfigError, match=r"does not send large values of .*: of large"):
+            made.open()
+        made.run("INSERT INTO @t VALUES (1, 1, 'small')")
+        reader = made.open(unavailableValues="null")
+        take(reader, 1)
+        made.run(f"INSERT INTO @t SELECT 2, 2, ({large})")
+        made.run("UPDATE @t SET n = 3")
+        names = ("id", "large", "_unchanged")
+        rows = take(reader, 3, *names)
+        assert rows[1:] == [(1, "small", []), (2, None, ["large"])]
+        made.run("ALTER TABLE @t REPLICA IDENTITY FULL")
+        made.run("UPDATE @t SET n = 4 WHERE id = 2")
+        ((_, value, unchanged),) = take(reader, 1, *names)
+        assert len(value) == 16_000
+        assert unchanged == []
+    finally:
+        made.close()
+
+
+def test_a_table_that_is_changed_while_it_is_read(changes: Changes) -> None:
+    reader = changes.open(startingPosition="latest")
+    begin = reader.offset
+    changes.run("INSERT INTO @t VALUES (1, 1)")
+    changes.run("ALTER TABLE @t ADD COLUMN more text", "INSERT INTO @t VALUES (2, 2, 'x')")
+    assert take(reader, 2) == [("insert", 1, 1), ("insert", 2, 2)]
+    again = changes.open(begin, unavailableValues="null")  # a new plan, which knows the column
+    assert take(again, 2, "id", "more") == [(1, None), (2, "x")]
+    changes.run("ALTER TABLE @t DROP COLUMN n", "INSERT INTO @t VALUES (3, 'y')")
+    with pytest.raises(ConfigError, match="has no column n any more"):
+        take(again, 1)
+
+
+def test_another_type_of_a_column_is_told(changes: Changes) -> None:
+    reader = changes.open(startingPosition="latest")
+    changes.run("ALTER TABLE @t ALTER n TYPE bigint", "INSERT INTO @t VALUES (3, 4)")
+    with pytest.raises(ConfigError, match="another type of column n"):
+        take(reader, 1)
+
+
+def test_a_record_that_has_no_place_in_its_type(server: PostgreSQL, schema: str) -> None:
+    made = Changes(server, schema, "id int PRIMARY KEY, day date")
+    try:
+        reader = made.open(startingPosition="latest")
+        made.run("INSERT INTO @t VALUES (1, '2024-01-01'), (2, 'infinity'), (3, NULL)")
+        with pytest.raises(BadRecordError, match="infinity"):
+            take(reader, 3, "id")
+        bad: list[BadRecordError] = []
+        tolerant = made.open(made_start(made))
+        tolerant.on_bad_record = bad.append
+        assert take(tolerant, 2, "id") == [(1,), (3,)]
+        assert "infinity" in str(bad[0].record)
+    finally:
+        made.close()
+
+
+def made_start(changes: Changes) -> Any:
+    place = f"FROM pg_replication_slots WHERE slot_name = '{changes.slot}'"
+    return {"lsn": int(changes.ask(f"SELECT (confirmed_flush_lsn - '0/0')::bigint {place}"))}
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+def test_a_slot_that_has_not_what_is_wanted_any_more(changes: Changes) -> None:
+    reader = changes.open(startingPosition="latest")
+    begin = reader.offset
+    changes.run("INSERT INTO @t VALUES (1, 1)")
+    take(reader, 1)
+    reader.committed(reader.offset)
+    wait_until(lambda: made_start(changes) == reader.offset, "the slot has advanced")
+    with pytest.raises(OffsetOutOfRangeError, match="keeps what comes behind"):
+        changes.open(begin)
+    offset = reader.offset
+    changes.close()
+    with pytest.raises(OffsetOutOfRangeError, match=r"the slot .* is gone"):
+        changes.open(offset)
+
+
+def test_a_slot_that_was_invalidated(schema: str) -> None:
+    from tests.servers.postgresql import running_postgresql
+
+    settings = {"max_slot_wal_keep_size": "1MB", "min_wal_size": "32MB", "max_wal_size": "32MB"}
+    settings |= {"wal_keep_size": "0", "fsync": "off"}
+    with running_postgresql(settings) as server:
+        with server.connect() as connection:
+            connection.execute(f"CREATE SCHEMA {schema}")
+        changes = Changes(server, schema, "id bigint PRIMARY KEY, n integer")
+        reader = changes.open(startingPosition="latest")
+        offset = reader.offset
+        reader.close()
+        with server.connect() as connection:
+            for _ in range(4):
+                connection.execute("SELECT pg_switch_wal()")
+                connection.execute("CREATE TABLE x AS SELECT 1; DROP TABLE x")
+            connection.execute("CHECKPOINT")
+        with pytest.raises(
+            OffsetOutOfRangeError, match=r"was invalidated .max_slot_wal_keep_size."
+        ):
+            changes.open(offset)
+
+
+def test_a_slot_that_is_there_is_not_taken_for_a_snapshot(changes: Changes) -> None:
+    changes.open(startingPosition="latest")
+    with pytest.raises(ConfigError, match=r"has a slot .* already"):
+        changes.open()
+
+
+def test_a_table_without_identity_is_refused(server: PostgreSQL, schema: str) -> None:
+    made = Changes(server, schema, "id bigint")
+    with pytest.raises(ConfigError, match="no primary key, and no replica identity"):
+        made.open()
+    made.run("ALTER TABLE @t REPLICA IDENTITY FULL")
+    made.run("INSERT INTO @t VALUES (1)")
+    try:
+        reader = made.open()
+        assert take(reader, 1, "_op", "id") == [("snapshot", 1)]
+        made.run("UPDATE @t SET id = 2", "DELETE FROM @t")
+        assert take(reader, 2, "_op", "id") == [("update", 2), ("delete", 2)]
+    finally:
+        made.close()
+
+
+def test_nothing_is_made_if_that_is_not_wanted(changes: Changes) -> None:
+    with pytest.raises(ConfigError, match="has no publication"):
+        changes.open(createIfMissing="false")
+    changes.run(f"CREATE PUBLICATION {changes.slot} FOR TABLE @t WITH (publish = 'insert')")
+    with pytest.raises(ConfigError, match="leaves out some kinds"):
+        changes.open()
+    changes.run(
+        f"ALTER PUBLICATION {changes.slot} SET (publish = 'insert, update, delete, truncate')"
+    )
+    for start in ("latest", "snapshot"):
+        with pytest.raises(ConfigError, match="has no slot"):
+            changes.open(startingPosition=start, createIfMissing="false")
+
+
+def test_that_the_table_is_no_longer_published_is_told(changes: Changes) -> None:
+    reader = changes.reader(startingPosition="latest")
+    reader.partitions(reader.initialOffset())
+    assert not reader.needsReconfiguration()
+    assert reader.knownEnd() is not None
+    changes.run(f"ALTER PUBLICATION {changes.slot} DROP TABLE @t")
+    reader._next_look_s = 0.0
+    with pytest.raises(ConfigError, match="does not publish"):
+        reader.needsReconfiguration()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"slot": "Not allowed"}, "does not allow the slot name"),
+        ({"slot": ""}, "needs the option slot"),
+        ({"startingPosition": "earliest"}, "one of snapshot, latest"),
+        ({"table": "nowhere"}, "has no table nowhere"),
+        ({"slott": "x"}, "Did you mean slot"),
+    ],
+)
+def test_options_that_are_wrong(changes: Changes, options: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        changes.reader(**options)
+
+
+def test_a_server_that_goes_away_is_an_outage(changes: Changes) -> None:
+    reader = changes.open(startingPosition="latest")
+    begin = reader.offset
+    changes.run("INSERT INTO @t VALUES (1, 1)")
+    take(reader, 1)
+    driver = changes.reader()
+    (partition,) = driver.partitions(begin)
+    changes.server.process.kill()
+    with pytest.raises(SourceUnavailableError):
+        wait_until(lambda: reader.read(0.05), "the connection is lost")
+    with pytest.raises(SourceUnavailableError):
+        driver.partitions(begin)
+    with pytest.raises(SourceUnavailableError):
+        driver.open(partition)
+    assert not driver.needsReconfiguration()
+    changes.server.start()
+    again = changes.open(begin)
+    assert take(again, 1) == [("insert", 1, 1)]
+
+
+def test_a_read_that_waits_can_be_interrupted(changes: Changes) -> None:
+    reader = changes.open(startingPosition="latest")
+    wait_until(lambda: reader.read(0.01) is None and reader.offset["lsn"] > 0, "it is idle")
+    reader.interrupt()
+    assert reader.read(60.0) is None
+
+
+def test_only_wanted_columns_are_read(changes: Changes) -> None:
+    changes.run("INSERT INTO @t VALUES (1, 10)")
+    reader = changes.reader().prune(["n", "_op"])
+    assert reader is not None
+    (partition,) = reader.partitions(reader.initialOffset())
+    opened = reader.open(partition)
+    changes.opened.append(opened)
+    batch = opened.read(1.0)
+    assert batch is not None
+    assert batch.schema == pa.schema([("n", pa.int32()), ("_op", pa.string())])
