@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.base.connector_options import Options
 from engine.clients.kafka_complaints import Complaints
 from engine.errors import ConfigError, ContinuousError
 
@@ -100,7 +101,8 @@ def _translated(owner: str, name: str, value: str, given: Mapping[str, str]) -> 
     if name == "ssl.endpoint.identification.algorithm":
         return {name: value.strip().lower() or "none"}
     if name == "buffer.memory":
-        return {"queue.buffering.max.kbytes": str(max(int(value) // 1024, 1))}
+        octets = Options(owner, {f"{PREFIX}{name}": value}).integer(f"{PREFIX}{name}", 0, minimum=1)
+        return {"queue.buffering.max.kbytes": str(max(octets // 1024, 1))}
     if name in ("ssl.truststore.type", "ssl.keystore.type"):
         return _store_type(owner, name, value)
     if name == "ssl.truststore.location":
@@ -224,10 +226,11 @@ _PASSING: Final = frozenset(
 transaction, or its id, is replaced by a new one."""
 
 
-def made_client(kind: Any, settings: Mapping[str, Any], owner: str) -> Any:
+def made_client(kind: Any, settings: Mapping[str, Any], owner: str, **rest: Any) -> Any:
     """A client of librdkafka.
 
     :param kind: ``Consumer``, ``Producer`` or ``AdminClient``.
+    :param rest: what else it is made with.
     :raises ConfigError: it refuses a setting.
     """
     from confluent_kafka import KafkaException
@@ -235,7 +238,7 @@ def made_client(kind: Any, settings: Mapping[str, Any], owner: str) -> Any:
     try:
         # Reasons come to error_cb. Its log, on stderr, repeats them with each try to connect; a
         # logger in its place makes fatal errors crash it.
-        return kind({"log_level": "0", "error_cb": Complaints(), **settings})
+        return kind({"log_level": "0", "error_cb": Complaints(), **settings}, **rest)
     except KafkaException as exc:
         raise ConfigError(
             f"{owner}: Kafka's client refuses its settings: {exc.args[0].str()}.",
