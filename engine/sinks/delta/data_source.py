@@ -33,7 +33,7 @@ from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableE
 from engine.expressions.schemas import to_arrow
 from engine.expressions.types import schema_to_spark
 from engine.sinks.adapter import own_messages
-from engine.sinks.contract import EXACTLY_ONCE, TaskWriter
+from engine.sinks.contract import EXACTLY_ONCE, ContinuousWriter, TaskWriter
 from engine.sinks.delta.data_files import DeltaMessage, DeltaTaskWriter, Target
 from engine.sinks.delta.leftovers import remove_leftovers
 from engine.sinks.delta.places import DiskPlace, place_of
@@ -90,7 +90,7 @@ class DeltaDataSource(DataSource):
         return DeltaWriter(target, rows, self._storage_options)
 
 
-class DeltaWriter(DataSourceStreamArrowWriter):
+class DeltaWriter(ContinuousWriter, DataSourceStreamArrowWriter):
     """The driver's side."""
 
     delivery = EXACTLY_ONCE

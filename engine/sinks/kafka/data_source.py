@@ -48,6 +48,7 @@ from engine.sinks.adapter import own_messages
 from engine.sinks.contract import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
+    ContinuousWriter,
     TaskWriter,
     WriterContext,
 )
@@ -120,7 +121,7 @@ class KafkaSink(DataSource):
         return writer
 
 
-class KafkaWriter(DataSourceStreamArrowWriter):
+class KafkaWriter(ContinuousWriter, DataSourceStreamArrowWriter):
     """The driver's side, and what Spark's own micro-batches call."""
 
     messageTypes: ClassVar[Mapping[str, type]] = {"transaction": KafkaTransaction, "sent": Sent}
