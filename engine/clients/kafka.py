@@ -33,7 +33,8 @@ _SAME_MEANING: Final = {
     "max.request.size": "message.max.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
-    "sasl.oauthbearer.token.endpoint.url": "sasl.oauthbearer.token.endpoint.url",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
     "ssl.truststore.certificates": "ssl.ca.pem",
@@ -43,7 +44,11 @@ ONLY_JAVA: Final = frozenset(
     {
         "auto.include.jmx.reporter", "default.api.timeout.ms", "enable.metrics.push",
         "max.block.ms", "max.poll.records", "metric.reporters", "metrics.num.samples",
-        "metrics.recording.level", "metrics.sample.window.ms",
+        "metrics.recording.level", "metrics.sample.window.ms", "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms", "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter", "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
     }
 )  # fmt: skip
 """What steers the Java client's own doing and says nothing of the broker: without effect, and
@@ -54,6 +59,7 @@ _JAVA_CODE: Final = frozenset(
         "sasl.login.class", "security.providers", "ssl.engine.factory.class",
     }
 )  # fmt: skip
+_TOKENS_FROM: Final = "sasl.oauthbearer.token.endpoint.url"
 _KAFKAS_LOGIN: Final = "OAuthBearerLoginCallbackHandler"
 """Does what librdkafka does by itself: fetches a token from the endpoint."""
 _LOGIN: Final = re.compile(
@@ -85,6 +91,8 @@ def client_settings(owner: str, options: Mapping[str, str]) -> dict[str, str]:
         if name in ONLY_JAVA:
             continue
         settings.update(_translated(owner, name, value, given))
+    if _TOKENS_FROM in settings:  # which is how Java's client knows that it is to fetch them
+        settings.setdefault("sasl.oauthbearer.method", "oidc")
     return settings
 
 

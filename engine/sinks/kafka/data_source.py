@@ -60,6 +60,7 @@ from engine.sinks.kafka.task_writers import (
     KafkaMessage,
     KafkaTransaction,
     Sent,
+    gate_id,
     transactional_base,
 )
 
@@ -141,11 +142,14 @@ class KafkaWriter(ContinuousWriter, DataSourceStreamArrowWriter):
         self._transaction_s = transaction_s
         self._base: str | None = None
         self._transactions: KafkaTransactions | None = None
+        self._tasks = (
+            ExactlyOnceWriter(self._client, rows, prefix, transaction_s)
+            if delivery == EXACTLY_ONCE
+            else None
+        )
 
     def taskWriter(self) -> TaskWriter:
-        if self.delivery == AT_LEAST_ONCE:
-            return AtLeastOnceWriter(self._client, self._rows)
-        return ExactlyOnceWriter(self._client, self._rows, self._prefix, self._transaction_s)
+        return self._tasks or AtLeastOnceWriter(self._client, self._rows)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
         """In Spark's micro-batches, which say which of their messages are committed to nobody."""
@@ -175,10 +179,14 @@ class KafkaWriter(ContinuousWriter, DataSourceStreamArrowWriter):
         check_brokers(self._client, self._rows.topic, timeout_s)
 
     def fenceTasks(self) -> None:
-        if self.delivery == EXACTLY_ONCE:
-            assert self._base is not None, "bind() comes first"
-            transactions = self._connected()
-            transactions.fence(transactions.ids(self._base))
+        if self._tasks is None:
+            return
+        assert self._base is not None, "bind() comes first"
+        transactions, gate = self._connected(), gate_id(self._base)
+        transactions.fence([gate])
+        self._tasks.gate = transactions.describe([gate])[gate].newest
+        # Whoever makes itself known behind this list finds the gate renewed.
+        transactions.fence(id for id in transactions.ids(self._base) if id != gate)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """End the epoch's transactions. Again is fine.
