@@ -13,11 +13,11 @@ import json
 import ssl
 import time
 from collections.abc import Mapping
+from http.client import HTTPException
 from typing import Any, Final
-from urllib.error import HTTPError
-from urllib.parse import urlencode, urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+from urllib.parse import urlencode
 
+from engine.clients.web import Web, is_web
 from engine.errors import ConfigError, SinkUnavailableError
 
 _OURS: Final = "sasl.oauthbearer."
@@ -32,7 +32,6 @@ _HINT: Final = (
     f"Set kafka.{URL}, kafka.{_ID} and kafka.{_SECRET}; or log in with SCRAM or by mutual TLS; or "
     "write at least once."
 )
-ANSWER_S: Final = 10.0
 _SHARE: Final = 0.8
 """Of a token's life; after that another one is fetched."""
 _SHOWN: Final = 300
@@ -55,7 +54,7 @@ class Tokens:
             raise ConfigError(
                 f"Exactly-once delivery to Kafka cannot log in by OAUTHBEARER {what}.", hint=_HINT
             )
-        if urlsplit(given[URL]).scheme not in ("http", "https"):
+        if not is_web(given[URL]):
             raise ConfigError(f"kafka.{URL} is no URL of http or https: {given[URL]!r}.")
         self._url, self._secret = given[URL], given[_SECRET]
         self._login = base64.b64encode(f"{given[_ID]}:{self._secret}".encode()).decode()
@@ -66,7 +65,7 @@ class Tokens:
         tls = ssl.create_default_context(
             cafile=client.get("https.ca.location"), cadata=client.get("https.ca.pem")
         )
-        self._opener = build_opener(HTTPSHandler(context=tls), _StayHere)
+        self._web = Web(tls)
         self._token = ""
         self.good_until_s = 0.0
         """Monotonic."""
@@ -89,18 +88,16 @@ class Tokens:
             "Content-Type": "application/x-www-form-urlencoded",
             "Accept": "application/json",
         }
-        request = Request(self._url, self._form, headers)  # noqa: S310  http or https, see above
         try:
-            with self._opener.open(request, timeout=ANSWER_S) as answered:
-                answer = json.loads(answered.read())
+            status, content = self._web.ask(self._url, headers, self._form)
+            if status != 200:
+                said = content[:_SHOWN].decode(errors="replace")
+                raise ValueError(f"it answers {status}: {said}")
+            answer = json.loads(content)
             if not isinstance(answer, dict) or not isinstance(answer.get("access_token"), str):
                 raise ValueError("its answer has no access_token")
-        except HTTPError as exc:
-            with exc:
-                said = exc.read(_SHOWN).decode(errors="replace")
-            raise self._refused(f"it answers {exc.code} {exc.reason}: {said}") from None
-        except (OSError, ValueError) as exc:
-            raise self._refused(f"{type(exc).__name__}: {exc}") from None
+        except (OSError, HTTPException, ValueError) as exc:
+            raise self._refused(str(exc) or type(exc).__name__) from None
         return answer
 
     def _refused(self, why: str) -> SinkUnavailableError:
@@ -110,13 +107,6 @@ class Tokens:
             f"No token for Kafka comes from {self._url}: {why}.",
             hint=f"See that kafka.{_ID} and kafka.{_SECRET} are those that it knows.",
         )
-
-
-class _StayHere(HTTPRedirectHandler):
-    """Who is sent elsewhere would show the secret there."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
 
 
 def _life_s(answer: Mapping[str, Any]) -> float:

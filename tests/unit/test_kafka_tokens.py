@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.clients import kafka_tokens
+from engine.clients import web
 from engine.clients.kafka_tokens import Tokens
 from engine.errors import ConfigError, SinkUnavailableError
 from tests.servers.process import free_ports
@@ -53,7 +53,7 @@ def test_extensions_are_pairs(issuer: TokenIssuer) -> None:
 def test_a_wrong_secret_is_told_and_not_shown(issuer: TokenIssuer) -> None:
     with issuer.serving() as url:
         tokens = Tokens(settings(url, client__secret="hunter2-hunter2"))
-        with pytest.raises(SinkUnavailableError, match=r"answers 401 .*invalid_client") as caught:
+        with pytest.raises(SinkUnavailableError, match=r"answers 401: .*invalid_client") as caught:
             tokens.token()
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -157,7 +157,7 @@ def test_an_endpoint_that_does_not_answer_is_not_waited_for(
 ) -> None:
     import socket
 
-    monkeypatch.setattr(kafka_tokens, "ANSWER_S", 0.2)
+    monkeypatch.setattr(web, "ANSWER_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(SinkUnavailableError, match="timed out"):

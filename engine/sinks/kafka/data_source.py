@@ -87,7 +87,8 @@ class KafkaSink(DataSource):
     """See the module."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        own, clients = {}, {}
+        own: dict[str, str] = {}
+        clients: dict[str, str] = {}
         for name, value in options.items():
             if (hint := _OURS.get(name.lower())) is not None:
                 raise ConfigError(f"Option {name} of {OWNER} is not supported.", hint=hint)
