@@ -34,7 +34,10 @@ AT_ONCE: Final = 500
 """So many requests are under way at most."""
 # Error codes of the protocol.
 _OK: Final = 0
-_MOVED: Final = frozenset({14, 15, 16})  # the coordinator loads, is not there, or is another
+_NOT_THERE: Final = 15
+_MOVED: Final = frozenset(
+    {14, _NOT_THERE, 16}
+)  # the coordinator loads, is not there, or is another
 _STILL_ENDING: Final = 51
 _NOT_ITS_OWN: Final = frozenset({47, 48, 49, 90})  # epoch, state or id do not fit, or it is fenced
 
@@ -222,10 +225,14 @@ def _ask_each(admin: Any, ids: Sequence[str], request: Callable[[str], Any]) -> 
     kafka-python's public calls do not have these requests: ``_manager`` and
     ``_find_coordinator_ids`` are not public.
     """
+    from kafka.errors import CoordinatorNotAvailableError
     from kafka.protocol.metadata import CoordinatorType
 
     async def ask() -> dict[str, int]:
-        nodes = await admin._find_coordinator_ids(ids, key_type=CoordinatorType.TRANSACTION)
+        try:
+            nodes = await admin._find_coordinator_ids(ids, key_type=CoordinatorType.TRANSACTION)
+        except CoordinatorNotAvailableError:  # in a cluster that has had no transaction yet
+            return dict.fromkeys(ids, _NOT_THERE)
         codes: dict[str, int] = {}
         waiting = iter(ids)
         while some := list(islice(waiting, AT_ONCE)):

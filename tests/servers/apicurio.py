@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.servers.jars import java, unpacked
 from tests.servers.process import Process, free_ports
 
-VERSION = "3.3.3"
+VERSION = "2.6.13.Final"
 READY_S = 90.0
 
 
@@ -25,16 +25,13 @@ class Apicurio:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
-        self._port, management = free_ports(2)
-        self._root = f"http://127.0.0.1:{self._port}"
-        self.url = f"{self._root}/apis/ccompat/v7"
+        (port,) = free_ports(1)
+        self.url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
         home = unpacked(f"io.apicurio:apicurio-registry-app:{VERSION}", "all")
         self._command: list[str | Path] = [
-            java(), "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-            "-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={self._port}",
-            f"-Dquarkus.management.port={management}", "-Dquarkus.management.host=127.0.0.1",
-            f"-Dapicurio.datasource.url=jdbc:h2:mem:r{self._port};DB_CLOSE_DELAY=-1",
-            "-jar", home / "quarkus-run.jar",
+            java(), "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            "-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={port}",
+            "-jar", home / f"apicurio-registry-app-{VERSION}-runner.jar",
         ]  # fmt: skip
         self._process: Process | None = None
 

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 logger: Final = logging.getLogger(__name__)
+REGISTERED: Final = "continuous_kafka"
+"""By this name Spark has it: its own, ``kafka``, is for its own connector."""
 
 
 class KafkaDataSource(DataSource):
@@ -96,11 +98,3 @@ class KafkaDataSource(DataSource):
         options = self._options
         for name in (*names, *options.ignored, *unused("Consumer", options.client, OWNER)):
             logger.warning("option %s of %s has no effect in %s", name, OWNER, where)
-
-
-class RegisteredKafka(KafkaDataSource):
-    """By the name that Spark has it by: its own, ``kafka``, is for its own."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "continuous_kafka"
