@@ -3,6 +3,7 @@ micro-batches write."""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     try:
         with running_kafka(tmp_path_factory.mktemp("kafka") / "broker") as kafka:
             yield kafka
+            gc.collect()  # a sink ends its connection when nobody has the query any more
     except NoJarsError as exc:
         pytest.skip(f"no Kafka: {exc}")
 
