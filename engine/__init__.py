@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from engine.query.handle import ContinuousQuery
     from engine.query.registration import register
     from engine.query.writer import ContinuousStreamWriter, write_stream
+    from engine.registry.functions import SchemaRegistry
     from engine.sinks.foreach_batch import BatchContext
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "ContinuousError",
     "ContinuousQuery",
     "ContinuousStreamWriter",
+    "SchemaRegistry",
     "register",
     "write_stream",
 ]
@@ -40,6 +42,7 @@ _HOMES = {
     "ContinuousError": "engine.errors",
     "ContinuousQuery": "engine.query.handle",
     "ContinuousStreamWriter": "engine.query.writer",
+    "SchemaRegistry": "engine.registry.functions",
     "register": "engine.query.registration",
     "write_stream": "engine.query.writer",
 }

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from engine.errors import BadRecordError, ContinuousError, TransformError
+
 T = TypeVar("T")
+_OF_AN_ITEM = (TransformError, BadRecordError)
 
 
 def sift(
@@ -24,6 +27,7 @@ def sift(
     :param refusals: how ``attempt`` says that an item is bad.
     :return: the results of the pieces without a bad item, and the bad items' positions with what
         was raised for them; both ascending.
+    :raises ContinuousError: one that says nothing of an item: an outage, for example.
     """
     good: list[T] = []
     bad: list[tuple[int, Exception]] = []
@@ -35,6 +39,8 @@ def sift(
         try:
             good.append(attempt(start, stop))
         except refusals as exc:
+            if isinstance(exc, ContinuousError) and not isinstance(exc, _OF_AN_ITEM):
+                raise
             if stop - start == 1:
                 bad.append((start, exc))
                 if len(bad) == bad_max:

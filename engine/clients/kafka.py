@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.base.connector_options import Options
 from engine.clients.kafka_complaints import Complaints
 from engine.errors import ConfigError, ContinuousError
 
@@ -32,7 +33,8 @@ _SAME_MEANING: Final = {
     "max.request.size": "message.max.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
-    "sasl.oauthbearer.token.endpoint.url": "sasl.oauthbearer.token.endpoint.url",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
     "ssl.truststore.certificates": "ssl.ca.pem",
@@ -42,7 +44,11 @@ ONLY_JAVA: Final = frozenset(
     {
         "auto.include.jmx.reporter", "default.api.timeout.ms", "enable.metrics.push",
         "max.block.ms", "max.poll.records", "metric.reporters", "metrics.num.samples",
-        "metrics.recording.level", "metrics.sample.window.ms",
+        "metrics.recording.level", "metrics.sample.window.ms", "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms", "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter", "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
     }
 )  # fmt: skip
 """What steers the Java client's own doing and says nothing of the broker: without effect, and
@@ -53,6 +59,7 @@ _JAVA_CODE: Final = frozenset(
         "sasl.login.class", "security.providers", "ssl.engine.factory.class",
     }
 )  # fmt: skip
+_TOKENS_FROM: Final = "sasl.oauthbearer.token.endpoint.url"
 _KAFKAS_LOGIN: Final = "OAuthBearerLoginCallbackHandler"
 """Does what librdkafka does by itself: fetches a token from the endpoint."""
 _LOGIN: Final = re.compile(
@@ -84,6 +91,8 @@ def client_settings(owner: str, options: Mapping[str, str]) -> dict[str, str]:
         if name in ONLY_JAVA:
             continue
         settings.update(_translated(owner, name, value, given))
+    if _TOKENS_FROM in settings:  # which is how Java's client knows that it is to fetch them
+        settings.setdefault("sasl.oauthbearer.method", "oidc")
     return settings
 
 
@@ -100,7 +109,8 @@ def _translated(owner: str, name: str, value: str, given: Mapping[str, str]) -> 
     if name == "ssl.endpoint.identification.algorithm":
         return {name: value.strip().lower() or "none"}
     if name == "buffer.memory":
-        return {"queue.buffering.max.kbytes": str(max(int(value) // 1024, 1))}
+        octets = Options(owner, {f"{PREFIX}{name}": value}).integer(f"{PREFIX}{name}", 0, minimum=1)
+        return {"queue.buffering.max.kbytes": str(max(octets // 1024, 1))}
     if name in ("ssl.truststore.type", "ssl.keystore.type"):
         return _store_type(owner, name, value)
     if name == "ssl.truststore.location":
@@ -224,10 +234,11 @@ _PASSING: Final = frozenset(
 transaction, or its id, is replaced by a new one."""
 
 
-def made_client(kind: Any, settings: Mapping[str, Any], owner: str) -> Any:
+def made_client(kind: Any, settings: Mapping[str, Any], owner: str, **rest: Any) -> Any:
     """A client of librdkafka.
 
     :param kind: ``Consumer``, ``Producer`` or ``AdminClient``.
+    :param rest: what else it is made with.
     :raises ConfigError: it refuses a setting.
     """
     from confluent_kafka import KafkaException
@@ -235,7 +246,7 @@ def made_client(kind: Any, settings: Mapping[str, Any], owner: str) -> Any:
     try:
         # Reasons come to error_cb. Its log, on stderr, repeats them with each try to connect; a
         # logger in its place makes fatal errors crash it.
-        return kind({"log_level": "0", "error_cb": Complaints(), **settings})
+        return kind({"log_level": "0", "error_cb": Complaints(), **settings}, **rest)
     except KafkaException as exc:
         raise ConfigError(
             f"{owner}: Kafka's client refuses its settings: {exc.args[0].str()}.",

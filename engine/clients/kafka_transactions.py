@@ -10,7 +10,7 @@ from __future__ import annotations
 import ssl
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from engine.base.failpoints import reach
 from engine.clients.kafka import MISSING, SERVERS
+from engine.clients.kafka_tokens import Tokens
 from engine.errors import ConfigError, SinkError, SinkUnavailableError
 
 END_TXN_VERSION_MAX: Final = 4
@@ -33,7 +34,10 @@ AT_ONCE: Final = 500
 """So many requests are under way at most."""
 # Error codes of the protocol.
 _OK: Final = 0
-_MOVED: Final = frozenset({14, 15, 16})  # the coordinator loads, is not there, or is another
+_NOT_THERE: Final = 15
+_MOVED: Final = frozenset(
+    {14, _NOT_THERE, 16}
+)  # the coordinator loads, is not there, or is another
 _STILL_ENDING: Final = 51
 _NOT_ITS_OWN: Final = frozenset({47, 48, 49, 90})  # epoch, state or id do not fit, or it is fenced
 
@@ -79,6 +83,7 @@ class KafkaTransactions:
 
     def __init__(self, client: Mapping[str, str]) -> None:
         self._client = dict(client)
+        self._tokens: Tokens | None = None
         self._admin: Any = None
 
     def ids(self, prefix: str) -> list[str]:
@@ -137,7 +142,7 @@ class KafkaTransactions:
         refused = self._until_answered(list(by_id), request, "cannot be ended")
         return [by_id[id] for id in refused]
 
-    def fence(self, ids: Collection[str]) -> None:
+    def fence(self, ids: Iterable[str]) -> None:
         """Abort what is open of these ids, and shut out the producers that had them.
 
         :raises SinkUnavailableError: a coordinator does not answer.
@@ -197,9 +202,13 @@ class KafkaTransactions:
     def _asked(self, question: Callable[[Any], Any]) -> Any:
         from kafka.errors import KafkaError
 
+        if self._tokens is not None and time.monotonic() >= self._tokens.good_until_s:
+            self.close()  # a broker ends what was opened with a token that has expired
         try:
             if self._admin is None:
-                self._admin = _connect(self._client)
+                if self._tokens is None and _logs_in_by_tokens(self._client):
+                    self._tokens = Tokens(self._client)
+                self._admin = _connect(self._client, self._tokens)
             return question(self._admin)
         except (KafkaError, OSError) as exc:
             self.close()
@@ -216,10 +225,14 @@ def _ask_each(admin: Any, ids: Sequence[str], request: Callable[[str], Any]) -> 
     kafka-python's public calls do not have these requests: ``_manager`` and
     ``_find_coordinator_ids`` are not public.
     """
+    from kafka.errors import CoordinatorNotAvailableError
     from kafka.protocol.metadata import CoordinatorType
 
     async def ask() -> dict[str, int]:
-        nodes = await admin._find_coordinator_ids(ids, key_type=CoordinatorType.TRANSACTION)
+        try:
+            nodes = await admin._find_coordinator_ids(ids, key_type=CoordinatorType.TRANSACTION)
+        except CoordinatorNotAvailableError:  # in a cluster that has had no transaction yet
+            return dict.fromkeys(ids, _NOT_THERE)
         codes: dict[str, int] = {}
         waiting = iter(ids)
         while some := list(islice(waiting, AT_ONCE)):
@@ -233,10 +246,16 @@ def _ask_each(admin: Any, ids: Sequence[str], request: Callable[[str], Any]) -> 
     return found
 
 
-def _connect(client: Mapping[str, str]) -> Any:
+def _logs_in_by_tokens(client: Mapping[str, str]) -> bool:
+    mechanism = client.get("sasl.mechanism", client.get("sasl.mechanisms", ""))
+    return mechanism.strip().upper() == "OAUTHBEARER"
+
+
+def _connect(client: Mapping[str, str], tokens: Tokens | None) -> Any:
     """kafka-python's client, by librdkafka's settings.
 
     :raises ConfigError: it is not installed, or cannot use these settings.
+    :raises SinkUnavailableError: there is no token.
     """
     try:
         from kafka import KafkaAdminClient
@@ -250,11 +269,9 @@ def _connect(client: Mapping[str, str]) -> Any:
     settings["security_protocol"] = client.get("security.protocol", "PLAINTEXT").upper()
     if "SSL" in settings["security_protocol"]:
         settings["ssl_context"] = _tls(client)
-    if client.get("sasl.oauthbearer.method") == "oidc":
-        raise ConfigError(
-            "Exactly-once delivery to Kafka cannot log in by OAUTHBEARER yet.",
-            hint="Use SCRAM or mutual TLS, or delivery at-least-once.",
-        )
+    if tokens is not None:
+        tokens.token()  # whose absence would look like that of the brokers
+        settings["sasl_oauth_token_provider"] = _provider(tokens)
 
     class Admin(KafkaAdminClient):  # type: ignore[misc]
         """One that leaves no thread behind when nobody answers."""
@@ -274,6 +291,20 @@ def _connect(client: Mapping[str, str]) -> Any:
         max_in_flight_requests_per_connection=AT_ONCE + 1,
         **settings,
     )
+
+
+def _provider(tokens: Tokens) -> Any:
+    """What kafka-python asks for one."""
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    class Provider(AbstractTokenProvider):  # type: ignore[misc]
+        def token(self) -> str:
+            return tokens.token()
+
+        def extensions(self) -> Mapping[str, str]:
+            return tokens.extensions
+
+    return Provider()
 
 
 _SETTINGS: Final = {

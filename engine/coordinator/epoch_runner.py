@@ -253,7 +253,7 @@ class EpochRunner:
         try:
             self._lease.check()
             for source, end in zip(self._sources, ends, strict=True):
-                source.commit(end)
+                self._acknowledge(source, epoch, end)
             reach("sourceCommit.after")
             checkpoint = self._checkpoint
             # Commits first: a reader must not find a committed epoch without its offsets. The lease
@@ -267,6 +267,14 @@ class EpochRunner:
         except Exception:
             log_failure(logger, "cleaning up after epoch %d failed", epoch)
         reach("retention.after")
+
+    @staticmethod
+    def _acknowledge(source: DataSourceContinuousReader, epoch: int, end: Offset) -> None:
+        """Step 5. The next epoch tells more than this one: nobody else waits for one that fails."""
+        try:
+            source.commit(end)
+        except BaseException:  # SystemExit of a user's source, too
+            log_failure(logger, "the source's commit of epoch %d failed", epoch)
 
     @property
     def _told_generation(self) -> int | None:

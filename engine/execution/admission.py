@@ -15,7 +15,7 @@ from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.opening import prove_create_if_absent
 from engine.errors import ConfigError
 from engine.execution.definition import QueryDefinition
-from engine.pipeline.fingerprint import compare, fingerprint
+from engine.pipeline.fingerprint import compare, fingerprint, without_tuning
 from engine.sinks.contract import EXACTLY_ONCE
 
 logger = logging.getLogger(__name__)
@@ -93,7 +93,8 @@ def _check_fingerprint(
         sink_tuning=sink.driver.tuning_options,
     )
     if old is not None:
-        changes = compare(old, new)
+        tuning = [stream.reader.tuningOptions for stream in definition.streams]
+        changes = compare(without_tuning(old, tuning, sink.driver.tuning_options), new)
         unsafe = [change for change in changes if not change.is_safe]
         if unsafe and not definition.options.allow_changed_query:
             listed = "; ".join(map(str, unsafe))

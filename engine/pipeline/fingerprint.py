@@ -124,6 +124,28 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     return sorted(changes, key=lambda change: change.is_safe)
 
 
+def without_tuning(
+    old: Mapping[str, Any],
+    streams: Sequence[Collection[str]],
+    sink: Collection[str],
+) -> dict[str, Any]:
+    """A fingerprint of an earlier release, for which an option may still have told one query from
+    another.
+
+    :param streams: of each the options that do not; ``sink`` those of the sink.
+    """
+    sources = list(old["sources"])
+    for index, tuning in enumerate(streams[: len(sources)]):
+        sources[index] = _left(sources[index], tuning)
+    return {**old, "sources": sources, "sink": _left(old["sink"], sink)}
+
+
+def _left(connector: Mapping[str, Any], tuning: Collection[str]) -> dict[str, Any]:
+    ignored = {name.lower() for name in tuning}
+    options = {key: text for key, text in connector["options"].items() if key not in ignored}
+    return {**connector, "options": options}
+
+
 def _sources(
     old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]
 ) -> Iterator[Change]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from engine.pipeline.pipeline import SourceRelation
-from engine.sources.kafka.data_source import KafkaDataSource, RegisteredKafka
+from engine.sources.kafka.data_source import REGISTERED, KafkaDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ def source_relation(spark: SparkSession, node: Any, schema: pa.Schema) -> Source
     is_python = node.table().getClass().getSimpleName() == "PythonTable"
     return SourceRelation(
         # A query is the same one whichever way Spark knows its source.
-        format=KafkaDataSource.name() if name == RegisteredKafka.name() else name,
+        format=KafkaDataSource.name() if name == REGISTERED else name,
         options=dict(node.extraOptions().asCaseSensitiveMap()),
         schema=schema,
         data_source=user_data_source(spark, name) if is_python else None,

@@ -7,6 +7,7 @@ user registered with ``spark.dataSource.register``.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +21,7 @@ from engine.pipeline.pipeline import SourceRelation
 from engine.plan.stream_relation import user_data_source
 from engine.sinks.adapter import PlainTaskWriter, WriterCopies, message_modules, task_writer
 from engine.sinks.builtin_sinks import SINKS, sink_class
-from engine.sinks.contract import DriverSink, HasTaskWriter, SinkBinding
+from engine.sinks.contract import ContinuousWriter, DriverSink, HasTaskWriter, SinkBinding
 from engine.sources.builtin_sources import SOURCES, source_class
 from engine.sources.contract import DataSourceContinuousReader
 from engine.sources.polled.reader import polled_reader
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.types import StructType
 
+logger: Final = logging.getLogger(__name__)
 _READER_HINT: Final = (
     "Give it a method streamReader(schema), simpleStreamReader(schema), or, see "
     "engine.sources.contract, continuousReader(schema)."
@@ -118,10 +120,18 @@ def bind_writer(
 
 
 def _as_spark_calls_it(writer: Any, bound: SinkBinding) -> SinkBinding:
-    """The sink of a writer that knows nothing of this engine."""
+    """The sink of a writer that was registered, which may know nothing of this engine."""
+    if isinstance(writer, ContinuousWriter):
+        return bound
     plain = DriverSink(writer.commit, writer.abort, path=bound.driver.path)
     if bound.driver != plain or isinstance(writer, HasTaskWriter):
-        return bound
+        logger.warning(
+            "%s has methods or attributes of the names that this engine calls; they are not, as it "
+            "does not inherit from %s.%s",
+            type(writer).__name__,
+            ContinuousWriter.__module__,
+            ContinuousWriter.__name__,
+        )
     copies = WriterCopies(writer)
     return replace(
         bound,

@@ -66,6 +66,7 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
             ", ".join(sorted(unheeded)),
             request.trigger_kind,
         )
+    _refuse_what_spark_cannot(request, options)
     location, temporary = checkpoint_location(request, pop_option(options, CHECKPOINT))
     checkpoint = Checkpoint(location)
     context = request.df.sparkSession.sparkContext
@@ -80,6 +81,18 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
     )
     writer = _writer(request, options)
     return SparkQuery(execution.start(lambda: _start(writer, table)), execution)
+
+
+def _refuse_what_spark_cannot(request: WriteRequest, options: dict[str, str]) -> None:
+    """Spark's own sink would take the option without a word, and write at least once."""
+    delivery = {name.lower(): text for name, text in options.items()}.get("delivery", "")
+    is_kafka = (request.sink_format or "").lower() == "kafka"
+    if is_kafka and delivery.strip().lower() == "exactly-once":
+        raise ConfigError(
+            f"The sink kafka cannot be exactly once with trigger({request.trigger_kind}=...): "
+            "Spark itself runs this query, and repeats a micro-batch after a failure.",
+            hint='Use trigger(continuous=...), or set option("delivery", "at-least-once").',
+        )
 
 
 def _start(writer: DataStreamWriter, table: str | None) -> StreamingQuery:

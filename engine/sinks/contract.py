@@ -2,7 +2,9 @@
 
 A sink is a ``pyspark.sql.datasource.DataSource`` with a stream writer, as in Spark: ``write`` runs
 on the executors once per epoch, ``commit(messages, epoch)`` and ``abort(messages, epoch)`` on the
-driver. That is enough. What a stream writer may offer beyond it, each a method or an attribute:
+driver. That is enough. What a stream writer may offer beyond it, each a method or an attribute; a
+registered one inherits from :class:`ContinuousWriter` to say that it means these, for somebody
+else's ``validate`` may be anything:
 
 =====================  =====================================================================
 ``bind``               :class:`~engine.checkpoint.sink_context.Binds`: is told whose epochs it gets
@@ -98,6 +100,10 @@ class TaskWriter(ABC):
 
 
 # -- on the driver --------------------------------------------------------------------------------
+
+
+class ContinuousWriter:
+    """A stream writer that knows of this engine: what it has of the list above is called."""
 
 
 @runtime_checkable

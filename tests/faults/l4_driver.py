@@ -4,6 +4,8 @@
 2. ``batch``: ``foreachBatch`` into SQLite, with the epoch as the key: exactly once;
 3. ``each``: ``foreach``, at least once. Its rows are stamped with the wall clock in the task, the
    moment they reach the writer.
+
+Or, for :mod:`tests.faults.l4_kafka`, one from topic to topic.
 """
 
 from __future__ import annotations
@@ -28,9 +30,18 @@ from engine.query.handle import ContinuousQuery
 from engine.spark.session import build_session
 from tests.faults.l2_oracle import SCHEMA
 
-FILES, BATCH, EACH = "files", "batch", "each"
+FILES, BATCH, EACH, KAFKA = "files", "batch", "each", "kafka"
 PARTITIONS = {FILES: 2, BATCH: 2, EACH: 2}
 FAILED = 3
+
+
+@dataclass(frozen=True)
+class KafkaEnds:
+    """The topics of a query from one to another."""
+
+    bootstrap: str
+    source: str
+    target: str
 
 
 @dataclass(frozen=True)
@@ -39,15 +50,24 @@ class Setup:
 
     :param folder: everything is in there.
     :param heartbeat_ms: of the leases.
+    :param kafka: None: the three queries.
     """
 
     folder: str
     master: str
     interval_ms: int = 200
     heartbeat_ms: int = 500
+    kafka: KafkaEnds | None = None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str) -> Setup:
+        """The reverse of :meth:`to_json`."""
+        found = json.loads(text)
+        ends = found.pop("kafka")
+        return cls(**found, kafka=None if ends is None else KafkaEnds(**ends))
 
     @property
     def root(self) -> Path:
@@ -106,14 +126,14 @@ def store(database: Path, df: DataFrame, epoch: int) -> None:
 
 
 def main() -> int:
-    setup = Setup(**json.loads(sys.argv[1]))
+    setup = Setup.of(sys.argv[1])
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(process)d %(message)s")
     os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))  # for a local cluster
     os.environ["SPARK_WORKER_DIR"] = str(setup.root / "work")
     spark = build_session({"spark.master": setup.master, **_conf(setup)}, "faults")
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
-    queries = start_all(spark, setup)
+    queries = start_all(spark, setup) if setup.kafka is None else [start_kafka(spark, setup)]
     (setup.root / f"started-{os.getpid()}").touch()
     pause = threading.Event()
     while all(query.isActive for query in queries) and not setup.drain.exists():
@@ -167,6 +187,28 @@ def start_all(spark: SparkSession, setup: Setup) -> list[ContinuousQuery]:
         start(BATCH, foreachBatch=lambda df, epoch: store(database, df, epoch)),
         start(FILES, format="parquet", options={"path": str(setup.out)}),
     ]
+
+
+def start_kafka(spark: SparkSession, setup: Setup) -> ContinuousQuery:
+    """From topic to topic, exactly once."""
+    ends = setup.kafka
+    assert ends is not None
+    servers = {"kafka.bootstrap.servers": ends.bootstrap}
+    read = spark.readStream.format("kafka").options(**servers)
+    df = read.options(subscribe=ends.source, startingOffsets="earliest").load()
+    query = (
+        write_stream(df.select("key", "value"))
+        .queryName(KAFKA)
+        .format("kafka")
+        .options(**servers, topic=ends.target, delivery="exactly-once")
+        .option("checkpointLocation", str(setup.checkpoint(KAFKA)))
+        .option("leaseHeartbeatMs", setup.heartbeat_ms)
+        .option("restartResetAfterS", 0)
+        .trigger(continuous=f"{setup.interval_ms} milliseconds")
+        .start()
+    )
+    assert isinstance(query, ContinuousQuery)
+    return query
 
 
 def _source(spark: SparkSession, setup: Setup, partitions: int) -> DataFrame:

@@ -38,6 +38,14 @@ _MANY = (
     *[l4_spark.ZOMBIE] * 2,
 )
 _CLUSTER = (*[l4_spark.EXECUTOR] * 10, *[l4_spark.WORKER] * 10, l4_spark.JVM)
+_KAFKA = (
+    *[l4_spark.WORKER] * 100,
+    *[l4_spark.DAEMON] * 5,
+    *[l4_spark.DRIVER] * 3,
+    *[l4_spark.JVM] * 3,
+    *[l4_spark.STOPPED_WORKER] * 3,
+    *[l4_spark.ZOMBIE] * 2,
+)
 _ROAD_LONG = {"faults": 325, "away_s": 65.0, "mutants": True}
 
 
@@ -78,6 +86,16 @@ LEVELS = {
         needs_spark=True,
     ),
     **{f"L5 {road}": _road(road, short) for road, short in _ROADS.items()},
+    # Its short form is tests/spark/test_kafka.py, in the Spark that other tests share.
+    "L4 Kafka": Level(
+        "tests.faults.l4_kafka", None, {"faults": _KAFKA, "stop_s": 30.0}, needs_spark=True
+    ),
+    "L4 Kafka cluster": Level(
+        "tests.faults.l4_kafka",
+        None,
+        {"faults": _CLUSTER, "master": l4_spark.CLUSTER},
+        needs_spark=True,
+    ),
     "mutants": Level("tests.faults.mutants", {}, {}),
 }
 

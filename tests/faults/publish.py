@@ -36,8 +36,8 @@ _LEVELS = """\
   full.
 - **L3**: each file of a checkpoint and of the files sink's log is cut, and flipped, at each byte;
   in random order, as many as the time allows.
-- **L4**: a real Spark: Python workers, the daemon, the driver, the JVM and executors are killed,
-  or stopped for a while.
+- **L4**: a real Spark, with files and from Kafka to Kafka: Python workers, the daemon, the driver,
+  the JVM and executors are killed, or stopped for a while.
 - **L5**: roads from one real server to another (`tests/faults/roads/`): Apache Kafka in KRaft mode,
   Redis, a web service that heeds keys, an object store, and what else the connectors write to.
   The process of the query is killed at named places and at any time, suspended until another has

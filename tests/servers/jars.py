@@ -10,9 +10,11 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 from xml.sax.saxutils import quoteattr
 
 import pyspark
@@ -52,6 +54,29 @@ def jars(*coordinates: str, alone: bool = False) -> Path:
     return folder
 
 
+def unpacked(coordinate: str, classifier: str) -> Path:
+    """A folder with what a distribution, a ``.tar.gz``, has in it.
+
+    :raises NoJarsError: as of :func:`jars`.
+    """
+    name = hashlib.sha256(f"{coordinate} {classifier}".encode()).hexdigest()[:16]
+    folder = KEPT / name
+    if folder.is_dir():
+        return folder
+    with _one_at_a_time():
+        if not folder.is_dir():
+            made = folder.with_name(f"{name}.{os.getpid()}")
+            shutil.rmtree(made, ignore_errors=True)
+            made.mkdir()
+            _resolve((coordinate,), True, made, classifier)
+            (archive,) = made.glob("*.tar.gz")
+            with tarfile.open(archive) as content:
+                content.extractall(made, filter="data")
+            archive.unlink()
+            made.rename(folder)
+    return folder
+
+
 def java() -> Path:
     """:raises NoJarsError: there is none."""
     found = find_java()
@@ -60,10 +85,12 @@ def java() -> Path:
     return found
 
 
-def _resolve(coordinates: tuple[str, ...], alone: bool, folder: Path) -> None:
+def _resolve(
+    coordinates: tuple[str, ...], alone: bool, folder: Path, classifier: str | None = None
+) -> None:
     (ivy,) = Path(pyspark.__file__).parent.glob("jars/ivy-*.jar")
     wanted = folder / "ivy.xml"
-    wanted.write_text(_module(coordinates, alone))
+    wanted.write_text(_module(coordinates, alone, classifier))
     for _ in range(TRIES):
         resolved = subprocess.run(
             [
@@ -83,16 +110,19 @@ def _resolve(coordinates: tuple[str, ...], alone: bool, folder: Path) -> None:
     raise NoJarsError(f"{', '.join(coordinates)} cannot be downloaded: {' '.join(told[-3:])}")
 
 
-def _module(coordinates: tuple[str, ...], alone: bool) -> str:
+_ARTIFACT: Final = '<artifact name={0} type="{1}" ext="{1}" m:classifier={2}/>'
+
+
+def _module(coordinates: tuple[str, ...], alone: bool, classifier: str | None) -> str:
     transitive = "false" if alone else "true"
     dependencies = []
     for coordinate in coordinates:
-        group, artifact, version, *classifier = map(quoteattr, coordinate.split(":"))
-        file = (
-            f'<artifact name={artifact} type="jar" ext="jar" m:classifier={classifier[0]}/>'
-            if classifier
-            else ""
-        )
+        group, artifact, version, *own = map(quoteattr, coordinate.split(":"))
+        file = ""
+        if classifier is not None:
+            file = _ARTIFACT.format(artifact, "tar.gz", quoteattr(classifier))
+        elif own:
+            file = _ARTIFACT.format(artifact, "jar", *own)
         dependencies.append(
             f"<dependency org={group} name={artifact} rev={version} "
             f'conf="*->default" transitive="{transitive}">{file}</dependency>'

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.servers.certificates import write_certificate
 from tests.servers.jars import jars, java
 from tests.servers.process import Process, free_ports
+from tests.servers.tokens import AUDIENCE, ISSUER, TokenIssuer
 
 VERSION = "4.3.1"
 JARS = (
@@ -64,18 +65,23 @@ class Kafka(Cluster):
     :ivar bootstrap_sasl: another port of it, where :data:`USER` has to log in with
         :data:`PASSWORD`, by SASL_PLAINTEXT and PLAIN.
     :ivar bootstrap_tls: another one, which shows :attr:`certificate`, a file, as PEM.
+    :ivar bootstrap_oauth: another one, which wants a token of :attr:`tokens`.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
-        port, controller, sasl, tls = free_ports(4)
+        port, controller, sasl, tls, oauth = free_ports(5)
         super().__init__(f"127.0.0.1:{port}")
         self.bootstrap_sasl, self.bootstrap_tls = f"127.0.0.1:{sasl}", f"127.0.0.1:{tls}"
+        self.bootstrap_oauth, self.tokens = f"127.0.0.1:{oauth}", TokenIssuer(folder)
         with_key, self.certificate = write_certificate(folder)
         self._jars = jars(*JARS)
         self._properties = folder / "server.properties"
-        lines = _properties(folder, port, controller, sasl, tls) | {
+        lines = _properties(folder, port, controller, sasl, tls, oauth) | {
+            "listener.name.oauth.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": (
+                self.tokens.key_set.as_uri()
+            ),
             "listener.name.ssl.ssl.keystore.type": "PEM",
             "listener.name.ssl.ssl.keystore.location": str(with_key),
             **(settings or {}),
@@ -121,6 +127,8 @@ class Kafka(Cluster):
 
     def _java(self, main: str) -> list[str]:
         options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        keys = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.%s={self.tokens.key_set.as_uri()}"
+        options += [keys % "urls", f"{keys % 'files'},{self.tokens.key_set}"]
         options.append(f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}")
         return [str(java()), *options, "-cp", f"{self._jars}/*", main]
 
@@ -137,9 +145,16 @@ def running_kafka(folder: Path, settings: Mapping[str, str] | None = None) -> It
         shutil.rmtree(folder)
 
 
-def _properties(folder: Path, port: int, controller: int, sasl: int, tls: int) -> dict[str, str]:
+def _properties(
+    folder: Path, port: int, controller: int, sasl: int, tls: int, oauth: int
+) -> dict[str, str]:
     listeners = (
-        f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl},SSL://127.0.0.1:{tls}"
+        f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl},SSL://127.0.0.1:{tls},"
+        f"OAUTH://127.0.0.1:{oauth}"
+    )
+    bearer, login = (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearer",
+        "listener.name.oauth",
     )
     return {
         "process.roles": "broker,controller",
@@ -150,7 +165,14 @@ def _properties(folder: Path, port: int, controller: int, sasl: int, tls: int) -
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
-        "SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL",
+        "SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,OAUTH:SASL_PLAINTEXT",
+        f"{login}.sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{login}.oauthbearer.sasl.jaas.config": f"{bearer}LoginModule required;",
+        f"{login}.oauthbearer.sasl.server.callback.handler.class": (
+            f"{bearer}ValidatorCallbackHandler"
+        ),
+        f"{login}.oauthbearer.sasl.oauthbearer.expected.audience": AUDIENCE,
+        f"{login}.oauthbearer.sasl.oauthbearer.expected.issuer": ISSUER,
         "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": "org.apache.kafka.common.security."
         f'plain.PlainLoginModule required user_{USER}="{PASSWORD}";',

@@ -206,6 +206,19 @@ def test_secrets_that_an_earlier_release_noted_are_taken_out(tmp_path: Path) -> 
     assert path.read_text() == noted
 
 
+def test_an_option_that_told_queries_apart_for_an_earlier_release_does_no_more(
+    tmp_path: Path,
+) -> None:
+    committed(from_rate(tmp_path))
+    path = tmp_path / "checkpoint" / "control" / "fingerprint"
+    noted = path.read_text()
+    of_before = noted.replace('"2"', '"2",\n"rampuptime": "1s"', 1)
+    assert json.loads(of_before)["sources"][0]["options"]["rampuptime"] == "1s"
+    path.write_text(of_before)
+    committed(from_rate(tmp_path))
+    assert path.read_text() == noted
+
+
 class Noting(ModelSink):
     """Notes what it is told of rewinds."""
 

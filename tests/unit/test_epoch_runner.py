@@ -50,6 +50,36 @@ def test_a_fenced_run_removes_nothing(
     assert acknowledged[-1] == {"0": 3 if fenced else 4}
 
 
+def test_what_a_source_does_not_take_is_cleaned_up_all_the_same(tmp_path: Path) -> None:
+    """Else a checkpoint would grow for as long as its source's commit fails."""
+
+    def refusing(end: Any) -> None:
+        raise SystemExit("the source has lost its connection")
+
+    source = SimpleNamespace(mergeOffsets=lambda parts: {"0": parts[0]}, commit=refusing)
+    epochs, _ = runner(tmp_path, source, "refused")
+    for epoch in range(5):
+        epochs.commit(epoch, [[epoch]], [None])
+
+    assert Checkpoint(str(tmp_path)).epochs() == [3, 4]
+
+
+def test_other_sources_hear_of_an_epoch_that_one_does_not_take(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(str(tmp_path))
+    checkpoint.create_or_read_query_id("a-query")
+    taken: list[Any] = []
+
+    def source(commit: Callable[[Any], None]) -> Any:
+        return SimpleNamespace(mergeOffsets=lambda parts: parts[0], commit=commit)
+
+    sources = [source(raising), source(taken.append)]
+    lease = Lease.acquire(checkpoint, run_id="of two")
+    ends = QueryEnds("a-query", sources, silent_binding())
+    EpochRunner(checkpoint, lease, ends, min_epochs_to_retain=2).commit(0, [[7], [8]], [None, None])
+
+    assert taken == [8]
+
+
 def raising(parts: list[Any]) -> Any:
     raise KeyError("topic-7")
 

@@ -201,7 +201,7 @@ def test_how_it_is_read_may_change_and_what_is_read_may_not() -> None:
     source: Any = KafkaDataSource(given)
     reader = source.continuousReader(source.schema())
     assert isinstance(reader, KafkaReader)
-    assert set(given) - set(reader.tuningOptions) == {"kafka.bootstrap.servers", "subscribe"}
+    assert set(given) - set(reader.tuningOptions) == {"subscribe"}
 
 
 def test_a_reader_is_sent_without_what_it_has_seen() -> None:

@@ -76,6 +76,19 @@ def test_a_login_with_tokens_fetches_them() -> None:
     }  # fmt: skip
 
 
+def test_tokens_are_fetched_where_java_would_fetch_them() -> None:
+    """KIP-1139: without a login module's text."""
+    assert settings(
+        sasl__mechanism="OAUTHBEARER", sasl__oauthbearer__token__endpoint__url="https://idp/token",
+        sasl__oauthbearer__client__credentials__client__id="me",
+        sasl__oauthbearer__client__credentials__client__secret=PASSWORD,
+    ) == {
+        "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": PASSWORD,
+        "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "nonsense", f"{PLAIN} required;", f'{PLAIN} required username="me";',
@@ -144,6 +157,7 @@ def test_no_secret_is_in_what_people_read_or_in_the_checkpoint() -> None:
         "kafka.sasl.password": PASSWORD,
         "kafka.sasl.jaas.config": f'{PLAIN} required username="me" password="{PASSWORD}";',
         "kafka.sasl.oauthbearer.client.secret": PASSWORD,
+        "kafka.sasl.oauthbearer.client.credentials.client.secret": PASSWORD,
         "kafka.ssl.key.password": PASSWORD,
         "kafka.ssl.keystore.password": PASSWORD,
         "kafka.ssl.key.pem": KEY,

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.base.sift import sift
+from engine.errors import (
+    BadRecordError,
+    ConfigError,
+    ContinuousError,
+    SourceError,
+    SourceUnavailableError,
+    TransformError,
+)
 
 
 @given(st.integers(0, 60), st.sets(st.integers(0, 59)))
@@ -34,6 +43,26 @@ def test_few_bad_ones_cost_few_attempts() -> None:
 
     sift(1_024, attempt, (ValueError,))
     assert attempts <= 2 * 11
+
+
+@pytest.mark.parametrize("kind", [SourceUnavailableError, SourceError, ConfigError])
+def test_an_outage_is_no_items_fault(kind: type[ContinuousError]) -> None:
+    """Else all records that come while it lasts would be left out as bad ones."""
+
+    def attempt(start: int, stop: int) -> None:
+        raise kind("the registry is away")
+
+    with pytest.raises(kind):
+        sift(4, attempt, (Exception,))
+
+
+@pytest.mark.parametrize("kind", [TransformError, BadRecordError])
+def test_what_the_engine_says_of_an_item_is(kind: type[ContinuousError]) -> None:
+    def attempt(start: int, stop: int) -> None:
+        raise kind("not a number")
+
+    _, bad = sift(2, attempt, (Exception,))
+    assert [position for position, _ in bad] == [0, 1]
 
 
 def test_other_errors_are_not_swallowed() -> None:

@@ -15,8 +15,11 @@ from pyspark.sql.datasource import (
 )
 
 from engine.checkpoint.logs.codec import MessageCodec
+from engine.checkpoint.rewindable import NOT_REWINDABLE
 from engine.errors import ConfigError
+from engine.query.binding import _as_spark_calls_it, bind_writer
 from engine.sinks.adapter import WriterCopies, message_modules
+from engine.sinks.contract import ContinuousWriter, DriverSink
 from engine.sinks.noop import NoopWriter
 from tests.spark.other_messages import Counted
 
@@ -60,6 +63,48 @@ def test_a_writer_that_cannot_travel_is_refused() -> None:
     writer.lock = threading.Lock()  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="Gathering cannot be pickled"):
         WriterCopies(writer)
+
+
+class OfAnotherContract(Gathering):
+    """Its methods have our names, and mean something else."""
+
+    path = "/v1/rows"
+
+    def validate(self, row: Any) -> bool:
+        return bool(row)
+
+    def bind(self, address: str, port: int) -> None:
+        raise AssertionError
+
+    def rewind(self) -> None:
+        raise AssertionError
+
+
+class OfOurs(ContinuousWriter, OfAnotherContract):
+    delivery = "exactly once"
+
+
+def bound(writer: Any) -> DriverSink:
+    return _as_spark_calls_it(writer, bind_writer(writer, "registered")).driver
+
+
+def test_methods_of_a_stranger_that_are_named_as_ours_are_not_called(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sink = bound(OfAnotherContract())
+    assert (sink.validate, sink.bind, sink.rewindable) == (None, None, NOT_REWINDABLE)
+    assert "OfAnotherContract has methods or attributes of the names" in caplog.text
+    caplog.clear()
+    bound(Gathering())
+    assert not caplog.records
+
+
+def test_a_writer_that_says_so_means_ours() -> None:
+    sink = bound(OfOurs())
+    assert sink.validate is not None
+    assert sink.bind is not None
+    assert sink.rewindable.rewind is not None
+    assert sink.delivery == "exactly once"
 
 
 def test_a_message_may_be_of_a_module_that_the_writers_imports_it_from() -> None:

@@ -49,7 +49,7 @@ from engine.checkpoint.storage.fenced_storage import FencedStorage
 from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
 from engine.sinks.adapter import own_messages
-from engine.sinks.contract import EXACTLY_ONCE
+from engine.sinks.contract import EXACTLY_ONCE, ContinuousWriter
 from engine.sinks.epoch_context import EpochContext
 from engine.sinks.files.compaction import DEFAULT_INTERVAL
 from engine.sinks.files.csv_format import CsvFormat
@@ -132,7 +132,7 @@ class CsvDataSource(FilesDataSource):
     file_format = CsvFormat
 
 
-class FilesWriter(DataSourceStreamArrowWriter):
+class FilesWriter(ContinuousWriter, DataSourceStreamArrowWriter):
     """Writes on the executors, commits on the driver."""
 
     delivery = EXACTLY_ONCE

@@ -111,7 +111,7 @@ class HttpSink(DataSource):
         )
 
 
-class HttpWriter(ShippingWriter):
+class HttpWriter(ContinuousWriter, ShippingWriter):
     """The driver's side.
 
     :ivar path: the service, as the checkpoint may know it.

@@ -34,6 +34,7 @@ def check_brokers(
             admin.list_topics(topic, timeout=ASK_S) if topic else admin.list_topics(timeout=ASK_S)
         )
     except kafka.KafkaException as exc:
+        admin.poll(0)  # the reasons are told now
         reason = str(complaints) or exc.args[0].str()
         raise ConfigError(
             f"{OWNER}: Kafka at {servers} does not answer: {reason}.",

@@ -30,6 +30,7 @@ Source: Spark's KafkaSourceProvider; KIP-98.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
@@ -38,14 +39,16 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 
 from engine.base.connector_options import Options
 from engine.checkpoint.sink_context import SinkContext
-from engine.clients.kafka import PREFIX, SERVERS, client_settings
+from engine.clients.kafka import PREFIX, client_settings, without_effect
 from engine.clients.kafka_transactions import KafkaTransactions, Transaction
+from engine.clients.kafka_unused import unused
 from engine.errors import ConfigError, PreparedEpochLostError
 from engine.expressions.schemas import to_arrow
 from engine.sinks.adapter import own_messages
 from engine.sinks.contract import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
+    ContinuousWriter,
     TaskWriter,
     WriterContext,
 )
@@ -57,23 +60,26 @@ from engine.sinks.kafka.task_writers import (
     KafkaMessage,
     KafkaTransaction,
     Sent,
+    gate_id,
     transactional_base,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+logger: Final = logging.getLogger(__name__)
 DELIVERIES: Final = {"at-least-once": AT_LEAST_ONCE, "exactly-once": EXACTLY_ONCE}
-TRANSACTION_S: Final = 900.0
+TRANSACTION_MS: Final = 900_000
 """The longest that a broker allows unless it is configured otherwise."""
 _ByTask: TypeAlias = dict[int, KafkaTransaction]
-_TRANSACTION_TIMEOUT: Final = "transaction.timeout.ms"
+_TIMEOUT: Final = f"{PREFIX}transaction.timeout.ms"
+_ID_PREFIX: Final = "transactionalIdPrefix"
 _OURS: Final = {
-    "key.serializer": "Keys are bytes: cast the column key.",
-    "value.serializer": "Values are bytes: cast the column value.",
-    "transactional.id": "Set transactionalIdPrefix.",
-    "enable.idempotence": "Records are always written with it.",
-    "interceptor.classes": "The sink writes bytes, and nothing else.",
+    f"{PREFIX}key.serializer": "Keys are bytes: cast the column key.",
+    f"{PREFIX}value.serializer": "Values are bytes: cast the column value.",
+    f"{PREFIX}transactional.id": "Set transactionalIdPrefix.",
+    f"{PREFIX}enable.idempotence": "Records are always written with it.",
+    f"{PREFIX}interceptor.classes": "The sink writes bytes, and nothing else.",
 }
 
 
@@ -81,26 +87,27 @@ class KafkaSink(DataSource):
     """See the module."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        others = {}
+        own: dict[str, str] = {}
+        clients: dict[str, str] = {}
         for name, value in options.items():
-            if not name.lower().startswith(PREFIX):
-                others[name] = value
-            elif (hint := _OURS.get(name.lower().removeprefix(PREFIX))) is not None:
+            if (hint := _OURS.get(name.lower())) is not None:
                 raise ConfigError(f"Option {name} of {OWNER} is not supported.", hint=hint)
-        taken = Options(OWNER, others)
-        self._client = client_settings(OWNER, options)
-        self._tuning = [
-            "delivery",
-            *(
-                name
-                for name in options
-                if name not in others and name.lower() != f"{PREFIX}{SERVERS}"
-            ),
-        ]
+            is_own = not name.lower().startswith(PREFIX) or name.lower() == _TIMEOUT
+            (own if is_own else clients)[name] = value
+        taken = Options(OWNER, own)
+        self._client = client_settings(OWNER, clients)
         self._topic = taken.text("topic")
         self._delivery = DELIVERIES[taken.choice("delivery", "at-least-once", tuple(DELIVERIES))]
-        self._prefix = taken.text("transactionalIdPrefix") or "continuous"
+        self._prefix = taken.text(_ID_PREFIX) or "continuous"
+        timeout_ms = taken.integer(_TIMEOUT, TRANSACTION_MS, minimum=1, maximum=2**31 - 1)
+        self._transaction_s = timeout_ms / 1000
         taken.refuse_others()
+        self._tuning = ("delivery", _TIMEOUT, *clients)
+        of_transactions = [name for name in (_TIMEOUT, _ID_PREFIX) if taken.text(name)]
+        self._ignored = (
+            *without_effect(clients),
+            *(of_transactions if self._delivery == AT_LEAST_ONCE else ()),
+        )
 
     @classmethod
     def name(cls) -> str:
@@ -109,32 +116,41 @@ class KafkaSink(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaWriter:
         """:raises ConfigError: a column is missing, or is of another type."""
         rows = RecordFormat.of(to_arrow(schema, OWNER), self._topic)
-        writer = KafkaWriter(self._client, rows, self._delivery, self._prefix)
+        for name in (*self._ignored, *unused("Producer", self._client, OWNER)):
+            logger.warning("option %s of %s has no effect %s", name, OWNER, self._delivery)
+        writer = KafkaWriter(self._client, rows, self._delivery, self._prefix, self._transaction_s)
         writer.tuningOptions = self._tuning
         return writer
 
 
-class KafkaWriter(DataSourceStreamArrowWriter):
+class KafkaWriter(ContinuousWriter, DataSourceStreamArrowWriter):
     """The driver's side, and what Spark's own micro-batches call."""
 
     messageTypes: ClassVar[Mapping[str, type]] = {"transaction": KafkaTransaction, "sent": Sent}
     tuningOptions: Sequence[str] = ()
 
     def __init__(
-        self, client: Mapping[str, str], rows: RecordFormat, delivery: str, prefix: str
+        self,
+        client: Mapping[str, str],
+        rows: RecordFormat,
+        delivery: str,
+        prefix: str,
+        transaction_s: float,
     ) -> None:
         self._client, self._rows, self._prefix = dict(client), rows, prefix
         self.delivery = delivery
         self.mayDropPrepared = delivery == EXACTLY_ONCE
-        timeout_ms = self._client.pop(_TRANSACTION_TIMEOUT, None)
-        self._transaction_s = TRANSACTION_S if timeout_ms is None else float(timeout_ms) / 1000
+        self._transaction_s = transaction_s
         self._base: str | None = None
         self._transactions: KafkaTransactions | None = None
+        self._tasks = (
+            ExactlyOnceWriter(self._client, rows, prefix, transaction_s)
+            if delivery == EXACTLY_ONCE
+            else None
+        )
 
     def taskWriter(self) -> TaskWriter:
-        if self.delivery == AT_LEAST_ONCE:
-            return AtLeastOnceWriter(self._client, self._rows)
-        return ExactlyOnceWriter(self._client, self._rows, self._prefix, self._transaction_s)
+        return self._tasks or AtLeastOnceWriter(self._client, self._rows)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
         """In Spark's micro-batches, which say which of their messages are committed to nobody."""
@@ -164,10 +180,14 @@ class KafkaWriter(DataSourceStreamArrowWriter):
         check_brokers(self._client, self._rows.topic, timeout_s)
 
     def fenceTasks(self) -> None:
-        if self.delivery == EXACTLY_ONCE:
-            assert self._base is not None, "bind() comes first"
-            transactions = self._connected()
-            transactions.fence(transactions.ids(self._base))
+        if self._tasks is None:
+            return
+        assert self._base is not None, "bind() comes first"
+        transactions, gate = self._connected(), gate_id(self._base)
+        transactions.fence([gate])
+        self._tasks.gate = transactions.describe([gate])[gate].newest
+        # Whoever makes itself known behind this list finds the gate renewed.
+        transactions.fence(id for id in transactions.ids(self._base) if id != gate)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """End the epoch's transactions. Again is fine.

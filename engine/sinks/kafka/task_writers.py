@@ -93,9 +93,16 @@ class ExactlyOnceWriter(TaskWriter):
     the last one is committed; how many there are is bounded by how many epochs may wait for their
     commit.
 
+    A task that was given up may wake up at any time. It begins nothing: the driver renews the
+    query's gate, and then shuts out all transactional ids that it finds; a task makes its ids known
+    first, and then looks whether the gate is still the one that it was sent with.
+
     :param prefix: of the transactional ids.
     :param transaction_s: so long the broker keeps a transaction that is not ended.
+    :ivar gate: what :func:`gate_id` names, when this task was sent; None: it is not looked at.
     """
+
+    gate: Transaction | None = None
 
     def __init__(
         self, client: Mapping[str, str], rows: RecordFormat, prefix: str, transaction_s: float
@@ -108,7 +115,7 @@ class ExactlyOnceWriter(TaskWriter):
         base = transactional_base(self._prefix, context)
         self._ids = (f"{base}{context.task}-{turn}" for turn in count())
         self._transactions = KafkaTransactions(self._client)
-        self._free = [self._new(), self._new()]  # what most queries need
+        self._free = self._more(2)  # what most queries need
 
     def write(self, epoch: int, batches: Iterator[pa.RecordBatch]) -> KafkaTransaction | None:
         records = 0
@@ -117,7 +124,7 @@ class ExactlyOnceWriter(TaskWriter):
             if not batch.num_rows:
                 continue
             if producer is None:
-                producer = self._open[epoch] = self._free.pop(0) if self._free else self._new()
+                producer = self._open[epoch] = self._take()
                 producer.begin()
             producer.send(self._rows, batch)
             records += batch.num_rows
@@ -141,8 +148,29 @@ class ExactlyOnceWriter(TaskWriter):
             producer.drop()
         self._transactions.close()
 
-    def _new(self) -> _Producer:
-        return _Producer(next(self._ids), self._client, self._transactions, self._transaction_s)
+    def _take(self) -> _Producer:
+        self._free = self._free or self._more(1)
+        return self._free.pop(0)
+
+    def _more(self, count: int) -> list[_Producer]:
+        self._see_gate()  # to take no id from those who have it now
+        made = [
+            _Producer(next(self._ids), self._client, self._transactions, self._transaction_s)
+            for _ in range(count)
+        ]
+        self._see_gate()
+        return made
+
+    def _see_gate(self) -> None:
+        """:raises SinkUnavailableError: later tasks have taken the place of this one."""
+        if self.gate is None:
+            return
+        found = self._transactions.describe([self.gate.id]).get(self.gate.id)
+        # Kafka forgets it after a week, by which it was not renewed.
+        if found is not None and found.newest != self.gate:
+            raise SinkUnavailableError(
+                f"Later tasks of the query have taken over: {self.gate.id} was renewed."
+            )
 
 
 class _Producer:
@@ -220,6 +248,14 @@ class _Producer:
 
     def drop(self) -> None:
         self._sender.drop()
+
+
+def gate_id(base: str) -> str:
+    """A transactional id that has no transactions. Each attempt to run the query renews it.
+
+    :param base: see :func:`transactional_base`.
+    """
+    return f"{base}gate"
 
 
 def transactional_base(prefix: str, context: SinkContext) -> str:

@@ -13,7 +13,7 @@ from engine.base.background import Background
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
 from engine.sinks.adapter import own_messages
-from engine.sinks.contract import EXACTLY_ONCE
+from engine.sinks.contract import EXACTLY_ONCE, ContinuousWriter
 from engine.sinks.lakes.leftovers import remove_leftovers
 from engine.sinks.lakes.table_log import Facts, TableLog
 
@@ -67,7 +67,7 @@ class Rewind(Protocol):
     def rewind(self, epoch: int) -> None: ...
 
 
-class TableWriter(DataSourceStreamArrowWriter, Generic[X, M]):
+class TableWriter(ContinuousWriter, DataSourceStreamArrowWriter, Generic[X, M]):
     """See the module.
 
     :cvar owner: of the sink, for errors.

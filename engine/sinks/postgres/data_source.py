@@ -37,7 +37,7 @@ from engine.clients.postgres import INSTALL, speaking_postgres
 from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
 from engine.expressions.schemas import to_arrow
 from engine.sinks.adapter import own_messages
-from engine.sinks.contract import EXACTLY_ONCE, TaskWriter
+from engine.sinks.contract import EXACTLY_ONCE, ContinuousWriter, TaskWriter
 from engine.sinks.postgres.epochs import Epochs, Noted
 from engine.sinks.postgres.options import SinkOptions, sink_options
 from engine.sinks.postgres.rewind import PostgresRewind, epochs_of
@@ -74,7 +74,7 @@ class PostgresSink(DataSource):
         return PostgresWriter(options, rows)
 
 
-class PostgresWriter(DataSourceStreamArrowWriter):
+class PostgresWriter(ContinuousWriter, DataSourceStreamArrowWriter):
     """The driver's side."""
 
     delivery = EXACTLY_ONCE

@@ -38,7 +38,7 @@ from engine.errors import (
 )
 from engine.expressions.schemas import to_arrow
 from engine.sinks.adapter import own_messages
-from engine.sinks.contract import EXACTLY_ONCE
+from engine.sinks.contract import EXACTLY_ONCE, ContinuousWriter
 from engine.sinks.redis import scripts
 from engine.sinks.redis.task_writer import (
     RowFields,
@@ -85,7 +85,7 @@ class RedisSink(DataSource):
         )
 
 
-class RedisWriter(DataSourceStreamArrowWriter):
+class RedisWriter(ContinuousWriter, DataSourceStreamArrowWriter):
     """The driver's side."""
 
     delivery = EXACTLY_ONCE

@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 
+from engine.clients.kafka_unused import unused
 from engine.errors import ConfigError
 from engine.expressions.types import schema_to_spark
 from engine.sources.kafka.options import OWNER, source_options
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 logger: Final = logging.getLogger(__name__)
+REGISTERED: Final = "continuous_kafka"
+"""By this name Spark has it: its own, ``kafka``, is for its own connector."""
 
 
 class KafkaDataSource(DataSource):
@@ -72,7 +75,7 @@ class KafkaDataSource(DataSource):
     def continuousReader(self, schema: StructType) -> KafkaReader:
         options = self._options
         sizes = ("maxOffsetsPerTrigger",) if options.max_per_trigger is not None else ()
-        _say_ignored("a continuous query", *sizes, *options.of_a_trigger, *options.ignored)
+        self._say_ignored("a continuous query", *sizes, *options.of_a_trigger)
         return KafkaReader(options, Columns(schema.names))
 
     def streamReader(self, schema: StructType) -> MicroBatchReader:
@@ -83,7 +86,7 @@ class KafkaDataSource(DataSource):
                 f"Option {options.of_a_trigger[0]} of {OWNER} is not supported.",
                 hint="Of those for micro-batches, maxOffsetsPerTrigger is.",
             )
-        _say_ignored("micro-batches", *options.ignored)
+        self._say_ignored("micro-batches")
         reader = KafkaReader(options, Columns(schema.names))
         try:
             from engine.sources.kafka.micro_batch import KafkaMicroBatches
@@ -91,15 +94,7 @@ class KafkaDataSource(DataSource):
             return MicroBatchReader(reader, schema)
         return KafkaMicroBatches(reader, schema, options.max_per_trigger)
 
-
-class RegisteredKafka(KafkaDataSource):
-    """By the name that Spark has it by: its own, ``kafka``, is for its own."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "continuous_kafka"
-
-
-def _say_ignored(where: str, *names: str) -> None:
-    for name in names:
-        logger.warning("option %s of %s has no effect in %s", name, OWNER, where)
+    def _say_ignored(self, where: str, *names: str) -> None:
+        options = self._options
+        for name in (*names, *options.ignored, *unused("Consumer", options.client, OWNER)):
+            logger.warning("option %s of %s has no effect in %s", name, OWNER, where)

@@ -150,11 +150,7 @@ def source_options(given: Mapping[str, str]) -> KafkaSourceOptions:
             *(name for name in _JAVA_CONSUMER if taken.text(name) is not None),
             *without_effect(given),
         ),
-        how_read=tuple(
-            name
-            for name in given
-            if name.lower().startswith(PREFIX) and name.lower() != f"{PREFIX}{SERVERS}"
-        ),
+        how_read=tuple(name for name in given if name.lower().startswith(PREFIX)),
     )
     taken.refuse_others()
     return options

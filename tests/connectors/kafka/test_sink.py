@@ -17,12 +17,13 @@ import pytest
 from pyspark.sql.types import StructType
 
 from engine.checkpoint.sink_context import SinkContext
-from engine.clients.kafka_transactions import KafkaTransactions
+from engine.clients.kafka_transactions import KafkaTransactions, Transaction
 from engine.errors import (
     ConfigError,
     PreparedEpochLostError,
     SinkCommitRejectedError,
     SinkError,
+    SinkUnavailableError,
 )
 from engine.expressions.types import schema_to_spark
 from engine.sinks.contract import WriterContext
@@ -306,6 +307,61 @@ def test_earlier_tasks_are_shut_out(kafka: Kafka, topic: str) -> None:
         zombie.write(1, batches("again"))
     assert values(kafka, topic) == []
     zombie.close()
+
+
+def sent(made: Any) -> bytes:
+    """A task, on its way to an executor."""
+    made.fenceTasks()
+    return pickle.dumps(made.taskWriter())
+
+
+def open_again(pickled: bytes, topic: str) -> Any:
+    """It arrives."""
+    found = pickle.loads(pickled)
+    found.open(WriterContext(topic, "run", 0, 0, 0, 2))
+    return found
+
+
+def test_a_task_that_wakes_up_late_begins_nothing(kafka: Kafka, topic: str) -> None:
+    zombie = sent(exactly_once(kafka, topic))
+    made = exactly_once(kafka, topic)
+    one = open_again(sent(made), topic)
+    with pytest.raises(SinkUnavailableError, match="Later tasks of the query have taken over"):
+        open_again(zombie, topic)
+    made.commit([one.write(0, batches("a"))], 0)  # nor does it take the ids of others
+    assert values(kafka, topic) == ["a"]
+    one.committed(0)
+    one.close()
+
+
+def test_a_task_that_wakes_up_while_it_is_shut_out_begins_nothing(
+    kafka: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the driver's look at which ids there are."""
+    zombie = sent(exactly_once(kafka, topic))
+    right = KafkaTransactions.ids
+    opened: list[str] = []
+
+    def ids(self: KafkaTransactions, prefix: str) -> list[str]:
+        found = right(self, prefix)
+        try:
+            open_again(zombie, topic)
+        except SinkUnavailableError as exc:
+            opened.append(exc.message)
+        return found
+
+    monkeypatch.setattr(KafkaTransactions, "ids", ids)
+    exactly_once(kafka, topic).fenceTasks()
+    assert len(opened) == 1
+
+
+def test_a_gate_that_kafka_has_forgotten_holds_nobody_up(kafka: Kafka, topic: str) -> None:
+    made = exactly_once(kafka, topic)
+    made.taskWriter().gate = Transaction("nobody's", 1, 0)
+    one = task(made, topic)
+    made.commit([one.write(0, batches("a"))], 0)
+    assert values(kafka, topic) == ["a"]
+    one.close()
 
 
 def test_tasks_of_other_queries_are_not(kafka: Kafka, topic: str) -> None:
