@@ -7,6 +7,7 @@ from typing import Final
 from pyspark.sql.datasource import DataSource
 
 from engine.errors import ConfigError
+from engine.sources.files.data_source import FORMATS
 from engine.sources.kafka.data_source import KafkaDataSource
 from engine.sources.rate import RateDataSource
 from engine.sources.tail.data_source import TailDataSource
@@ -16,6 +17,7 @@ SOURCES: Final[dict[str, type[DataSource]]] = {
     RateDataSource.name(): RateDataSource,
     TailDataSource.name(): TailDataSource,
     KafkaDataSource.name(): KafkaDataSource,
+    **FORMATS,
 }
 
 

@@ -32,7 +32,7 @@ from engine.coordinator.epoch_runner import CommittedEpoch, EpochRunner, _Stopwa
 from engine.coordinator.events import CommitEpoch, EpochElapsed
 from engine.execution import survey
 from engine.sinks.files import file_sink_log
-from engine.sinks.files.compaction import entry_name
+from engine.checkpoint.logs.compaction import entry_name
 from engine.sinks.files.epoch_files import _OpenFile
 from engine.sinks.files.file_sink_log import FileSinkLog, SinkFile
 from engine.wire.messages import EpochCommitMessage

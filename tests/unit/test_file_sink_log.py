@@ -7,7 +7,7 @@ import pytest
 from engine.checkpoint.storage.hadoop_checksum import checksums
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import SinkCommitRejectedError, SinkCommitUnknownError, SinkError
-from engine.sinks.files.compaction import (
+from engine.checkpoint.logs.compaction import (
     derived_interval,
     entries_before_compaction,
     entries_until,
