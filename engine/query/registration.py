@@ -6,6 +6,8 @@ micro-batch mode, with ``df.writeStream``:
 ====================================  ==========================================
 ``tail``                              :mod:`engine.sources.tail.data_source`
 ``arrow_rate``                        :mod:`engine.sources.rate`
+``continuous_delta``                  :mod:`engine.sources.delta.data_source`, to be read, and not
+                                      in micro-batches
 ``kafka``                             :mod:`engine.sources.kafka.data_source`, unless Spark's own
                                       is on the classpath: then its plan is read
 ``continuous_parquet``, ``_json``,    :mod:`engine.sinks.files.data_source`
@@ -21,6 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
+from engine.sources.delta.data_source import DeltaSource
 from engine.sources.rate import RateDataSource
 from engine.sources.tail.data_source import TailDataSource
 from engine.spark.kafka_name import bring_kafka
@@ -29,7 +32,14 @@ from engine.spark.workers import use_this_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CONNECTORS = (RateDataSource, TailDataSource, ParquetDataSource, JsonDataSource, CsvDataSource)
+_CONNECTORS = (
+    RateDataSource,
+    TailDataSource,
+    DeltaSource,
+    ParquetDataSource,
+    JsonDataSource,
+    CsvDataSource,
+)
 
 
 def register(spark: SparkSession) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 from pyspark.sql.datasource import DataSource
 
 from engine.errors import ConfigError
+from engine.sources.delta.data_source import DeltaSource
 from engine.sources.files.data_source import FORMATS
 from engine.sources.kafka.data_source import KafkaDataSource
 from engine.sources.rate import RateDataSource
@@ -18,6 +19,7 @@ SOURCES: Final[dict[str, type[DataSource]]] = {
     TailDataSource.name(): TailDataSource,
     KafkaDataSource.name(): KafkaDataSource,
     **FORMATS,
+    DeltaSource.name(): DeltaSource,
 }
 
 

@@ -56,9 +56,16 @@ class ColumnFormat(FileFormat):
 
     name: str
 
+    def open(self, path: str) -> Any:
+        """The file.
+
+        :raises FileNotFoundError: there is none.
+        """
+        return pa.OSFile(path)
+
     def batches(self, path: str, schema: pa.Schema, told: Collection[str]) -> Iterator[Content]:
         try:
-            with pa.OSFile(path) as file:
+            with self.open(path) as file:
                 if not file.size():  # Spark reads nothing of an empty file
                     return
                 there, read = self._open(file)
@@ -276,7 +283,13 @@ class LineFiles(FileFormat):
 
     def _json_row(self, text: str, columns: pa.Schema) -> Mapping[str, Any]:
         row, _ = RecordReader(zone(self.timezone)).read(text, pa.struct(list(columns)))
-        return row or {}
+        found = dict(row or {})
+        for name in found:  # as files are read, where it can be
+            lines = JsonLines(pa.schema([columns.field(name)]), self.timezone)
+            batch, bad = lines.parse(text.encode() + b"\n", at_start=False)
+            if not bad and batch.num_rows == 1:
+                found[name] = batch.column(0)[0].as_py()
+        return found
 
     def _csv_row(self, text: str, written: Sequence[str], columns: pa.Schema) -> Mapping[str, Any]:
         (values,) = csv.reader([text], delimiter=self.delimiter)

@@ -176,10 +176,14 @@ class FilesReader(HandedReader):
 
     def latestOffset(self, start: Offset) -> Offset:
         """As if each file that is there were logged by itself."""
-        run = self._run
-        if not isinstance(run, FilesRun):
-            return start
-        files, latest = run.look_now()
+        found, run = self._options.look().look(), self._run
+        if isinstance(run, FilesRun):
+            files, latest = run.take_now(found)
+        else:  # its tasks have not started yet
+            logged = {self._options.key(file.path): file.entry for file in self._logged}
+            latest = position_of(start)
+            new = (self._options.key(file.path) for file in found)
+            files = frozenset(key for key in new if logged.get(key, latest + 1) > latest)
         end = latest + len(files)
         self._promised[end] = files
         return {"logOffset": end}
@@ -192,9 +196,9 @@ class FilesReader(HandedReader):
         """A file that is gone before it was read never will be."""
         at, end = position_of(committed), position_of(wanted)
         promised, run = self._promised.get(end), self._run
-        if promised is None or not isinstance(run, FilesRun):
+        if promised is None:
             return at >= end
-        return run.has_logged(promised, at)
+        return isinstance(run, FilesRun) and run.has_logged(promised, at)
 
     def commit(self, end: Offset) -> None:
         """Files that are committed are cleaned up, and old entries of the log."""
@@ -353,9 +357,8 @@ class FilesRun(HandedRun[FoundFile]):
 
     # -- where it is ----------------------------------------------------------------------------
 
-    def look_now(self) -> tuple[frozenset[str], int]:
-        """The files that are there and not logged, and the last entry."""
-        found = self._options.look().look()
+    def take_now(self, found: Iterable[FoundFile]) -> tuple[frozenset[str], int]:
+        """Read these as well. Returns what is there and not read, and the last entry that is."""
         with self.changed:
             self._take(found)
             self.changed.notify_all()
