@@ -47,6 +47,7 @@ def _road(module: str) -> Level:
     return Level("tests.faults.roads.world", {**road, **_ROAD_SHORT}, {**road, **_ROAD_LONG})
 
 
+ROADS = ("kafka_to_kafka", "kafka_to_delta", "files_to_kafka", "delta_to_kafka")
 LEVELS = {
     "L0": Level("tests.faults.l0_model", {"seconds": 10}, {"seconds": 240}),
     "L1": Level("tests.faults.l1_failpoints", {"seconds": 15}, {"seconds": 400}),
@@ -64,7 +65,7 @@ LEVELS = {
         {"faults": _CLUSTER, "master": l4_spark.CLUSTER},
         needs_spark=True,
     ),
-    **{f"L5 {road}": _road(road) for road in ("kafka_to_kafka", "kafka_to_delta")},
+    **{f"L5 {road}": _road(road) for road in ROADS},
     "mutants": Level("tests.faults.mutants", {}, {}),
 }
 

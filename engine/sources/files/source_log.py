@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
+from engine.base.failpoints import reach
 from engine.base.json_text import dump, load_object
 from engine.checkpoint.logs.compaction import (
     COMPACT,
@@ -131,6 +132,7 @@ class FileSourceLog:
             lines = [line for each in before for line in self._lines(each)] + lines
         name, data = entry_name(entry, self._interval), "\n".join([HEADER, *lines]).encode()
         path = self._name(name)
+        reach("sourceLog.before")
         # It may be there by this very call, whose answer was lost.
         if not self._storage.create(path, data) and self._storage.read(path) != data:
             raise SourceUnavailableError(
@@ -138,6 +140,7 @@ class FileSourceLog:
                 "ended its write only now.",
                 hint="The next attempt reads its files first.",
             )
+        reach("sourceLog.after")
         self._names[entry], self.latest = name, entry
         self._may_expire = self._may_expire or name.endswith(COMPACT)
         return entry

@@ -41,17 +41,7 @@ class KafkaToKafka(FromKafka):
 
     @staticmethod
     def sink(setup: Setup) -> SinkBinding:
-        # One after the other, so that a process can be killed between two of an epoch.
-        kafka_transactions.AT_ONCE = 1  # type: ignore[misc]
-        sink = KafkaSink(
-            {
-                "kafka.bootstrap.servers": setup.where["bootstrap"],
-                "topic": setup.where["sink"],
-                "delivery": "exactly-once",
-                "kafka.transaction.timeout.ms": str(TRANSACTION_MS),
-            }
-        )
-        return bind_writer(sink.streamWriter(COLUMNS, overwrite=False), "kafka")
+        return bind_writer(sink_of(setup).streamWriter(COLUMNS, overwrite=False), "kafka")
 
     def meanwhile(self, setup: Setup, draw: Callable[[], float]) -> Mapping[str, Meanwhile]:
         def abort_some() -> None:
@@ -67,6 +57,20 @@ class KafkaToKafka(FromKafka):
     def at_end(self, setup: Setup) -> Mapping[str, int]:
         # Else readers would wait until they time out.
         return {"transactions left open by a drain": _end_open(setup, lambda: True)}
+
+
+def sink_of(setup: Setup) -> KafkaSink:
+    """In the query's process."""
+    # One after the other, so that a process can be killed between two of an epoch.
+    kafka_transactions.AT_ONCE = 1  # type: ignore[misc]
+    return KafkaSink(
+        {
+            "kafka.bootstrap.servers": setup.where["bootstrap"],
+            "topic": setup.where["sink"],
+            "delivery": "exactly-once",
+            "kafka.transaction.timeout.ms": str(TRANSACTION_MS),
+        }
+    )
 
 
 def _end_open(setup: Setup, which: Callable[[], bool]) -> int:
