@@ -17,8 +17,9 @@ from engine.errors import UnsupportedQueryError
 
 pytestmark = pytest.mark.spark
 WAIT_S = 60
-NAMES = ("plain", "with space", "50%", "50%25", "größe", "a+b=c", "東京", "q?[x]{y}", "é")
-"""Which are written otherwise in a URL, or are not."""
+NAMES = ("plain", "with space", "50%", "50%25", "größe", "a+b=c", "東京", "#", "é")
+"""Which are written otherwise in a URL, or are not. Not those that Spark takes for a pattern:
+beside ``q?[x]{y}`` it reads other files of the batch twice."""
 
 
 class Case:
@@ -166,7 +167,8 @@ def test_the_output_of_a_files_sink_is_read_by_its_log(case: Case) -> None:
 
 TYPES = "i INT, l BIGINT, d DOUBLE, s STRING, b BOOLEAN, t TIMESTAMP, n DECIMAL(10,2), day DATE"
 COLUMNS = f"{TYPES}, a ARRAY<INT>, m MAP<STRING, STRING>, o STRUCT<x: INT, y: STRING>"
-JSON_LINES = """{"i":1,"l":2,"d":0.5,"s":"x","b":true,"t":"2026-11-22 10:11:12.5","n":1.25,"day":"2026-11-22"}
+JSON_LINES = """{"i":1,"l":2,"d":0.5,"s":"x","b":true}
+{"t":"2026-11-22 10:11:12.5","n":1.25,"day":"2026-11-22"}
 {"a":[1,2],"m":{"k":"v"},"o":{"x":1,"y":"z"},"unknown":[1]}
 
 {"i":"no number","l":7}
@@ -240,8 +242,9 @@ def test_text_is_read_as_spark_reads_it(case: Case) -> None:
 def test_files_with_columns_are_read_as_spark_reads_them(case: Case, name: str) -> None:
     folder = str(case.folder / "in")
     full = case.spark.sql(
-        "SELECT 1 AS i, 2L AS l, 0.5D AS d, 'x' AS s, true AS b, TIMESTAMP '2026-11-22 10:11:12' AS t,"
-        " CAST(1.25 AS DECIMAL(10,2)) AS n, DATE '2026-11-22' AS day, array(1, 2) AS a,"
+        "SELECT 1 AS i, 2L AS l, 0.5D AS d, 'x' AS s, true AS b,"
+        " TIMESTAMP '2026-11-22 10:11:12' AS t, CAST(1.25 AS DECIMAL(10,2)) AS n,"
+        " DATE '2026-11-22' AS day, array(1, 2) AS a,"
         " map('k', 'v') AS m, named_struct('x', 1, 'y', 'z') AS o"
     )
     full.write.mode("append").format(name).save(f"{folder}/p=1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class Kept:
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> KeptRows:
-        return KeptRows([row for batch in batches for row in batch.to_pylist()])
+        return KeptRows([_plain(row) for batch in batches for row in batch.to_pylist()])
 
     def commit(self, messages: list[KeptRows], epoch: int) -> None:
         self.fails(epoch)
@@ -66,6 +67,11 @@ class Kept:
 
     def await_rows(self, count: int) -> None:
         wait_until(lambda: len(self.rows) >= count, f"{count} rows", WAIT_S)
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """What a checkpoint holds without the help of a class."""
+    return {key: str(value) if isinstance(value, datetime) else value for key, value in row.items()}
 
 
 def start(
