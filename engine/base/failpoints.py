@@ -48,6 +48,9 @@ NAMES: Final = (
     "tableLog.before",
     "tableLog.after",
     "tableLog.checked",
+    # sources/files/source_log.py
+    "sourceLog.before",
+    "sourceLog.after",
     # task/loop.py
     "report.before",
     "report.after",

@@ -236,11 +236,8 @@ class LineFiles(FileFormat):
             batch, bad = lines.parse(block, at_start=at_start)
             at_start = False
             yield _with_nulls(batch, schema)
-            if bad and self.mode == FAIL:
-                for each in bad:
-                    yield _bad_record(path, position, each)
-            elif bad and self.mode == PERMISSIVE:
-                yield self._permissive(bad, written, lines.schema, schema)
+            if bad:
+                yield from self._sorted(bad, written, lines.schema, schema, path, position)
 
     def _lines(self, schema: pa.Schema, written: Sequence[str]) -> LineFormat:
         if self.kind == "text":
@@ -258,38 +255,46 @@ class LineFiles(FileFormat):
             written=pa.schema([pa.field(n, types.get(n, pa.string())) for n in written]),
         )
 
-    def _permissive(
+    def _sorted(
         self,
         bad: Sequence[BadLineError],
         written: Sequence[str],
         columns: pa.Schema,
         schema: pa.Schema,
-    ) -> pa.RecordBatch:
-        """Rows of what fits."""
-        texts = [each.line.decode("utf-8", "replace") for each in bad]
-        if self.kind == "text":
-            return pa.RecordBatch.from_arrays([pa.array(texts)], schema=_nullable(schema))
-        if self.kind == "json":
-            rows = [self._json_row(text, columns) for text in texts]
-        else:
-            rows = [self._csv_row(text, written, columns) for text in texts]
-        arrays = [
-            pa.array(texts, field.type)
-            if field.name == self.corrupt
-            else pa.array([row.get(field.name) for row in rows], field.type)
-            for field in schema
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=_nullable(schema))
+        path: str,
+        position: int,
+    ) -> Iterator[Content]:
+        """What the mode makes of lines that were refused, of which Spark takes some all the same.
 
-    def _json_row(self, text: str, columns: pa.Schema) -> Mapping[str, Any]:
-        row, _ = RecordReader(zone(self.timezone)).read(text, pa.struct(list(columns)))
+        :param columns: without the one for such lines; ``position`` is where their block begins.
+        """
+        rows = []
+        for each in bad:
+            text = each.line.decode("utf-8", "replace")
+            row, fits = self._row(text, written, columns)
+            if fits or self.mode == PERMISSIVE:
+                rows.append({**row, self.corrupt: None if fits else text})
+            elif self.mode == FAIL:
+                yield _bad_record(path, position, each)
+        arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_nullable(schema))
+
+    def _row(
+        self, text: str, written: Sequence[str], columns: pa.Schema
+    ) -> tuple[Mapping[str, Any], bool]:
+        """What can be read of a line, and whether that is all."""
+        if self.kind == "text":
+            return {columns.names[0]: text}, True
+        if self.kind == "csv":
+            return self._csv_row(text, written, columns), False
+        row, fits = RecordReader(zone(self.timezone)).read(text, pa.struct(list(columns)))
         found = dict(row or {})
         for name in found:  # as files are read, where it can be
             lines = JsonLines(pa.schema([columns.field(name)]), self.timezone)
             batch, bad = lines.parse(text.encode() + b"\n", at_start=False)
             if not bad and batch.num_rows == 1:
                 found[name] = batch.column(0)[0].as_py()
-        return found
+        return found, fits
 
     def _csv_row(self, text: str, written: Sequence[str], columns: pa.Schema) -> Mapping[str, Any]:
         (values,) = csv.reader([text], delimiter=self.delimiter)

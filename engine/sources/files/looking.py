@@ -27,6 +27,8 @@ from engine.sources.files.source_log import path_of
 
 SETTLED_NS: Final = 2_000_000_000
 """A folder that changed so short a time ago may have changed again by the same clock."""
+LISTED_S: Final = 60.0
+"""And it is listed again so often in any case: other machines have other clocks."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class FoundFile:
 class _Listed:
     modified_ns: int
     settled: bool
+    again_s: float
     folders: list[str] = field(default_factory=list)
 
 
@@ -57,11 +60,6 @@ class FolderLook:
         self._known: set[str] = set()
         self._sink: _SinkLook | None = None
 
-    @property
-    def is_of_sink(self) -> bool:
-        """Whether a files sink writes the folder."""
-        return self._sink is not None
-
     def look(self) -> list[FoundFile]:
         """Those that no earlier look has found, the oldest first.
 
@@ -73,11 +71,6 @@ class FolderLook:
         new = [file for file in found if file.path not in self._known]
         self._known.update(file.path for file in new)
         return sorted(new, key=lambda file: (file.modified_ms, file.path))
-
-    def forget(self, paths: set[str]) -> None:
-        """Find these again, if they are there."""
-        self._known -= paths
-        self._listed.clear()
 
     def _walk(self) -> list[FoundFile]:
         found: list[FoundFile] = []
@@ -99,9 +92,16 @@ class FolderLook:
         looked_ns = time.time_ns()
         modified_ns = Path(folder).stat().st_mtime_ns
         before = self._listed.get(folder)
-        if before is not None and before.settled and before.modified_ns == modified_ns:
+        now_s = time.monotonic()
+        if (
+            before is not None
+            and before.settled
+            and before.modified_ns == modified_ns
+            and now_s < before.again_s
+        ):
             return
-        listed = _Listed(modified_ns, looked_ns - modified_ns > SETTLED_NS)
+        is_settled = looked_ns - modified_ns > SETTLED_NS
+        listed = _Listed(modified_ns, is_settled, now_s + LISTED_S)
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.path in self._known:

@@ -34,6 +34,8 @@ TUNING: Final = (
     "discardCachedInputRatio",
 )  # fmt: skip
 BEFORE_ALL: Final = -1
+PROMISES_MAX: Final = 1_000
+"""Of so many ends of the stream it is known which files were there."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,8 @@ class FilesReader(HandedReader):
             files = frozenset(key for key in new if logged.get(key, latest + 1) > latest)
         end = latest + len(files)
         self._promised[end] = files
+        if len(self._promised) > PROMISES_MAX:
+            del self._promised[next(iter(self._promised))]
         return {"logOffset": end}
 
     def knownEnd(self) -> Offset | None:

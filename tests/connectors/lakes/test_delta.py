@@ -31,6 +31,7 @@ from engine.sources.delta.data_source import DeltaSource
 from engine.sources.delta.position import TablePosition
 from engine.sources.delta.versions import read_version
 from tests.connectors.lakes.queries import Kept, all_read, committed, failure, start
+from tests.servers.s3 import s3_server
 
 ROWS = StructType([StructField("value", LongType()), StructField("p", StringType())])
 FEED = StructType(
@@ -273,3 +274,30 @@ def test_what_is_not_read_here_is_refused(case: Case, action: Any, text: str) ->
     (log / f"{0:020}.json").write_text(json.dumps(action))
     with pytest.raises(SourceError, match=text):
         read_version(DiskPlace(case.folder), 0)
+
+
+def test_a_table_is_read_from_an_object_store(tmp_path: Path) -> None:
+    pytest.importorskip("moto.server", reason="needs moto[server]")
+    with s3_server(tmp_path) as s3:
+        url = f"s3://{s3.bucket()}/tables/one"
+        settings = {f"storage.{name}": value for name, value in s3.delta_options.items()}
+
+        def add(*values: int) -> None:
+            rows = {"value": list(values), "p": [f"a {value}/%" for value in values]}
+            deltalake.write_deltalake(
+                url,
+                pa.table(rows),
+                mode="append",
+                partition_by=["p"],
+                storage_options=s3.delta_options,
+            )
+
+        add(0, 1)
+        kept = Kept()
+        query = start(DeltaSource({"path": url, **settings}), ROWS, tmp_path / "checkpoint", kept)
+        query.processAllAvailable()
+        add(2, 3)
+        all_read(query)
+        assert kept.values() == [0, 1, 2, 3]
+        secret = s3.delta_options["AWS_SECRET_ACCESS_KEY"]
+        assert secret not in str(committed(tmp_path / "checkpoint"))
