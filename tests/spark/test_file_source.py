@@ -16,7 +16,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.errors import UnsupportedQueryError
 
 pytestmark = pytest.mark.spark
-WAIT_S = 60
+WAIT_S = 180
 NAMES = ("plain", "with space", "50%", "50%25", "größe", "a+b=c", "東京", "#", "é")
 """Which are written otherwise in a URL, or are not. Not those that Spark takes for a pattern:
 beside ``q?[x]{y}`` it reads other files of the batch twice."""
