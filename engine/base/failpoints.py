@@ -54,6 +54,9 @@ NAMES: Final = (
     "postgres.committed",
     # sources/postgres/partition_reader.py
     "postgres.snapshot",
+    # sources/files/source_log.py
+    "sourceLog.before",
+    "sourceLog.after",
     # task/loop.py
     "report.before",
     "report.after",

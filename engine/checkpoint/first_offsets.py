@@ -31,7 +31,7 @@ def first_offset(storage: Storage, stream: int, ask: Callable[[], JSON]) -> JSON
     :raises CheckpointCorruptError: what was written cannot be read.
     :raises CheckpointError: the storage cannot be read or written.
     """
-    name = f"{_FOLDER}/{stream}/0"
+    name = f"{first_offsets_folder(stream)}/0"
     try:
         return _parsed(storage, name, storage.read(name))
     except FileNotFoundError:
@@ -46,13 +46,21 @@ def is_first_offset(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
+def first_offsets_folder(stream: int) -> str:
+    """What is kept of a source; also where one has a log of its own."""
+    return f"{_FOLDER}/{stream}"
+
+
 def forget_first_offsets(storage: Storage, streams: int) -> None:
     """The query reads other sources from now on.
 
     :raises CheckpointError: the storage cannot be written.
     """
     for stream in range(streams):
-        storage.delete(f"{_FOLDER}/{stream}/0")
+        folder = first_offsets_folder(stream)
+        # The last entry of a source's own log first: what is left is a log at every moment.
+        for info in sorted(storage.list(folder), key=lambda info: -info.modified_s):
+            storage.delete(f"{folder}/{info.name}")
 
 
 def _parsed(storage: Storage, name: str, data: bytes) -> JSON:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.base.options import ANY_PORT, PortRange
@@ -65,6 +65,12 @@ class Endpoint:
         payload = pickled(message)
         self._server.order(lambda: self._send_all(payload))
 
+    def hand_out(self, messages: Mapping[int, DriverMessage]) -> None:
+        """Tell connected tasks, by their index, something each, soon: each before whatever is
+        broadcast after this call."""
+        payloads = {task: pickled(message) for task, message in messages.items()}
+        self._server.order(lambda: self._send_some(payloads))
+
     def silent(self, seconds: float) -> list[int]:
         """The connected partitions that have said nothing for longer than ``seconds``."""
         limit = time.monotonic() - seconds
@@ -123,6 +129,13 @@ class Endpoint:
     def on_broken(self, error: Exception) -> None:
         """See :class:`engine.wire.server.PeerListener`."""
         self._deliver(RunFailed(ProtocolError(f"The wire failed: {type(error).__name__}: {error}")))
+
+    def _send_some(self, payloads: Mapping[int, bytes]) -> None:
+        with self._left:
+            found = {peer: task for peer, (task, _) in self._heard.items()}
+        for peer, task in found.items():
+            if task in payloads:
+                self._server.send(peer, payloads[task])
 
     def _send_all(self, payload: bytes) -> None:
         for peer in list(self._peers):

@@ -135,6 +135,7 @@ class EpochRunner:
         :raises CheckpointError: a log could not be written.
         """
         steps = _Stopwatch()
+        self._lease.check(recent=True)  # a source may keep a log of its own
         end = self._merged(epoch, offsets)
         ends, text = end.offsets, self._checkpoint.offsets.text(end)
         # Step 1 and 2: what will be done.

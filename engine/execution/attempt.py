@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.base.background import Background
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.first_offsets import first_offset
+from engine.checkpoint.first_offsets import first_offset, first_offsets_folder
 from engine.checkpoint.lease import Lease, read_holder
 from engine.checkpoint.logs.offset_log import batch_metadata, carried_on
 from engine.checkpoint.query_state import QueryState
@@ -40,7 +40,7 @@ from engine.execution.run import ContinuousRun
 from engine.execution.slots import await_slots
 from engine.execution.survey import plan_restart
 from engine.sinks.contract import WriterContext
-from engine.sources.contract import Offset
+from engine.sources.contract import HandingOut, Offset
 from engine.task.spec import Reading, TaskSpec, Writing
 
 logger = logging.getLogger(__name__)
@@ -212,8 +212,11 @@ class Attempt:
 
     def _find_partitions(self) -> None:
         """Of each stream, from the committed offsets on."""
-        streams = self._definition.streams
+        streams, storage = self._definition.streams, self._definition.checkpoint.storage
         with _blaming(SourceError, "The source cannot tell its partitions"):
+            for index, stream in enumerate(streams):
+                if stream.reader.keepsLog:
+                    stream.reader.openLog(storage, first_offsets_folder(index))
             self.starts = self._where_to_start()
             found = self._found = [
                 tuple(stream.reader.partitions(start))
@@ -253,7 +256,9 @@ class Attempt:
             return self.committed_offsets
         storage = self._definition.checkpoint.storage
         return tuple(
-            first_offset(storage, index, stream.reader.initialOffset)
+            stream.reader.initialOffset()
+            if stream.reader.keepsLog
+            else first_offset(storage, index, stream.reader.initialOffset)
             for index, stream in enumerate(self._definition.streams)
         )
 
@@ -337,6 +342,8 @@ class Attempt:
         if fence_tasks is not None:
             with _blaming(SinkUnavailableError, "The sink cannot shut out earlier tasks"):
                 fence_tasks()
+        with _blaming(SourceError, "The source cannot tell what there is to read"):
+            finding = self._finding(until)
         run = ContinuousRun(
             self._start,
             self._definition,
@@ -344,6 +351,7 @@ class Attempt:
             self._runner,
             source_changed=self._source_changed,
             is_due=lambda: self.is_refresh_due or self._spread(),
+            finding=finding,
         )
         self._run = run
         with self._start.ending.telling(run.tell), self._start.wanted.telling(run.tell):
@@ -353,6 +361,15 @@ class Attempt:
             run.is_reconfiguring and error is None and not self._start.ending.is_asked
         )
         return error
+
+    def _finding(self, until: tuple[Offset, ...] | None) -> dict[int, HandingOut]:
+        """What sources find for their partitions, by stream."""
+        found = {}
+        for index, stream in enumerate(self._definition.streams):
+            end = None if until is None else until[index]
+            if (finds := stream.reader.handingOut(self.starts[index], end)) is not None:
+                found[index] = finds
+        return found
 
     def _spec(
         self,

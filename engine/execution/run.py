@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from engine.base.options import ANY_PORT, RESTART
@@ -35,6 +36,7 @@ from engine.errors import (
     TaskLostError,
 )
 from engine.execution.definition import QueryDefinition
+from engine.execution.handing_out import SourceHandingOut
 from engine.execution.health import Stall, StallWatch
 from engine.execution.launcher import LaunchedTasks
 from engine.execution.query_start import QueryStart
@@ -42,9 +44,17 @@ from engine.execution.slots import PLACED_WITHIN_S, PlacementWatch
 from engine.execution.source_watch import SourceWatch
 from engine.progress.report import EpochTimes
 from engine.redaction.logs import log_failure, redact
+from engine.sources.contract import HandingOut
 from engine.task.spec import TaskSpec
 from engine.wire.listening import host_and_port
-from engine.wire.messages import EpochCommitMessage, EpochMarker, RecordsArrived, TaskFailed
+from engine.wire.messages import (
+    DriverMessage,
+    EpochCommitMessage,
+    EpochMarker,
+    HandedOut,
+    RecordsArrived,
+    TaskFailed,
+)
 
 logger = logging.getLogger(__name__)
 _WATCH_S = 0.5
@@ -66,6 +76,7 @@ class ContinuousRun:
         partitions have changed. The run then finishes its open epoch and ends.
     :param is_due: asked twice a second, by the run itself: whether it has to end like this for
         another reason. Does not wait for others.
+    :param finding: by the number of a stream: what its source finds for its partitions.
     :ivar is_reconfiguring: the run ended, or is ending, because one of the two said so.
     :raises ConfigError: the launcher's address cannot be listened on.
     """
@@ -79,6 +90,7 @@ class ContinuousRun:
         *,
         source_changed: Callable[[], bool],
         is_due: Callable[[], bool],
+        finding: Mapping[int, HandingOut] | None = None,
     ) -> None:
         first, options, launcher = specs[0], definition.options, start.launcher
         self._launcher = launcher
@@ -99,6 +111,12 @@ class ContinuousRun:
             start.clock,
         )
         self._is_due = is_due
+        self._handing_out = [
+            SourceHandingOut(
+                finds, partial(self._hand_out, stream), lambda error: self.tell(RunFailed(error))
+            )
+            for stream, finds in (finding or {}).items()
+        ]
         self._run_id = first.run_id
         self._bounded = first.reading.until is not None
         self._restarts_on_stall = options.on_stall == RESTART
@@ -213,10 +231,25 @@ class ContinuousRun:
             self._opened_ms[self.coordinator.committed + 1] = self._clock.now_ms()
         if phase is Phase.REPLAYING:
             self._note_end(self.coordinator.committed + 1)
+        if phase is Phase.RUNNING or phase is Phase.REPLAYING:
+            for each in self._handing_out:
+                each.start()
         if phase is Phase.RUNNING:
             self._schedule_tick()
             self._source_watch.start()
         self._listener.on_phase(phase, reconfiguring=self.is_reconfiguring)
+
+    def _hand_out(self, stream: int, found: Mapping[int, Any]) -> None:
+        """:param found: by the number of a partition of the stream."""
+        readings = [spec.reading for spec in self._specs]
+        first = min(each.first_partition for each in readings if each.stream == stream)
+        messages: dict[int, DriverMessage] = {}
+        for task, reading in enumerate(readings):
+            numbers = reading.numbers if reading.stream == stream else ()
+            work = {each: found[each - first] for each in numbers if each - first in found}
+            if work:
+                messages[task] = HandedOut(work)
+        self._endpoint.hand_out(messages)
 
     def _tick(self) -> None:
         if self._next_tick_s is not None and self._clock.monotonic_s() >= self._next_tick_s:
@@ -381,6 +414,8 @@ class ContinuousRun:
         """Dismiss the tasks, wait for a commit under way, drop what is not committed."""
         reason = "the query has failed" if self._error else "the query has ended"
         self._endpoint.dismiss(reason, self.coordinator.committed)
+        for each in self._handing_out:
+            each.stop()
         self._source_watch.stop()
         self._await_commit()
         if self._tasks is None:
@@ -395,6 +430,8 @@ class ContinuousRun:
         if self._options.ports != ANY_PORT:  # the next run listens on the same one
             self._endpoint.stop_listening()
         self._source_watch.await_stopped()
+        for each in self._handing_out:
+            each.await_stopped()
         try:
             self._hear_the_last()
         except Exception:

@@ -5,6 +5,7 @@ What is left is to walk the tree from the source to the top, one step per node:
 
 ======================================== ===========================
 ``StreamingRelationV2``                  the source
+``StreamingRelation``                    Spark's file source
 ``Union`` of streams                     one pipeline each; what follows is a step of all
 ``Project``                              :class:`Project`
 ``Filter``                               :class:`Filter`
@@ -52,7 +53,7 @@ from engine.plan.catalyst_expressions import ExpressionReader
 from engine.plan.python_functions import FunctionCalls, map_step
 from engine.plan.refusals import HINT, generator_refusal, node_refusal
 from engine.plan.static_join import join_kind, static_join, static_table
-from engine.plan.stream_relation import source_relation
+from engine.plan.stream_relation import file_relation, source_relation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -126,6 +127,10 @@ class _Walk:
         if name == "StreamingRelationV2":
             self._enter(node)
             self.streams = [_Stream(source_relation(self._spark, node, self.schema))]
+        elif name == "StreamingRelation":
+            self._enter(node)
+            files = file_relation(self._spark, node, self.schema, self.problems)
+            self.streams = [] if files is None else [_Stream(files)]
         elif name == "Union" and node.isStreaming():
             self._union(node)
         elif name == "Project":
@@ -166,8 +171,7 @@ class _Walk:
             self._refuse(name, node)
 
     def _refuse(self, name: str, node: Any) -> None:
-        detail = node.sourceName() if name == "StreamingRelation" else ""
-        self.problems.append(node_refusal(name, detail))
+        self.problems.append(node_refusal(name))
         for child in scala_seq(node.children()):
             if child.isStreaming():  # what is wrong below is worth knowing, too
                 self.visit(child)

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from engine.pipeline.pipeline import SourceRelation
+from engine.plan.catalyst import scala_seq
+from engine.plan.refusals import node_refusal
+from engine.sources.files.data_source import FORMATS
 from engine.sources.kafka.data_source import REGISTERED, KafkaDataSource
 
 if TYPE_CHECKING:
@@ -28,6 +31,33 @@ def source_relation(spark: SparkSession, node: Any, schema: pa.Schema) -> Source
         schema=schema,
         data_source=user_data_source(spark, name) if is_python else None,
     )
+
+
+def file_relation(
+    spark: SparkSession, node: Any, schema: pa.Schema, problems: list[str]
+) -> SourceRelation | None:
+    """What a ``StreamingRelation`` reads: Spark's own file source, or one that is known to Spark
+    alone.
+
+    :param problems: gets what cannot be read.
+    :return: None for another source.
+    """
+    source = node.dataSource()
+    name = source.className().lower()
+    if name not in FORMATS:
+        problems.append(node_refusal("StreamingRelation", node.sourceName()))
+        return None
+    pairs = scala_seq(source.options().toSeq())
+    options = {str(pair._1()): str(pair._2()) for pair in pairs}
+    given = {key.lower() for key in options}
+    for option in ("ignoreMissingFiles", "ignoreCorruptFiles"):  # Spark's settings for all files
+        if option.lower() not in given and spark.conf.get(f"spark.sql.files.{option}") == "true":
+            options[option] = "true"
+    there = set(source.sourceInfo().schema().fieldNames())
+    for column in schema.names:
+        if column not in there:
+            problems.append(f"the column {column}: what files are like is not read with them yet")
+    return SourceRelation(format=name, options=options, schema=schema)
 
 
 def user_data_source(spark: SparkSession, name: str) -> bytes | None:

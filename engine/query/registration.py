@@ -7,6 +7,8 @@ micro-batch mode, with ``df.writeStream``:
 ``tail``                              :mod:`engine.sources.tail.data_source`
 ``arrow_rate``                        :mod:`engine.sources.rate`
 ``redis``                             :mod:`engine.sources.redis.data_source`
+``continuous_delta``                  :mod:`engine.sources.delta.data_source`, to be read, and not
+                                      in micro-batches
 ``kafka``                             :mod:`engine.sources.kafka.data_source`, unless Spark's own
                                       is on the classpath: then its plan is read
 ``postgres``                          :mod:`engine.sources.postgres.data_source`
@@ -23,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
+from engine.sources.delta.data_source import DeltaSource
 from engine.sources.postgres.data_source import PostgresDataSource
 from engine.sources.rate import RateDataSource
 from engine.sources.redis.data_source import RedisSource
@@ -38,6 +41,7 @@ _CONNECTORS = (
     TailDataSource,
     RedisSource,
     PostgresDataSource,
+    DeltaSource,
     ParquetDataSource,
     JsonDataSource,
     CsvDataSource,

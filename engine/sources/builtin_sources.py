@@ -7,6 +7,8 @@ from typing import Final
 from pyspark.sql.datasource import DataSource
 
 from engine.errors import ConfigError
+from engine.sources.delta.data_source import DeltaSource
+from engine.sources.files.data_source import FORMATS
 from engine.sources.kafka.data_source import KafkaDataSource
 from engine.sources.postgres.data_source import PostgresDataSource
 from engine.sources.rate import RateDataSource
@@ -22,6 +24,8 @@ SOURCES: Final[dict[str, type[DataSource]]] = {
     RedisSource.name(): RedisSource,
     SocketDataSource.name(): SocketDataSource,  # Spark's own name, likewise
     PostgresDataSource.name(): PostgresDataSource,
+    **FORMATS,
+    DeltaSource.name(): DeltaSource,
 }
 
 

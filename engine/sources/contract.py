@@ -10,12 +10,15 @@ Offsets are JSON values (dict, list, str, int) and always name the position of t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 
-from engine.errors import BadRecordError
+from engine.errors import BadRecordError, ProtocolError
+
+if TYPE_CHECKING:
+    from engine.checkpoint.storage.contract import Storage
 
 Offset = Any
 
@@ -73,6 +76,11 @@ class PartitionReader(ABC):
         A task that fails is told no more. For what has to be let go where it was read: the driver's
         side has a ``commit`` of its own."""
 
+    def take(self, work: Any) -> None:
+        """Read this as well: what :class:`HandingOut` has for this partition. Called from another
+        thread, in the order in which the driver has handed it out and closed epochs."""
+        raise ProtocolError(f"{type(self).__name__} was handed {type(work).__name__}.")
+
     def interrupt(self) -> None:  # noqa: B027
         """Have a :meth:`read` that waits return at once, or the next one if none does. Called from
         another thread."""
@@ -112,6 +120,21 @@ class PartitionsReader(ABC):
         """As :meth:`PartitionReader.close`."""
 
 
+class HandingOut(ABC):
+    """What the driver finds during one run, and its tasks read: files of a folder, for example."""
+
+    @abstractmethod
+    def next(self, timeout_s: float) -> Mapping[int, Any] | None:
+        """What there is to be read now: by the number of a partition of the source, something for
+        its :meth:`PartitionReader.take`. None if there is nothing within ``timeout_s`` seconds. All
+        of it is read before an epoch ends that the driver closes later, or none is begun.
+
+        On a thread of its own, which waits for nobody else.
+
+        :raises SourceError: the source cannot be looked at.
+        """
+
+
 class DataSourceContinuousReader(ABC):
     """The driver's side of a source. Is pickled to the executors, where only :meth:`open` is
     called.
@@ -132,6 +155,17 @@ class DataSourceContinuousReader(ABC):
     readsOnce: ClassVar[bool] = False
     acceptsLoss: bool = False
     runsInBatches: ClassVar[bool] = False
+
+    keepsLog: ClassVar[bool] = False
+    """Whether the source keeps a log of its own in the checkpoint, from its beginning on, in the
+    place of its :meth:`initialOffset`."""
+
+    def openLog(self, storage: Storage, folder: str) -> None:
+        """Where that log is; told before all else of each attempt.
+
+        :param folder: of the storage, for example ``sources/0``.
+        """
+        raise ProtocolError(f"{type(self).__name__} keeps no log.")
 
     @abstractmethod
     def initialOffset(self) -> Offset:
@@ -165,9 +199,18 @@ class DataSourceContinuousReader(ABC):
         """As :meth:`open`, for all partitions of a task; None if each is opened by itself."""
         return None
 
+    def handingOut(self, start: Offset, until: Offset | None = None) -> HandingOut | None:
+        """What gives :meth:`partitions` their work while they are open; None if they find it
+        themselves. Asked once per run, before its tasks start.
+
+        :param until: as of :meth:`open`.
+        """
+        return None
+
     @abstractmethod
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
-        """One offset of the whole stream from those of all partitions, in partition order."""
+        """One offset of the whole stream from those of all partitions, in partition order. Asked
+        once for each epoch, in their order, when this run has just held the checkpoint."""
 
     def needsReconfiguration(self) -> bool:
         """Whether :meth:`partitions` of the present would be others than those of this run: asked

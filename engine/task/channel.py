@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from engine.wire.connection import Connection
-from engine.wire.messages import Dismissed, DriverMessage, EpochMarker, TaskMessage
+from engine.wire.messages import Dismissed, DriverMessage, EpochMarker, HandedOut, TaskMessage
 
 NEVER = -1
 
@@ -18,6 +19,7 @@ class Channel:
     :ivar committed_epoch: the newest epoch that the driver has told to be committed.
     :ivar final_epoch: the epoch after which the task ends, None if it goes on.
     :ivar on_word: called, on the channel's thread, when one of these has changed.
+    :ivar on_work: called, there too, with what was handed out to the task's partitions.
     :ivar dismissed: why the task must leave at once, None while it may stay.
     """
 
@@ -29,6 +31,7 @@ class Channel:
         self.final_epoch: int | None = None
         self.dismissed: str | None = None
         self.on_word: Callable[[], None] = lambda: None
+        self.on_work: Callable[[Mapping[int, Any]], None] = lambda work: None
         self._connection = connection
         self._alive = alive
         self._heartbeat_s = heartbeat_s
@@ -75,6 +78,8 @@ class Channel:
                 self.final_epoch = message.epoch
             self.committed_epoch = max(self.committed_epoch, message.committed)
             self.closed_epoch = max(self.closed_epoch, message.epoch)
+        elif isinstance(message, HandedOut):
+            self.on_work(message.work)
         elif isinstance(message, Dismissed):
             self.committed_epoch = max(self.committed_epoch, message.committed)
             self.dismissed = message.reason

@@ -11,13 +11,13 @@ from the driver ends a round between two of them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from engine.errors import BadRecordError, SourceError
+from engine.errors import BadRecordError, ProtocolError, SourceError
 from engine.sources.contract import Offset, PartitionReader, PartitionsReader
 from engine.task.blame import blaming, undoing
 from engine.task.spec import Reading
@@ -88,6 +88,10 @@ class TaskInput(ABC):
         """
 
     @abstractmethod
+    def take(self, work: Mapping[int, Any]) -> None:
+        """Read what was handed out, by the number of a partition. From any thread."""
+
+    @abstractmethod
     def interrupt(self) -> None:
         """Have a waiting :meth:`read` return. From any thread."""
 
@@ -133,6 +137,9 @@ class _Together(TaskInput):
             return None
         self._turn, batch = found
         return batch
+
+    def take(self, work: Mapping[int, Any]) -> None:
+        raise ProtocolError(f"{type(self._reader).__name__} was handed work.")
 
     def interrupt(self) -> None:
         self._reader.interrupt()
@@ -202,6 +209,10 @@ class _InTurn(TaskInput):
         for number, reader, offset in zip(self._numbers, self._readers, offsets, strict=True):
             with blaming(SourceError, "the source's commit", (number,)):
                 reader.committed(offset)
+
+    def take(self, work: Mapping[int, Any]) -> None:
+        for number, part in work.items():
+            self._readers[number - self._numbers[0]].take(part)
 
     def interrupt(self) -> None:
         self._has_word = True

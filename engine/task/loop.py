@@ -107,7 +107,7 @@ class _Task:
         self._input = open_input(
             spec.reading, self._bad.unreadable if self._bad.tolerates else None
         )
-        self._channel.on_word = self._input.interrupt
+        self._channel.on_word, self._channel.on_work = self._input.interrupt, self._input.take
         with closing(self._input.close, "closing the source"):
             with blaming(TransformError, "loading the query's functions", partitions):
                 transform = compile_steps(

@@ -10,6 +10,7 @@ TaskFailed             task       the task ends with this error
 TaskAlive              task       nothing else to say for a while
 Welcome                driver     the run takes this task: open the source
 EpochMarker            driver     this epoch is over: finish it
+HandedOut              driver     read this as well
 Dismissed              driver     leave at once, report nothing more
 =====================  =========  ==================================================
 
@@ -22,6 +23,7 @@ EpochCoordinator gets two, and has to pair them).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,6 +103,16 @@ class EpochMarker:
 
 
 @dataclass(frozen=True)
+class HandedOut:
+    """What a source's driver has found for a task's partitions.
+
+    :param work: by the number of the partition among all of the query.
+    """
+
+    work: Mapping[int, Any]
+
+
+@dataclass(frozen=True)
 class Welcome:
     """The first message to a task, unless the run has ended: then it is dismissed before it has
     opened its source."""
@@ -115,4 +127,4 @@ class Dismissed:
 
 
 TaskMessage = TaskStarted | EpochCommitMessage | RecordsArrived | TaskFailed | TaskAlive
-DriverMessage = Welcome | EpochMarker | Dismissed
+DriverMessage = Welcome | EpochMarker | HandedOut | Dismissed

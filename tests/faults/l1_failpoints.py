@@ -45,9 +45,9 @@ FAULTS_MIN = 10  # however slow the machine is
 COME_BY = {
     "data.": (*sinks.FORMATS, *sinks.LAKES), "sinkLog.": tuple(sinks.FORMATS),
     "tableLog.": sinks.LAKES,
-    "postgres.": (),
+    "postgres.": (), "sourceLog.": (),
 }  # fmt: skip
-"""Some places only some sinks come by."""
+"""Some places only some sinks come by; the last one is a source's, see L5."""
 
 
 class Case(NamedTuple):

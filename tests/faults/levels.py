@@ -62,12 +62,15 @@ _ROADS: Mapping[str, int | None] = {
     "kafka_to_iceberg": 5,
     "kafka_to_postgres": 5,
     "cdc_to_kafka": 5,
+    "files_to_kafka": 5,
+    "delta_to_kafka": 5,
     "redis_to_redis": 5,
     "redis_to_http": 2,  # what it reads is that of redis_to_redis
     "tail_to_s3": None,  # and what it writes to, that of kafka_to_delta
 }
 
 
+ROADS = ("kafka_to_kafka", "kafka_to_delta", "files_to_kafka", "delta_to_kafka")
 LEVELS = {
     "L0": Level("tests.faults.l0_model", {"seconds": 10}, {"seconds": 240}),
     "L1": Level("tests.faults.l1_failpoints", {"seconds": 15}, {"seconds": 400}),

@@ -19,6 +19,7 @@ from engine.checkpoint import rewind, rewound
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs import prepared_log
 from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.compaction import entry_name
 from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
@@ -32,7 +33,6 @@ from engine.coordinator.epoch_runner import CommittedEpoch, EpochRunner, _Stopwa
 from engine.coordinator.events import CommitEpoch, EpochElapsed
 from engine.execution import survey
 from engine.sinks.files import file_sink_log
-from engine.sinks.files.compaction import entry_name
 from engine.sinks.files.epoch_files import _OpenFile
 from engine.sinks.files.file_sink_log import FileSinkLog, SinkFile
 from engine.wire.messages import EpochCommitMessage

@@ -216,10 +216,16 @@ def test_refusals(rate: DataFrame, build: Any, texts: list[str]) -> None:
         assert text in listed
 
 
-def test_a_file_source_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    (problem,) = problems_of(spark.readStream.schema("a INT").json(str(tmp_path)))
-    assert str(tmp_path) in problem
-    assert 'format("tail")' in problem
+def test_a_file_source_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "p=1").mkdir()
+    (tmp_path / "p=1/a.json").touch()
+    reader = spark.readStream.schema("a INT").option("maxFilesPerTrigger", 3)
+    (pipeline,) = plan_query(reader.json(str(tmp_path)).where("a > 1"))
+    assert pipeline.source.format == "json"
+    assert pipeline.source.options == {"path": str(tmp_path), "maxFilesPerTrigger": "3"}
+    assert pipeline.source.schema == pa.schema([("a", pa.int32()), ("p", pa.int32())])
+    (problem,) = problems_of(reader.json(str(tmp_path)).select("_metadata.file_name"))
+    assert "_metadata" in problem
 
 
 def test_everything_is_listed_in_one_error(rate: DataFrame) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from engine.checkpoint.logs.compaction import COMPACT
 from engine.checkpoint.storage.contract import FileInfo, Storage, checksum_twin
 from engine.sinks.files import file_sink_log
-from engine.sinks.files.compaction import COMPACT
 from engine.sinks.files.file_sink_log import FileSinkLog
 from tests.unit.test_file_sink_growth import as_spark_finds, file
 

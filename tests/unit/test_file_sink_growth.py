@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from engine.checkpoint.logs.compaction import interval_of, stepping_stones
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import SinkCommitRejectedError
-from engine.sinks.files.compaction import interval_of, stepping_stones
 from engine.sinks.files.file_sink_log import LINES_PER_EPOCH, FileSinkLog, SinkFile
 from engine.sinks.files.file_sink_rewind import FileSinkRewind
 

@@ -4,10 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.checkpoint.storage.hadoop_checksum import checksums
-from engine.checkpoint.storage.local_storage import LocalStorage
-from engine.errors import SinkCommitRejectedError, SinkCommitUnknownError, SinkError
-from engine.sinks.files.compaction import (
+from engine.checkpoint.logs.compaction import (
     derived_interval,
     entries_before_compaction,
     entries_until,
@@ -15,6 +12,9 @@ from engine.sinks.files.compaction import (
     interval_of,
     is_compaction,
 )
+from engine.checkpoint.storage.hadoop_checksum import checksums
+from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.errors import SinkCommitRejectedError, SinkCommitUnknownError, SinkError
 from engine.sinks.files.file_sink_log import FileSinkLog, SinkFile
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from engine.base import durable as disk
@@ -42,6 +43,14 @@ class Place(ABC):
     @abstractmethod
     def create(self, path: str) -> IO[bytes]:
         """A new file, and the folders above it."""
+
+    @abstractmethod
+    def open(self, path: str) -> Any:
+        """A file that is read at any place of it: of Arrow.
+
+        :raises FileNotFoundError: there is none.
+        :raises OSError: the storage does not answer.
+        """
 
     @abstractmethod
     def close(self, file: IO[bytes]) -> None:
@@ -89,6 +98,9 @@ class DiskPlace(Place):
         target = self.root / path
         disk.make_folder(target.parent)
         return disk.create(target)
+
+    def open(self, path: str) -> Any:
+        return pa.OSFile(str(self.root / path))
 
     def close(self, file: IO[bytes]) -> None:
         disk.sync(file)
@@ -148,6 +160,11 @@ class StorePlace(Place):
         self._store.get_file_info(path)
         file: IO[bytes] = self._store.open_output_stream(path)
         return file
+
+    def open(self, path: str) -> Any:
+        if self._store.get_file_info(path).type == pa_fs.FileType.NotFound:
+            raise FileNotFoundError(f"{self.url}/{path}")
+        return self._store.open_input_file(path)
 
     def close(self, file: IO[bytes]) -> None:
         file.close()

@@ -44,6 +44,7 @@ from engine.base import durable as disk
 from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE, Options
 from engine.base.json_text import JSON
 from engine.base.locations import local_path
+from engine.checkpoint.logs.compaction import DEFAULT_INTERVAL
 from engine.checkpoint.sink_context import SinkContext
 from engine.checkpoint.storage.fenced_storage import FencedStorage
 from engine.errors import ConfigError
@@ -51,7 +52,6 @@ from engine.expressions.schemas import to_arrow
 from engine.sinks.adapter import own_messages
 from engine.sinks.contract import EXACTLY_ONCE, ContinuousWriter
 from engine.sinks.epoch_context import EpochContext
-from engine.sinks.files.compaction import DEFAULT_INTERVAL
 from engine.sinks.files.csv_format import CsvFormat
 from engine.sinks.files.epoch_files import EpochFiles, FileLayout, check_files
 from engine.sinks.files.file_formats import JsonFormat, ParquetFormat

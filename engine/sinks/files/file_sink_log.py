@@ -43,16 +43,7 @@ from typing import Final
 
 from engine.base import json_text
 from engine.base.failpoints import reach
-from engine.checkpoint.storage.contract import FileInfo, Storage, checksum_twin
-from engine.checkpoint.storage.hadoop_checksum import checksums, fits
-from engine.errors import (
-    CheckpointError,
-    SinkCommitRejectedError,
-    SinkCommitUnknownError,
-    SinkError,
-    SinkUnavailableError,
-)
-from engine.sinks.files.compaction import (
+from engine.checkpoint.logs.compaction import (
     COMPACT,
     DEFAULT_INTERVAL,
     entries_before_compaction,
@@ -62,6 +53,15 @@ from engine.sinks.files.compaction import (
     is_compaction,
     needed_from,
     stepping_stones,
+)
+from engine.checkpoint.storage.contract import FileInfo, Storage, checksum_twin
+from engine.checkpoint.storage.hadoop_checksum import checksums, fits
+from engine.errors import (
+    CheckpointError,
+    SinkCommitRejectedError,
+    SinkCommitUnknownError,
+    SinkError,
+    SinkUnavailableError,
 )
 
 FOLDER: Final = "_spark_metadata"

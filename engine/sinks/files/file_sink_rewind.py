@@ -17,10 +17,10 @@ from typing import Final
 
 from engine.base.json_text import JSON
 from engine.base.locations import local_path
+from engine.checkpoint.logs.compaction import COMPACT, entries_until, entry_name
 from engine.checkpoint.sink_context import SinkContext
 from engine.checkpoint.storage.fenced_storage import FencedStorage
 from engine.errors import ConfigError
-from engine.sinks.files.compaction import COMPACT, entries_until, entry_name
 from engine.sinks.files.file_sink_log import FOLDER, HEADER, FileSinkLog, epoch_of
 
 _ASIDE: Final = "rewound"

@@ -31,12 +31,12 @@ from engine.base.clock import Clock, SystemClock
 from engine.base.locations import local_path
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
+from engine.checkpoint.logs.compaction import COMPACT, compaction_before
 from engine.checkpoint.rewind import ASIDE, INTENT
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError, SinkUnavailableError
 from engine.sinks.builtin_sinks import sink_kind
-from engine.sinks.files.compaction import COMPACT, compaction_before
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 
 ORPHAN_AGE_S: Final = 86_400.0

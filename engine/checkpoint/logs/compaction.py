@@ -1,4 +1,4 @@
-"""Which epochs of a files sink's log are compacted, and which entries a reader needs.
+"""Which entries of a log are compacted, as Spark does it, and which of them a reader needs.
 
 Pure. Source: Spark's CompactibleFileStreamLog.
 """

@@ -1,0 +1,63 @@
+"""Where a query is in a table.
+
+::
+
+    {"table":"<id>","version":12,"index":3}    3 files of version 12 are read, and all before
+    {"version":5,"index":40,"snapshot":true}   40 files of the table as of version 5
+    {...,"ahead":[[12,5],[12,6]]}              and these, too: tasks read side by side
+
+The files of a version are in the order of the table's log, those of a snapshot by their names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from engine.errors import SourceError
+from engine.sources.contract import Offset
+from engine.sources.delta.versions import OWNER
+
+At = tuple[int, int]
+"""Version and index."""
+
+
+@dataclass(frozen=True)
+class TablePosition:
+    """:param at: everything before is read; and ``ahead``.
+    :param is_snapshot: ``at`` counts the files of the whole table as of its version.
+    """
+
+    table: str
+    at: At
+    is_snapshot: bool = False
+    ahead: frozenset[At] = frozenset()
+
+    def offset(self) -> Offset:
+        """As the checkpoint has it."""
+        found: dict[str, Any] = {"table": self.table, "version": self.at[0], "index": self.at[1]}
+        if self.is_snapshot:
+            found["snapshot"] = True
+        if self.ahead:
+            found["ahead"] = [list(at) for at in sorted(self.ahead)]
+        return found
+
+    @classmethod
+    def of(cls, offset: Offset) -> TablePosition:
+        """:raises SourceError: it is no offset of this source."""
+        try:
+            return cls(
+                offset["table"],
+                (int(offset["version"]), int(offset["index"])),
+                bool(offset.get("snapshot", False)),
+                frozenset((int(version), int(index)) for version, index in offset.get("ahead", ())),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+            raise SourceError(
+                f"The offset {offset!r} is not one of {OWNER}.",
+                hint='It looks like {"table":"<id>","version":12,"index":3}.',
+            ) from exc
+
+    def has(self, at: At) -> bool:
+        """Whether the file there is read."""
+        return at < self.at or at in self.ahead

@@ -1,0 +1,148 @@
+"""What a version of a table has added and removed, read from the table's log.
+
+Source: Delta's PROTOCOL.md: actions, change data files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, Final
+from urllib.parse import unquote
+
+from engine.errors import SourceError, SourceUnavailableError
+from engine.sinks.delta.places import LOG_FOLDER, Place
+
+OWNER: Final = "source delta"
+INSERT, DELETE = "insert", "delete"
+_READS: Final = frozenset(
+    {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "deletionVectors", "columnMapping"}
+)  # fmt: skip
+"""What a table may ask of its readers; of the last two, what they bring is refused where it is."""
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A data file of a table.
+
+    :param path: below the table's folder.
+    :param partition_values: as the log has them; None and empty are null.
+    :param change: what it tells of its rows, in a feed of changes; None: each row says so itself.
+    """
+
+    path: str
+    partition_values: tuple[tuple[str, str | None], ...]
+    change: str | None = INSERT
+
+
+@dataclass(frozen=True)
+class Version:
+    """What one version has changed; only what changes rows.
+
+    :param added: ``removed`` files; if there are ``changes``, these tell the rows instead of both.
+    :param time_ms: since 1970; 0 if nobody has noted it.
+    :param metadata: of the table, if it has changed.
+    """
+
+    number: int
+    added: tuple[TableFile, ...]
+    removed: tuple[TableFile, ...]
+    changes: tuple[TableFile, ...]
+    time_ms: int
+    metadata: Mapping[str, Any] | None
+
+    @property
+    def feed(self) -> tuple[TableFile, ...]:
+        """The files of its changes."""
+        return self.changes or (*self.added, *self.removed)
+
+
+def read_version(place: Place, number: int) -> Version | None:
+    """None if the log has no such version: not yet, or not any more.
+
+    :raises SourceUnavailableError: the log cannot be read.
+    :raises SourceError: the table asks of its readers what this one does not do.
+    """
+    name = f"{LOG_FOLDER}/{number:020}.json"
+    try:
+        with place.open(name) as file:
+            text = file.read().decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise SourceUnavailableError(
+            f"{OWNER}: the log of the table {place.url} cannot be read: {exc}",
+            hint="See that its storage can be reached.",
+        ) from exc
+    added: list[TableFile] = []
+    removed: list[TableFile] = []
+    changes: list[TableFile] = []
+    metadata, time_ms = None, 0
+    for line in text.splitlines():
+        action = json.loads(line) if line.strip() else {}
+        if (add := action.get("add")) is not None and add.get("dataChange", True):
+            added.append(_file(place, add, INSERT))
+        elif (remove := action.get("remove")) is not None and remove.get("dataChange", True):
+            removed.append(_file(place, remove, DELETE))
+        elif (change := action.get("cdc")) is not None:
+            changes.append(_file(place, change, None))
+        elif (info := action.get("commitInfo")) is not None:
+            time_ms = info.get("inCommitTimestamp") or info.get("timestamp") or 0
+        elif (found := action.get("metaData")) is not None:
+            metadata = found
+            check_readable(place, found.get("configuration") or {}, ())
+        elif (protocol := action.get("protocol")) is not None:
+            check_readable(place, {}, protocol.get("readerFeatures") or ())
+    return Version(number, tuple(added), tuple(removed), tuple(changes), time_ms, metadata)
+
+
+def check_readable(place: Place, configuration: Mapping[str, str], features: Any) -> None:
+    """:raises SourceError: this reader cannot do what the table asks for."""
+    mapping = configuration.get("delta.columnMapping.mode", "none")
+    unknown = sorted(set(features) - _READS)
+    if mapping != "none":
+        raise SourceError(
+            f"{OWNER}: the table {place.url} names its columns by delta.columnMapping.mode "
+            f"{mapping}, which is not read here.",
+            hint="Copy it to a table without, or read it with Spark's own format delta.",
+        )
+    if unknown:
+        raise SourceError(
+            f"{OWNER}: the table {place.url} asks its readers for {', '.join(unknown)}, which this "
+            "one does not do.",
+            hint="Read it with Spark's own format delta.",
+        )
+
+
+def _file(place: Place, action: Mapping[str, Any], change: str | None) -> TableFile:
+    if action.get("deletionVector"):
+        raise SourceError(
+            f"{OWNER}: the file {action['path']} of the table {place.url} has a deletion vector, "
+            "which is not read here.",
+            hint="Set delta.enableDeletionVectors to false and purge them with REORG TABLE ... "
+            "APPLY (PURGE), or read the table with Spark's own format delta.",
+        )
+    values = action.get("partitionValues") or {}
+    return TableFile(unquote(action["path"]), tuple(values.items()), change)
+
+
+def snapshot_file(action: Mapping[str, Any]) -> TableFile:
+    """From one of ``DeltaTable.get_add_actions``, whose partition values have types."""
+    values = action.get("partition") or {}
+    return TableFile(
+        unquote(action["path"]), tuple((name, _text(each)) for name, each in values.items())
+    )
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        return value.isoformat(" ")
+    if isinstance(value, date):
+        return value.isoformat()
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

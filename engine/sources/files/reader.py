@@ -1,0 +1,405 @@
+"""Both sides of the file source: the driver looks for files and logs what was read, tasks read."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from engine.errors import ConfigError, OffsetOutOfRangeError, ProtocolError, SourceError
+from engine.sources.contract import Offset
+from engine.sources.files.cleaning import Cleaning
+from engine.sources.files.file_formats import Content, FileFormat
+from engine.sources.files.looking import FolderLook, FoundFile
+from engine.sources.files.partition_values import constants, partition_values, with_constants
+from engine.sources.files.source_log import FileSourceLog, LoggedFile
+from engine.sources.handed.partition_reader import OpenUnit
+from engine.sources.handed.reader import AT_ONCE, HandedReader, HandedRun
+from engine.sources.handed.work import Work
+from engine.sources.tail.name_filter import NameFilter
+
+if TYPE_CHECKING:
+    from engine.checkpoint.storage.contract import Storage
+
+logger: Final = logging.getLogger(__name__)
+TUNING: Final = (
+    "maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "maxFileAge", "cleanSource",
+    "sourceArchiveDir", "ignoreMissingFiles", "pollIntervalMs", "maxCachedFiles",
+    "discardCachedInputRatio",
+)  # fmt: skip
+BEFORE_ALL: Final = -1
+PROMISES_MAX: Final = 1_000
+"""Of so many ends of the stream it is known which files were there."""
+
+
+@dataclass(frozen=True)
+class FilesOptions:
+    """What the user has said.
+
+    :param root: the folder.
+    :param files_max: of an epoch; so ``bytes_max``. None: no limit.
+    :param age_max_ms: a file that is so much older than the newest that is known is none.
+    :param by_name: files of the same name are the same, whatever folder they are in.
+    """
+
+    root: Path
+    partitions: int
+    poll_s: float
+    accepts: NameFilter
+    recursive: bool
+    files_max: int | None
+    bytes_max: int | None
+    latest_first: bool
+    age_max_ms: int
+    by_name: bool
+    ignores_missing: bool
+    cleaning: Cleaning | None
+
+    def key(self, path: str) -> str:
+        """What a file is known by."""
+        return path.rpartition("/")[2] if self.by_name else path
+
+    def look(self) -> FolderLook:
+        """For one run."""
+        return FolderLook(self.root, self._accepts, recursive=self.recursive)
+
+    def _accepts(self, name: str) -> bool:
+        return self.accepts(name) and not name.endswith("._COPYING_")
+
+
+# -- on the executor ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FileUnits:
+    """Reads files. Picklable.
+
+    :param schema: of the batches.
+    """
+
+    file_format: FileFormat
+    schema: pa.Schema
+    root: str
+    timezone: str
+    ignores_missing: bool
+
+    def __call__(self, path: str) -> Iterator[Content]:
+        told = constants(partition_values(path, self.root), self.schema, path, self.timezone)
+        inside = pa.schema([field for field in self.schema if field.name not in told])
+        try:
+            for content in self.file_format.batches(path, inside, told):
+                if isinstance(content, pa.RecordBatch):
+                    content = with_constants(content, told, self.schema)
+                yield content
+        except FileNotFoundError:
+            if not self.ignores_missing:
+                raise SourceError(
+                    f"Source files: {path} was there when it was found, and is gone, or is not "
+                    "seen where this task runs.",
+                    hint="Put it back. To go on without it, set option ignoreMissingFiles to true. "
+                    "Files must stay until their rows are committed, on storage that the driver "
+                    "and all executors see under the same path.",
+                ) from None
+            logger.warning("%s is gone, and left out: ignoreMissingFiles is true", path)
+
+
+# -- on the driver --------------------------------------------------------------------------------
+
+
+class FilesReader(HandedReader):
+    """The driver's side."""
+
+    keepsLog = True
+    runsInBatches = True
+
+    def __init__(
+        self, options: FilesOptions, file_format: FileFormat, schema: pa.Schema, timezone: str
+    ) -> None:
+        super().__init__(options.partitions)
+        self.tuningOptions = TUNING
+        self._options, self._format, self._schema = options, file_format, schema
+        self._timezone = timezone
+        self._log: FileSourceLog | None = None
+        self._logged: list[LoggedFile] = []
+        self._promised: dict[int, frozenset[str]] = {}
+        self._cleaned: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            **super().__getstate__(), "_log": None, "_logged": [], "_promised": {},
+            "_cleaned": None,
+        }  # fmt: skip
+
+    def openLog(self, storage: Storage, folder: str) -> None:
+        self._log = FileSourceLog(storage, folder)
+        self._logged = self._log.load()
+
+    def initialOffset(self) -> Offset:
+        return {"logOffset": BEFORE_ALL}
+
+    def handingOut(self, start: Offset, until: Offset | None = None) -> FilesRun:
+        """:raises OffsetOutOfRangeError: the log does not reach as far as the offset."""
+        assert self._log is not None, "openLog() comes first"
+        at = position_of(start)
+        end = self._log.latest if until is None else position_of(until)
+        if max(at, end) > self._log.latest:
+            raise OffsetOutOfRangeError(
+                f"Source files: the checkpoint is at logOffset {max(at, end)}, and its log of "
+                f"files that were read ends at {self._log.latest}.",
+                hint="Restore the folder sources/ of the checkpoint: without it, it is not known "
+                "which files were read.",
+            )
+        self._run = FilesRun(
+            self._options, self._log, self._logged, at, None if until is None else end
+        )
+        self._cleaned = at if self._cleaned is None else self._cleaned
+        return self._run
+
+    def unit_reader(self) -> OpenUnit:
+        return FileUnits(
+            self._format,
+            self._schema,
+            str(self._options.root),
+            self._timezone,
+            self._options.ignores_missing,
+        )
+
+    def prune(self, columns: Sequence[str]) -> FilesReader:
+        schema = pa.schema([self._schema.field(name) for name in columns])
+        return FilesReader(self._options, self._format, schema, self._timezone)
+
+    # -- where it ends --------------------------------------------------------------------------
+
+    def latestOffset(self, start: Offset) -> Offset:
+        """As if each file that is there were logged by itself."""
+        found, run = self._options.look().look(), self._run
+        if isinstance(run, FilesRun):
+            files, latest = run.take_now(found)
+        else:  # its tasks have not started yet
+            logged = {self._options.key(file.path): file.entry for file in self._logged}
+            latest = position_of(start)
+            new = (self._options.key(file.path) for file in found)
+            files = frozenset(key for key in new if logged.get(key, latest + 1) > latest)
+        end = latest + len(files)
+        self._promised[end] = files
+        if len(self._promised) > PROMISES_MAX:
+            del self._promised[next(iter(self._promised))]
+        return {"logOffset": end}
+
+    def knownEnd(self) -> Offset | None:
+        run = self._run
+        return {"logOffset": run.known_end} if isinstance(run, FilesRun) else None
+
+    def hasReached(self, committed: Offset, wanted: Offset) -> bool:
+        """A file that is gone before it was read never will be."""
+        at, end = position_of(committed), position_of(wanted)
+        promised, run = self._promised.get(end), self._run
+        if promised is None:
+            return at >= end
+        return isinstance(run, FilesRun) and run.has_logged(promised, at)
+
+    def commit(self, end: Offset) -> None:
+        """Files that are committed are cleaned up, and old entries of the log."""
+        run, at, log = self._run, position_of(end), self._log
+        if not isinstance(run, FilesRun) or log is None or self._cleaned is None:
+            return
+        files = run.logged_between(self._cleaned, at)
+        if self._options.cleaning is not None:
+            self._options.cleaning.clean(files)
+        self._cleaned = max(self._cleaned, at)
+        log.expire()
+
+
+def position_of(offset: Offset) -> int:
+    """:raises SourceError: it is no offset of this source."""
+    if isinstance(offset, int) and not isinstance(offset, bool):
+        return offset  # as Spark takes it, too
+    found = offset.get("logOffset") if isinstance(offset, dict) else None
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise SourceError(
+            f"The offset {offset!r} is not one of source files.",
+            hint='It looks like {"logOffset":3}.',
+        )
+    return found
+
+
+class FilesRun(HandedRun[FoundFile]):
+    """Finds files for one run, and logs those that were read.
+
+    Entries of the log behind the start come first, one after the other and each as a whole: an
+    earlier run has bound their files to an offset.
+
+    :param logged: all that is in the log.
+    :param start: entries up to it are read; ``until`` is the last one to read, None to go on.
+    """
+
+    def __init__(
+        self,
+        options: FilesOptions,
+        log: FileSourceLog,
+        logged: Sequence[LoggedFile],
+        start: int,
+        until: int | None,
+    ) -> None:
+        super().__init__(options.partitions)
+        self._options, self._log, self._until = options, log, until
+        self._look = options.look()
+        self._next_look_s = 0.0
+        self._newest_ms = max((file.timestamp_ms for file in logged), default=0)
+        self._entries = {
+            options.key(file.path): file.entry
+            for file in logged
+            if file.timestamp_ms >= self._oldest_ms
+        }
+        bound: dict[int, list[FoundFile]] = {}
+        for file in logged:
+            if start < file.entry <= (log.latest if until is None else until):
+                found = FoundFile(file.path, file.timestamp_ms, 0)
+                bound.setdefault(file.entry, []).append(found)
+        self._paths = {entry: [file.path for file in files] for entry, files in bound.items()}
+        """Of the entries that this run reads, until they are cleaned up."""
+        self._bound = deque(sorted(bound.items()))
+        self._at = start
+        self._reading: int | None = None
+        """The entry whose files are handed out, and not merged."""
+        self._new: deque[FoundFile] = deque()
+        self._keys = {options.key(file.path) for files in bound.values() for file in files}
+        """Of the files that are found and not merged."""
+
+    @property
+    def _oldest_ms(self) -> int:
+        return self._newest_ms - self._options.age_max_ms
+
+    # -- handing out ----------------------------------------------------------------------------
+
+    def next(self, timeout_s: float) -> Mapping[int, Work] | None:
+        with self.changed:
+            if self._until is not None or self._reading is not None or self._bound:
+                return self._next_bound(timeout_s)
+            may_look = monotonic() >= self._next_look_s and len(self._new) < AT_ONCE
+        # Not while it is held: a folder may take its time.
+        found = self._look.look() if may_look else []
+        with self.changed:
+            if may_look:
+                self._next_look_s = monotonic() + self._options.poll_s
+                self._take(found)
+            works = self._next_new()
+            if works is None:
+                self.changed.wait(max(0.0, min(timeout_s, self._next_look_s - monotonic())))
+            return works
+
+    def _next_bound(self, timeout_s: float) -> Mapping[int, Work] | None:
+        """The files of the next entry when those of the one before are merged; or all of them, if
+        nothing is to follow."""
+        if self._reading is not None:
+            self.changed.wait(timeout_s)
+            return None
+        is_last = self._until is not None
+        entries = list(self._bound) if is_last else [self._bound[0]]
+        for _ in entries:
+            self._bound.popleft()
+        self._reading = self._until if is_last else entries[0][0]
+        units = [_unit(file) for _, files in entries for file in files]
+        return self.works(units, is_whole=True, is_last=is_last)
+
+    def _next_new(self) -> Mapping[int, Work] | None:
+        files_max, bytes_max = self._options.files_max, self._options.bytes_max
+        left = AT_ONCE if files_max is None else files_max - len(self.out)
+        size = sum(file.size for file in self.out.values()) if bytes_max is not None else 0
+        chosen: list[FoundFile] = []
+        while self._new and len(chosen) < min(left, AT_ONCE):
+            size += self._new[0].size
+            if bytes_max is not None and size > bytes_max and (chosen or self.out):
+                break
+            chosen.append(self._new.popleft())
+        return self.works([_unit(file) for file in chosen]) if chosen else None
+
+    def _take(self, found: Iterable[FoundFile]) -> None:
+        oldest_ms, old = self._oldest_ms, 0
+        for file in found:
+            key = self._options.key(file.path)
+            if key in self._entries or key in self._keys:
+                continue
+            if file.modified_ms < oldest_ms:
+                old += 1
+                continue
+            self._newest_ms = max(self._newest_ms, file.modified_ms)
+            self._keys.add(key)
+            self._new.append(file)
+        if old:
+            logger.warning(
+                "%d files in %s are not read: they are older than option maxFileAge allows",
+                old,
+                self._options.root,
+            )
+        if self._options.latest_first:
+            self._new = deque(sorted(self._new, key=lambda file: -file.modified_ms))
+
+    # -- merging --------------------------------------------------------------------------------
+
+    def merge(self, done: Sequence[FoundFile]) -> Offset:
+        if self._reading is not None:
+            if len(done) == len(self.out):
+                self._at, self._reading = self._reading, None
+            elif done or self._until is not None:
+                raise ProtocolError(
+                    f"An epoch has {len(done)} of the {len(self.out)} files of entry "
+                    f"{self._reading} of the log: it must have all or none."
+                )
+        elif done:
+            self._at = self._log.add([(file.path, file.modified_ms) for file in done])
+            self._paths[self._at] = [file.path for file in done]
+            self._entries.update((self._options.key(file.path), self._at) for file in done)
+        self._keys.difference_update(self._options.key(file.path) for file in done)
+        return {"logOffset": self._at}
+
+    # -- where it is ----------------------------------------------------------------------------
+
+    def take_now(self, found: Iterable[FoundFile]) -> tuple[frozenset[str], int]:
+        """Read these as well. Returns what is there and not read, and the last entry that is."""
+        with self.changed:
+            self._take(found)
+            self.changed.notify_all()
+            return frozenset(self._keys), self._at
+
+    @property
+    def known_end(self) -> int:
+        """As if each file that is found were logged by itself."""
+        with self.changed:
+            return self._at + len(self._keys)
+
+    def has_logged(self, keys: Iterable[str], at: int) -> bool:
+        """Whether these are in entries up to ``at``, or gone."""
+        with self.changed:
+            return all(
+                self._entries[key] <= at if key in self._entries else self._is_gone(key)
+                for key in keys
+            )
+
+    def _is_gone(self, key: str) -> bool:
+        return not self._options.by_name and not Path(key).exists()
+
+    def logged_between(self, start: int, end: int) -> list[str]:
+        """The files of the entries from ``start``, exclusive, to ``end``. Told once."""
+        with self.changed:
+            due = sorted(entry for entry in self._paths if start < entry <= end)
+            return [path for entry in due for path in self._paths.pop(entry)]
+
+
+def _unit(file: FoundFile) -> tuple[FoundFile, str, str]:
+    return file, file.path, file.path
+
+
+def check_archive(root: Path, archive: Path) -> None:
+    """:raises ConfigError: what is archived would be read again."""
+    if archive == root or root in archive.parents or archive in root.parents:
+        raise ConfigError(
+            f"Source files: of sourceArchiveDir {archive} and path {root} one is in the other.",
+            hint="Archive to a folder of its own: files keep their whole paths below it.",
+        )

@@ -1,0 +1,1 @@
+"""Sources whose driver finds what there is to read, and hands it out to tasks."""

@@ -1,0 +1,303 @@
+"""A table of Delta as a source, without Spark."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("deltalake", reason="needs the extra delta")
+
+import deltalake
+from pyspark.sql.types import (
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.errors import ConfigError, SourceError
+from engine.query.handle import ContinuousQuery
+from engine.sinks.delta.places import DiskPlace
+from engine.sources.delta.data_source import DeltaSource
+from engine.sources.delta.position import TablePosition
+from engine.sources.delta.versions import read_version
+from tests.connectors.lakes.queries import Kept, all_read, committed, failure, start
+from tests.servers.s3 import s3_server
+
+ROWS = StructType([StructField("value", LongType()), StructField("p", StringType())])
+FEED = StructType(
+    [
+        *ROWS,
+        StructField("_change_type", StringType()),
+        StructField("_commit_version", LongType()),
+        StructField("_commit_timestamp", TimestampType()),
+    ]
+)
+
+
+class Case:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.sink = folder, Kept()
+
+    @property
+    def table(self) -> str:
+        return str(self.folder / "table")
+
+    def add(
+        self, *values: int, mode: Any = "append", parts: Sequence[str] = "xyz", **more: Any
+    ) -> None:
+        rows = {"value": list(values), "p": [parts[value % len(parts)] for value in values]}
+        deltalake.write_deltalake(self.table, pa.table(rows), mode=mode, partition_by=["p"], **more)
+
+    def start(self, schema: StructType = ROWS, **options: str) -> ContinuousQuery:
+        source = DeltaSource({"path": self.table, "numPartitions": "2", **options})
+        return start(source, schema, self.checkpoint, self.sink)
+
+    def read(self, schema: StructType = ROWS, **options: str) -> None:
+        all_read(self.start(schema, **options))
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    @property
+    def at(self) -> tuple[int, int]:
+        return TablePosition.of(committed(self.checkpoint)).at
+
+    def deltas(self) -> Any:
+        return deltalake.DeltaTable(self.table)
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)
+
+
+def test_a_table_is_read_as_it_is_and_then_what_comes(case: Case) -> None:
+    case.add(0, 1, 2, parts=("x", "y", "a b/%"))
+    case.add(3, 4)
+    case.deltas().delete("value = 3")
+    query = case.start()
+    query.processAllAvailable()
+    assert case.sink.values() == [0, 1, 2, 4]
+    case.add(5, 6)
+    query.processAllAvailable()
+    case.add(7)
+    all_read(query)
+    assert case.sink.values() == [0, 1, 2, 4, 5, 6, 7]
+    assert case.at == (5, 0)
+    case.add(8)
+    case.read()
+    assert case.sink.values() == [0, 1, 2, 4, 5, 6, 7, 8]
+    assert {(row["value"], row["p"]) for row in case.sink.rows} >= {(2, "a b/%"), (8, "z")}
+
+
+def test_an_epoch_may_end_within_a_version(case: Case) -> None:
+    """And a rewound query goes on there, whatever tasks had read ahead."""
+    case.add(*range(30), parts=[f"part {number}" for number in range(30)])
+    case.add(*range(30, 60), parts=[f"part {number}" for number in range(30)])
+    case.read(maxFilesPerTrigger="4")
+    assert case.sink.values() == list(range(60))
+    checkpoint = Checkpoint(str(case.checkpoint))
+    target = checkpoint.epochs()[5]
+    checkpoint.rewind(target, accept_repeats=True)
+    case.sink.epochs = {e: rows for e, rows in case.sink.epochs.items() if e <= target}
+    assert 0 < len(case.sink.rows) < 60
+    case.read(maxFilesPerTrigger="4")
+    assert case.sink.values() == list(range(60))
+
+
+@pytest.mark.parametrize(("start_at", "values"), [("1", [1, 2]), ("2", [2]), ("latest", [])])
+def test_a_query_may_begin_at_a_version(case: Case, start_at: str, values: list[int]) -> None:
+    for value in range(3):
+        case.add(value)
+    query = case.start(startingVersion=start_at)
+    query.processAllAvailable()
+    assert case.sink.values() == values
+    case.add(3)
+    all_read(query)
+    assert case.sink.values() == [*values, 3]
+
+
+def test_a_query_may_begin_at_a_time(case: Case) -> None:
+    case.add(0)
+    case.add(1)
+    when = max(each["timestamp"] for each in case.deltas().history())
+    case.read(startingTimestamp=f"{pa.scalar(when, pa.timestamp('ms')).as_py().isoformat()}Z")
+    assert case.sink.values()[-1] == 1
+
+
+def test_what_is_deleted_or_changed_is_refused_or_left_out(case: Case) -> None:
+    case.add(0, 1)
+    case.read()
+    case.deltas().delete("value = 1")
+    assert "version 1 deletes rows" in failure(case.start())
+    case.read(ignoreDeletes="true")
+    case.add(2, 5, 8)
+    case.read()
+    case.deltas().update(updates={"value": "50"}, predicate="value = 5")
+    assert "version 3 changes rows" in failure(case.start(ignoreDeletes="true"))
+    assert case.sink.values() == [0, 1, 2, 5, 8]
+    checkpoint = Checkpoint(str(case.checkpoint))
+    last = checkpoint.committed_epoch()
+    case.read(skipChangeCommits="true")
+    assert case.sink.values() == [0, 1, 2, 5, 8]
+    checkpoint.rewind(last, accept_repeats=True)
+    case.sink.epochs = {e: rows for e, rows in case.sink.epochs.items() if e <= last}
+    case.read(ignoreChanges="true")
+    assert case.sink.values() == [0, 1, 2, 2, 5, 8, 8, 50]
+
+
+def test_a_feed_tells_each_change(case: Case) -> None:
+    case.add(0, 1, configuration={"delta.enableChangeDataFeed": "true"})
+    case.read(FEED, readChangeFeed="true")
+    case.add(2)
+    case.deltas().update(updates={"value": "20"}, predicate="value = 2")
+    case.deltas().delete("p = 'x'")
+    case.read(FEED, readChangeFeed="true")
+    found = [
+        (row["_commit_version"], row["_change_type"], row["value"], row["p"])
+        for row in case.sink.rows
+    ]
+    assert sorted(found) == [
+        (0, "insert", 0, "x"), (0, "insert", 1, "y"), (1, "insert", 2, "z"),
+        (2, "update_postimage", 20, "z"), (2, "update_preimage", 2, "z"), (3, "delete", 0, "x"),
+    ]  # fmt: skip
+    times = {row["_commit_version"]: row["_commit_timestamp"] for row in case.sink.rows}
+    assert None not in times.values()
+    assert times[0] <= times[1] <= times[2] <= times[3]
+
+
+def test_a_table_without_a_feed_is_refused(case: Case) -> None:
+    case.add(0)
+    with pytest.raises(ConfigError, match="enableChangeDataFeed"):
+        case.start(FEED, readChangeFeed="true")
+    with pytest.raises(ConfigError, match="have no meaning"):
+        case.start(FEED, readChangeFeed="true", ignoreDeletes="true")
+
+
+def test_compactions_are_no_news(case: Case) -> None:
+    for value in range(4):
+        case.add(value, parts="x")
+    case.read()
+    case.deltas().optimize.compact()
+    case.add(4)
+    case.read()
+    assert case.sink.values() == list(range(5))
+
+
+def test_versions_that_are_gone_are_told(case: Case) -> None:
+    case.add(0)
+    case.read()
+    for value in range(1, 4):
+        case.add(value)
+    case.deltas().create_checkpoint()
+    for version in (1, 2):
+        (case.folder / f"table/_delta_log/{version:020}.json").unlink()
+    told = failure(case.start())
+    assert "the versions 1 to 2 are no longer in the log" in told
+    case.read(failOnDataLoss="false")
+    assert case.sink.values() == [0, 3]
+
+
+def test_a_vacuumed_file_is_told(case: Case) -> None:
+    case.add(0)
+    case.read()
+    case.add(1)
+    case.deltas().delete("value = 1")
+    case.deltas().vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert "was vacuumed before its rows were read" in failure(case.start(ignoreDeletes="true"))
+
+
+def test_another_table_of_the_same_place_is_refused(case: Case) -> None:
+    case.add(0)
+    case.read()
+    shutil.rmtree(case.table)
+    case.add(1)
+    assert "is another table" in failure(case.start())
+
+
+def test_a_change_of_columns_ends_the_query_and_a_start_takes_them_up(case: Case) -> None:
+    case.add(0)
+    query = case.start()
+    query.processAllAvailable()
+    more = pa.table({"value": [1], "p": ["x"], "more": pa.array([7], pa.int32())})
+    deltalake.write_deltalake(case.table, more, mode="append", schema_mode="merge")
+    assert "changes the columns" in failure(query)
+    wider = StructType([*ROWS, StructField("more", IntegerType())])
+    assert DeltaSource({"path": case.table}).schema().simpleString() == wider.simpleString()
+    case.read(wider)
+    assert [row.get("more") for row in case.sink.rows] == [None, 7]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"startingVersion": "x"}, "startingVersion"),
+        ({"startingVersion": "1", "startingTimestamp": "2026-01-01"}, "both"),
+        ({"startingTimestamp": "soon"}, "startingTimestamp"),
+        ({"endingVersion": "1"}, "no option 'endingversion'"),
+    ],
+)
+def test_options_are_refused_aloud(case: Case, options: dict[str, str], text: str) -> None:
+    case.add(0)
+    with pytest.raises(ConfigError, match=text):
+        case.start(**options)
+
+
+@pytest.mark.parametrize(
+    ("action", "text"),
+    [
+        ({"protocol": {"minReaderVersion": 3, "readerFeatures": ["strange"]}}, "for strange"),
+        (
+            {"add": {"path": "a", "deletionVector": {"storageType": "u"}, "partitionValues": {}}},
+            "has a deletion vector",
+        ),
+        (
+            {"metaData": {"id": "1", "configuration": {"delta.columnMapping.mode": "name"}}},
+            "delta.columnMapping.mode name",
+        ),
+    ],
+)
+def test_what_is_not_read_here_is_refused(case: Case, action: Any, text: str) -> None:
+    log = case.folder / "_delta_log"
+    log.mkdir()
+    (log / f"{0:020}.json").write_text(json.dumps(action))
+    with pytest.raises(SourceError, match=text):
+        read_version(DiskPlace(case.folder), 0)
+
+
+def test_a_table_is_read_from_an_object_store(tmp_path: Path) -> None:
+    pytest.importorskip("moto.server", reason="needs moto[server]")
+    with s3_server(tmp_path) as s3:
+        url = f"s3://{s3.bucket()}/tables/one"
+        settings = {f"storage.{name}": value for name, value in s3.delta_options.items()}
+
+        def add(*values: int) -> None:
+            rows = {"value": list(values), "p": [f"a {value}/%" for value in values]}
+            deltalake.write_deltalake(
+                url,
+                pa.table(rows),
+                mode="append",
+                partition_by=["p"],
+                storage_options=s3.delta_options,
+            )
+
+        add(0, 1)
+        kept = Kept()
+        query = start(DeltaSource({"path": url, **settings}), ROWS, tmp_path / "checkpoint", kept)
+        query.processAllAvailable()
+        add(2, 3)
+        all_read(query)
+        assert kept.values() == [0, 1, 2, 3]
+        secret = s3.delta_options["AWS_SECRET_ACCESS_KEY"]
+        assert secret not in str(committed(tmp_path / "checkpoint"))

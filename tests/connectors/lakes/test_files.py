@@ -1,0 +1,303 @@
+"""Spark's file source, without Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from engine.base.options import EngineOptions
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.errors import ConfigError, SourceUnavailableError
+from engine.query.handle import ContinuousQuery
+from engine.sources.files.data_source import CsvSource, JsonSource, ParquetSource, TextSource
+from engine.sources.files.looking import FolderLook
+from engine.sources.files.source_log import FileSourceLog, LoggedFile, path_of, url_of
+from engine.sources.tail.name_filter import NameFilter
+from tests.connectors.lakes.queries import WAIT_S, Kept, all_read, committed, failure, start
+
+VALUES = StructType([StructField("value", LongType())])
+GOLDEN = Path("/work/shared/goldens/spark-4.3-files-availablenow/sources/0")
+
+
+class Case:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.sink, self.count = folder, Kept(), 0
+        (folder / "in").mkdir()
+
+    def put(self, name: str, rows: int = 1, modified_s: float | None = None) -> Path:
+        """A whole file with so many new values."""
+        lines = [json.dumps({"value": self.count + row}) for row in range(rows)]
+        self.count += rows
+        target, written = self.folder / "in" / name, self.folder / "written"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        written.write_text("\n".join(lines))
+        if modified_s is not None:
+            os.utime(written, (modified_s, modified_s))
+        written.rename(target)
+        return target
+
+    def start(
+        self, schema: StructType = VALUES, engine: Any = None, **options: str
+    ) -> ContinuousQuery:
+        given = {"path": str(self.folder / "in"), "numPartitions": "2", **options}
+        engines = {} if engine is None else {"engine": engine}
+        return start(JsonSource(given), schema, self.checkpoint, self.sink, **engines)
+
+    def read(self, **options: str) -> None:
+        all_read(self.start(**options))
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    def epochs(self) -> list[int]:
+        """How many rows each epoch has that has any."""
+        return [len(rows) for _, rows in sorted(self.sink.epochs.items()) if rows]
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)
+
+
+def test_files_are_read_once_over_restarts_and_compactions(case: Case) -> None:
+    for start_number in range(3):
+        query = case.start()
+        for number in range(4):
+            case.put(f"{start_number}-{number}.json", 2)
+            query.processAllAvailable()
+        all_read(query)
+    assert case.sink.values() == list(range(case.count))
+    assert committed(case.checkpoint) == {"logOffset": 11}
+    names = {each.name for each in (case.checkpoint / "sources/0").iterdir()}
+    assert names == {*map(str, range(12))} - {"9"} | {"9.compact"}
+
+
+def test_an_empty_folder_is_waited_for(case: Case) -> None:
+    query = case.start()
+    assert query.awaitEpoch(0, WAIT_S)
+    all_read(query)
+    assert committed(case.checkpoint) == {"logOffset": -1}
+    assert not (case.checkpoint / "sources").exists()
+    case.put("a")
+    case.read()
+    assert case.sink.values() == [0]
+
+
+def test_a_rewound_query_reads_the_same_files_in_the_same_epochs(case: Case) -> None:
+    query = case.start()
+    for number in range(11):
+        case.put(f"{number}.json")
+        query.processAllAvailable()
+    all_read(query)
+    checkpoint = Checkpoint(str(case.checkpoint))
+    target = next(
+        epoch for epoch in checkpoint.epochs()
+        if checkpoint.committed_offsets(epoch) == ({"logOffset": 3},)
+    )  # fmt: skip
+    checkpoint.rewind(target, accept_repeats=True)
+    case.sink.epochs = {e: rows for e, rows in case.sink.epochs.items() if e <= target}
+    case.put("last.json")
+    case.read()
+    assert case.sink.values() == list(range(12))
+    assert case.epochs()[-8:] == [1] * 8
+
+
+def test_thousands_of_files(case: Case) -> None:
+    for number in range(1_500):
+        (case.folder / f"in/{number}.json").write_text(f'{{"value":{number}}}')
+    query = case.start()
+    query.processAllAvailable()
+    (case.folder / "in/more.json").write_text('{"value":1500}')
+    all_read(query)
+    assert case.sink.values() == list(range(1_501))
+    case.read()
+    assert len(case.sink.rows) == 1_501
+
+
+def test_an_epoch_has_so_many_files_at_most(case: Case) -> None:
+    for number in range(10):
+        case.put(f"{number}.json", 2)
+    case.read(maxFilesPerTrigger="3")
+    assert case.sink.values() == list(range(20))
+    assert max(case.epochs()) <= 6
+
+
+def test_an_epoch_has_so_many_bytes_at_most_or_one_file(case: Case) -> None:
+    for number in range(6):
+        case.put(f"{number}.json", 10)
+    size = (case.folder / "in/5.json").stat().st_size
+    case.read(maxBytesPerTrigger=str(2 * size + 1))
+    assert case.sink.values() == list(range(60))
+    assert max(case.epochs()) <= 20
+
+
+def test_the_newest_come_first_if_wanted(case: Case) -> None:
+    now_s = time.time()
+    for number in range(4):
+        case.put(f"{number}.json", modified_s=now_s - 100 * number)
+    case.read(latestFirst="true", maxFilesPerTrigger="1")
+    assert [row["value"] for row in case.sink.rows] == [0, 1, 2, 3]
+    other = Case(case.folder / "other") if (case.folder / "other").mkdir() is None else case
+    for number in range(4):
+        other.put(f"{number}.json", modified_s=now_s - 100 * number)
+    other.read(maxFilesPerTrigger="1")
+    assert [row["value"] for row in other.sink.rows] == [3, 2, 1, 0]
+
+
+def test_what_is_too_old_is_left_out_aloud(case: Case, caplog: pytest.LogCaptureFixture) -> None:
+    case.put("new.json")
+    case.read(maxFileAge="1h")
+    case.put("old.json", modified_s=time.time() - 7200)
+    case.put("newer.json")
+    case.read(maxFileAge="1h")
+    assert case.sink.values() == [0, 2]
+    assert "older than option maxFileAge allows" in caplog.text
+
+
+def test_names_decide_if_wanted(case: Case) -> None:
+    case.put("a.json")
+    case.read(fileNameOnly="true", recursiveFileLookup="true")
+    case.put("sub/a.json")
+    case.put("sub/b.json")
+    case.put("c.txt")
+    case.read(fileNameOnly="true", recursiveFileLookup="true", pathGlobFilter="*.json")
+    assert case.sink.values() == [0, 2]
+
+
+def test_a_file_that_vanishes_is_an_error_or_left_out(case: Case) -> None:
+    case.put("a.json")
+    case.read()
+    log = FileSourceLog(LocalStorage(str(case.checkpoint)), "sources/0")
+    log.load()
+    gone = str(case.folder / "in/gone.json")
+    log.add([(gone, 1)])
+    assert f"{gone} was there when it was found, and is gone" in failure(case.start())
+    case.put("b.json")
+    case.read(ignoreMissingFiles="true")
+    assert case.sink.values() == [0, 1]
+    assert committed(case.checkpoint) == {"logOffset": 2}
+
+
+def test_files_are_cleaned_up_when_their_rows_are_committed(case: Case) -> None:
+    archive = case.folder / "archive"
+    case.put("p=1/a.json")
+    case.read(cleanSource="archive", sourceArchiveDir=str(archive))
+    kept = archive / str(case.folder).lstrip("/") / "in/p=1/a.json"
+    assert kept.read_text() == '{"value": 0}'
+    path = case.put("b.json")
+    case.read(cleanSource="delete")
+    assert not path.exists()
+    assert case.sink.values() == [0, 1]
+
+
+def test_a_bad_record_is_named_and_can_be_skipped(case: Case) -> None:
+    (case.folder / "in/a.json").write_text('{"value":1}\n{"value":"no"}\n{"value":3}')
+    told = failure(case.start(mode="FAILFAST"))
+    assert "the line at byte 12 of" in told
+    assert "in/a.json" in told
+    all_read(case.start(mode="FAILFAST", engine=EngineOptions(on_bad_record="skip")))
+    assert case.sink.values() == [1, 3]
+    (case.folder / "in/b.json").write_text('{"value":4}\n{"value":"no"}')
+    case.read(mode="DROPMALFORMED")
+    assert case.sink.values() == [1, 3, 4]
+
+
+def test_folders_tell_columns(case: Case) -> None:
+    schema = StructType([*VALUES, StructField("p", IntegerType()), StructField("Q", StringType())])
+    case.put("p=1/q=a%20b/x.json")
+    case.put("p=__HIVE_DEFAULT_PARTITION__/q=c/x.json")
+    case.put("_temporary/p=1/x.json")
+    all_read(case.start(schema))
+    assert sorted((row["value"], row["p"], row["Q"]) for row in case.sink.rows) == [
+        (0, 1, "a b"), (1, None, "c"),
+    ]  # fmt: skip
+    case.put("p=none/q=a/x.json")
+    assert "tells p='none', which is no INT" in failure(case.start(schema))
+
+
+def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.parquet").write_bytes(b"half a file")
+    source = ParquetSource({"path": str(tmp_path / "in")})
+    told = failure(start(source, VALUES, tmp_path / "checkpoint", Kept()))
+    assert "in/a.parquet cannot be read as parquet" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"path": "/data/*/in"}, "reads one folder, not a pattern"),
+        ({"path": "s3://bucket/in"}, "works on local or mounted folders"),
+        ({"path": "/no/such"}, "is not a folder"),
+        ({"maxFilesPerTrigger": "1", "maxBytesPerTrigger": "1"}, "both"),
+        ({"maxFileAge": "soon"}, "maxFileAge"),
+        ({"multiLine": "true"}, "must be false"),
+        ({"modifiedAfter": "2020-01-01"}, "no option 'modifiedafter'"),
+        ({"cleanSource": "archive"}, "sourceArchiveDir"),
+        ({"cleanSource": "archive", "sourceArchiveDir": "."}, "one is in the other"),
+        ({"dateFormat": "yyyy"}, "no option 'dateformat'"),
+    ],
+)
+def test_options_are_refused_aloud(tmp_path: Path, options: dict[str, str], text: str) -> None:
+    if options.get("sourceArchiveDir") == ".":
+        options = {**options, "sourceArchiveDir": str(tmp_path / "sub")}
+    with pytest.raises(ConfigError, match=text):
+        JsonSource({"path": str(tmp_path), **options}).continuousReader(VALUES)
+
+
+def test_options_without_effect_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for source in (CsvSource, TextSource):
+        source({"path": str(tmp_path), "maxCachedFiles": "5"})
+    assert caplog.text.count("maxCachedFiles") == 2
+
+
+# -- the log --------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not GOLDEN.is_dir(), reason="Spark's own log is not here")
+def test_sparks_log_is_read() -> None:
+    log = FileSourceLog(LocalStorage(str(GOLDEN.parent.parent)), "sources/0")
+    assert [file.entry for file in log.load()] == list(range(6))
+    assert log.latest == 5
+
+
+def test_a_line_is_sparks() -> None:
+    line = '{"path":"file:///data/in/part-1.json","timestamp":1795174791828,"batchId":0}'
+    assert LoggedFile.of_line(line).line() == line
+    for name, text in {
+        "with space": "with%20space", "50%25": "50%2525", "größe": "größe", "東京": "東京",
+        "q?[x]{y}#": "q%3F%5Bx%5D%7By%7D%23", "a+b=c": "a+b=c",
+    }.items():  # fmt: skip
+        assert url_of(f"/in/{name}") == f"file:///in/{text}"
+        assert path_of(url_of(f"/in/{name}")) == f"/in/{name}"
+
+
+def test_an_entry_of_another_run_is_not_overwritten(tmp_path: Path) -> None:
+    one, other = (FileSourceLog(LocalStorage(str(tmp_path)), "sources/0") for _ in range(2))
+    for log in (one, other):
+        log.load()
+    assert one.add([("/a", 1)]) == 0
+    with pytest.raises(SourceUnavailableError, match="is there already"):
+        other.add([("/b", 1)])
+    other.load()
+    assert other.add([("/b", 1)]) == 1
+
+
+def test_a_folder_that_has_settled_is_not_listed_again(tmp_path: Path) -> None:
+    look = FolderLook(tmp_path, NameFilter("*"), recursive=False)
+    (tmp_path / "p=1").mkdir()
+    (tmp_path / "p=1/a").touch()
+    long_ago = time.time() - 100
+    os.utime(tmp_path / "p=1", (long_ago, long_ago))
+    assert [Path(each.path).name for each in look.look()] == ["a"]
+    assert look.look() == []
+    (tmp_path / "p=1/b").touch()
+    assert [Path(each.path).name for each in look.look()] == ["b"]

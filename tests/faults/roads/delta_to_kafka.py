@@ -1,0 +1,122 @@
+"""A table of Delta to Kafka, exactly once. Each world has a table and a topic of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import deltalake
+import pyarrow as pa
+from pyspark.sql.types import StringType, StructField, StructType
+
+from engine.execution.definition import StreamBinding
+from engine.expressions.schemas import to_arrow
+from engine.pipeline.pipeline import Pipeline, SourceRelation
+from engine.sinks.contract import SinkBinding
+from engine.sources.delta.data_source import DeltaSource
+from engine.sources.delta.position import TablePosition
+from engine.sources.delta.reader import DeltaRun
+from tests.faults.roads import handed_mutants
+from tests.faults.roads.files_to_kafka import exactly_once
+from tests.faults.roads.kafka_to_kafka import KafkaToKafka
+from tests.faults.roads.road import BETWEEN, PLACES, Setup
+
+FEED_EVERY_S = 0.1
+PARTS = 3
+COLUMNS = StructType([StructField("value", StringType())])
+
+
+def _forgets_ahead() -> None:
+    right = TablePosition.offset
+    TablePosition.offset = lambda self: right(replace(self, ahead=frozenset()))  # type: ignore[method-assign]
+
+
+def _passes_over() -> None:
+    right = DeltaRun.merge
+
+    def merge(self: Any, done: Any) -> Any:
+        self._open.clear()
+        return right(self, done)
+
+    DeltaRun.merge = merge  # type: ignore[method-assign]
+
+
+def _ends_early() -> None:
+    """An epoch that is run again ends with the versions that are whole in it."""
+    DeltaRun._end = property(lambda self: self._until.at)  # type: ignore[method-assign,assignment]
+    right = DeltaRun._take
+
+    def take(self: Any, found: Any) -> None:
+        until = self._until
+        self._until = until and replace(until, ahead=frozenset(), at=(until.at[0], 0))
+        right(self, found)
+        self._until = until
+
+    DeltaRun._take = take  # type: ignore[method-assign]
+
+
+class DeltaToKafka(KafkaToKafka):
+    level = "L5 Delta to Kafka"
+    places = (*PLACES, "transactions.told")
+    between = (*BETWEEN, "transactions.told")
+    mutants: ClassVar[Mapping[str, Callable[[], None]]] = {
+        **handed_mutants.MUTANTS,
+        "files that were read before others are forgotten": _forgets_ahead,
+        "what is found is taken for read": _passes_over,
+        "an epoch that is run again leaves out a half-read version": _ends_early,
+    }
+
+    def make(self, name: str) -> dict[str, str]:
+        return {"bootstrap": self.bootstrap, "sink": self.new_topic(f"out-{name}")}
+
+    @contextmanager
+    def feeding(self, setup: Setup) -> Iterator[None]:
+        stop = threading.Event()
+        _append(setup, 0)
+
+        def feed() -> None:
+            number = 1
+            while not stop.wait(FEED_EVERY_S):
+                _append(setup, number)
+                number += 1
+
+        thread = threading.Thread(target=feed, name="feed")
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def went_in(self, setup: Setup) -> Counter[bytes]:
+        table = deltalake.DeltaTable(_table(setup)).to_pyarrow_table(columns=["value"])
+        return Counter(text.encode() for text in table.column(0).to_pylist())
+
+    @staticmethod
+    def stream(setup: Setup) -> StreamBinding:
+        source = DeltaSource({"path": _table(setup), "numPartitions": "2", "pollIntervalMs": "20"})
+        schema = to_arrow(COLUMNS, "source delta")
+        pipeline = Pipeline(SourceRelation("continuous_delta", {}, schema), (), schema)
+        return StreamBinding(pipeline, source.continuousReader(COLUMNS), "delta")
+
+    @staticmethod
+    def sink(setup: Setup) -> SinkBinding:
+        return exactly_once(setup, COLUMNS)
+
+
+def _append(setup: Setup, number: int) -> None:
+    """A version of several files."""
+    rows = {"value": [f"{number} {part}" for part in range(PARTS)], "part": list(range(PARTS))}
+    deltalake.write_deltalake(_table(setup), pa.table(rows), mode="append", partition_by=["part"])
+
+
+def _table(setup: Setup) -> str:
+    return str(Path(setup.folder) / "table")
+
+
+ROAD = DeltaToKafka
