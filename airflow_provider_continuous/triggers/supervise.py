@@ -6,13 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_provider_continuous.source_ends import SourceEnds
 from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.kill import KillableTrigger
 from airflow_provider_continuous.triggers.latency import last_latencies
 from airflow_provider_continuous.triggers.poller import Event
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.checkpoint.query_state import QueryState
-from engine.sources.latest import lag
 
 
 class QuerySupervisionTrigger(KillableTrigger):
@@ -78,7 +78,7 @@ class HealthyEpochsTrigger(KillableTrigger):
     :param commit_max_ms: the same for ``latencyMs.epochEndToCommitted``.
     :param lag_max: how far the committed offsets may be behind the ends of ``sources`` by then;
         None: any distance.
-    :param sources: ``format`` and ``options`` of each source, None for one that does not matter.
+    :param sources: see :class:`SourceEnds`.
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class HealthyEpochsTrigger(KillableTrigger):
         self.commit_max_ms = commit_max_ms
         self.lag_max = lag_max
         self.sources = list(sources)
+        self._ends = SourceEnds(self.sources)
 
     @property
     def wanted(self) -> str:
@@ -130,7 +131,7 @@ class HealthyEpochsTrigger(KillableTrigger):
         return status_event("ended", status) if status.state.is_over else None
 
     def _is_near(self, status: CheckpointStatus) -> bool:
-        return self.lag_max is None or lag(status.offsets, self.sources) <= self.lag_max
+        return self.lag_max is None or self._ends.lag(status.offsets) <= self.lag_max
 
     def _is_fast(self, status: CheckpointStatus) -> bool:
         if self.latency_max_ms is None and self.commit_max_ms is None:
