@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_continuous.connections.fields import Fields
+from engine.checkpoint.storage.s3_role import ROLE
 
 _HINT = (
     "A query can use login, password, extra.aws_session_token, extra.region_name, "
@@ -35,13 +36,24 @@ def of_delta(fields: Fields) -> dict[str, str]:
     :raises ConfigError: it cannot do what the connection says.
     """
     aws = _read(fields)
+    if aws.role is not None and aws.key is not None:
+        raise fields.wrong(
+            f"has keys and a role: {fields.owner} assumes roles with what its machine offers alone",
+            "Give the keys' user the rights, or take the keys out.",
+        )
+    if aws.role is not None and aws.sts is not None:
+        raise fields.wrong(
+            f"has an endpoint of STS, which cannot be told to {fields.owner}",
+            "Say it in the query's environment, AWS_ENDPOINT_URL_STS, and S3's own in "
+            "extra.service_config.",
+        )
     found = {
         "AWS_ACCESS_KEY_ID": aws.key,
         "AWS_SECRET_ACCESS_KEY": aws.secret,
         "AWS_SESSION_TOKEN": aws.token,
         "AWS_REGION": aws.region,
         "AWS_ENDPOINT_URL": aws.endpoint,
-        "AWS_ENDPOINT_URL_STS": aws.sts,
+        "AWS_FORCE_CREDENTIAL_LOAD": None if aws.role is None else "true",
         "AWS_IAM_ROLE_ARN": aws.role,
         "AWS_IAM_ROLE_SESSION_NAME": aws.session_name,
         "AWS_ALLOW_HTTP": "true" if (aws.endpoint or "").startswith("http://") else None,
@@ -56,13 +68,6 @@ def of_s3fs(fields: Fields) -> dict[str, str]:
     :raises ConfigError: it cannot do what the connection says.
     """
     aws = _read(fields)
-    if aws.role is not None:
-        raise fields.wrong(
-            f"assumes a role, which {fields.owner} cannot: its credentials would end while the "
-            "query goes on",
-            "Give the machine of the query's driver this role (a profile, or a web identity), and "
-            "leave the connection out of the checkpoint's location; or use keys.",
-        )
     found = {
         "key": aws.key,
         "secret": aws.secret,
@@ -70,6 +75,9 @@ def of_s3fs(fields: Fields) -> dict[str, str]:
         "client_kwargs.region_name": aws.region,
         "client_kwargs.endpoint_url": aws.endpoint,
         "client_kwargs.verify": None if aws.verifies else "false",
+        f"{ROLE}.role_arn": aws.role,
+        f"{ROLE}.session_name": aws.session_name,
+        f"{ROLE}.endpoint_url": aws.sts if aws.role else None,
     }
     return {name: value for name, value in found.items() if value is not None}
 

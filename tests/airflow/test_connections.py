@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,13 @@ from airflow_provider_continuous.operators.query import (
 from airflow_provider_continuous.submission import Submission, SubmittedQuery
 from engine import connection_options
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.storage.fsspec_storage import FsspecStorage
+from engine.checkpoint.storage.opening import prove_create_if_absent
 from engine.errors import ConfigError
 from engine.query.connections import give
 from engine.query.spec import load_spec
+from engine.query.write_request import open_checkpoint, pop_storage
+from tests.servers.s3 import S3, s3_server
 
 SECRET = "c0rrect-${HOME}-h0rse"
 KAFKA = {
@@ -54,6 +59,12 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", said)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
 
 
 @pytest.fixture
@@ -226,6 +237,30 @@ def test_the_checkpoints_storage(
     }
 
 
+@pytest.mark.parametrize("role", [False, True])
+def test_a_store_is_opened_so(
+    spec: dict[str, Any], connection: Callable[..., None], s3: S3, role: bool
+) -> None:
+    extra = {"region_name": "eu-central-1", "endpoint_url": s3.endpoint}
+    if role:
+        extra["role_arn"] = "arn:aws:iam::123456789012:role/lake"
+    connection("lake", "aws", login="AKIA", password=SECRET, extra=extra)
+    spec["checkpoint_location"] = f"s3://lake@{s3.bucket()}/orders"
+    document = resolved(spec)
+    options = {
+        f"checkpointStorage.{key}": value
+        for key, value in load_spec(document, {}).checkpoint_storage.items()
+    }
+
+    storage = open_checkpoint(document["checkpoint_location"], pop_storage(options)).storage
+
+    prove_create_if_absent(storage)
+    assert isinstance(storage, FsspecStorage)
+    credentials = asyncio.run(storage._fs.session.get_credentials())
+    assert getattr(credentials, "method", None) == ("assume-role" if role else None)
+    assert storage._fs.key == (None if role else "AKIA")
+
+
 def test_a_checkpoint_elsewhere_is_opened_as_the_machine_can(spec: dict[str, Any]) -> None:
     spec["checkpoint_location"] = "hdfs://some_conn@namenode/orders"
     assert "checkpoint_storage" not in resolved(spec)
@@ -246,7 +281,6 @@ GOOGLE_KEY = {"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-
                     "role_arn": "arn:aws:iam::1:role/lake",
                     "assume_role_kwargs": {"RoleSessionName": "orders"},
                     "service_config": {"s3": {"endpoint_url": "https://s3", "bucket_name": "b"}},
-                    "endpoint_url": "https://aws",
                     "verify": False,
                 },
             },
@@ -254,7 +288,7 @@ GOOGLE_KEY = {"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-
                 "storage.AWS_IAM_ROLE_ARN": "arn:aws:iam::1:role/lake",
                 "storage.AWS_IAM_ROLE_SESSION_NAME": "orders",
                 "storage.AWS_ENDPOINT_URL": "https://s3",
-                "storage.AWS_ENDPOINT_URL_STS": "https://aws",
+                "storage.AWS_FORCE_CREDENTIAL_LOAD": "true",
                 "storage.AWS_ALLOW_INVALID_CERTIFICATES": "true",
             },
         ),
@@ -367,6 +401,12 @@ def test_single_values_of_any_connection(
         ("kafka", {"conn_type": "kafka", "extra": "{bootstrap"}, "no JSON object"),
         ("delta", {"conn_type": "kafka", "extra": KAFKA}, r"\(kafka\) is none of .* delta"),
         ("delta", {"conn_type": "aws", "login": "AKIA"}, "only one of login"),
+        ("delta", {**AWS, "extra": {"role_arn": "arn:aws:iam::1:role/lake"}}, "keys and a role"),
+        (
+            "delta",
+            {"conn_type": "aws", "extra": {"role_arn": "a", "endpoint_url": "http://aws"}},
+            "endpoint of STS",
+        ),
         ("delta", {"conn_type": "aws", "extra": {"profile_name": "x"}}, r"extra\.profile_name"),
         ("delta", {"conn_type": "aws", "extra": {"assume_role_method": "saml"}}, "assume_role_m"),
         (
@@ -429,7 +469,7 @@ def test_names_that_are_none(
     [
         (None, "no connection 'lake'"),
         ({"conn_type": "kafka"}, "none of the types .* aws"),
-        ({"conn_type": "aws", "extra": {"role_arn": "arn:aws:iam::1:role/lake"}}, "assumes a role"),
+        ({"conn_type": "aws", "extra": {"profile_name": "x"}}, r"extra\.profile_name"),
     ],
 )
 def test_a_checkpoint_that_cannot_be_opened_so(
@@ -463,7 +503,7 @@ def test_every_reader_refuses_what_it_does_not_know(connection: Callable[..., No
         for conn_type in kinds:
             connection("odd", conn_type, schema="who reads this?")
             spec = {"format": next(n for n, k in CONNECTORS.items() if conn_type in k)}
-            with pytest.raises(ConfigError, match="schema|no bootstrap|no account"):
+            with pytest.raises(ConfigError, match=r"schema|no bootstrap|no account"):
                 resolved(
                     {"sink": {**spec, "connection": "odd"}, "checkpoint_location": "/checkpoint"}
                 )
