@@ -62,6 +62,28 @@ def of_delta(fields: Fields) -> dict[str, str]:
     return {f"storage.{name}": value for name, value in found.items() if value is not None}
 
 
+def of_iceberg(fields: Fields) -> dict[str, str]:
+    """``catalog.s3.`` options: what Iceberg's own client opens the table's files with.
+
+    :raises ConfigError: it cannot do what the connection says.
+    """
+    aws = _read(fields)
+    if not aws.verifies or (aws.role is not None and aws.sts is not None):
+        raise fields.wrong(
+            f"has extra.verify, or an endpoint of STS beside a role: {fields.owner} cannot be told"
+        )
+    found = {
+        "access-key-id": aws.key,
+        "secret-access-key": aws.secret,
+        "session-token": aws.token,
+        "region": aws.region,
+        "endpoint": aws.endpoint,
+        "role-arn": aws.role,
+        "role-session-name": aws.session_name,
+    }
+    return {f"catalog.s3.{name}": value for name, value in found.items() if value is not None}
+
+
 def of_s3fs(fields: Fields) -> dict[str, str]:
     """Options of s3fs, for a checkpoint.
 

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_continuous.compat import AirflowFailException
+from airflow_provider_continuous.connections.fields import Fields
 from airflow_provider_continuous.connections.kinds import CONNECTORS, STORAGES
+from airflow_provider_continuous.connections.lookup import find
 from airflow_provider_continuous.decorators.continuous_query import continuous_query_task
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.checkpoint import RewindCheckpointOperator
@@ -337,6 +339,63 @@ def test_to_delta(
     assert load_spec(resolved(spec)).sink.options == {"path": "s3://b/t", **options}  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("format_", "content", "options"),
+    [
+        (
+            "postgres",
+            {
+                "conn_type": "postgres",
+                "host": "db",
+                "port": 5433,
+                "schema": "sales/eu",
+                "login": "me",
+                "password": SECRET,
+                "extra": {"sslmode": "verify-full", "connect_timeout": 5},
+            },
+            {
+                "url": "postgresql://db:5433/sales%2Feu",
+                "user": "me",
+                "password": SECRET,
+                "libpq.sslmode": "verify-full",
+                "libpq.connect_timeout": "5",
+            },
+        ),
+        (
+            "redis",
+            {
+                "conn_type": "redis",
+                "host": "::1",
+                "password": SECRET,
+                "extra": {"db": 2, "ssl": True, "ssl_ca_certs": "/ca.pem"},
+            },
+            {"url": "rediss://[::1]:6379/2?ssl_ca_certs=%2Fca.pem", "password": SECRET},
+        ),
+        (
+            "iceberg",
+            AWS,
+            {
+                "catalog.s3.access-key-id": "AKIA",
+                "catalog.s3.secret-access-key": SECRET,
+                "catalog.s3.region": "eu-central-1",
+                "catalog.s3.endpoint": "http://s3:9000",
+            },
+        ),
+    ],
+)
+def test_to_others(
+    spec: dict[str, Any],
+    connection: Callable[..., None],
+    format_: str,
+    content: dict[str, Any],
+    options: dict[str, str],
+) -> None:
+    connection("it", **content)
+    spec["sink"] = {"format": format_, "connection": "it"}
+
+    assert load_spec(resolved(spec), {}).sink.options == options  # type: ignore[union-attr]
+
+
 def test_a_google_key_opens_a_checkpoint(
     spec: dict[str, Any], connection: Callable[..., None]
 ) -> None:
@@ -420,6 +479,8 @@ def test_single_values_of_any_connection(
             "keyfile_dict what is no JSON object",
         ),
         ("delta", {"conn_type": "wasb", "password": SECRET}, "names no account"),
+        ("postgres", {"conn_type": "postgres", "host": "db"}, "names no database"),
+        ("redis", {"conn_type": "redis"}, "names no host"),
         ("rate", {"conn_type": "http", "host": "x"}, r"\(http\) is none of the types"),
         ("rate", {"conn_type": "generic", "login": "x"}, "has login, which source rate"),
     ],
@@ -501,12 +562,18 @@ def test_the_engine_alone_knows_no_connections(kafka_spec: dict[str, Any]) -> No
 def test_every_reader_refuses_what_it_does_not_know(connection: Callable[..., None]) -> None:
     for kinds in (*CONNECTORS.values(), *STORAGES.values()):
         for conn_type in kinds:
-            connection("odd", conn_type, schema="who reads this?")
-            spec = {"format": next(n for n, k in CONNECTORS.items() if conn_type in k)}
-            with pytest.raises(ConfigError, match=r"schema|no bootstrap|no account"):
-                resolved(
-                    {"sink": {**spec, "connection": "odd"}, "checkpoint_location": "/checkpoint"}
-                )
+            needed: dict[str, Any] = {
+                "host": "here",
+                "extra": {"bootstrap.servers": "here:9092", "no such": 1},
+            }
+            if conn_type not in ("postgres", "redis", "wasb", "adls"):
+                del needed["host"]
+            if conn_type == "postgres":
+                needed["schema"] = "orders"
+            connection("odd", conn_type, **needed)
+            owner = Fields(find("odd", "this test"), "this test")
+            with pytest.raises(ConfigError, match=r"no such"):
+                kinds[conn_type](owner)
 
 
 # -- rewinding ------------------------------------------------------------------------------------
