@@ -55,9 +55,14 @@ STORAGES: Final[Mapping[str, Mapping[str, Reader]]] = {
 def read(kinds: Mapping[str, Reader], fields: Fields) -> dict[str, str]:
     """Read a connection as the kinds of one connector or storage say.
 
+    A generic one is taken for the only type that fits: Airflow's command line and forms make those
+    of types whose provider is not installed.
+
     :raises ConfigError: it is of another type, or says what cannot be used.
     """
     reader = kinds.get(fields.conn_type)
+    if reader is None and fields.conn_type == "generic" and len(kinds) == 1:
+        (reader,) = kinds.values()
     if reader is None:
         raise fields.wrong(
             f"is none of the types that {fields.owner} takes",

@@ -155,8 +155,8 @@ def test_a_new_start_takes_the_new_password(
     submitted: list[SubmittedQuery],
     context: Any,
 ) -> None:
-    for password in ("old", "new"):
-        connection("kafka_main", "kafka", extra={**KAFKA, "sasl.password": password})
+    for password, kind in (("old", "kafka"), ("new", "generic")):
+        connection("kafka_main", kind, extra={**KAFKA, "sasl.password": password})
         task = RestartContinuousQueryOperator(task_id="again", spec=kafka_spec, deferrable=False)
         context["task_state_store"].clear()
         task.execute(context)
@@ -458,7 +458,9 @@ def test_single_values_of_any_connection(
         ("kafka", {"conn_type": "kafka", "extra": {**KAFKA, "a": {"b": 1}}}, r"extra\.a what is"),
         ("kafka", {"conn_type": "kafka", "extra": KAFKA, "host": "broker"}, "has host, which"),
         ("kafka", {"conn_type": "kafka", "extra": "{bootstrap"}, "no JSON object"),
+        ("kafka", {"conn_type": "generic", "login": "me", "extra": KAFKA}, "has login, which"),
         ("delta", {"conn_type": "kafka", "extra": KAFKA}, r"\(kafka\) is none of .* delta"),
+        ("delta", {"conn_type": "generic"}, r"\(generic\) is none of .* delta"),
         ("delta", {"conn_type": "aws", "login": "AKIA"}, "only one of login"),
         ("delta", {**AWS, "extra": {"role_arn": "arn:aws:iam::1:role/lake"}}, "keys and a role"),
         (

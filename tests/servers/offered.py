@@ -43,10 +43,9 @@ def add_connection(
     name: str, kind: str, *, extra: Mapping[str, str] | None = None, **own: str
 ) -> str:
     """The command that tells Airflow of a server."""
-    said = [word for key, text in own.items() for word in (f"--conn-{key}", text)]
-    if extra is not None:
-        said += ["--conn-extra", json.dumps(extra)]
-    return shlex.join(["airflow", "connections", "add", name, "--conn-type", kind, *said])
+    # By JSON: --conn-type makes a generic one of a type whose provider is not installed.
+    said = {"conn_type": kind, **own, **({} if extra is None else {"extra": extra})}
+    return shlex.join(["airflow", "connections", "add", name, "--conn-json", json.dumps(said)])
 
 
 def python(program: str) -> str:

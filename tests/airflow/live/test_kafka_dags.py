@@ -234,8 +234,9 @@ def test_a_trigger_uses_a_connection(
     kafka: Kafka,
     topic: Topic,
 ) -> None:
-    said = json.dumps({"bootstrap.servers": kafka.bootstrap})
-    shell(f"airflow connections add kafka_plain --conn-type kafka --conn-extra {shlex.quote(said)}")
+    extra = {"bootstrap.servers": kafka.bootstrap}
+    said = json.dumps({"conn_type": "kafka", "extra": extra})
+    shell(f"airflow connections add kafka_plain --conn-json {shlex.quote(said)}")
     live.hold()
     run = DagRun(
         airflow_processes.client,
