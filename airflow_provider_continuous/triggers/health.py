@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from airflow_provider_continuous.source_ends import SourceEnds
@@ -54,7 +55,6 @@ class QueryHealthTrigger(CheckpointTrigger):
         self.latency_max_s = latency_max_s
         self.lag_max = lag_max
         self.source = source
-        self._ends = SourceEnds(source)
         self.fail_on = [QueryState(state).value for state in fail_on]
         self.unhealthy_for_s = unhealthy_for_s
         self.watch_until = watch_until
@@ -74,6 +74,10 @@ class QueryHealthTrigger(CheckpointTrigger):
             "unhealthy_since",
         )
         return {**super().arguments(), **{name: getattr(self, name) for name in own}}
+
+    @cached_property
+    def _ends(self) -> SourceEnds:
+        return SourceEnds(self.source)  # Airflow renders what it has started itself before
 
     def look(self) -> Event | None:
         """Look once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from airflow_provider_continuous.source_ends import SourceEnds
@@ -99,7 +100,6 @@ class HealthyEpochsTrigger(KillableTrigger):
         self.commit_max_ms = commit_max_ms
         self.lag_max = lag_max
         self.sources = list(sources)
-        self._ends = SourceEnds(self.sources)
 
     @property
     def wanted(self) -> str:
@@ -129,6 +129,10 @@ class HealthyEpochsTrigger(KillableTrigger):
         if enough and good and self._is_fast(status) and self._is_near(status):
             return status_event("healthy", status)
         return status_event("ended", status) if status.state.is_over else None
+
+    @cached_property
+    def _ends(self) -> SourceEnds:
+        return SourceEnds(self.sources)
 
     def _is_near(self, status: CheckpointStatus) -> bool:
         return self.lag_max is None or self._ends.lag(status.offsets) <= self.lag_max

@@ -39,6 +39,11 @@ class Page:
             block.text for block in self._blocks if block.language == "python" and not block.file
         ]
 
+    def json(self) -> str:
+        """Its one JSON document."""
+        (found,) = (block.text for block in self._blocks if block.language == "json")
+        return found
+
     def write_files(self, folder: Path) -> None:
         """Write its files, below a folder."""
         for block in self._blocks:

@@ -199,6 +199,7 @@ def test_the_guide(
     project = (Path(__file__).parents[3] / "pyproject.toml").read_text()
     assert all(f"\n{extra} = [" in project for extra in extras)
     guide.write_files(tmp_path)
+    (tmp_path / "connections.json").write_text(guide.json())
     shell(connect)
     shell(records)
     airflow, home = airflow_processes.client, airflow_processes.home
