@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -79,6 +80,17 @@ def spec(tmp_path: Path) -> dict[str, Any]:
         "trigger": {"continuous": "1 second"},
         "checkpoint_location": str(tmp_path / "checkpoints" / "numbers"),
     }
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes connections."""
+
+    def make(name: str, conn_type: str, **content: Any) -> None:
+        said = json.dumps({"conn_type": conn_type, **content})
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", said)
+
+    return make
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ pytest.importorskip("confluent_kafka", reason="needs the extra kafka")
 pytest.importorskip("deltalake", reason="needs the extra delta")
 
 from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
+from airflow_provider_continuous.rest import wait_for
 from airflow_provider_continuous.sensors.health import QueryHealthSensor
 from airflow_provider_continuous.sensors.offsets import OffsetsCommittedSensor
 from airflow_provider_continuous.standalone import AirflowProcesses
@@ -26,7 +27,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.errors import SourceError
-from tests.airflow.live.dag_run import DagRun
+from tests.airflow.live.dag_run import RUN_S, DagRun
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.pages import Page
 from tests.connectors.kafka.topics import Topic
@@ -239,14 +240,19 @@ def test_a_trigger_uses_a_connection(
     said = json.dumps({"conn_type": "kafka", "extra": extra})
     shell(f"airflow connections add kafka_plain --conn-json {shlex.quote(said)}")
     live.hold()
+    commit(live, 0, {topic.name: {"0": 0, "1": 0}})
     run = DagRun(
         airflow_processes.client,
         "keep_up_without_a_worker",
         checkpoint=live.location,
         topic=topic.name,
     )
-    run.wait_for_task("keeps_up", "deferred")
-    commit(live, 0, topic.offset)
+    client = airflow_processes.client
+
+    def has_looked() -> bool:
+        return "the connection 'kafka_plain'" in client.log(run.dag_id, run.run_id, "keeps_up")
+
+    wait_for(has_looked, RUN_S, "a look of the trigger")
     commit(live, 1, topic.offset)
 
     assert run.succeeds().result("keeps_up")["lag"] == 0
