@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from airflow_provider_continuous.connections import aws, azure, databases, google, kafka
+from airflow_provider_continuous.connections import aws, azure, databases, google, kafka, web
 from airflow_provider_continuous.connections.fields import Fields, Reader
 
 
@@ -31,6 +31,7 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "wasb": azure.of_delta,
         "adls": azure.of_delta,
     },
+    "http": {"http": web.of_http},
     "iceberg": {"aws": aws.of_iceberg},
     "postgres": {"postgres": databases.of_postgres},
     "redis": {"redis": databases.of_redis},

@@ -17,6 +17,7 @@ from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.checkpoint import RewindCheckpointOperator
 from airflow_provider_continuous.operators.query import (
     RestartContinuousQueryOperator,
+    RunContinuousQueryOperator,
     StartContinuousQueryOperator,
     StopContinuousQueryOperator,
 )
@@ -131,6 +132,35 @@ def test_a_new_start_takes_the_new_password(
     assert passwords == ["old", "new"]
 
 
+def test_so_does_a_query_that_has_died(
+    spec: dict[str, Any],
+    connection: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    submitted: list[SubmittedQuery],
+    context: Any,
+) -> None:
+    taken: list[str] = []
+    really_write = Submission.write_specification
+
+    def write(submission: Submission, document: Any = None) -> Path:
+        taken.append(submission.document["source"]["options"]["kafka.sasl.password"])
+        connection("kafka_main", "kafka", extra={**KAFKA, "sasl.password": "new"})
+        return really_write(submission, document)
+
+    monkeypatch.setattr(Submission, "write_specification", write)
+    connection("kafka_main", "kafka", extra={**KAFKA, "sasl.password": "old"})
+    spec["source"] = {"format": "kafka", "connection": "kafka_main"}
+    spec["conf"] = {"stand_in": "fail"}
+    task = RunContinuousQueryOperator(
+        task_id="run", spec=spec, restarts=1, restart_delay=0.0, deferrable=False
+    )
+
+    with pytest.raises(AirflowFailException, match="the sink is full"):
+        task.execute(context)
+
+    assert taken == ["old", "new"]
+
+
 def test_an_operators_own_connections(
     spec: dict[str, Any],
     connection: Callable[..., None],
@@ -232,6 +262,22 @@ def test_a_store_is_opened_so(
 def test_a_checkpoint_elsewhere_is_opened_as_the_machine_can(spec: dict[str, Any]) -> None:
     spec["checkpoint_location"] = "hdfs://some_conn@namenode/orders"
     assert "checkpoint_storage" not in resolved(spec)
+
+
+# -- lineage --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_lineage_names_the_brokers_of_a_connection(
+    kafka_spec: dict[str, Any], connection: Callable[..., None], known: bool
+) -> None:
+    if known:
+        connection("kafka_main", "kafka", extra=KAFKA)
+    task = StartContinuousQueryOperator(task_id="start", spec=kafka_spec)
+
+    inputs = [(each.namespace, each.name) for each in task.lineage().inputs]
+
+    assert inputs == ([("kafka://broker:9092", "orders")] if known else [])
 
 
 # -- rewinding ------------------------------------------------------------------------------------
