@@ -208,6 +208,8 @@ class AirflowProcesses:
             "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
             # How late a worker's exit is noticed, and so how soon a deferred task may resume.
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+            # Instead of 5 s, after which a task of a busy machine dies.
+            "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             **self._extra,
         }
