@@ -74,7 +74,7 @@ def kafka_to_delta() -> None:
                 "options": {"topic": "{{ params.delays }}", "delivery": "exactly-once"},
             },
         ),
-        timeout=180,
+        timeout=600,
     )
     start_table = StartContinuousQueryOperator(
         task_id="start_table",
@@ -85,7 +85,7 @@ def kafka_to_delta() -> None:
             sql=DELAYED_ROWS,
             sink={"format": "delta", "options": {"path": TABLE}},
         ),
-        timeout=180,
+        timeout=600,
     )
 
     @task.sensor(poke_interval=1, timeout=600, mode="poke")
