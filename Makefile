@@ -6,7 +6,7 @@ SHELL := /bin/sh
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-unit test-spark test-matrix parity faults airflow-faults check demo up docker-up bench clean
+.PHONY: help install test test-unit test-spark test-matrix parity faults airflow-faults check demo demo-kafka servers up docker-up bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -46,6 +46,12 @@ airflow-faults: install ## Airflow's processes, tasks and queries killed and sus
 demo: install ## real departures through a continuous query that real Airflow processes run
 	$(PYTHON_IN_VENV) scripts/demo.py
 
+demo-kafka: install ## the same departures: Kafka to Kafka to Delta, two queries, every row compared
+	$(PYTHON_IN_VENV) scripts/demo_kafka.py
+
+servers: install ## Kafka, S3, PostgreSQL and others on this machine, to play with, until Ctrl-C
+	$(PYTHON_IN_VENV) -m tests.servers
+
 up: install ## Airflow with the example DAGs; prints the address and the login
 	$(PYTHON_IN_VENV) -m airflow_provider_continuous.standalone up
 
@@ -56,6 +62,6 @@ bench: install ## benchmarks beside Spark's own modes; writes docs/performance.m
 	$(PYTHON_IN_VENV) -m bench --publish
 
 clean: ## remove everything that was made here, .venv too
-	rm -rf .venv .uv .matrix .demo .up build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .venv .uv .matrix .demo .demo-kafka .up build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import httpx
 
 T = TypeVar("T")
+_TRIES = 4
 _PAGE = 100
 """What Airflow gives at most in one answer, unless it is configured otherwise."""
 
@@ -22,12 +23,13 @@ class AirflowClient:
     """Talks to one api-server as one user.
 
     :param address: such as ``http://127.0.0.1:8080``.
+    :param timeout_s: of one answer.
     """
 
-    def __init__(self, address: str, user: str, password: str) -> None:
+    def __init__(self, address: str, user: str, password: str, timeout_s: float = 30.0) -> None:
         self.address = address
         self._login = {"username": user, "password": password}
-        self._http = httpx.Client(base_url=address, timeout=30.0, trust_env=False)
+        self._http = httpx.Client(base_url=address, timeout=timeout_s, trust_env=False)
         self._token: str | None = None
 
     def close(self) -> None:
@@ -150,18 +152,30 @@ class AirflowClient:
     ) -> httpx.Response:
         for _ in range(2):
             if self._token is None:
-                answer = self._http.post("/auth/token", json=self._login)
+                answer = self._ask("POST", "/auth/token", json=self._login)
                 if answer.status_code != 201:
                     raise AirflowApiError(f"The login failed: {answer.status_code} {answer.text}")
                 self._token = answer.json()["access_token"]
             headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
-            answer = self._http.request(method, f"/api/v2{path}", headers=headers, **arguments)
+            answer = self._ask(method, f"/api/v2{path}", headers=headers, **arguments)
             if answer.status_code != 401:
                 break
             self._token = None  # expired
         if answer.status_code not in accept:
             raise AirflowApiError(f"{method} {path}: {answer.status_code} {answer.text}")
         return answer
+
+    def _ask(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        """Ask once, or several times what changes nothing: a busy machine takes long."""
+        for left in reversed(range(_TRIES if method == "GET" else 1)):
+            try:
+                return self._http.request(method, path, **arguments)
+            except httpx.TransportError as error:
+                if not left:
+                    raise AirflowApiError(
+                        f"{method} {path}: {self.address} does not answer: {error or type(error)}"
+                    ) from error
+        raise AssertionError("the last try returns or raises")
 
 
 def wait_for(

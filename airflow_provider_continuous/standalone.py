@@ -49,6 +49,7 @@ class AirflowProcesses:
     :param port: of the web address; 0 takes a free one.
     :param paused: whether new DAGs are paused until somebody starts them.
     :param environment: more environment variables for the processes, and so for the tasks.
+    :ivar client: while it is entered: logged in.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class AirflowProcesses:
         self._paused = paused
         self._extra = dict(environment or {})
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self.client: AirflowClient
         self.address = f"http://127.0.0.1:{self._port}"
         self.password = ""
 
@@ -144,8 +146,8 @@ class AirflowProcesses:
         return self._running[component].pid
 
     def __enter__(self) -> AirflowClient:
-        self._client = self.start()
-        return self._client
+        self.client = self.start()
+        return self.client
 
     def __exit__(
         self,
@@ -153,7 +155,7 @@ class AirflowProcesses:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._client.close()
+        self.client.close()
         self.stop()
 
     def _healthy(self, client: AirflowClient) -> bool:
@@ -206,6 +208,8 @@ class AirflowProcesses:
             "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
             # How late a worker's exit is noticed, and so how soon a deferred task may resume.
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+            # Instead of 5 s, after which a task of a busy machine dies.
+            "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             **self._extra,
         }

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from engine.checkpoint.checkpoint import Checkpoint
     from engine.errors import ContinuousError
+    from engine.query.connections import connection_options
     from engine.query.handle import ContinuousQuery
     from engine.query.registration import register
     from engine.query.writer import ContinuousStreamWriter, write_stream
@@ -31,6 +32,7 @@ __all__ = [
     "ContinuousQuery",
     "ContinuousStreamWriter",
     "SchemaRegistry",
+    "connection_options",
     "register",
     "write_stream",
 ]
@@ -43,6 +45,7 @@ _HOMES = {
     "ContinuousQuery": "engine.query.handle",
     "ContinuousStreamWriter": "engine.query.writer",
     "SchemaRegistry": "engine.registry.functions",
+    "connection_options": "engine.query.connections",
     "register": "engine.query.registration",
     "write_stream": "engine.query.writer",
 }

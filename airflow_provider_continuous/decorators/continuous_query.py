@@ -14,7 +14,8 @@
 The query's process knows nothing of Airflow and does not read the DAG file: the function's source
 is written to a module of its own, in a file that only its owner can read, with the arguments of the
 call as JSON. So the function imports what it needs itself, and an argument is no place for a
-secret: read that from the environment of the query.
+secret: it comes with a connection, by ``connections={"kafka_main": "kafka"}`` and
+``engine.connection_options("kafka_main")``, or with the environment of the query.
 """
 
 from __future__ import annotations
@@ -94,8 +95,7 @@ class _DecoratedQuery(DecoratedOperator):
                 "python_path": [str(module.parent), *settings.get("python_path", [])],
             },
             query=f"{module.stem}:{_ENTRY}",
-            name=operator.query_name,
-            checkpoint_location=operator.checkpoint_location,
+            **operator._overrides(),
         )
 
     def _source(self) -> str:

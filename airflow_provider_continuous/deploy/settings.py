@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 
 from airflow_provider_continuous import configuration
-from airflow_provider_continuous.compat import AirflowNotFoundException
+from airflow_provider_continuous.connections.lookup import find, value_at
 from engine.errors import ConfigError
 from engine.redaction.logs import redact
 
@@ -28,8 +27,8 @@ class ConnectionSettings:
     :param python: the interpreter of drivers on this machine; None: Airflow's own.
     :param spark_conn_id: for spark-submit: the connection of the Spark provider.
     :param environment: environment variables of the query.
-    :param secrets: environment variables whose values are in connections: ``conn_id.password``,
-        ``conn_id.login``, ``conn_id.host`` or ``conn_id.extra.KEY``.
+    :param secrets: environment variables whose values are in connections: ``conn_id.password``, or
+        another place of :func:`airflow_provider_continuous.connections.lookup.value_at`.
     :param spark_submit: see :class:`airflow_provider_continuous.deploy.options.SubmitOptions`.
     """
 
@@ -111,22 +110,6 @@ def _object(conn_id: str, extra: Mapping[str, Any], key: str, name: str) -> Mapp
 
 
 def _of_connection(name: str, place: str) -> str:
-    conn_id, _, attribute = str(place).partition(".")
-    try:
-        connection = BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException:
-        raise ConfigError(
-            f"The secret {name} is to come from the connection {conn_id!r}, which does not exist."
-        ) from None
-    if attribute.startswith("extra."):
-        value = connection.extra_dejson.get(attribute.removeprefix("extra."))
-    elif attribute in ("password", "login", "host"):
-        value = getattr(connection, attribute)
-    else:
-        raise ConfigError(
-            f"The secret {name} is to come from {place!r}.",
-            hint="Write conn_id.password, conn_id.login, conn_id.host or conn_id.extra.KEY.",
-        )
-    if not value:
-        raise ConfigError(f"The connection {conn_id!r} has no {attribute}, for the secret {name}.")
-    return str(value)
+    conn_id, _, part = str(place).partition(".")
+    wanted_by = f"the secret {name}"
+    return value_at(find(conn_id, wanted_by), part, wanted_by)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from airflow.sdk import BaseHook
 
 from airflow_provider_continuous.compat import AirflowNotFoundException
+from airflow_provider_continuous.connections.document import storage_options, with_connections
 from airflow_provider_continuous.deploy import local, spark_submit
 from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.interpreter import check_interpreter
@@ -35,9 +36,10 @@ class ContinuousQueryHook(BaseHook):
 
     :param continuous_conn_id: a connection of type ``continuous``. ``continuous_default`` need
         not exist.
-    :param storage_conn_id: the Airflow connection that opens the checkpoint's storage for this
-        hook. The query itself never sees Airflow's connections: it reaches the storage with the
-        credentials of its environment.
+    :param storage_conn_id: the Airflow connection that opens the checkpoint's storage, for this
+        hook and for the query; see
+        :data:`airflow_provider_continuous.connections.kinds.STORAGES`. With another scheme, or
+        without a connection, the query uses the credentials of its environment.
     :param environment: environment variables of the query, over those of the connection.
     :param secrets: environment variables whose values are in connections, such as
         ``{"KAFKA_PASSWORD": "kafka_default.password"}``; over those of the connection.
@@ -113,16 +115,25 @@ class ContinuousQueryHook(BaseHook):
         )
 
     def specification(
-        self, spec: Mapping[str, Any] | str | Path, **overrides: Any
+        self,
+        spec: Mapping[str, Any] | str | Path,
+        *,
+        source_connection: str | None = None,
+        sink_connection: str | None = None,
+        **overrides: Any,
     ) -> dict[str, Any]:
-        """Return a complete, valid specification.
+        """Return a complete, valid specification. It names connections, and holds nothing of them.
 
         :param spec: the specification or the path of its YAML or JSON file.
+        :param source_connection: instead of ``source.connection``; ``sink_connection`` likewise.
         :param overrides: keys to set in it; those that are None are left alone.
-        :raises ConfigError: lists everything that is wrong with it.
+        :raises ConfigError: lists everything that is wrong with it, or names the connection that
+            cannot be used.
         """
         document = dict(spec) if isinstance(spec, Mapping) else _read(Path(spec))
         document |= {key: value for key, value in overrides.items() if value is not None}
+        _connect(document, "source", source_connection)
+        _connect(document, "sink", sink_connection)
         if self.settings.conf:
             document["conf"] = {**self.settings.conf, **(document.get("conf") or {})}
         root, name = self.settings.checkpoint_root, document.get("name")
@@ -229,10 +240,13 @@ class ContinuousQueryHook(BaseHook):
         return Cluster.find(self.settings.spark_conn_id, options)
 
     def _for_the_query(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the specification as the query gets it: with its secrets, looked up now."""
         location = CheckpointLocation.parse(
             document.get("checkpoint_location"), self.storage_conn_id
         )
-        return {**document, "checkpoint_location": location.url}
+        found = {**with_connections(document), "checkpoint_location": location.url}
+        storage = {**storage_options(location), **(document.get("checkpoint_storage") or {})}
+        return {**found, "checkpoint_storage": storage} if storage else found
 
     def _ask(
         self,
@@ -252,6 +266,19 @@ class ContinuousQueryHook(BaseHook):
 
     def _checkpoint(self, checkpoint_location: str) -> CheckpointHook:
         return CheckpointHook(checkpoint_location, self.storage_conn_id)
+
+
+def _connect(document: dict[str, Any], role: str, connection: str | None) -> None:
+    """Make a connection that of the document's source or sink."""
+    if connection is None:
+        return
+    connector = document.get(role)
+    if not isinstance(connector, Mapping):
+        raise ConfigError(
+            f"{role}_connection is {connection!r}, and the specification has no {role}.",
+            hint="A query that is a function gets its connections by the argument connections.",
+        )
+    document[role] = {**connector, "connection": connection}
 
 
 class _AnyVariable(dict[str, str]):

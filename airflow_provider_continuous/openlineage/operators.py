@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
+from airflow_provider_continuous.connections.document import with_connections
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.links.query import location_of
 from airflow_provider_continuous.openlineage.datasets import Lineage, lineage_of, recorded
+from engine.errors import ConfigError
 
 
 class QueryLineage:
@@ -36,4 +39,8 @@ class QueryLineage:
             hook = CheckpointHook(location, getattr(self, "storage_conn_id", None))
             found = recorded(hook.checkpoint)
         spec = getattr(self, "spec", None)
-        return found if found != Lineage() or not isinstance(spec, Mapping) else lineage_of(spec)
+        if found != Lineage() or not isinstance(spec, Mapping):
+            return found
+        with suppress(ConfigError):  # the task says what is wrong with a connection
+            spec = with_connections(spec)
+        return lineage_of(spec)

@@ -38,9 +38,9 @@ class QueryHealthSensor(CheckpointSensor):
         the last epoch that this run has reported.
     :param lag_max: how far the committed offsets may be behind the end of ``source``: records of a
         ``kafka`` source, bytes of a ``tail`` source.
-    :param source: for ``lag_max``: the source's ``format`` and ``options`` as in the query's
-        specification, or a list of those (templated). The triggerer, or the worker, must see what
-        the query reads.
+    :param source: for ``lag_max``: the source's ``format``, ``options`` and ``connection`` as in
+        the query's specification, or a list of those (templated). The triggerer, or the worker,
+        must see what the query reads.
     :param fail_on: states, such as ``("FAILED", "STALLED")``, that fail the task at once.
     :param unhealthy_for: a timedelta or seconds: fail once the query has been unhealthy for so
         long; None waits until it recovers or ``timeout`` is over. A restart of the triggerer begins

@@ -6,15 +6,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_continuous.arguments import per_source
 from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.sensors.base import CheckpointSensor
+from airflow_provider_continuous.source_ends import SourceEnds
 from airflow_provider_continuous.triggers.offsets import (
     OffsetsCommittedTrigger,
     offsets_per_source,
 )
 from airflow_provider_continuous.triggers.poller import Event
-from engine.sources.latest import latest_offset
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -41,8 +40,9 @@ class OffsetsCommittedSensor(CheckpointSensor):
         the JSON text of either; or ``"latest"``: where the source ended when the task first looked.
         Reschedules and retries keep that point, a cleared task asks anew.
     :param source: for ``"latest"``: the source's ``format`` and ``options`` as in the query's
-        specification, or a list of those (templated). The worker must see what the query reads;
-        formats that can be asked: ``kafka`` and ``tail``.
+        specification, or a list of those (templated), with the Airflow ``connection`` if it has
+        one. The worker must see what the query reads; formats that can be asked: ``kafka`` and
+        ``tail``.
     :param ask_latest: instead, for other sources: a function without arguments that returns the
         offset, or a list of one per source. Runs in the worker.
     :param storage_conn_id: the Airflow connection that opens the checkpoint's storage (templated).
@@ -116,7 +116,7 @@ class OffsetsCommittedSensor(CheckpointSensor):
         noted = memory.recall("offsets_at_first_look")
         if noted is None:
             noted = offsets_per_source(
-                self._latest() if self.ask_latest is None else self.ask_latest()
+                SourceEnds(self.source).latest() if self.ask_latest is None else self.ask_latest()
             )
             memory.remember("offsets_at_first_look", noted)
         return list(noted)
@@ -128,7 +128,3 @@ class OffsetsCommittedSensor(CheckpointSensor):
             wait_for_restart=self.wait_for_restart,
             **self.waiting,
         )
-
-    def _latest(self) -> list[Any]:
-        sources = per_source(self.source)
-        return [None if source is None else latest_offset(source) for source in sources]

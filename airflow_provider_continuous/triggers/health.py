@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
-from airflow_provider_continuous.arguments import per_source
+from airflow_provider_continuous.source_ends import SourceEnds
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, is_over
 from airflow_provider_continuous.triggers.latency import last_latencies
 from airflow_provider_continuous.triggers.poller import Event
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.checkpoint.query_state import QueryState
-from engine.sources.latest import lag
 
 
 class QueryHealthTrigger(CheckpointTrigger):
@@ -25,7 +25,7 @@ class QueryHealthTrigger(CheckpointTrigger):
     :param latency_max_s: of a record from the reader to the writer, p99 of the last epoch.
     :param lag_max: how far the committed offsets may be behind the end of ``source``: bytes of a
         ``tail`` source.
-    :param source: for ``lag_max``: ``format`` and ``options`` of the query's one source, or a list.
+    :param source: for ``lag_max``: see :class:`SourceEnds`.
     :param fail_on: names of states that are ``unhealthy`` at once.
     :param unhealthy_for_s: end with ``unhealthy`` once the query has been so for this long; None
         waits for it to recover.
@@ -74,6 +74,10 @@ class QueryHealthTrigger(CheckpointTrigger):
             "unhealthy_since",
         )
         return {**super().arguments(), **{name: getattr(self, name) for name in own}}
+
+    @cached_property
+    def _ends(self) -> SourceEnds:
+        return SourceEnds(self.source)  # Airflow renders what it has started itself before
 
     def look(self) -> Event | None:
         """Look once."""
@@ -151,4 +155,4 @@ class QueryHealthTrigger(CheckpointTrigger):
         return None if measured is None else float(measured["p99"]) / 1000
 
     def _lag(self, status: CheckpointStatus) -> int | None:
-        return None if self.lag_max is None else lag(status.offsets, per_source(self.source))
+        return None if self.lag_max is None else self._ends.lag(status.offsets)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
+from airflow_provider_continuous.source_ends import SourceEnds
 from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.kill import KillableTrigger
 from airflow_provider_continuous.triggers.latency import last_latencies
 from airflow_provider_continuous.triggers.poller import Event
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.checkpoint.query_state import QueryState
-from engine.sources.latest import lag
 
 
 class QuerySupervisionTrigger(KillableTrigger):
@@ -78,7 +79,7 @@ class HealthyEpochsTrigger(KillableTrigger):
     :param commit_max_ms: the same for ``latencyMs.epochEndToCommitted``.
     :param lag_max: how far the committed offsets may be behind the ends of ``sources`` by then;
         None: any distance.
-    :param sources: ``format`` and ``options`` of each source, None for one that does not matter.
+    :param sources: see :class:`SourceEnds`.
     """
 
     def __init__(
@@ -129,8 +130,12 @@ class HealthyEpochsTrigger(KillableTrigger):
             return status_event("healthy", status)
         return status_event("ended", status) if status.state.is_over else None
 
+    @cached_property
+    def _ends(self) -> SourceEnds:
+        return SourceEnds(self.sources)
+
     def _is_near(self, status: CheckpointStatus) -> bool:
-        return self.lag_max is None or lag(status.offsets, self.sources) <= self.lag_max
+        return self.lag_max is None or self._ends.lag(status.offsets) <= self.lag_max
 
     def _is_fast(self, status: CheckpointStatus) -> bool:
         if self.latency_max_ms is None and self.commit_max_ms is None:

@@ -16,6 +16,7 @@ from engine.checkpoint.storage.opening import open_storage
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from engine.sources.tail.tail_offset import positions_of
 from engine.spark.session import build_session
+from flights.feed import departures
 from flights.query import DELAYED, SCHEMA
 
 if TYPE_CHECKING:
@@ -33,19 +34,27 @@ def compare_committed(checkpoint: str, output_path: str, input_path: str) -> dic
     (offset,) = state.committed_offsets(epoch)
     with tempfile.TemporaryDirectory() as folder:
         input_rows = copy_prefix(Path(input_path), offset, Path(folder))
-        # The query runs on the same machine: leave it its core.
-        conf = {"spark.master": "local[1]", "spark.sql.shuffle.partitions": "1"}
-        spark = build_session(conf, "flights compare")
-        try:
-            rows, missing, surplus = _compare(spark, folder, _committed_files(output_path, epoch))
-        finally:
-            spark.stop()
-    if missing or surplus:
-        raise AssertionError(
-            f"{missing} of {rows} rows were not committed, {surplus} were committed that the batch "
-            "run does not have."
-        )
+        rows = _count_if_equal(folder, _committed_files(output_path, epoch))
     return {"epoch": epoch, "input_rows": input_rows, "output_rows": rows, "equal": True}
+
+
+def compare_table(table: str) -> dict[str, Any]:
+    """Compare a table of Delta with the query over all departures that there are.
+
+    :return: ``table_version``, ``input_rows``, ``output_rows`` of the batch run, and ``equal``.
+    :raises AssertionError: they differ; says how many rows are only in one of the two.
+    """
+    from deltalake import DeltaTable
+
+    found, input_rows = DeltaTable(table), 0
+    with tempfile.TemporaryDirectory() as folder:
+        with (Path(folder) / "all.jsonl").open("w") as file:
+            for departure in departures():
+                file.write(f"{departure.line}\n")
+                input_rows += 1
+        rows = _count_if_equal(folder, found.file_uris())
+    version = found.version()
+    return {"table_version": version, "input_rows": input_rows, "output_rows": rows, "equal": True}
 
 
 def copy_prefix(source: Path, offset: Any, target: Path) -> int:
@@ -57,6 +66,22 @@ def copy_prefix(source: Path, offset: Any, target: Path) -> int:
         (target / file.name).write_bytes(prefix)
         lines += prefix.count(b"\n")
     return lines
+
+
+def _count_if_equal(folder: str, files: list[str]) -> int:
+    # The query runs on the same machine: leave it its core.
+    conf = {"spark.master": "local[1]", "spark.sql.shuffle.partitions": "1"}
+    spark = build_session(conf, "flights compare")
+    try:
+        rows, missing, surplus = _compare(spark, folder, files)
+    finally:
+        spark.stop()
+    if missing or surplus:
+        raise AssertionError(
+            f"{missing} of {rows} rows were not committed, {surplus} were committed that the batch "
+            "run does not have."
+        )
+    return rows
 
 
 def _committed_files(output_path: str, epoch: int) -> list[str]:

@@ -75,24 +75,37 @@ def feed(
     :return: how many lines were written.
     :raises FeedError: a file exists already, or cannot be written.
     """
-    stopped = stopped or threading.Event()
-    written, started_s = 0, time.monotonic()
+    stopped, written = stopped or threading.Event(), 0
+    paced_lines = paced(lines, rows_per_second, stopped)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for day, of_day in groupby(lines, key=lambda departure: departure.day):
+        for day, of_day in groupby(paced_lines, key=lambda departure: departure.day):
             # Unbuffered: each line is one write, so a reader never sees half a line for long.
             with (folder / f"{day}.jsonl").open("xb", buffering=0) as file:
                 for departure in of_day:
-                    while time.monotonic() - started_s < written / rows_per_second:
-                        stopped.wait(_PAUSE_S)
-                        if stopped.is_set():
-                            return written
                     file.write(departure.line.encode() + b"\n")
                     written += 1
-        (folder / COMPLETE).touch()
+        if not stopped.is_set():
+            (folder / COMPLETE).touch()
     except OSError as exc:
         raise FeedError(f"{exc.filename} cannot be written: {exc.strerror}.") from exc
     return written
+
+
+def paced(
+    lines: Iterable[Departure], rows_per_second: float, stopped: threading.Event
+) -> Iterator[Departure]:
+    """The same, each when it is due.
+
+    :param stopped: once it is set, none comes any more.
+    """
+    started_s = time.monotonic()
+    for count, departure in enumerate(lines):
+        while time.monotonic() - started_s < count / rows_per_second:
+            stopped.wait(_PAUSE_S)
+            if stopped.is_set():
+                return
+        yield departure
 
 
 def _parse(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[Departure]:
@@ -107,18 +120,19 @@ def _parse(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[Dep
         yield Departure(day, json.dumps(record, separators=(",", ":")))
 
 
-def _rate(text: str) -> float:
-    rate = float(text)
-    if not 0 < rate < float("inf"):
+def rate(text: str) -> float:
+    """Rows per second, from the command line."""
+    found = float(text)
+    if not 0 < found < float("inf"):
         raise ValueError
-    return rate
+    return found
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the feeder; 0 when all was written or Ctrl-C ended it."""
     parser = argparse.ArgumentParser(prog="flights.feed", description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--rows-per-second", type=_rate, required=True, metavar="N")
+    parser.add_argument("--rows-per-second", type=rate, required=True, metavar="N")
     parser.add_argument("--limit", type=int, metavar="ROWS", help="stop after so many")
     chosen = parser.parse_args(arguments)
     try:

@@ -1,4 +1,4 @@
-"""The query of the flights demo: run continuously, and in batch to compare."""
+"""The query of the flights demos: run continuously, and in batch to compare."""
 
 from __future__ import annotations
 
@@ -22,3 +22,20 @@ SELECT
 FROM source
 WHERE dep_delay > 15
 """
+
+DELAYED_SCHEMA = (
+    "flown_on DATE, flight STRING, tailnum STRING, origin STRING, dest STRING, dep_delay DOUBLE, "
+    "lost_in_the_air DOUBLE, how STRING, miles_per_hour DOUBLE"
+)
+
+
+def of_records(query: str, schema: str) -> str:
+    """The same query where the source is Kafka, and each record's value a row as JSON."""
+    rows = f"SELECT from_json(CAST(value AS STRING), '{schema}') AS row FROM source"
+    return query.replace("FROM source", f"FROM (SELECT row.* FROM ({rows}))")
+
+
+DELAYED_RECORDS = (
+    f"SELECT flight AS key, to_json(struct(*)) AS value FROM ({of_records(DELAYED, SCHEMA)})"
+)
+DELAYED_ROWS = of_records("SELECT * FROM source", DELAYED_SCHEMA)

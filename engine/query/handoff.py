@@ -17,7 +17,14 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.coordinator.events import DrainAsked, StopAsked
 from engine.errors import ConfigError
-from engine.query.write_request import CHECKPOINT, WriteRequest, checkpoint_location, pop_option
+from engine.query.write_request import (
+    CHECKPOINT,
+    WriteRequest,
+    checkpoint_location,
+    open_checkpoint,
+    pop_option,
+    pop_storage,
+)
 from engine.spark.drains import finish_batch, finish_epoch
 from engine.spark.failure import describe_error
 from engine.spark.supervised import SparkExecution
@@ -68,7 +75,7 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
         )
     _refuse_what_spark_cannot(request, options)
     location, temporary = checkpoint_location(request, pop_option(options, CHECKPOINT))
-    checkpoint = Checkpoint(location)
+    checkpoint = open_checkpoint(location, pop_storage(options))
     context = request.df.sparkSession.sparkContext
     use_this_python(context)
     options[CHECKPOINT] = _as_spark_names(checkpoint)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE, Options
 from engine.base.options import DEAD_LETTER, EngineOptions, parse_interval_ms
-from engine.checkpoint.checkpoint import Checkpoint
 from engine.errors import ConfigError
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
@@ -15,7 +14,14 @@ from engine.pipeline.explain import explain
 from engine.pipeline.pipeline import StaticJoin
 from engine.query.binding import bind_sink, bind_source, bind_writer
 from engine.query.handle import ContinuousQuery
-from engine.query.write_request import CHECKPOINT, WriteRequest, checkpoint_location, pop_option
+from engine.query.write_request import (
+    CHECKPOINT,
+    WriteRequest,
+    checkpoint_location,
+    open_checkpoint,
+    pop_option,
+    pop_storage,
+)
 from engine.sinks.builtin_sinks import PARTITIONED, SINKS, sink_kind
 from engine.sinks.contract import SinkBinding
 from engine.sinks.dead_letters import with_dead_letters
@@ -50,16 +56,16 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
             hint="Leave it out.",
         )
     _check_what_is_read_once(streams, str(request.sink_format))
-    location = pop_option(rest, CHECKPOINT)
+    named, storage = pop_option(rest, CHECKPOINT), pop_storage(rest)
     sink = _sink(request, rest, session_timezone)
     if options.on_bad_record == DEAD_LETTER:
         sink = with_dead_letters(sink, options.dead_letter_path)
-    location, temporary = checkpoint_location(request, location)
+    location, temporary = checkpoint_location(request, named)
     definition = QueryDefinition(
         name=request.query_name,
         streams=streams,
         sink=sink,
-        checkpoint=Checkpoint(location),
+        checkpoint=open_checkpoint(location, storage),
         epoch_interval_ms=interval_ms,
         options=options,
         temporary_checkpoint=temporary,

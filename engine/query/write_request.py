@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError
 from engine.sinks.builtin_sinks import sink_kind
 
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CHECKPOINT = "checkpointLocation"
+STORAGE = "checkpointStorage."
+"""Before each option that opens the checkpoint's storage, see :func:`pop_storage`."""
 DEFAULT_INTERVAL = "1 second"
 
 
@@ -49,6 +54,40 @@ def checkpoint_location(request: WriteRequest, location: str | None) -> tuple[st
         "The query has no checkpoint location.",
         hint='Set option("checkpointLocation", ...): it is what makes the query restartable.',
     )
+
+
+def pop_storage(options: dict[str, str]) -> dict[str, Any]:
+    """Take the options out that open the checkpoint's storage; nobody else sees them.
+
+    They are fsspec's own: ``checkpointStorage.key``. A dot leads into a mapping, as in
+    ``checkpointStorage.client_kwargs.endpoint_url``; ``true`` and ``false`` are truth values.
+    """
+    settings: dict[str, Any] = {}
+    for key in [key for key in options if key.lower().startswith(STORAGE.lower())]:
+        *folders, name = key[len(STORAGE) :].split(".")
+        inner, value = settings, options.pop(key)
+        for folder in folders:
+            inner = inner.setdefault(folder, {})
+            if not isinstance(inner, dict):
+                raise ConfigError(f"Option {key} says what is in {folder}, which another one sets.")
+        inner[name] = {"true": True, "false": False}.get(value.lower(), value)
+    return settings
+
+
+def open_checkpoint(location: str, settings: Mapping[str, Any]) -> Checkpoint:
+    """The checkpoint at a path or URL.
+
+    :param settings: of fsspec, as :func:`pop_storage` returns them.
+    :raises ConfigError: the location cannot be used, or is a path, which needs no settings.
+    """
+    checkpoint = Checkpoint(location, settings)
+    if settings and isinstance(checkpoint.storage, LocalStorage):
+        raise ConfigError(
+            f"Option {STORAGE}{next(iter(settings))} has no meaning: the checkpoint {location} is "
+            "on a disk.",
+            hint="Leave it out, or give the checkpoint's URL in an object store.",
+        )
+    return checkpoint
 
 
 def pop_option(options: dict[str, str], name: str) -> str | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ from airflow_provider_continuous.standalone import AirflowProcesses  # noqa: E40
 from airflow_provider_continuous.submission import SubmittedQuery  # noqa: E402
 from tests.airflow.installed import python_path  # noqa: E402
 from tests.airflow.live_checkpoint import LiveCheckpoint  # noqa: E402
+from tests.airflow.pages import Page  # noqa: E402
 
 # Epochs as asset events need Airflow 3.3.
 collect_ignore = ["test_assets.py", "test_event_trigger.py"] if RELEASE < (3, 3) else []
@@ -81,6 +83,17 @@ def spec(tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes connections."""
+
+    def make(name: str, conn_type: str, **content: Any) -> None:
+        said = json.dumps({"conn_type": conn_type, **content})
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", said)
+
+    return make
+
+
+@pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries run in real processes, but in ``stand_in.py`` instead of Spark."""
     script = str(Path(__file__).with_name("stand_in.py"))
@@ -105,15 +118,24 @@ def submitted(monkeypatch: pytest.MonkeyPatch, stand_in: None) -> Iterator[list[
 
 
 @pytest.fixture(scope="session")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowClient]:
-    """A real Airflow, one for all tests, with the example DAGs and those of the scenarios."""
+def airflow_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowProcesses]:
+    """A real Airflow, one for all tests, with the example DAGs, those of the scenarios, and those
+    of the guide, whose ``/data`` is beside Airflow's home."""
     root = tmp_path_factory.mktemp("airflow")
     shutil.copytree(Path(__file__).parents[2] / "dags", root / "dags")
     shutil.copytree(Path(__file__).with_name("dags"), root / "dags", dirs_exist_ok=True)
+    Page("kafka-to-delta.md", {"/data": str(root / "data")}).write_files(root)
     shutil.copy(Path(__file__).with_name("stand_in.py"), root)
     changes = {
         "PYTHONPATH": python_path(root / "installed"),
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",  # nobody changes them
     }
-    with AirflowProcesses(root / "home", root / "dags", environment=changes) as client:
-        yield client
+    processes = AirflowProcesses(root / "home", root / "dags", environment=changes)
+    with processes:
+        yield processes
+
+
+@pytest.fixture(scope="session")
+def airflow(airflow_processes: AirflowProcesses) -> AirflowClient:
+    """Its API."""
+    return airflow_processes.client

@@ -10,6 +10,8 @@ import pytest
 
 from engine.errors import ConfigError
 from engine.query.spec import QuerySpec, load_spec
+from engine.query.spec.fields import literal
+from engine.query.write_request import open_checkpoint, pop_storage
 
 GOOD: dict[str, Any] = {
     "name": "delays",
@@ -180,6 +182,12 @@ def test_variables_are_taken_from_the_environment() -> None:
     assert "s3cr3t" not in repr(spec)
 
 
+@pytest.mark.parametrize("text", ["${USER}", "$${USER}", "$$${USER}", "${USER", "a$b{c}", "$"])
+def test_any_text_can_be_written_so_that_it_stays(text: str) -> None:
+    spec = load_spec(changed(name=literal(text)), {"USER": "me"})
+    assert spec.name == text
+
+
 def test_two_dollars_escape_a_variable() -> None:
     spec = load_spec(changed(name="$${USER} $5"), {})
     assert spec.name == "${USER} $5"
@@ -189,7 +197,7 @@ def test_a_missing_variable_is_one_of_the_problems() -> None:
     document = changed(sink={"format": "noop", "options": {"url": "${HOST}:${PORT}"}}, zzz=1)
     assert problems(document, HOST="h") == [
         "zzz: unknown key; the keys here are name, source, sql, query, sink, trigger, "
-        "mode, checkpoint_location, conf, python_path",
+        "mode, checkpoint_location, checkpoint_storage, connections, conf, python_path",
         "sink.options.url: the environment variable PORT is not set",
     ]
 
@@ -248,3 +256,34 @@ def test_the_python_path_is_relative_to_the_document(tmp_path: Path) -> None:
     path.write_text("query: my_queries_for_this_test:delays\npython_path: [code]\n")
     expected = QuerySpec(query="my_queries_for_this_test:delays", python_path=(tmp_path / "code",))
     assert load_spec(path) == expected
+
+
+# -- what opens the checkpoint's storage ----------------------------------------------------------
+
+
+def test_options_of_the_checkpoints_storage_are_taken_out() -> None:
+    options = {
+        "path": "x",
+        "checkpointStorage.key": "k",
+        "checkpointstorage.client_kwargs.endpoint_url": "http://s3",
+        "checkpointStorage.client_kwargs.verify": "false",
+    }
+
+    assert pop_storage(options) == {
+        "key": "k",
+        "client_kwargs": {"endpoint_url": "http://s3", "verify": False},
+    }
+    assert options == {"path": "x"}
+
+
+def test_options_of_the_storage_that_contradict_each_other() -> None:
+    with pytest.raises(ConfigError, match="which another one sets"):
+        pop_storage({"checkpointStorage.token": "t", "checkpointStorage.token.type": "a"})
+
+
+def test_a_checkpoint_on_a_disk_needs_no_storage_options(tmp_path: Path) -> None:
+    assert open_checkpoint(str(tmp_path), {}).url == str(tmp_path)
+    with pytest.raises(ConfigError, match=r"checkpointStorage\.key has no"):
+        open_checkpoint(str(tmp_path), {"key": "k"})
+    opened = open_checkpoint("memory://nowhere/checkpoint", {"use_listings_cache": True})
+    assert opened.committed_epoch() == -1

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_continuous.arguments import whole_number
+from airflow_provider_continuous.connections.document import connected
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
 from engine.errors import ConfigError
@@ -28,8 +29,9 @@ class RewindCheckpointOperator(CheckpointOperator):
 
     :param to_epoch: the last epoch that stays (templated); or
     :param to_pin: the name of a pin (templated).
-    :param sink: ``{"format": ..., "options": {...}}`` (templated), for a checkpoint that does not
-        tell which sink its query has.
+    :param sink: ``{"format": ..., "options": {...}}`` (templated), with its ``connection`` if it
+        has one: for a checkpoint that does not tell which sink its query has, or for a sink that
+        is reached with secrets, which no checkpoint tells.
     :param accept_repeats: go on with a sink that cannot take rows back: it gets them again.
     """
 
@@ -85,7 +87,8 @@ class RewindCheckpointOperator(CheckpointOperator):
                 f"sink is {dict(self.sink)!r}: it names no format.",
                 hint='Give it as in the query: {"format": "parquet", "options": {"path": "..."}}.',
             )
-        found = reopen_sink(self.sink["format"], self.sink.get("options") or {})
+        sink = connected(self.sink, "sink", in_document=False)
+        found = reopen_sink(sink["format"], sink.get("options") or {})
         if found is None and not self.accept_repeats:
             raise ConfigError(
                 f"The sink {self.sink['format']} cannot take back the rows of later epochs.",

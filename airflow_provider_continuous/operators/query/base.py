@@ -61,6 +61,9 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         "query_name",
         "continuous_conn_id",
         "storage_conn_id",
+        "source_connection",
+        "sink_connection",
+        "connections",
     )
     template_fields_renderers = {"spec": "json"}  # noqa: RUF012  # Airflow's declaration
     ui_color = "#e4f4de"
@@ -75,6 +78,9 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         timeout: timedelta | float = 600.0,
         continuous_conn_id: str = ContinuousQueryHook.default_conn_name,
         storage_conn_id: str | None = None,
+        source_connection: str | None = None,
+        sink_connection: str | None = None,
+        connections: Mapping[str, str] | None = None,
         poll_interval: float = 1.0,
         deferrable: bool = True,
         on_kill_action: KillAction = "detach",
@@ -90,6 +96,9 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         self.timeout = timeout
         self.continuous_conn_id = continuous_conn_id
         self.storage_conn_id = storage_conn_id
+        self.source_connection = source_connection
+        self.sink_connection = sink_connection
+        self.connections = connections
         self.poll_interval = poll_interval
         self.deferrable = deferrable
         self.on_kill_action = check_action(on_kill_action)
@@ -117,9 +126,18 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         return hook.specification(
             self._readable(self.spec if spec is None else spec),
             query=self.query if spec is None else None,
-            name=self.query_name,
-            checkpoint_location=self.checkpoint_location,
+            **self._overrides(),
         )
+
+    def _overrides(self) -> dict[str, Any]:
+        """Return what the operator's arguments say over a specification."""
+        return {
+            "name": self.query_name,
+            "checkpoint_location": self.checkpoint_location,
+            "source_connection": self.source_connection,
+            "sink_connection": self.sink_connection,
+            "connections": self.connections,
+        }
 
     def _readable(self, spec: Mapping[str, Any] | str | None) -> Mapping[str, Any] | Path:
         if spec is None or isinstance(spec, Mapping):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from airflow_provider_continuous.connections.sinks import reopened, sink_to_rewind
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint, write_fingerprint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
-from engine.sinks.reopen import recorded_sink, reopen_sink
 
 _PIN = "before-upgrade"
 
@@ -42,13 +43,16 @@ class WentBack:
     reason: str | None = None
 
 
-def remember(hook: CheckpointHook) -> Before:
-    """Pin the last committed epoch of a query that does not run, and keep what it is made of."""
+def remember(hook: CheckpointHook, document: Mapping[str, Any]) -> Before:
+    """Pin the last committed epoch of a query that does not run, and keep what it is made of.
+
+    :param document: a specification whose sink has the connection that reaches the query's own.
+    """
     checkpoint = hook.checkpoint
     before = Before(checkpoint.committed_epoch(), read_fingerprint(checkpoint.storage))
     if before.epoch >= 0:
         forget(hook)
-        checkpoint.pin(_PIN, before.epoch, sink=recorded_sink(checkpoint))
+        checkpoint.pin(_PIN, before.epoch, sink=sink_to_rewind(checkpoint, document))
     return before
 
 
@@ -58,9 +62,10 @@ def forget(hook: CheckpointHook) -> None:
         hook.checkpoint.unpin(_PIN)
 
 
-def go_back(hook: CheckpointHook, before: Before) -> WentBack:
+def go_back(hook: CheckpointHook, before: Before, document: Mapping[str, Any]) -> WentBack:
     """Take a query that does not run back to where it was, if its sink can take rows back.
 
+    :param document: as for :func:`remember`.
     :raises ConcurrentRunError: somebody runs it.
     """
     checkpoint = hook.checkpoint
@@ -68,7 +73,7 @@ def go_back(hook: CheckpointHook, before: Before) -> WentBack:
         if before.epoch < 0:
             return WentBack(False, "there was no epoch before the upgrade to go back to")
         try:
-            checkpoint.rewind(to_pin=_PIN, sink=_sink_of(before))
+            checkpoint.rewind(to_pin=_PIN, sink=_sink_of(before, document))
         except ConfigError as error:
             return WentBack(False, str(error))
     if before.fingerprint is not None:
@@ -84,8 +89,5 @@ def _has_later_entries(checkpoint: Checkpoint, epoch: int) -> bool:
     return any(log.latest_id() is not None and max(log.ids()) > epoch for log in logs)
 
 
-def _sink_of(before: Before) -> Any:
-    if before.fingerprint is None:
-        return None
-    sink = before.fingerprint["sink"]
-    return reopen_sink(sink["format"], sink["options"])
+def _sink_of(before: Before, document: Mapping[str, Any]) -> Any:
+    return None if before.fingerprint is None else reopened(before.fingerprint["sink"], document)

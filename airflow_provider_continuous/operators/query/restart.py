@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from airflow_provider_continuous.arguments import whole_number
+from airflow_provider_continuous.connections.sinks import sink_to_rewind
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.memory import TaskMemory
@@ -15,7 +16,6 @@ from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from engine.checkpoint.query_state import QueryState
-from engine.sinks.reopen import recorded_sink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -96,7 +96,9 @@ class RestartContinuousQueryOperator(AwaitedStartOperator):
         if to_epoch is not None and not memory.recall("rewound"):
             checkpoint = CheckpointHook(location, self.storage_conn_id).checkpoint
             report = checkpoint.rewind(
-                to_epoch, sink=recorded_sink(checkpoint), accept_repeats=self.accept_repeats
+                to_epoch,
+                sink=sink_to_rewind(checkpoint, document),
+                accept_repeats=self.accept_repeats,
             )
             memory.remember("rewound", report.to_dict())
             self.log.info("Rewound from epoch %d to %d", report.from_epoch, report.to_epoch)

@@ -77,8 +77,8 @@ class StartContinuousQueryOperator(AwaitedStartOperator):
         SparkSession and returns an unstarted ``write_stream(...)`` (templated).
     :param checkpoint_location: the query's checkpoint, unless the specification or the
         connection's checkpoint root says it (templated). With ``s3://my_conn@bucket/path``
-        Airflow's side opens the storage with that connection; the query itself uses the
-        credentials of its environment.
+        Airflow and the query open the storage with that connection; without one the query uses
+        the credentials of its environment.
     :param query_name: the query's name, unless the specification says it (templated).
     :param on_running: when a run holds the checkpoint already. ``adopt``: this is the query.
         ``fail``: an error. ``replace``: drain it, then start anew. What an earlier attempt of
@@ -89,6 +89,12 @@ class StartContinuousQueryOperator(AwaitedStartOperator):
     :param continuous_conn_id: the connection of type ``continuous`` (templated).
     :param storage_conn_id: the Airflow connection that opens the checkpoint's storage
         (templated).
+    :param source_connection: the Airflow connection of the specification's source, instead of its
+        ``source.connection`` (templated).
+    :param sink_connection: the same of its sink (templated).
+    :param connections: for a query that is a function: Airflow connections, and the format of the
+        connector that is to use each, ``{"kafka_main": "kafka"}`` (templated). The function gets
+        their options by ``engine.connection_options("kafka_main")``.
     :param poll_interval: seconds between two looks at the checkpoint.
     :param deferrable: once the query has started, and after a few seconds, wait in the triggerer,
         without a worker slot.

@@ -23,6 +23,7 @@ from airflow_provider_continuous.operators.query.going_back import (
     remember,
 )
 from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.source_ends import SourceEnds
 from airflow_provider_continuous.submission import QueryStartError
 from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.poller import Event
@@ -30,7 +31,6 @@ from airflow_provider_continuous.triggers.query import QueryEndedTrigger, QueryR
 from airflow_provider_continuous.triggers.supervise import HealthyEpochsTrigger
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError, ContinuousError
-from engine.sources.latest import lag
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -68,9 +68,9 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
     :param commit_max_ms: the time from an epoch's end to its commit, of the newest epoch; None:
         any.
     :param lag_max: how far the committed offsets may be behind the end of ``source`` by then, in
-        bytes of a ``tail`` source: the new version has to catch up.
-    :param source: for ``lag_max``: the source's ``format`` and ``options``, or a list of those
-        (templated). The triggerer, or the worker, must see what the query reads.
+        records of a ``kafka`` source, bytes of a ``tail`` source: the new version has to catch up.
+    :param source: for ``lag_max``: the source's ``format``, ``options`` and ``connection``, or a
+        list of those (templated). The triggerer, or the worker, must see what the query reads.
     :param watch_timeout: how long that may take, a timedelta or seconds.
     :param on_rollback: ``fail``: a task that has rolled back fails, for good, with what was wrong
         with the new version. ``succeed``: it returns ``upgraded: False``.
@@ -147,7 +147,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         expect(event, "ended")
         location = event["checkpoint_location"]
         with final_errors():
-            before = remember(self._checkpoint(location))
+            before = remember(self._checkpoint(location), self._old_document())
             TaskMemory(context).remember("before", before.to_dict())
             self.log.info("The old version is %s at epoch %d", event["state"], before.epoch)
             return self._start_new(context, location)
@@ -212,7 +212,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         hook = self._query_hook()
         location = str(self._document(hook)["checkpoint_location"])
         if self.lag_max is not None:
-            lag(hook.status(location).offsets, per_source(self.source))
+            SourceEnds(self.source).lag(hook.status(location).offsets)
         if self.rollback_spec is not None:
             old = str(self._document(hook, self.rollback_spec)["checkpoint_location"])
             if old != location:
@@ -266,7 +266,8 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
             )
             return self.stopped(context, self._wait(trigger, "stopped"))
         if went_back is None:
-            back = go_back(self._checkpoint(location), Before(**memory.recall("before")))
+            before = Before(**memory.recall("before"))
+            back = go_back(self._checkpoint(location), before, self._old_document())
             if not back.rewound:
                 self.log.warning("What the new version has committed stays: %s", back.reason)
             memory.remember("went_back", {"rewound": back.rewound, "reason": back.reason})
@@ -306,6 +307,10 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
             "rewound": went_back["rewound"],
             "error": problem,
         }
+
+    def _old_document(self) -> dict[str, Any]:
+        """The old version's specification, or the new one's: their sinks are the same."""
+        return self._document(self._query_hook(), self.rollback_spec)
 
     def _checkpoint(self, location: str) -> CheckpointHook:
         return CheckpointHook(location, self.storage_conn_id)

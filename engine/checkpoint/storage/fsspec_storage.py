@@ -35,6 +35,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from engine.checkpoint.storage.contract import FileInfo, Storage, checksum_twin
+from engine.checkpoint.storage.s3_role import ROLE, with_role
 from engine.errors import CheckpointError, ConfigError
 
 # fsspec's memory file system looks and then writes: threads must not come between.
@@ -82,6 +83,8 @@ class FsspecStorage(Storage):
         if urlsplit(url).scheme in ("s3", "s3a"):
             options.setdefault("max_concurrency", 1)  # else it asks for a size before it reads
         try:
+            if ROLE in options:
+                options = with_role(options)
             fs, root = fsspec.core.url_to_fs(url, **options)
         except ImportError as exc:
             raise ConfigError(

@@ -8,7 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from engine.errors import ConfigError, ContinuousError
+from engine.query.connections import give
 from engine.query.spec.query_spec import QuerySpec, SourceSpec
+from engine.query.write_request import CHECKPOINT, STORAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +32,7 @@ def build(spec: QuerySpec, spark: SparkSession) -> ContinuousStreamWriter:
 
     register(spark)
     if spec.query is not None:
+        give(spec.connections)
         writer = _call(spec.query, spark)
     else:
         assert spec.source is not None, "a specification has a source or a query"
@@ -65,7 +68,9 @@ def _apply(spec: QuerySpec, writer: ContinuousStreamWriter) -> ContinuousStreamW
     if spec.mode is not None:
         writer.mode(spec.mode)
     if spec.checkpoint_location is not None:
-        writer.option("checkpointLocation", spec.checkpoint_location)
+        writer.option(CHECKPOINT, spec.checkpoint_location)
+    for key, value in spec.checkpoint_storage.items():
+        writer.option(f"{STORAGE}{key}", value)
     return writer
 
 

@@ -135,6 +135,29 @@ def names(value: Any, place: Place) -> tuple[str, ...]:
     return tuple(item for item in read if item is not None)
 
 
+def several_options(value: Any, place: Place) -> dict[str, dict[str, str]]:
+    """A mapping of names to mappings as :func:`options` reads them."""
+    if not isinstance(value, Mapping):
+        place.report(f"must be a mapping, not {name(value)}")
+        return {}
+    found = {}
+    for key, item in value.items():
+        there = place.at(str(key))
+        if isinstance(item, str):
+            report_connection(item, there)
+        else:
+            found[str(key)] = options(item, there)
+    return found
+
+
+def report_connection(value: Any, place: Place) -> None:
+    """A connection that nobody has looked up."""
+    place.report(
+        f"{value!r} is a connection of Airflow, which only Airflow's operators look up; without "
+        "them, give what it says as options"
+    )
+
+
 def folders(value: Any, place: Place) -> tuple[Path, ...]:
     """Existing folders of this machine, absolute."""
     paths = [(place.folder / item).resolve() for item in names(value, place)]
@@ -150,6 +173,11 @@ def name(value: Any) -> str:
         return "a mapping"
     kinds = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list"}
     return kinds.get(type(value), "nothing" if value is None else type(value).__name__)
+
+
+def literal(value: str) -> str:
+    """Text as a document has to hold it, to be read as it is: ``${NAME}`` is none in it."""
+    return re.sub(r"\$(?=\{\w+\})", "$$", value)
 
 
 def _unknown(key: str, known: Mapping[str, Field]) -> str:

@@ -16,6 +16,7 @@
     trigger: {continuous: 1 second}       # or processingTime, availableNow, once, realTime
     mode: engine                          # or spark; by default the trigger decides
     checkpoint_location: /data/checkpoint
+    checkpoint_storage: {key: me}         # of fsspec, for a checkpoint on an object store
     conf: {spark.master: "local[2]"}      # of the Spark session
 
 ``mode: spark`` has Spark itself run the query, with any trigger; ``mode: engine`` is the default
@@ -25,10 +26,14 @@ Instead of ``source`` and ``sql``, ``query: "module:function"`` names a function
 SparkSession and returns an unstarted ``write_stream(...)``; what the document says besides
 (``sink``, ``trigger``, ``mode``, ``checkpoint_location``, ``name``) replaces what the function has
 set.
+``connections`` has options by name, for that function: ``engine.connection_options(name)``.
 ``python_path`` lists folders to import from, relative to the document's own.
 
 ``${NAME}`` in any text but the SQL is the value of that environment variable where the query runs,
 so that no secret stands in the file; ``$${NAME}`` is the text ``${NAME}``.
+
+``connection``, in ``source`` and ``sink``, and a name in ``connections`` instead of options, are
+connections of Airflow: its operators put what they say in their place.
 """
 
 from __future__ import annotations
@@ -52,7 +57,9 @@ from engine.query.spec.fields import (
     folders,
     names,
     options,
+    report_connection,
     section,
+    several_options,
     text,
     verbatim,
 )
@@ -87,6 +94,8 @@ class QuerySpec:
     :param trigger: the keyword of ``trigger()`` and its value; None for the default.
     :param mode: who runs the query, ``engine`` or ``spark``; None: the trigger decides.
     :param checkpoint_location: None only with ``query``.
+    :param checkpoint_storage: see :func:`engine.query.write_request.pop_storage`.
+    :param connections: see :func:`engine.query.connections.connection_options`.
     """
 
     name: str | None = None
@@ -97,6 +106,8 @@ class QuerySpec:
     trigger: tuple[str, str | bool] | None = None
     mode: str | None = None
     checkpoint_location: str | None = None
+    checkpoint_storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     python_path: tuple[Path, ...] = ()
 
@@ -182,6 +193,7 @@ _SOURCE = section(
         "format": Field(text, required=True),
         "options": Field(options, default={}),
         "schema": Field(text),
+        "connection": Field(report_connection),
     }
 )
 _SINK = section(
@@ -190,18 +202,21 @@ _SINK = section(
         "options": Field(options, default={}),
         "partition_by": Field(names, default=()),
         "output_mode": Field(choice("append", "update"), default="append"),
+        "connection": Field(report_connection),
     }
 )
 
 
 def _source(value: Any, place: Place) -> SourceSpec | None:
     read = _SOURCE(value, place)
-    return read and SourceSpec(**read)
+    return read and SourceSpec(read["format"], read["options"], read["schema"])
 
 
 def _sink(value: Any, place: Place) -> SinkSpec | None:
     read = _SINK(value, place)
-    return read and SinkSpec(**read)
+    return read and SinkSpec(
+        read["format"], read["options"], read["partition_by"], read["output_mode"]
+    )
 
 
 _QUERY = section(
@@ -214,6 +229,8 @@ _QUERY = section(
         "trigger": Field(_trigger),
         "mode": Field(choice(_ENGINE, _SPARK)),
         "checkpoint_location": Field(text),
+        "checkpoint_storage": Field(options, default={}),
+        "connections": Field(several_options, default={}),
         "conf": Field(options, default={}),
         "python_path": Field(folders, default=()),
     }
@@ -226,6 +243,8 @@ def _check_combinations(content: Mapping[str, Any], place: Place) -> None:
         for key in sorted(given & {"source", "sql"}):
             place.at(key).report("cannot be given together with query, which reads its own")
         return
+    if "connections" in given:
+        place.at("connections").report("is for the function of query; say source.connection")
     if "source" not in given:
         place.at("source").report("is missing (or query)")
     for key in ("sink", "checkpoint_location"):

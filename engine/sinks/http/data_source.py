@@ -44,6 +44,7 @@ from engine.base.options import parse_interval_ms
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
+from engine.sinks.contract import ContinuousWriter
 from engine.sinks.http.endpoint import OWNER, TOO_LARGE, Endpoint, RowsRefusedError, import_client
 from engine.sinks.http.refused_rows import FAIL, POLICIES, RefusedRows, refused_rows
 from engine.sinks.http.requests import ARRAY, CONTENT_TYPES, OBJECT, Request, RequestFormat

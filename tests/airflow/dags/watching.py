@@ -47,6 +47,20 @@ with DAG("wait_until_healthy", schedule=None, params=PARAMS):
         task_id="healthy", checkpoint_location=CHECKPOINT, stalled_after=60, timeout=90
     )
 
+with DAG("keep_up_without_a_worker", schedule=None, params={**PARAMS, "topic": ""}):
+    QueryHealthSensor(
+        task_id="keeps_up",
+        checkpoint_location=CHECKPOINT,
+        lag_max=0,
+        source={
+            "format": "kafka",
+            "connection": "kafka_plain",
+            "options": {"subscribe": "{{ params.topic }}"},
+        },
+        start_from_trigger=True,
+        timeout=90,
+    )
+
 orders = query_asset(
     str(Path(__file__).parents[1] / "watched"),
     name="watched",

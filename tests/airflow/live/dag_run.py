@@ -29,6 +29,13 @@ class DagRun:
         else:
             self.run_id = airflow.trigger(dag_id, params)
 
+    @classmethod
+    def of(cls, airflow: AirflowClient, dag_id: str, run_id: str) -> DagRun:
+        """One that there is."""
+        run = cls.__new__(cls)
+        run.airflow, run.dag_id, run.run_id = airflow, dag_id, run_id
+        return run
+
     def wait_for_trigger(self, task_id: str) -> None:
         """Wait until the triggerer runs the trigger of the task's newest attempt."""
 

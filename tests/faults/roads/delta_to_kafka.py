@@ -22,8 +22,7 @@ from engine.sources.delta.data_source import DeltaSource
 from engine.sources.delta.position import TablePosition
 from engine.sources.delta.reader import DeltaRun
 from tests.faults.roads import handed_mutants
-from tests.faults.roads.files_to_kafka import exactly_once
-from tests.faults.roads.kafka_to_kafka import KafkaToKafka
+from tests.faults.roads.kafka_to_kafka import KafkaToKafka, sink_of
 from tests.faults.roads.road import BETWEEN, PLACES, Setup
 
 FEED_EVERY_S = 0.1
@@ -106,7 +105,7 @@ class DeltaToKafka(KafkaToKafka):
 
     @staticmethod
     def sink(setup: Setup) -> SinkBinding:
-        return exactly_once(setup, COLUMNS)
+        return sink_of(setup, COLUMNS)
 
 
 def _append(setup: Setup, number: int) -> None:

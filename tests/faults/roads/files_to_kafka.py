@@ -130,12 +130,7 @@ class FilesToKafka(KafkaToKafka):
 
     @staticmethod
     def sink(setup: Setup) -> SinkBinding:
-        return exactly_once(setup, COLUMNS)
-
-
-def exactly_once(setup: Setup, columns: StructType) -> SinkBinding:
-    """The sink of Kafka to Kafka for other columns."""
-    return kafka_to_kafka.sink_of(setup, columns)
+        return kafka_to_kafka.sink_of(setup, COLUMNS)
 
 
 def _folder(setup: Setup) -> Path:

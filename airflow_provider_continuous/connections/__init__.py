@@ -1,0 +1,1 @@
+"""What Airflow's connections of the usual types mean to connectors and to checkpoints' storage."""
