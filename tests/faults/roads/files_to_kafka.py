@@ -20,8 +20,8 @@ from engine.sources.files import file_formats
 from engine.sources.files.data_source import JsonSource
 from engine.sources.files.reader import FilesRun
 from engine.sources.files.source_log import FileSourceLog
-from tests.faults.roads import handed_mutants, kafka_to_kafka
-from tests.faults.roads.kafka_to_kafka import KafkaToKafka
+from tests.faults.roads import handed_mutants
+from tests.faults.roads.kafka_to_kafka import KafkaToKafka, sink_of
 from tests.faults.roads.road import BETWEEN, PLACES, Setup
 
 FEED_EVERY_S = 0.03
@@ -130,7 +130,7 @@ class FilesToKafka(KafkaToKafka):
 
     @staticmethod
     def sink(setup: Setup) -> SinkBinding:
-        return kafka_to_kafka.sink_of(setup, COLUMNS)
+        return sink_of(setup, COLUMNS)
 
 
 def _folder(setup: Setup) -> Path:
