@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.servers.offered import SERVERS, MissingError, Shown
+from tests.servers.offered import SERVERS, Shown
+from tests.servers.process import NoServerError
 
 _ENDS = (signal.SIGINT, signal.SIGTERM)
 
@@ -58,7 +59,7 @@ def _start(names: Sequence[str], stack: ExitStack) -> int:
         try:
             say(describe(name, stack.enter_context(SERVERS[name](root / name))))
             running += 1
-        except MissingError as error:
+        except NoServerError as error:
             say(f"{name}\n    not available: {error}\n")
     return running
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-POSTGRESQL_PORT: Final = 5432
+from tests.servers.process import NoServerError
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,8 @@ class Shown:
 Offer: TypeAlias = Callable[[Path], AbstractContextManager[Shown]]
 
 
-class MissingError(Exception):
-    """It cannot be had here; says why, and which command provides it."""
+class MissingError(NoServerError):
+    """As its base; says which command provides it, too."""
 
 
 def add_connection(
@@ -56,37 +55,33 @@ def python(program: str) -> str:
 @contextmanager
 def kafka(folder: Path) -> Iterator[Shown]:
     try:
-        from tests.servers.jars import NoJarsError
         from tests.servers.kafka import PASSWORD, USER, running_kafka
     except ImportError as error:
         raise MissingError(f"{error}: make install") from error
-    try:
-        with running_kafka(folder, {"auto.create.topics.enable": "true"}) as broker:
-            login = {
-                "bootstrap.servers": broker.bootstrap_sasl,
-                "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": "PLAIN",
-                "sasl.username": USER,
-                "sasl.password": PASSWORD,
-            }
-            yield Shown(
-                {
-                    "without login": broker.bootstrap,
-                    "SASL_PLAINTEXT, PLAIN": broker.bootstrap_sasl,
-                    f"TLS, certificate {broker.certificate}": broker.bootstrap_tls,
-                },
-                f"user {USER}, password {PASSWORD}",
-                {
-                    "a record to the topic orders": python(
-                        "from confluent_kafka import Producer; "
-                        f'p = Producer({{"bootstrap.servers": "{broker.bootstrap}"}}); '
-                        'p.produce("orders", "12.5", key="customer-1"); p.flush()'
-                    ),
-                    "Airflow's connection": add_connection("kafka_main", "kafka", extra=login),
-                },
-            )
-    except NoJarsError as error:
-        raise MissingError(f"{error}; it needs Java 17 and a Maven repository") from error
+    with running_kafka(folder, {"auto.create.topics.enable": "true"}) as broker:
+        login = {
+            "bootstrap.servers": broker.bootstrap_sasl,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+        }
+        yield Shown(
+            {
+                "without login": broker.bootstrap,
+                "SASL_PLAINTEXT, PLAIN": broker.bootstrap_sasl,
+                f"TLS, certificate {broker.certificate}": broker.bootstrap_tls,
+            },
+            f"user {USER}, password {PASSWORD}",
+            {
+                "a record to the topic orders": python(
+                    "from confluent_kafka import Producer; "
+                    f'p = Producer({{"bootstrap.servers": "{broker.bootstrap}"}}); '
+                    'p.produce("orders", "12.5", key="customer-1"); p.flush()'
+                ),
+                "Airflow's connection": add_connection("kafka_main", "kafka", extra=login),
+            },
+        )
 
 
 @contextmanager
@@ -125,41 +120,92 @@ def s3(folder: Path) -> Iterator[Shown]:
 
 @contextmanager
 def postgresql(folder: Path) -> Iterator[Shown]:
-    from tests.postgresql import PostgreSQL, find_program, missing
+    from tests.servers.postgresql import (
+        PASSWORD,
+        USER,
+        find_program,
+        missing,
+        running_postgresql,
+    )
 
-    if reason := missing():
+    if reason := missing("psycopg"):
         raise MissingError(f"{reason}: make install, or apt-get install postgresql")
-    with socket.socket() as probe:
-        if probe.connect_ex(("127.0.0.1", POSTGRESQL_PORT)) == 0:
-            raise MissingError(f"port {POSTGRESQL_PORT} is taken by another program")
-    user, password, name = "me", "c0rrect-h0rse", "orders"
-    made = {"POSTGRES_USER": user, "POSTGRES_PASSWORD": password, "POSTGRES_DB": name}
-    database, server = PostgreSQL(made), None
-    words = ["-c", "listen_addresses=127.0.0.1", "-c", "wal_level=logical"]
-    try:
-        server = database.start(["postgres", *words])
-        address = f"postgresql://{user}:{password}@127.0.0.1/{name}"
-        ask = [str(find_program("psql")), address, "-c", "SELECT version()"]
+    with running_postgresql() as server:
+        address = f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{server.port}/postgres"
         yield Shown(
-            {"PostgreSQL": f"127.0.0.1:{POSTGRESQL_PORT}, database {name}"},
-            f"user {user}, password {password}",
+            {"PostgreSQL": f"127.0.0.1:{server.port}, database postgres, its changes can be read"},
+            f"user {USER}, password {PASSWORD}",
             {
-                "a query": shlex.join(ask),
+                "a query": shlex.join([str(find_program("psql")), address, "-c", "SELECT 1"]),
                 "Airflow's connection": add_connection(
                     "sales",
                     "postgres",
                     host="127.0.0.1",
-                    login=user,
-                    password=password,
-                    schema=name,
+                    port=str(server.port),
+                    login=USER,
+                    password=PASSWORD,
+                    schema="postgres",
                 ),
             },
         )
-    finally:
-        if server is not None:
-            server.terminate()
-            server.wait()
-        database.remove()
 
 
-SERVERS: Final[Mapping[str, Offer]] = {"Kafka": kafka, "S3": s3, "PostgreSQL": postgresql}
+@contextmanager
+def redis(folder: Path) -> Iterator[Shown]:
+    try:
+        from tests.servers.redis import running_redis
+    except ImportError as error:
+        raise MissingError(f"{error}: make install") from error
+    with running_redis(folder) as server:
+        yield Shown(
+            {"Redis": server.url},
+            tries={
+                "an entry of the stream orders": python(
+                    f'import redis; r = redis.Redis.from_url("{server.url}"); '
+                    'print(r.xadd("orders", {"amount": "12.5"}))'
+                ),
+            },
+        )
+
+
+@contextmanager
+def iceberg(folder: Path) -> Iterator[Shown]:
+    from tests.servers.iceberg_catalog import iceberg_catalog
+
+    with iceberg_catalog(folder) as server:
+        yield Shown(
+            {"Iceberg's REST catalog": server.uri},
+            tries={
+                "its namespaces": python(
+                    "from pyiceberg.catalog import load_catalog; "
+                    f'print(load_catalog("play", type="rest", uri="{server.uri}")'
+                    ".list_namespaces())"
+                ),
+            },
+        )
+
+
+@contextmanager
+def registry(folder: Path) -> Iterator[Shown]:
+    from tests.servers.apicurio import running_apicurio
+
+    with running_apicurio(folder) as server:
+        yield Shown(
+            {"schema registry": server.url},
+            tries={
+                "its subjects": python(
+                    "from urllib.request import urlopen; "
+                    f'print(urlopen("{server.url}/subjects").read())'
+                ),
+            },
+        )
+
+
+SERVERS: Final[Mapping[str, Offer]] = {
+    "Kafka": kafka,
+    "S3": s3,
+    "PostgreSQL": postgresql,
+    "Redis": redis,
+    "Iceberg": iceberg,
+    "Registry": registry,
+}
