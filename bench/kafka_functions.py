@@ -15,16 +15,12 @@ if TYPE_CHECKING:
 ENGINES = (ENGINE, CONTINUOUS, MICRO_BATCH)
 
 
-@F.udf("string")
-def _upper(value: str) -> str:
-    return value.upper()
-
-
 def main(engine: str) -> None:
     """Measure one engine in this process and print its figures as JSON."""
     kafka_latency.main(engine, _by_function)
 
 
 def _by_function(df: DataFrame) -> DataFrame:
+    upper = F.udf(lambda text: text.upper(), "string")
     text = F.col("value").cast("string")
-    return df.where("length(value) > 10").select(_upper(text).alias("value"))
+    return df.where("length(value) > 10").select(upper(text).alias("value"))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from engine.base.background import Background
@@ -37,6 +36,7 @@ from engine.execution.ending import EndEvent
 from engine.execution.lease_keeper import LeaseKeeper
 from engine.execution.query_start import QueryStart
 from engine.execution.run import ContinuousRun
+from engine.execution.shares import Share, shares
 from engine.execution.slots import await_slots
 from engine.execution.survey import plan_restart
 from engine.sinks.contract import WriterContext
@@ -47,26 +47,6 @@ logger = logging.getLogger(__name__)
 _BACKGROUND_S = 5.0
 SPREAD_LOOK_S = 10.0
 """Whether more slots have come is looked at so often."""
-
-
-@dataclass(frozen=True)
-class _Share:
-    """What one task reads.
-
-    :param first: the number of its first partition among all of the query.
-    :param names: of the partitions, unique in the query and the same after a restart.
-    """
-
-    stream: int
-    first: int
-    partitions: tuple[Any, ...]
-    names: tuple[str, ...]
-
-    def numbers_of(self, names: frozenset[str]) -> frozenset[int]:
-        """The numbers of the partitions of these names."""
-        return frozenset(
-            number for number, name in enumerate(self.names, self.first) if name in names
-        )
 
 
 class Attempt:
@@ -103,7 +83,7 @@ class Attempt:
         self._plan: RestartPlan | None = None
         self._found: list[tuple[Any, ...]] = []
         """The partitions of each stream."""
-        self._shares: list[_Share] = []
+        self._shares: list[Share] = []
         self._run: ContinuousRun | None = None
 
     # -- before a task runs ---------------------------------------------------------------------
@@ -120,7 +100,8 @@ class Attempt:
             self._timeline = admit(self._definition, lease).timeline
             plan = self._finish_prepared(lease)
         self.committed_offsets = self._logged_offsets(plan.start_from)
-        if self._runner.metadata is None and self._runs_in_batches:
+        in_batches = any(each.reader.runsInBatches for each in self._definition.streams)
+        if self._runner.metadata is None and in_batches:
             self._runner.metadata = batch_metadata(self._clock.now_ms())
         self._find_partitions()
         self._share()
@@ -206,17 +187,13 @@ class Attempt:
         self._runner.metadata = carried_on(entry.metadata)
         return offsets
 
-    @property
-    def _runs_in_batches(self) -> bool:
-        return any(stream.reader.runsInBatches for stream in self._definition.streams)
-
     def _find_partitions(self) -> None:
         """Of each stream, from the committed offsets on."""
         streams, storage = self._definition.streams, self._definition.checkpoint.storage
         with _blaming(SourceError, "The source cannot tell its partitions"):
-            for index, stream in enumerate(streams):
-                if stream.reader.keepsLog:
-                    stream.reader.openLog(storage, first_offsets_folder(index))
+            for index, each in enumerate(streams):
+                if each.reader.keepsLog:
+                    each.reader.openLog(storage, first_offsets_folder(index))
             self.starts = self._where_to_start()
             found = self._found = [
                 tuple(stream.reader.partitions(start))
@@ -238,16 +215,7 @@ class Attempt:
             [len(each) for each in found], None if slots is None else slots.total
         )
         self.partitions, self.tasks = sum(map(len, found)), len(split)
-        before = [sum(map(len, found[:stream])) for stream in range(len(found))]
-        self._shares = [
-            _Share(
-                stream,
-                before[stream] + part.start,
-                found[stream][part.start : part.stop],
-                tuple(_partition_name(stream, found[stream][at], at) for at in part),
-            )
-            for stream, part in split
-        ]
+        self._shares = shares(found, split)
         self._runner.tasks = [share.names for share in self._shares]
 
     def _where_to_start(self) -> tuple[Offset, ...]:
@@ -364,12 +332,14 @@ class Attempt:
 
     def _finding(self, until: tuple[Offset, ...] | None) -> dict[int, HandingOut]:
         """What sources find for their partitions, by stream."""
-        found = {}
-        for index, stream in enumerate(self._definition.streams):
-            end = None if until is None else until[index]
-            if (finds := stream.reader.handingOut(self.starts[index], end)) is not None:
-                found[index] = finds
-        return found
+        streams = self._definition.streams
+        found = (
+            stream.reader.handingOut(start, end)
+            for stream, start, end in zip(
+                streams, self.starts, until or [None] * len(streams), strict=True
+            )
+        )
+        return {index: finds for index, finds in enumerate(found) if finds is not None}
 
     def _spec(
         self,
@@ -488,10 +458,6 @@ class Attempt:
     def _stop_keeper(self) -> None:
         if self._keeper is not None:
             self._keeper.stop()
-
-
-def _partition_name(stream: int, partition: Any, place: int) -> str:
-    return f"{stream}/{getattr(partition, 'name', place)}"
 
 
 @contextmanager

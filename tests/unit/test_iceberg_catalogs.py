@@ -4,7 +4,6 @@ PostgreSQL, an object store."""
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from engine.pipeline.explain import describe_connector
 from engine.pipeline.fingerprint import fingerprint
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sinks.iceberg import catalogs
-from tests import postgresql
+from tests.servers import postgresql
 from tests.servers.iceberg_catalog import IcebergCatalog, iceberg_catalog
 from tests.servers.jars import NoJarsError
 from tests.servers.s3 import S3, s3_server
@@ -95,16 +94,10 @@ def test_a_catalog_in_postgresql_over_files_in_an_object_store(s3: S3) -> None:
         "s3.secret-access-key": "test",
         "s3.region": "us-east-1",
     }
-    user = {"POSTGRES_USER": "me", "POSTGRES_PASSWORD": "hunter2", "POSTGRES_DB": "lake"}
-    database = postgresql.PostgreSQL(user)
-    process = database.start(["postgres", "-c", "listen_addresses="])
-    try:
-        uri = f"postgresql+psycopg2://me:hunter2@/lake?host={database.folder}"
+    with postgresql.running_postgresql() as server:
+        user = f"{postgresql.USER}:{postgresql.PASSWORD}"
+        uri = f"postgresql+psycopg2://{user}@127.0.0.1:{server.port}/postgres"
         go_through(Lake({"type": "sql", "uri": uri, **storage}))
-    finally:
-        process.send_signal(signal.SIGINT)  # whoever is still connected
-        process.wait()
-        database.remove()
 
 
 def test_no_secret_is_shown_recorded_or_sent_to_tasks(tmp_path: Path) -> None:
