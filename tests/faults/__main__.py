@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from tests.faults.levels import LEVELS, run_levels
-from tests.faults.publish import PAGE, page
+from tests.faults.publish import PAGE, publish
 from tests.faults.result import table, to_json
 
 
@@ -36,7 +36,7 @@ def main() -> int:
     if given.json is not None:
         given.json.write_text(line + "\n", encoding="utf-8")
     if given.publish:
-        PAGE.write_text(page(results), encoding="utf-8")
+        publish(results)
     missed = [result.level for result in results if result.skipped is not None]
     return 0 if all(result.kept for result in results) and not missed else 1
 

@@ -1,18 +1,26 @@
-"""The page docs/reliability.md, made from a run of all levels."""
+"""Writes docs/reliability.md from what levels have found.
+
+That is kept beside the page, in docs/reliability.json, so a run of one level replaces that level
+alone; the page tells of each on which day and on which state of the engine it ran.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pyspark
 
-from tests.faults.result import LevelResult, summary
+from tests.faults.result import LevelResult
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+DATA = PAGE.with_suffix(".json")
 _HEAD = """\
 # Reliability
 
@@ -75,74 +83,127 @@ _LEVELS = """\
 
 _COLUMNS = (
     *("level", "faults", "records", "lost", "repeated", "torn", "zombie writes"),
-    *("recovery p50, p99 ms", "seeds"),
+    *("recovery p50, p99 ms", "seeds", "day", "engine"),
 )
+_COUNTS = ("lost", "repeated", "torn", "zombie_writes")
+Record = dict[str, Any]
+"""What is kept of a level: JSON."""
 
 
-def page(results: Sequence[LevelResult]) -> str:
-    """The text."""
-    found = summary(results)
-    faults = found["faults"]
+def publish(results: Sequence[LevelResult]) -> None:
+    """Replace these levels in what was found before, and write all of it. Levels that could not run
+    replace nothing."""
+    known: dict[str, Record] = json.loads(DATA.read_text()) if DATA.exists() else {}
+    known |= {each.level: record(each) for each in results if each.skipped is None}
+    DATA.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(page(known), encoding="utf-8")
+
+
+def record(result: LevelResult) -> Record:
+    """Of a level that has run just now."""
+    return {
+        "day": date.today().isoformat(),
+        "engine": _engine(),
+        "faults": dict(sorted(result.faults.items())),
+        "outcomes": dict(sorted(result.outcomes.items())),
+        "records": result.records,
+        **{name: getattr(result, name) for name in _COUNTS},
+        "recovery_ms": result.percentiles(),
+        "seeds": _seeds(result.seeds),
+        "mutants": result.mutants,
+        "broken": result.broken,
+    }
+
+
+def page(known: Mapping[str, Record]) -> str:
+    """The text.
+
+    :param known: by level, in the order in which they are shown.
+    """
+    levels = {level: known[level] for level in sorted(known)}
+    faults = sum(sum(each["faults"].values()) for each in levels.values())
+    total = {name: sum(each[name] for each in levels.values()) for name in ("records", *_COUNTS)}
+    mutants = {name: by for each in levels.values() for name, by in each["mutants"].items()}
+    caught = sum(by is not None for by in mutants.values())
     counts = (
-        f"{found['lost']} lost, {found['repeated']} repeated, {found['torn']} torn epochs seen, "
-        f"{found['zombie_writes']} zombie writes accepted; "
-        f"{found['mutants_caught']} of {found['mutants']} mutants caught"
+        f"{total['lost']} lost, {total['repeated']} repeated, {total['torn']} torn epochs seen, "
+        f"{total['zombie_writes']} zombie writes accepted; "
+        f"{caught} of {len(mutants)} mutants caught"
     )
     lines = [
         _HEAD,
-        f"**{faults:,} faults, {found['records']:,} records: {counts}.**",
+        f"**{faults:,} faults, {total['records']:,} records: {counts}.**",
         "",
-        f"{date.today():%Y-%m-%d}, {_machine()}.",
-        f"The bound at 95 % is {3 / max(faults, 1):.5f} per fault.",
+        f"{_machine()}. The bound at 95 % is {3 / max(faults, 1):.5f} per fault.",
         "",
         f"| {' | '.join(_COLUMNS)} |",
         "|---" * len(_COLUMNS) + "|",
-        *map(_row, (result for result in results if result.faults or result.skipped)),
+        *(_row(level, each) for level, each in levels.items() if each["faults"]),
         "",
+        "`engine` is how git calls the state of that folder which the level ran on.",
         "L1 measures from the kill of a process to its first new commit, start included; L4 from",
         "the kill of a Python worker to the first record of its partition in the next writer.",
         "",
-        *_counted("what came of the faults", {each.level: each.outcomes for each in results}),
+        *(
+            f"- **Broken** in {level}: {_cell(text)}"
+            for level, each in levels.items()
+            for text in each["broken"]
+        ),
+        "",
+        *_counted("what came of the faults", "outcomes", levels),
         "",
         "## Faults by kind",
         "",
-        *_counted("kind", {each.level: each.faults for each in results}),
+        *_counted("kind", "faults", levels),
         "",
         _LEVELS,
         "## Mutants",
         "",
-        "| wrong version | caught by |",
-        "|---|---|",
+        "| wrong version | of | caught by |",
+        "|---|---|---|",
         *(
-            f"| {name} | {_cell(by or 'NOT CAUGHT')} |"
-            for result in results
-            for name, by in result.mutants.items()
+            f"| {name} | {level} | {_cell(by or 'NOT CAUGHT')} |"
+            for level, each in levels.items()
+            for name, by in each["mutants"].items()
         ),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _counted(what: str, levels: Mapping[str, Mapping[str, int]]) -> list[str]:
+def _counted(what: str, which: str, levels: Mapping[str, Record]) -> list[str]:
     """A table of what was counted, by level."""
     return [
         f"| level | {what} | |",
         "|---|---|---|",
         *(
             f"| {level} | {kind} | {count:,} |"
-            for level, counts in levels.items()
-            for kind, count in sorted(counts.items())
+            for level, each in levels.items()
+            for kind, count in each[which].items()
         ),
     ]
 
 
-def _row(result: LevelResult) -> str:
-    if result.skipped is not None:
-        return f"| {result.level} | not run: {result.skipped} | | | | | | | |"
-    p50, p99 = result.percentiles()
+def _row(level: str, found: Record) -> str:
+    p50, p99 = found["recovery_ms"]
     recovery = "" if p50 is None or p99 is None else f"{p50:,.0f}, {p99:,.0f}"
-    counts = result.lost, result.repeated, result.torn, result.zombie_writes
-    cells = [f"{result.faults.total():,}", f"{result.records:,}", *map(str, counts), recovery]
-    return " | ".join([f"| {result.level}", *cells, _seeds(result.seeds)]) + " |"
+    cells = [
+        *(level, f"{sum(found['faults'].values()):,}", f"{found['records']:,}"),
+        *(str(found[name]) for name in _COUNTS),
+        *(recovery, found["seeds"], found["day"], found["engine"]),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _engine() -> str:
+    """Which state of the engine this is: what is not committed counts as another one."""
+    root = PAGE.parents[1]
+    tree = subprocess.run(
+        ["git", "rev-parse", "--short=8", "HEAD:engine"], cwd=root, capture_output=True, text=True
+    )
+    changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "engine"], cwd=root)
+    if tree.returncode:
+        return "not known"
+    return tree.stdout.strip() + "+" * bool(changed.returncode)
 
 
 def _seeds(seeds: Sequence[int]) -> str:
