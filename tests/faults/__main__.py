@@ -29,14 +29,16 @@ def main() -> int:
         parser.error(f"no such level: {unknown[0]}; there are {', '.join(LEVELS)}")
     if given.budget == "short":
         names = [name for name in names if LEVELS[name].short is not None]
-    results = run_levels(names, given.seed, long=given.budget == "long")
+    results = []
+    for result in run_levels(names, given.seed, long=given.budget == "long"):
+        results.append(result)
+        if given.publish:  # at once: what is found later may be broken off
+            publish([result])
     line = to_json(results)
     print(table(results))
     print(line)
     if given.json is not None:
         given.json.write_text(line + "\n", encoding="utf-8")
-    if given.publish:
-        publish(results)
     missed = [result.level for result in results if result.skipped is not None]
     return 0 if all(result.kept for result in results) and not missed else 1
 

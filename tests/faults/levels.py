@@ -6,7 +6,7 @@ import importlib
 import logging
 import multiprocessing
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
@@ -103,14 +103,12 @@ LEVELS = {
 }
 
 
-def run_levels(names: Sequence[str], seed: int, *, long: bool) -> list[LevelResult]:
+def run_levels(names: Sequence[str], seed: int, *, long: bool) -> Iterator[LevelResult]:
     """Run these levels, one after the other, each in a new process: some of them fork, which is
     safe only where nothing has started threads."""
-    results = []
     for name in names:
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
-            results.append(process.submit(_run, name, seed, long).result())
-    return results
+            yield process.submit(_run, name, seed, long).result()
 
 
 def _run(name: str, seed: int, long: bool) -> LevelResult:

@@ -22,7 +22,7 @@ from tests.faults.result import table, to_json
     ],
 )
 def test_every_promise_is_kept(name: str) -> None:
-    results = run_levels([name], seed=0, long=False)
+    results = list(run_levels([name], seed=0, long=False))
     (result,) = results
     if result.skipped is not None:
         pytest.skip(result.skipped)
