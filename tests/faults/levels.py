@@ -58,13 +58,13 @@ def _road(module: str, short: int | None) -> Level:
 
 _ROADS: Mapping[str, int | None] = {
     "kafka_to_kafka": 5,
-    "kafka_to_delta": 5,
-    "kafka_to_iceberg": 5,
-    "kafka_to_postgres": 5,
-    "cdc_to_kafka": 5,
-    "files_to_kafka": 5,
-    "delta_to_kafka": 5,
-    "redis_to_redis": 5,
+    "kafka_to_delta": 3,
+    "kafka_to_iceberg": 3,
+    "kafka_to_postgres": 3,
+    "cdc_to_kafka": 3,
+    "files_to_kafka": 3,
+    "delta_to_kafka": 3,
+    "redis_to_redis": 3,
     "redis_to_http": 2,  # what it reads is that of redis_to_redis
     "tail_to_s3": None,  # and what it writes to, that of kafka_to_delta
 }

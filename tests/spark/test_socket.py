@@ -32,7 +32,7 @@ def test_lines_come_from_a_socket(spark: SparkSession, tmp_path: Path) -> None:
         connection, _ = listener.accept()
         with connection:
             connection.sendall(b"a\nb\n")
-            found = wait_until(spark.table("from_a_socket").collect, "the rows", WAIT_S)
+            found = wait_until(lambda: spark.table("from_a_socket").collect(), "the rows", WAIT_S)
             query.drain(WAIT_S)
         assert [tuple(row) for row in found] == [("A", False), ("B", False)]
         with pytest.raises(ConfigError, match=r"source socket\[.* cannot be read again"):
