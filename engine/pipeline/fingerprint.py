@@ -38,10 +38,10 @@ from engine.pipeline.pipeline import Pipeline
 from engine.redaction.texts import SECRET_NAME, redact
 from engine.sinks.builtin_sinks import Columns, sink_kind
 
-# Wider than what is hidden where people read: what is not stored cannot leak. But a keyspace tells
-# which data it is.
+# Wider than what is hidden where people read: what is not stored cannot leak. But a keyspace, or
+# which columns are a key, tells which data it is.
 _SECRET_KEY: Final = re.compile(
-    rf"{SECRET_NAME.pattern}|passw|key(?!space)|private|sas|auth", re.IGNORECASE
+    rf"{SECRET_NAME.pattern}|passw|key(?!space|columns)|private|sas|auth", re.IGNORECASE
 )
 _SECRET_VALUE: Final = re.compile(
     r"(secret|passw\w*|pwd|token|credential|access[._-]?key)\"?\s*[=:]", re.IGNORECASE

@@ -7,7 +7,7 @@ url                               ``postgresql://host:5432/database``; how to lo
                                   parameters: :mod:`engine.clients.postgres`
 table                             as SQL has it: ``orders``, ``shop.orders``, ``shop."Orders"``
 mode                append        or ``upsert``: a row replaces that of the same key
-key                               of mode upsert: columns with commas; the table has a unique index
+keyColumns                        of mode upsert: columns with commas; the table has a unique index
                                   on them
 deleteColumn                      of mode upsert: a BOOLEAN column of the query: true deletes the
                                   row of this key. It is no column of the table

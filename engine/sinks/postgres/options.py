@@ -38,16 +38,17 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     table = taken.required("table", example="shop.orders")
     place = taken.text("stagingSchema")
     mode = taken.choice("mode", "append", ("append", "upsert"))
-    key = tuple(name.strip() for name in (taken.text("key") or "").split(",") if name.strip())
+    names = (taken.text("keyColumns") or "").split(",")
+    key = tuple(name.strip() for name in names if name.strip())
     deletes, epoch_column = taken.text("deleteColumn"), taken.text("epochColumn")
     evolution = taken.choice("schemaEvolution", "refuse", EVOLUTIONS)
     taken.refuse_others()
     if mode == "upsert" and not key:
         raise ConfigError(
-            f"{OWNER}: mode upsert needs the option key.",
-            hint='Set option("key", "id"), several columns with commas.',
+            f"{OWNER}: mode upsert needs the option keyColumns.",
+            hint='Set option("keyColumns", "id"), several columns with commas.',
         )
-    of_the_other = {"key": bool(key), "deleteColumn": bool(deletes)}
+    of_the_other = {"keyColumns": bool(key), "deleteColumn": bool(deletes)}
     for name, is_given in of_the_other.items():
         if mode == "append" and is_given:
             raise ConfigError(

@@ -121,7 +121,4 @@ def reopen(options: Mapping[str, str]) -> PostgresRewind | None:
     given = {name.lower(): value for name, value in options.items()}
     if not {"url", "table"} <= given.keys():
         return None
-    # A checkpoint leaves out what has the name of a secret, such as key; and here only whether
-    # there is one matters.
-    named = {"key": "not known"} if given.get("mode") == "upsert" else {}
-    return PostgresRewind(sink_options({**named, **given}))
+    return PostgresRewind(sink_options(given))

@@ -152,7 +152,7 @@ class Rows:
         adds_columns: bool,
     ) -> Rows:
         """:raises ConfigError: PostgreSQL cannot hold them, or an option names what is not there"""
-        for option, names in (("key", key), ("deleteColumn", [deletes] if deletes else [])):
+        for option, names in (("keyColumns", key), ("deleteColumn", [deletes] if deletes else [])):
             for name in names:
                 if name not in schema.names:
                     raise ConfigError(

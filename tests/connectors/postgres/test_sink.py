@@ -163,7 +163,7 @@ def test_what_a_suspended_task_holds_is_not_waited_for(postgresql: PostgreSQL, s
 
 def test_the_last_change_of_a_key_counts(postgresql: PostgreSQL, schema: str) -> None:
     table = f"{schema}.t"
-    options = {"mode": "upsert", "key": "id", "deleteColumn": "gone"}
+    options = {"mode": "upsert", "keyColumns": "id", "deleteColumn": "gone"}
     query = Query(writer(postgresql, table, CHANGES, **options))
     query.commit(0, changes((1, "a", False), (2, "b", False), (1, "c", False)))
     assert read(postgresql, f"SELECT * FROM {table} ORDER BY id") == [(1, "c"), (2, "b")]
@@ -181,7 +181,7 @@ def test_the_last_change_of_a_key_counts(postgresql: PostgreSQL, schema: str) ->
 
 def test_a_key_alone_is_a_row(postgresql: PostgreSQL, schema: str) -> None:
     only = pa.schema([("id", pa.int64())])
-    query = Query(writer(postgresql, f"{schema}.t", only, mode="upsert", key="id"))
+    query = Query(writer(postgresql, f"{schema}.t", only, mode="upsert", keyColumns="id"))
     for epoch in range(2):
         query.commit(epoch, pa.RecordBatch.from_pylist([{"id": 1}, {"id": 1}], only))
     assert ids(postgresql, f"{schema}.t") == [1]
@@ -189,7 +189,7 @@ def test_a_key_alone_is_a_row(postgresql: PostgreSQL, schema: str) -> None:
 
 def test_mode_upsert_wants_a_unique_index(postgresql: PostgreSQL, schema: str) -> None:
     read_nothing(postgresql, f"CREATE TABLE {schema}.t (id bigint, name text)")
-    sink = writer(postgresql, f"{schema}.t", mode="upsert", key="id")
+    sink = writer(postgresql, f"{schema}.t", mode="upsert", keyColumns="id")
     with pytest.raises(ConfigError, match=r"no unique index on .id."):
         sink.validate()
     read_nothing(postgresql, f"CREATE UNIQUE INDEX ON {schema}.t (id)")
@@ -346,11 +346,11 @@ def test_a_rewind_that_does_not_know_which_rows_is_refused(
 
 
 def test_what_was_upserted_stays_and_comes_again(postgresql: PostgreSQL, schema: str) -> None:
-    table, options = f"{schema}.t", {"mode": "upsert", "key": "id"}
+    table, options = f"{schema}.t", {"mode": "upsert", "keyColumns": "id"}
     query = Query(writer(postgresql, table, **options))
     for epoch in range(3):
         query.commit(epoch, rows(epoch))
-    taken = reopen({**postgresql.options, "table": table, "mode": "upsert"})  # as recorded
+    taken = reopen({**postgresql.options, **options, "table": table})
     assert taken is not None
     taken.bind(type(query.context)(QUERY, "run", 1, 1))
     taken.checkRewind(0)
@@ -402,10 +402,10 @@ def test_no_secret_is_seen(postgresql: PostgreSQL, schema: str) -> None:
         ({"url": "postgresql://h"}, "names no database"),
         ({"mode": "merge"}, "one of append, upsert"),
         ({"mode": "upsert"}, "needs the option key"),
-        ({"key": "id"}, "no effect in mode append"),
-        ({"mode": "upsert", "key": "nope"}, "'nope', which is no column"),
-        ({"mode": "upsert", "key": "id", "deleteColumn": "name"}, "must be BOOLEAN"),
-        ({"mode": "upsert", "key": "id", "epochColumn": "e"}, "no effect in mode upsert"),
+        ({"keyColumns": "id"}, "no effect in mode append"),
+        ({"mode": "upsert", "keyColumns": "nope"}, "'nope', which is no column"),
+        ({"mode": "upsert", "keyColumns": "id", "deleteColumn": "name"}, "must be BOOLEAN"),
+        ({"mode": "upsert", "keyColumns": "id", "epochColumn": "e"}, "no effect in mode upsert"),
         ({"epochColumn": "id"}, "has a column 'id'"),
         ({"libpq.nonsense": "1"}, "nonsense"),
         ({"tabel": "x"}, "Did you mean table"),
