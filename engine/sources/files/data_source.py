@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import logging
 import re
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -162,8 +163,9 @@ class FilesDataSource(DataSource):
     def _line_options(self, taken: Options) -> LineFiles | None:
         return None
 
+    @abstractmethod
     def _file_format(self, schema: pa.Schema) -> FileFormat:
-        raise NotImplementedError
+        """How its files are read."""
 
 
 class ParquetSource(FilesDataSource):

@@ -26,7 +26,7 @@ from engine.clients.kafka import (
 )
 from engine.clients.kafka_complaints import Complaints
 from engine.errors import SourceError, SourceUnavailableError
-from engine.sources.contract import Offset, PartitionReader, PartitionsReader
+from engine.sources.contract import Offset, PartitionsReader
 from engine.sources.kafka import topics
 from engine.sources.kafka.offsets import Positions, TopicPartition, offset_of
 from engine.sources.kafka.options import OWNER
@@ -253,28 +253,6 @@ class KafkaPartitionsReader(PartitionsReader):
 
     def _says(self, what: str) -> str:
         return f"Kafka at {self._servers}: {what}"
-
-
-class KafkaPartitionReader(PartitionReader):
-    """One partition of a :class:`KafkaPartitionsReader`."""
-
-    def __init__(self, reader: KafkaPartitionsReader) -> None:
-        self._reader = reader
-
-    def read(self, timeout_s: float) -> pa.RecordBatch | None:
-        found = self._reader.read(timeout_s)
-        return None if found is None else found[1]
-
-    @property
-    def offset(self) -> Offset:
-        return self._reader.offsets[0]
-
-    @property
-    def exhausted(self) -> bool:
-        return self._reader.exhausted
-
-    def close(self) -> None:
-        self._reader.close()
 
 
 def _partition_of(message: Any) -> tuple[str, int]:

@@ -28,12 +28,12 @@ from engine.sources.kafka.offsets import (
 from engine.sources.kafka.options import OWNER, TRIGGER_ONLY, KafkaSourceOptions
 from engine.sources.kafka.partition_reader import (
     KafkaPartition,
-    KafkaPartitionReader,
     KafkaPartitionsReader,
 )
 from engine.sources.kafka.rows import Columns
 from engine.sources.kafka.say_gone import say_gone
 from engine.sources.offset_order import reached
+from engine.sources.one_partition import OnePartition
 
 logger: Final = logging.getLogger(__name__)
 LOOK_S = 3.0
@@ -186,7 +186,7 @@ class KafkaReader(DataSourceContinuousReader):
     ) -> PartitionReader:
         if isinstance(partition, NothingYet):
             return NothingYetReader(is_bounded=until is not None)
-        return KafkaPartitionReader(self._open([partition], until))
+        return OnePartition(self._open([partition], until))
 
     def openTogether(
         self, partitions: Sequence[KafkaPartition | NothingYet], until: Offset | None = None

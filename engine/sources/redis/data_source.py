@@ -31,9 +31,9 @@ from engine.errors import SourceUnavailableError
 from engine.expressions.types import schema_to_spark
 from engine.sources.contract import TUNING_OPTIONS, DataSourceContinuousReader, Offset
 from engine.sources.micro_batch import MicroBatchReader
+from engine.sources.one_partition import OnePartition
 from engine.sources.redis.entry_ids import START, EntryId, parse_id, positions_of, shown
 from engine.sources.redis.partition_reader import (
-    RedisPartitionReader,
     RedisPartitionsReader,
     StreamPartition,
 )
@@ -152,8 +152,8 @@ class RedisReader(DataSourceContinuousReader):
         self._next_look_s = now_s + max(LOOK_S, took_s / _LOOKING_SHARE)
         return any(ends[name] < at for name, at in committed.items())
 
-    def open(self, partition: StreamPartition, until: Offset | None = None) -> RedisPartitionReader:
-        return RedisPartitionReader(self.openTogether([partition], until))
+    def open(self, partition: StreamPartition, until: Offset | None = None) -> OnePartition:
+        return OnePartition(self.openTogether([partition], until))
 
     def openTogether(
         self, partitions: Sequence[StreamPartition], until: Offset | None = None

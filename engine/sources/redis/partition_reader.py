@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from engine.clients.redis import RedisServer
-from engine.sources.contract import Offset, PartitionReader, PartitionsReader
+from engine.sources.contract import Offset, PartitionsReader
 from engine.sources.redis.entry_ids import EntryId, behind, shown
 from engine.sources.redis.rows import Entry, batch_of
 from engine.sources.redis.streams import Streams
@@ -99,26 +99,3 @@ class RedisPartitionsReader(PartitionsReader):
 
     def close(self) -> None:
         self._streams.close()
-
-
-class RedisPartitionReader(PartitionReader):
-    """One stream of a :class:`RedisPartitionsReader`."""
-
-    def __init__(self, reader: RedisPartitionsReader) -> None:
-        self._reader = reader
-
-    def read(self, timeout_s: float) -> pa.RecordBatch | None:
-        self._reader.on_bad_record = self.on_bad_record
-        found = self._reader.read(timeout_s)
-        return None if found is None else found[1]
-
-    @property
-    def offset(self) -> Offset:
-        return self._reader.offsets[0]
-
-    @property
-    def exhausted(self) -> bool:
-        return self._reader.exhausted
-
-    def close(self) -> None:
-        self._reader.close()

@@ -23,7 +23,7 @@ from engine.sources.tail.name_filter import NameFilter
 from tests.connectors.lakes.queries import WAIT_S, Kept, all_read, committed, failure, start
 
 VALUES = StructType([StructField("value", LongType())])
-GOLDEN = Path("/work/shared/goldens/spark-4.3-files-availablenow/sources/0")
+GOLDEN = Path(__file__).parents[2] / "golden" / "checkpoints" / "spark-4.3-files-availablenow"
 
 
 class Case:
@@ -262,9 +262,8 @@ def test_options_without_effect_are_told(tmp_path: Path, caplog: pytest.LogCaptu
 # -- the log --------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not GOLDEN.is_dir(), reason="Spark's own log is not here")
 def test_sparks_log_is_read() -> None:
-    log = FileSourceLog(LocalStorage(str(GOLDEN.parent.parent)), "sources/0")
+    log = FileSourceLog(LocalStorage(str(GOLDEN)), "sources/0")
     assert [file.entry for file in log.load()] == list(range(6))
     assert log.latest == 5
 
