@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,10 @@ from deltalake import DeltaTable
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from engine.checkpoint.logs.codec import MessageCodec
-from engine.checkpoint.sink_context import SinkContext
 from engine.expressions.types import schema_to_spark
 from engine.sinks.builtin_sinks import sink_class
-from engine.sinks.contract import TaskWriter, WriterContext
 from engine.sinks.delta.data_source import DeltaWriter
-
-SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
-QUERY = "9a5f9e0c-0b5a-4a39-9f0f-3f4a8c1d2e3f"
+from tests.unit.lake_queries import SCHEMA
 
 
 def writer(location: Path | str, schema: pa.Schema = SCHEMA, **options: Any) -> DeltaWriter:
@@ -30,51 +24,6 @@ def writer(location: Path | str, schema: pa.Schema = SCHEMA, **options: Any) -> 
     made = source.streamWriter(StructType.fromJson(schema_to_spark(schema)), overwrite=False)
     assert isinstance(made, DeltaWriter)
     return made
-
-
-class Query:
-    """One attempt to run a query: starts as the engine starts it."""
-
-    def __init__(
-        self,
-        sink: DeltaWriter,
-        *,
-        generation: int = 0,
-        timeline: int = 0,
-        logged: int = -1,
-        query_id: str = QUERY,
-        prepared: Sequence[tuple[int, Any]] = (),
-    ) -> None:
-        self.sink = sink
-        self.context = SinkContext(query_id, "run", generation, timeline)
-        sink.validate()
-        sink.bind(self.context)
-        self.latest = sink.latestEpoch()
-        sink.checkLogged(logged)
-        for epoch, message in prepared:
-            sink.commit([message], epoch)
-        sink.fenceTasks()
-        assert sink.leftovers.close(30)
-
-    def task(self, number: int = 0) -> TaskWriter:
-        """The executor's side, on its way there."""
-        made: TaskWriter = pickle.loads(pickle.dumps(self.sink.taskWriter()))
-        run = self.context
-        made.open(WriterContext(run.query_id, run.run_id, run.generation, run.timeline, number, 2))
-        return made
-
-    def prepare(self, epoch: int, *batches: pa.RecordBatch) -> Any:
-        """A task's message, the way through the checkpoint included."""
-        message = self.task().write(epoch, iter(batches))
-        codec = MessageCodec(self.sink.messageTypes)
-        return codec.decode(codec.encode([message]))
-
-    def commit(self, epoch: int, *batches: pa.RecordBatch) -> None:
-        self.sink.commit([self.prepare(epoch, *batches), None], epoch)
-
-
-def rows(*ids: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{"id": i, "name": f"n{i}"} for i in ids], SCHEMA)
 
 
 def read(location: Path | str, options: dict[str, str] | None = None) -> list[dict[str, Any]]:

@@ -13,13 +13,8 @@ from deltalake import DeltaTable
 from engine.errors import (
     ConfigError,
 )
-from tests.unit.delta_tables import (
-    QUERY,
-    Query,
-    ids,
-    rows,
-    writer,
-)
+from tests.unit.delta_tables import ids, writer
+from tests.unit.lake_queries import QUERY, Query, rows
 
 
 def rewound(folder: Path, to: int, generation: int) -> None:

@@ -24,15 +24,8 @@ from engine.errors import (
 from engine.expressions.types import schema_to_spark
 from engine.sinks.delta.schemas import Rows, TableFacts
 from engine.sinks.files import row_files
-from tests.unit.delta_tables import (
-    SCHEMA,
-    Query,
-    data_files,
-    ids,
-    read,
-    rows,
-    writer,
-)
+from tests.unit.delta_tables import data_files, ids, read, writer
+from tests.unit.lake_queries import SCHEMA, Query, rows
 
 # -- partitions, types, statistics ----------------------------------------------------------------
 

@@ -18,7 +18,8 @@ from engine.pipeline.fingerprint import fingerprint
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sinks.delta.data_source import DeltaWriter
 from tests.servers.s3 import S3, s3_server
-from tests.unit.delta_tables import SCHEMA, Query, read, rows, writer
+from tests.unit.delta_tables import read, writer
+from tests.unit.lake_queries import SCHEMA, Query, rows
 
 Settings = dict[str, str]
 

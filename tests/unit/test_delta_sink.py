@@ -25,16 +25,8 @@ from engine.errors import (
 )
 from engine.sinks.files import row_files
 from engine.sinks.lakes import table_log
-from tests.unit.delta_tables import (
-    QUERY,
-    SCHEMA,
-    Query,
-    data_files,
-    ids,
-    read,
-    rows,
-    writer,
-)
+from tests.unit.delta_tables import data_files, ids, read, writer
+from tests.unit.lake_queries import QUERY, SCHEMA, Query, rows
 
 
 def test_the_table_is_made_and_gets_a_commit_for_each_epoch_with_rows(tmp_path: Path) -> None:

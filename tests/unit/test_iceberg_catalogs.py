@@ -20,7 +20,8 @@ from tests.servers import postgresql
 from tests.servers.iceberg_catalog import IcebergCatalog, iceberg_catalog
 from tests.servers.jars import NoJarsError
 from tests.servers.s3 import S3, s3_server
-from tests.unit.iceberg_tables import SCHEMA, Lake, rows
+from tests.unit.iceberg_tables import Lake
+from tests.unit.lake_queries import SCHEMA, rows
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError
 from engine.sinks.reopen import reopen_sink
-from tests.unit.iceberg_tables import QUERY, Lake, rows
+from tests.unit.iceberg_tables import Lake
+from tests.unit.lake_queries import QUERY, rows
 
 
 @pytest.fixture

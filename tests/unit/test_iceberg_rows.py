@@ -19,7 +19,8 @@ from pyiceberg.types import IntegerType, ListType, LongType, NestedField, String
 
 from engine.errors import ConfigError, SinkCommitRejectedError
 from engine.sinks.files import row_files
-from tests.unit.iceberg_tables import NAME, SCHEMA, Lake, rows
+from tests.unit.iceberg_tables import NAME, Lake
+from tests.unit.lake_queries import SCHEMA, rows
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ from engine.errors import (
 )
 from engine.sinks.files import row_files
 from engine.sinks.lakes import table_log
-from tests.unit.iceberg_tables import NAME, QUERY, SCHEMA, Lake, rows
+from tests.unit.iceberg_tables import NAME, Lake
+from tests.unit.lake_queries import QUERY, SCHEMA, rows
 
 
 @pytest.fixture

@@ -216,7 +216,7 @@ def test_topics_of_a_pattern_come_and_go(kafka: Cluster, tmp_path: Path) -> None
     for topic in (first, second):
         topic.send(4)
     sink.await_all(first, second)
-    assert committed(tmp_path).keys() == {first.name, second.name}
+    wait_until(lambda: committed(tmp_path).keys() == {first.name, second.name}, "both are read")
     first.delete()
     second.send(4)
     sink.await_all(first, second)

@@ -19,7 +19,7 @@ from engine.sinks.contract import SinkBinding
 from engine.sources.postgres.catalog import Catalog
 from engine.sources.postgres.data_source import PostgresDataSource
 from engine.sources.postgres.partition_reader import TableReader
-from tests.faults.roads.driver import DEADLINE_S
+from tests.faults.roads.beside import beside
 from tests.faults.roads.kafka_to_kafka import KafkaToKafka, sink_of
 from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
 from tests.faults.roads.road import Setup
@@ -144,13 +144,8 @@ def _feeding(database: PostgreSQL, table: str) -> Iterator[None]:
                         "FROM generate_series(1, 3) i"
                     )
 
-    thread = threading.Thread(target=feed, name="feed")
-    thread.start()
-    try:
+    with beside(feed, stop):
         yield
-    finally:
-        stop.set()
-        thread.join(DEADLINE_S)
 
 
 ROAD = CdcToKafka

@@ -22,6 +22,7 @@ from engine.sources.delta.data_source import DeltaSource
 from engine.sources.delta.position import TablePosition
 from engine.sources.delta.reader import DeltaRun
 from tests.faults.roads import handed_mutants
+from tests.faults.roads.beside import beside
 from tests.faults.roads.kafka_to_kafka import KafkaToKafka, sink_of
 from tests.faults.roads.road import BETWEEN, PLACES, Setup
 
@@ -84,13 +85,8 @@ class DeltaToKafka(KafkaToKafka):
                 _append(setup, number)
                 number += 1
 
-        thread = threading.Thread(target=feed, name="feed")
-        thread.start()
-        try:
+        with beside(feed, stop):
             yield
-        finally:
-            stop.set()
-            thread.join()
 
     def went_in(self, setup: Setup) -> Counter[bytes]:
         table = deltalake.DeltaTable(_table(setup)).to_pyarrow_table(columns=["value"])

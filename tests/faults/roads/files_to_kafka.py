@@ -21,6 +21,7 @@ from engine.sources.files.data_source import JsonSource
 from engine.sources.files.reader import FilesRun
 from engine.sources.files.source_log import FileSourceLog
 from tests.faults.roads import handed_mutants
+from tests.faults.roads.beside import beside
 from tests.faults.roads.kafka_to_kafka import KafkaToKafka, sink_of
 from tests.faults.roads.road import BETWEEN, PLACES, Setup
 
@@ -105,13 +106,8 @@ class FilesToKafka(KafkaToKafka):
                 written.rename(folder / f"{number}.json")
                 number += 1
 
-        thread = threading.Thread(target=feed, name="feed")
-        thread.start()
-        try:
+        with beside(feed, stop):
             yield
-        finally:
-            stop.set()
-            thread.join()
 
     def went_in(self, setup: Setup) -> Counter[bytes]:
         return Counter(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from engine.expressions.types import schema_to_spark
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sources.redis.data_source import RedisSource
 from engine.sources.redis.rows import SCHEMA
+from tests.faults.roads.beside import beside
 from tests.faults.roads.road import PLACES, Road, Setup
 from tests.servers.redis import running_redis
 
@@ -96,11 +97,5 @@ def _feeding(client: Any, streams: list[str]) -> Iterator[None]:
             for stream in streams:
                 add(stream, number)
 
-    thread = threading.Thread(target=feed, name="feed")
-    thread.start()
-    try:
+    with closing(client), beside(feed, stop):
         yield
-    finally:
-        stop.set()
-        thread.join()
-        client.close()

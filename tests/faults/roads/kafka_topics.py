@@ -14,6 +14,7 @@ from engine.execution.definition import StreamBinding
 from engine.expressions.schemas import to_arrow
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sources.kafka.data_source import KafkaDataSource
+from tests.faults.roads.beside import beside
 from tests.faults.roads.driver import DEADLINE_S
 
 PARTITIONS = 2
@@ -64,13 +65,8 @@ def feeding(bootstrap: str, topic: str) -> Iterator[None]:
             number += 1
         assert producer.flush(DEADLINE_S) == 0
 
-    thread = threading.Thread(target=feed, name="feed")
-    thread.start()
-    try:
+    with beside(feed, stop):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def all_of(bootstrap: str, topic: str) -> Counter[bytes]:

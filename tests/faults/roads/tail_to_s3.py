@@ -19,6 +19,7 @@ from engine.query.binding import bind_writer
 from engine.sinks.contract import SinkBinding
 from engine.sinks.delta.data_source import DeltaDataSource
 from engine.sources.tail.data_source import TailDataSource
+from tests.faults.roads.beside import beside
 from tests.faults.roads.kafka_to_delta import KafkaToDelta
 from tests.faults.roads.road import PLACES, Road, Setup
 from tests.servers.s3 import S3, s3_server
@@ -107,13 +108,8 @@ def _feeding(folder: Path) -> Iterator[None]:
                 if number % ROTATED_EVERY == 0:
                     path.rename(folder / f"{file}.log.{number}")
 
-    thread = threading.Thread(target=feed, name="feed")
-    thread.start()
-    try:
+    with beside(feed, stop):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 ROAD = TailToS3
