@@ -66,7 +66,8 @@ _ROADS: Mapping[str, int | None] = {
     "delta_to_kafka": 3,
     "redis_to_redis": 3,
     "redis_to_http": 2,  # what it reads is that of redis_to_redis
-    "tail_to_s3": None,  # and what it writes to, that of kafka_to_delta
+    "tail_to_s3": 2,
+    "tail_to_delta": None,  # what it writes to is that of kafka_to_delta
 }
 
 
