@@ -22,7 +22,7 @@ from engine.sources.files.reader import FilesRun
 from engine.sources.files.source_log import FileSourceLog
 from tests.faults.roads import handed_mutants
 from tests.faults.roads.beside import beside
-from tests.faults.roads.kafka_to_kafka import KafkaToKafka, sink_of
+from tests.faults.roads.kafka_to_kafka import ABORTED, KafkaToKafka, sink_of
 from tests.faults.roads.road import BETWEEN, PLACES, Setup
 
 FEED_EVERY_S = 0.03
@@ -82,6 +82,7 @@ class FilesToKafka(KafkaToKafka):
     level = "L5 files to Kafka"
     places = (*PLACES, "transactions.told", "sourceLog.before", "sourceLog.after")
     between = (*BETWEEN, "transactions.told")
+    brought_out: ClassVar = {handed_mutants.ANY_PARTITION: ABORTED}
     mutants: ClassVar[Mapping[str, Callable[[], None]]] = {
         **handed_mutants.MUTANTS,
         "files that were read are forgotten": _forgets,

@@ -32,8 +32,9 @@ def _any_partition() -> None:
     _set(reader, "partition_of", lambda key, partitions: (next(turn) * 7 // 3) % partitions)
 
 
+ANY_PARTITION = "a file that is read again goes to any partition"
 MUTANTS: dict[str, Callable[[], None]] = {
     COMMITTED_EARLY: commit_before_log,
     "a file counts as read when it is begun": _read_when_begun,
-    "a file that is read again goes to any partition": _any_partition,
+    ANY_PARTITION: _any_partition,
 }
