@@ -23,7 +23,7 @@ from engine.sources.delta.position import TablePosition
 from engine.sources.delta.reader import DeltaRun
 from tests.faults.roads import handed_mutants
 from tests.faults.roads.beside import beside
-from tests.faults.roads.kafka_to_kafka import ABORTED, KafkaToKafka, sink_of
+from tests.faults.roads.kafka_to_kafka import KafkaToKafka, sink_of
 from tests.faults.roads.road import BETWEEN, PLACES, Setup
 
 FEED_EVERY_S = 0.1
@@ -64,7 +64,6 @@ class DeltaToKafka(KafkaToKafka):
     level = "L5 Delta to Kafka"
     places = (*PLACES, "transactions.told")
     between = (*BETWEEN, "transactions.told")
-    brought_out: ClassVar = {handed_mutants.ANY_PARTITION: ABORTED}
     mutants: ClassVar[Mapping[str, Callable[[], None]]] = {
         **handed_mutants.MUTANTS,
         "files that were read before others are forgotten": _forgets_ahead,
