@@ -37,6 +37,7 @@ _DEFAULTS: Final = {
     "tcp_user_timeout": "50000",
     "application_name": "continuous",
 }
+_OURS: Final = frozenset({"client_encoding", "replication"})
 _PASSING: Final = ("08", "25006", "25P0", "40", "53", "55", "57", "58")
 """Beginnings of error codes: connections, a standby, a transaction that slept, serialization,
 resources, locks that were not had in time, an operator's doing, and the system's."""
@@ -103,6 +104,11 @@ def server_of(owner: str, options: Mapping[str, str], taken: Options) -> Server:
         for name, value in options.items()
         if is_of_client(name)
     }
+    if ours := sorted(_OURS & {*found, *others}):
+        raise ConfigError(
+            f"{owner} sets the parameter {ours[0]} of PostgreSQL's client itself.",
+            hint="Leave it out.",
+        )
     login = {name: taken.text(name) for name in OF_A_LOGIN}
     given = {**found, **others, **{key: value for key, value in login.items() if value}}
     try:

@@ -83,7 +83,8 @@ class Statements:
         exact = {name for name in self.rows.types if not self._is_converted(name)}
         for name in self.rows.types:
             column = Identifier(name)
-            if self.table.columns[name].not_null:
+            # No key of NULL is found again: its row would be appended each time.
+            if self.table.columns[name].not_null or name in self.rows.key:
                 given = SQL("{} IS NOT NULL").format(column)
                 if self.rows.deletes is not None and name not in self.rows.key:
                     given = SQL("{} OR {}").format(Identifier(self.rows.deletes), given)

@@ -76,7 +76,8 @@ FROM pg_catalog.pg_constraint c WHERE c.conrelid = %s AND c.contype = 'c' AND c.
 """
 _KEYS: Final = """
 SELECT array(SELECT a.attname::text FROM pg_catalog.pg_attribute a
-             WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey))
+             WHERE a.attrelid = i.indrelid
+               AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]))
 FROM pg_catalog.pg_index i
 WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate
   AND i.indpred IS NULL AND i.indexprs IS NULL

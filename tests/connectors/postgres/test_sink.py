@@ -23,6 +23,7 @@ from engine.sinks.postgres.rewind import reopen
 from tests.connectors.postgres.queries import (
     CHANGES,
     QUERY,
+    SCHEMA,
     Query,
     changes,
     ids,
@@ -87,6 +88,37 @@ def test_a_run_that_was_replaced_commits_nothing(postgresql: PostgreSQL, schema:
     with pytest.raises(StaleRunError):
         Query(writer(postgresql, f"{schema}.t"))
     assert ids(postgresql, f"{schema}.t") == []
+
+
+def test_a_key_of_null_is_refused_before_the_epoch_is_prepared(
+    postgresql: PostgreSQL, schema: str
+) -> None:
+    read_nothing(postgresql, f"CREATE TABLE {schema}.t (id bigint UNIQUE, name text)")
+    query = Query(writer(postgresql, f"{schema}.t", mode="upsert", keyColumns="id"))
+    query.commit(0, rows(1))
+    nobody = pa.RecordBatch.from_pylist([{"id": None, "name": "x"}], SCHEMA)
+    with pytest.raises(SinkCommitRejectedError, match="violates check constraint"):
+        query.prepare(1, nobody)
+    assert ids(postgresql, f"{schema}.t") == [1]
+
+
+def test_what_an_index_includes_is_no_part_of_its_key(postgresql: PostgreSQL, schema: str) -> None:
+    read_nothing(postgresql, f"CREATE TABLE {schema}.t (id bigint, name text)")
+    read_nothing(postgresql, f"CREATE UNIQUE INDEX ON {schema}.t (id) INCLUDE (name)")
+    with pytest.raises(ConfigError, match=r"no unique index on \(id, name\)"):
+        Query(writer(postgresql, f"{schema}.t", mode="upsert", keyColumns="id,name"))
+    query = Query(writer(postgresql, f"{schema}.t", mode="upsert", keyColumns="id"))
+    query.commit(0, rows(1, 1))
+    assert ids(postgresql, f"{schema}.t") == [1]
+
+
+def test_parameters_of_the_client_that_are_set_here_are_refused(
+    postgresql: PostgreSQL, schema: str
+) -> None:
+    with pytest.raises(ConfigError, match="sets the parameter client_encoding"):
+        writer(postgresql, f"{schema}.t", **{"libpq.client_encoding": "LATIN1"})
+    with pytest.raises(ConfigError, match="sets the parameter replication"):
+        writer(postgresql, f"{schema}.t", url=f"{postgresql.url}?replication=database")
 
 
 def test_stages_survive_a_crash_of_the_server(server: PostgreSQL, schema: str) -> None:
