@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -119,6 +120,29 @@ def test_parameters_of_the_client_that_are_set_here_are_refused(
         writer(postgresql, f"{schema}.t", **{"libpq.client_encoding": "LATIN1"})
     with pytest.raises(ConfigError, match="sets the parameter replication"):
         writer(postgresql, f"{schema}.t", url=f"{postgresql.url}?replication=database")
+
+
+def test_limits_of_the_role_for_statements_do_not_end_an_epoch(
+    postgresql: PostgreSQL, schema: str
+) -> None:
+    read_nothing(postgresql, f"CREATE ROLE {schema} LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
+    for limit in ("statement_timeout", "idle_session_timeout"):
+        read_nothing(postgresql, f"ALTER ROLE {schema} SET {limit} = '100ms'")
+    query = Query(writer(postgresql, f"{schema}.t", user=schema))
+
+    def slowly() -> Iterator[pa.RecordBatch]:
+        yield rows(1)
+        read_nothing(postgresql, "SELECT pg_sleep(0.3)")
+        yield rows(2)
+
+    for epoch in (0, 1):
+        query.sink.commit([query.task().write(epoch, slowly())], epoch)
+        query.task().committed(epoch)
+    assert ids(postgresql, f"{schema}.t") == [1, 1, 2, 2]
+    own = {"libpq.options": "-c statement_timeout=100"}
+    query = Query(writer(postgresql, f"{schema}.t", user=schema, **own), generation=1, logged=1)
+    with pytest.raises(SinkUnavailableError, match="statement timeout"):
+        query.task().write(2, slowly())
 
 
 def test_stages_survive_a_crash_of_the_server(server: PostgreSQL, schema: str) -> None:

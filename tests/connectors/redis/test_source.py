@@ -68,7 +68,7 @@ def test_what_is_read_at_once_depends_on_how_large_it_is(
         for _ in range(400):
             client.xadd(stream, {"v": b"x"})
     reader = source(server)
-    for until in (None, dict.fromkeys("ab", f"{2 ** 60}-0")):
+    for until in (None, dict.fromkeys("ab", f"{2**60}-0")):
         tasks = opened(reader, reader.initialOffset(), until)
         sizes: list[int] = []
         octets: list[int] = []
