@@ -103,6 +103,26 @@ def test_a_key_of_null_is_refused_before_the_epoch_is_prepared(
     assert ids(postgresql, f"{schema}.t") == [1]
 
 
+def test_what_a_table_wants_of_rows_it_does_not_want_of_deleted_ones(
+    postgresql: PostgreSQL, schema: str
+) -> None:
+    read_nothing(
+        postgresql,
+        f"CREATE TABLE {schema}.t (id bigint PRIMARY KEY CHECK (id > 0), name text NOT NULL, "
+        "CHECK (name IS NOT NULL AND name NOT LIKE '%{%s') NO INHERIT)",
+    )
+    options = {"mode": "upsert", "keyColumns": "id", "deleteColumn": "gone"}
+    query = Query(writer(postgresql, f"{schema}.t", CHANGES, **options))
+    query.commit(0, changes((1, "a", False), (2, "b", False)))
+    query.commit(1, changes((1, None, True)))
+    assert ids(postgresql, f"{schema}.t") == [2]
+    unknown = pa.RecordBatch.from_pylist([{"id": 3, "name": None, "gone": None}], CHANGES)
+    for batch in (changes((2, "{%s", False)), changes((2, None, False)), unknown):
+        with pytest.raises(SinkCommitRejectedError, match="violates check constraint"):
+            query.prepare(2, batch)
+        query.task().aborted(2)
+
+
 def test_what_an_index_includes_is_no_part_of_its_key(postgresql: PostgreSQL, schema: str) -> None:
     read_nothing(postgresql, f"CREATE TABLE {schema}.t (id bigint, name text)")
     read_nothing(postgresql, f"CREATE UNIQUE INDEX ON {schema}.t (id) INCLUDE (name)")
