@@ -247,9 +247,10 @@ def made_client(kind: Any, settings: Mapping[str, Any], owner: str, **rest: Any)
         # Reasons come to error_cb. Its log, on stderr, repeats them with each try to connect; a
         # logger in its place makes fatal errors crash it.
         return kind({"log_level": "0", "error_cb": Complaints(), **settings}, **rest)
-    except KafkaException as exc:
+    except (KafkaException, TypeError) as exc:  # the latter of a callback that is none
+        why = exc.args[0].str() if isinstance(exc, KafkaException) else str(exc)
         raise ConfigError(
-            f"{owner}: Kafka's client refuses its settings: {exc.args[0].str()}.",
+            f"{owner}: Kafka's client refuses its settings: {why}.",
             hint=f"Options that begin with {PREFIX} are settings of librdkafka, or of Kafka's Java "
             "client where they mean the same.",
         ) from exc

@@ -37,6 +37,13 @@ _DEFAULTS: Final = {
     "tcp_user_timeout": "50000",
     "application_name": "continuous",
 }
+_OURS: Final = frozenset({"client_encoding", "replication"})
+_NO_LIMITS: Final = (
+    "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name IN "
+    "('statement_timeout', 'transaction_timeout', 'idle_session_timeout', "
+    "'idle_in_transaction_session_timeout') AND setting <> '0' AND source <> 'client'"
+)
+"""Those of the parameter ``options`` of libpq are of the client, and count."""
 _PASSING: Final = ("08", "25006", "25P0", "40", "53", "55", "57", "58")
 """Beginnings of error codes: connections, a standby, a transaction that slept, serialization,
 resources, locks that were not had in time, an operator's doing, and the system's."""
@@ -56,7 +63,8 @@ class Server:
     tuning: tuple[str, ...] = ()
 
     def connect(self, **parameters: str) -> psycopg.Connection[Any]:
-        """Each statement by itself; times are in UTC, and texts in UTF-8.
+        """Each statement by itself; times are in UTC, and texts in UTF-8. Limits of the user or of
+        the database for statements do not count: an epoch is one, and so is a snapshot.
 
         :param parameters: beside its own.
         :raises psycopg.Error: that fails.
@@ -70,6 +78,7 @@ class Server:
             prepare_threshold=None,
         )
         connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(_NO_LIMITS)
         return connection
 
 
@@ -103,6 +112,11 @@ def server_of(owner: str, options: Mapping[str, str], taken: Options) -> Server:
         for name, value in options.items()
         if is_of_client(name)
     }
+    if ours := sorted(_OURS & {*found, *others}):
+        raise ConfigError(
+            f"{owner} sets the parameter {ours[0]} of PostgreSQL's client itself.",
+            hint="Leave it out.",
+        )
     login = {name: taken.text(name) for name in OF_A_LOGIN}
     given = {**found, **others, **{key: value for key, value in login.items() if value}}
     try:

@@ -30,6 +30,9 @@ ANSWER_S: Final = 30.0
 """So long a request may take: Redis does one after the other, and another client's may be long."""
 VERSION_MIN: Final = (6, 2)
 LOGIN_OPTIONS: Final = ("username", "password")
+_OURS: Final = frozenset(
+    {"decode_responses", "encoding", "encoding_errors", "protocol", "retry", "retry_on_timeout"}
+)
 _PASSING: Final = re.compile(
     r"\b(?:BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|OOM|READONLY|TRYAGAIN)\b"
 )
@@ -59,12 +62,17 @@ class RedisServer:
         url = taken.required("url", example="redis://localhost:6379/0")
         server = cls(owner, url, taken.text("username"), taken.text("password"))
         try:
-            redis.ConnectionPool.from_url(url)
+            pool = redis.ConnectionPool.from_url(url)
+            pool.connection_class(**pool.connection_kwargs)  # connects to nothing
         except (ValueError, TypeError) as exc:
             raise ConfigError(
                 f"{owner}: the option url cannot be used: {exc}.",
                 hint="It looks like redis://host:6379/0, rediss://host:6379/0 or unix:///path.",
             ) from exc
+        if ours := sorted(_OURS & set(pool.connection_kwargs)):
+            raise ConfigError(
+                f"{owner}: the option url has {ours[0]}, which is set here.", hint="Leave it out."
+            )
         return server
 
     @property

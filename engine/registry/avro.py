@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from engine.errors import ConfigError
 from engine.expressions.types import TIMESTAMP, TIMESTAMP_NTZ
+from engine.registry.avro_values import cut_off, other_unit, units_of
 from engine.registry.client import Access, Registry, Schema, connected
 from engine.registry.wire_format import HEADER, header, schema_id
 
@@ -66,6 +67,15 @@ class AvroSchema:
     def dtype(self) -> pa.DataType:
         """Of a column."""
         return _in_microseconds(self.read_as)
+
+    @cached_property
+    def units(self) -> dict[str, str]:
+        """See :func:`engine.registry.avro_values.units_of`."""
+        return units_of(self.whole, self._named)
+
+    def cut_off(self, dtype: pa.DataType) -> str | None:
+        """See :func:`engine.registry.avro_values.cut_off`."""
+        return cut_off(self.whole, self._named, dtype)
 
     def __reduce__(self) -> Any:
         return AvroSchema, (self.texts,)
@@ -131,9 +141,12 @@ class AvroDecoder:
         registry = connected(self._access)
         found = registry.schema(id)
         try:
-            return AvroSchema.of(registry, found).plain
+            writer = AvroSchema.of(registry, found)
         except ConfigError as exc:  # of whoever has written the record
             raise ValueError(exc.message) from exc
+        if (other := other_unit(writer.units, self._reader.units)) is not None:
+            raise ValueError(f"by schema {id} {other}")
+        return writer.plain
 
     def __reduce__(self) -> Any:
         return AvroDecoder, (self._access, self._reader)
@@ -146,7 +159,16 @@ class AvroEncoder:
         self._id, self._schema, self._header = id, schema, header(id)
 
     def __call__(self, values: pa.Array) -> pa.Array:
-        """:raises ValueError: one of them does not fit the schema; says why."""
+        """
+        :raises ValueError: one of them does not fit the schema; says why.
+        :raises ConfigError: none does.
+        """
+        if (where := self._schema.cut_off(values.type)) is not None:
+            raise ConfigError(
+                f"Schema {self._id} of the registry has a whole number at {where}, and the query "
+                "has fractions.",
+                hint="Cast it: CAST(... AS BIGINT).",
+            )
         rows = values.to_pylist(maps_as_pydicts="strict")
         return pa.array([None if row is None else self._record(row) for row in rows], pa.binary())
 

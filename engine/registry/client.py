@@ -33,6 +33,8 @@ PAUSE_S = 0.2
 UNKNOWN_S = 5.0
 """So long an id that the registry does not know is not asked for again: a topic may be full of
 them, and one that was given out just now may not have come to this one of its servers."""
+_UNKNOWN_MAX: Final = 10_000
+"""With so many of them, those whose time is over are forgotten."""
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _FORBIDDEN: Final = frozenset({401, 403})
 _SHOWN: Final = 300
@@ -158,10 +160,16 @@ class Registry:
                 raise UnknownSchemaError(self._says(f"there is no schema {id}"))
             found = self._ask(f"/schemas/ids/{id}")
             if found is None:
-                self._unknown[id] = time.monotonic() + UNKNOWN_S
+                self._note_unknown(id)
                 raise UnknownSchemaError(self._says(f"there is no schema {id}"))
             self._known[id] = self._read({**found, "id": id})
             return self._known[id]
+
+    def _note_unknown(self, id: int) -> None:
+        now_s = time.monotonic()
+        if len(self._unknown) >= _UNKNOWN_MAX:  # what is no record has any id
+            self._unknown = {id: until for id, until in self._unknown.items() if until > now_s}
+        self._unknown[id] = now_s + UNKNOWN_S
 
     def of_subject(self, subject: str, version: int | None = None) -> Schema:
         """A version of a subject, by default the latest.
@@ -219,7 +227,7 @@ class Registry:
                 except (OSError, HTTPException) as exc:
                     reason = f"{type(exc).__name__}: {exc}"
                     continue
-                if status not in _PASSING:
+                if status not in _PASSING and not _is_of_another(status, content):
                     return self._answer(status, content, is_given=body is not None)
                 reason = f"it answers {status}: {_shown(content)}"
             if number + 1 < TRIES:
@@ -263,6 +271,18 @@ def _plain(name: str) -> str:
         if lower.startswith(prefix):
             return lower.removeprefix(prefix)
     return lower
+
+
+def _is_of_another(status: int, content: bytes) -> bool:
+    """Whether it is not the registry that knows nothing of the kind: it says so with a code of its
+    own. A proxy whose registry is away may say no more than 404."""
+    if status != 404:
+        return False
+    try:
+        said = json.loads(content)
+    except ValueError:
+        return True
+    return not isinstance(said, dict) or "error_code" not in said
 
 
 def _shown(content: bytes) -> str:

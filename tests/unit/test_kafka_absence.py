@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from engine.errors import SourceUnavailableError
 from engine.sources.kafka import reader as reader_module
 from engine.sources.kafka import topics as topics_module
 from engine.sources.kafka.data_source import KafkaDataSource
 from engine.sources.kafka.offsets import Positions, TopicPartition
+from engine.sources.kafka.options import Subscription
 from engine.sources.kafka.reader import KafkaReader
 
 AT = TopicPartition("orders", 0)
@@ -55,6 +58,21 @@ def reader(topics: Topics) -> KafkaReader:
 def look(reader: KafkaReader) -> bool:
     reader._next_look_s = 0.0
     return reader.needsReconfiguration()
+
+
+def test_a_leader_that_moves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics_module, "TRIES_S", (0.1, 0.1, 0.1))
+    client = {"bootstrap.servers": "127.0.0.1:9", "group.id": "tests"}
+    asked = topics_module.KafkaTopics(client, Subscription())
+    there_s = time.monotonic() + 0.05
+
+    def question(consumer: Any, wait_s: float) -> str:
+        if time.monotonic() < there_s:  # it is told at once
+            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+        return "here"
+
+    assert asked._ask("cannot tell", question) == "here"
+    asked.close()
 
 
 def test_what_goes_on_for_too_long_is_an_outage(topics: Topics, reader: KafkaReader) -> None:

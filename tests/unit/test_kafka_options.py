@@ -147,7 +147,13 @@ def test_a_stream_has_no_end(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["kafka.auto.offset.reset", "kafka.enable.auto.commit", "KAFKA.key.deserializer"]
+    "name",
+    [
+        "kafka.auto.offset.reset",
+        "kafka.enable.auto.commit",
+        "kafka.enable.partition.eof",
+        "KAFKA.key.deserializer",
+    ],
 )
 def test_what_is_the_sources_own_is_refused(name: str) -> None:
     assert f"Option {name} of source kafka is not supported" in refused({**ORDERS, name: "x"})

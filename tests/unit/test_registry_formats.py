@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -17,8 +18,9 @@ from hypothesis import strategies as st
 from engine.errors import ConfigError
 from engine.expressions.types import sql_name
 from engine.registry import wire_format
-from engine.registry.avro import AvroEncoder, AvroSchema
-from engine.registry.client import Access
+from engine.registry.avro import AvroDecoder, AvroEncoder, AvroSchema
+from engine.registry.avro_values import other_unit
+from engine.registry.client import Access, Schema
 from engine.registry.functions import SchemaRegistry
 from engine.registry.json_schema import column_type
 from engine.registry.protobuf import MessageType, ProtobufDecoder, ProtobufEncoder
@@ -330,3 +332,75 @@ def test_a_registry_shows_no_secret() -> None:
     assert Access.of("http://a", options).headers() == {"Authorization": "Basic bWU6aHVudGVyMg=="}
     token = {"confluent.schema.registry.bearer.auth.token": "t"}
     assert Access.of("http://a", token).headers() == {"Authorization": "Bearer t"}
+
+
+# -- what Avro's own rules let pass ---------------------------------------------------------------
+
+
+def _of(**fields: Any) -> dict[str, Any]:
+    made = [{"name": name, "type": dtype} for name, dtype in fields.items()]
+    return {"type": "record", "name": "R", "fields": made}
+
+
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+
+
+def _inside(unit: Any) -> dict[str, Any]:
+    nested = {"type": "record", "name": "Inner", "fields": [{"name": "at", "type": ["null", unit]}]}
+    again = {"type": "array", "items": "Inner"}
+    return _of(one=nested, more=again, me=["null", "R"], map={"type": "map", "values": unit})
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "said"),
+    [
+        (_of(at=MILLIS), _of(at=MICROS), r"the time at \$.at is in millis, and is read as micros"),
+        (_of(at=["null", MICROS]), _of(at=MILLIS), "is in micros"),
+        (_inside(MICROS), _inside(MILLIS), r"at \$.one.at is"),
+        (_inside(MICROS), _inside(MICROS), None),
+        (_of(at="long"), _of(at=MICROS), None),
+        (_of(at=MILLIS, b="int"), _of(at=MILLIS), None),
+        (_of(at={"type": "long", "logicalType": "local-timestamp-micros"}), _of(at=MICROS), None),
+        (MILLIS, MICROS, r"at \$ is"),
+    ],
+)
+def test_times_in_another_unit_are_never_read(written: Any, read: Any, said: str | None) -> None:
+    def units(schema: Any) -> dict[str, str]:
+        return AvroSchema([json.dumps(schema)]).units
+
+    other = other_unit(units(written), units(read))
+    assert (other is None) == (said is None)
+    assert said is None or re.search(said, str(other))
+
+
+def test_a_record_with_times_in_another_unit_is_a_bad_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Knows:
+        def schema(self, id: int) -> Schema:
+            return Schema(id, "AVRO", json.dumps(_of(at=MILLIS)))
+
+    monkeypatch.setattr("engine.registry.avro.connected", lambda access: Knows())
+    decode = AvroDecoder(Access.of("http://x:1", {}), AvroSchema([json.dumps(_of(at=MICROS))]))
+    with pytest.raises(ValueError, match=r"by schema 7 the time at \$.at is in millis"):
+        decode(pa.array([wire_format.header(7) + b"\2"]))
+
+
+@pytest.mark.parametrize("whole", ["long", "int", {"type": "int", "logicalType": "date"}])
+@pytest.mark.parametrize("dtype", [pa.float32(), pa.float64(), pa.decimal128(10, 2)])
+def test_no_fraction_is_cut_off(whole: Any, dtype: pa.DataType) -> None:
+    for schema, rows in (
+        (_of(v=whole), pa.struct([("v", dtype)])),
+        (_of(v={"type": "array", "items": whole}), pa.struct([("v", pa.list_(dtype))])),
+        (_of(v={"type": "map", "values": whole}), pa.struct([("v", pa.map_(pa.string(), dtype))])),
+    ):
+        encode = AvroEncoder(1, AvroSchema([json.dumps(schema)]))
+        with pytest.raises(ConfigError, match=r"a whole number at \$.v"):
+            encode(pa.array([None], rows))
+
+
+def test_whole_numbers_are_written_whatever_their_type() -> None:
+    encode = AvroEncoder(1, AvroSchema([json.dumps(_of(v="long"))]))
+    for value in (pa.array([3], pa.int32()), pa.array([3], pa.decimal128(10, 0))):
+        assert encode(pa.StructArray.from_arrays([value], ["v"])).to_pylist() == [
+            wire_format.header(1) + b"\6"
+        ]

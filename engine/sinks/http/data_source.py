@@ -25,12 +25,13 @@ a request that is repeated, by this run or another one, has the same rows and th
 of query, timeline, epoch, task and which of the task's rows it has. A service that heeds the key
 gets each row exactly once; any other at least once.
 
-Source: IETF draft "The Idempotency-Key HTTP Header Field"; RFC 9110 of ``Retry-After``.
+Source: IETF draft "The Idempotency-Key HTTP Header Field"; RFC 9110 of names and ``Retry-After``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 HEADER: Final = "header."
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CLIENTS: Final = frozenset({"connection", "content-length", "transfer-encoding"})
+"""Headers that tell how a request goes over the wire."""
 
 
 class HttpSink(DataSource):
@@ -211,13 +215,47 @@ def _checked_url(url: str) -> str:
     return url
 
 
-def _check_headers(names: Sequence[str], values: object) -> None:
-    texts = [*names, *list(values)]  # type: ignore[call-overload]
-    if not all(names) or any(each in text for text in texts for each in "\r\n\0"):
+def _check_headers(names: Sequence[str], values: Iterable[str]) -> None:
+    """:param names: of all headers, each of which is sent once."""
+    for name in names:
+        if _NAME.fullmatch(name) is None:
+            raise ConfigError(
+                f"{OWNER}: {name!r} is no name of a header.",
+                hint=f"Letters, digits and hyphens, as in {HEADER}X-Source.",
+            )
+        if name.lower() in _CLIENTS:
+            raise ConfigError(
+                f"{OWNER}: the header {name} is the client's own.", hint="Leave it out."
+            )
+    if twice := _second(names):
         raise ConfigError(
-            f"{OWNER}: an option {HEADER}NAME has no name, or a line break.",
-            hint="A header's name and its value are one line each.",
+            f"{OWNER}: the header {twice} is set twice.",
+            hint=f"The option keyHeader names the one that has the request's key; {HEADER}NAME "
+            "the others.",
         )
+    if not all(map(_is_value, values)):
+        raise ConfigError(
+            f"{OWNER}: the value of an option {HEADER}NAME cannot be that of a header.",
+            hint="It is one line, of ASCII or Latin-1.",
+        )
+
+
+def _second(names: Sequence[str]) -> str | None:
+    """One that is there before, whatever its case."""
+    seen = set()
+    for name in names:
+        if name.lower() in seen:
+            return name
+        seen.add(name.lower())
+    return None
+
+
+def _is_value(text: str) -> bool:
+    try:
+        text.encode("latin-1")
+    except UnicodeEncodeError:
+        return False
+    return not any(each in text for each in "\r\n\0")
 
 
 def _by_name(headers: Mapping[str, str]) -> dict[str, str]:

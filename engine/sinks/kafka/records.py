@@ -13,9 +13,8 @@ from operator import length_hint
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from engine.errors import ConfigError, SinkError
+from engine.errors import ConfigError, SinkCommitRejectedError, SinkError
 from engine.expressions.types import TIMESTAMP, sql_name
 
 OWNER: Final = "sink kafka"
@@ -70,7 +69,7 @@ class RecordFormat:
     def send(self, producer: Any, batch: pa.RecordBatch) -> None:
         """Hand all rows to the client. When its queue is full, this waits.
 
-        :raises SinkError: a row has no topic, or a partition that is none.
+        :raises SinkError: a row has no topic, or what cannot be a part of a record.
         """
         values = _octets(batch, "value")
         keys = _octets(batch, "key") if "key" in self.columns else [None] * batch.num_rows
@@ -105,18 +104,44 @@ class RecordFormat:
 
     def _others(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Sequence[Any]]]:
         if "partition" in self.columns:
-            yield "partition", batch.column("partition").to_pylist()
+            yield "partition", _partitions(batch.column("partition").to_pylist())
         if "timestamp" in self.columns:
-            milliseconds = pc.divide(batch.column("timestamp").cast(pa.int64()), 1_000)
-            yield "timestamp", milliseconds.to_pylist()
+            yield "timestamp", _milliseconds(batch.column("timestamp"))
         if "headers" in self.columns:
-            yield (
-                "headers",
-                [
-                    None if each is None else [(pair["key"], pair["value"]) for pair in each]
-                    for each in batch.column("headers").to_pylist()
-                ],
-            )
+            yield "headers", list(map(_headers, batch.column("headers").to_pylist()))
+
+
+def _partitions(numbers: list[int | None]) -> list[int | None]:
+    if any(each is not None and each < 0 for each in numbers):
+        raise SinkCommitRejectedError(
+            f"{OWNER}: a row's partition is negative.",
+            hint="NULL leaves the choice to the key.",
+        )
+    return numbers
+
+
+def _milliseconds(times: pa.Array) -> list[int | None]:
+    """Since 1970. Two of them cannot be sent: to the client 0 is the present, and to Kafka -1 is no
+    time."""
+    found = [each if each is None else each // 1_000 for each in times.cast(pa.int64()).to_pylist()]
+    if 0 in found or -1 in found:
+        raise SinkCommitRejectedError(
+            f"{OWNER}: a row's timestamp is the beginning of 1970, which Kafka's client takes for "
+            "none.",
+            hint="NULL is the time at which the record is sent.",
+        )
+    return found
+
+
+def _headers(pairs: list[Any] | None) -> list[tuple[str, bytes | None]] | None:
+    if pairs is None:
+        return None
+    if any(each is None or each["key"] is None for each in pairs):
+        raise SinkCommitRejectedError(
+            f"{OWNER}: a row has a header without a key.",
+            hint="Leave it out: filter(headers, ...).",
+        )
+    return [(each["key"], each["value"]) for each in pairs]
 
 
 def _octets(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
@@ -126,8 +151,11 @@ def _octets(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
 
 
 def _produce(producer: Any, call: Callable[..., Any], *columns: Sequence[Any]) -> None:
-    """Make a call per row; again from the one that found the client's queue full."""
-    done, rows = 0, len(columns[0])
+    """Make a call per row; again from the one that found the client's queue full.
+
+    :raises SinkCommitRejectedError: a record alone is more than the queue takes.
+    """
+    done, rows, is_empty = 0, len(columns[0]), False
     while done < rows:
         first = iter(columns[0][done:])
         others = (column[done:] for column in columns[1:])
@@ -136,5 +164,12 @@ def _produce(producer: Any, call: Callable[..., Any], *columns: Sequence[Any]) -
             deque(map(call, first, *others), maxlen=0)
             return
         except BufferError:
-            done = rows - length_hint(first) - 1
+            last, done = done, rows - length_hint(first) - 1
+            if is_empty and done == last:
+                raise SinkCommitRejectedError(
+                    f"{OWNER}: a record is larger than the queue of Kafka's client.",
+                    hint='Set option("kafka.buffer.memory", ...) to several of the largest '
+                    "records, in bytes.",
+                ) from None
             producer.poll(FULL_WAIT_S)
+            is_empty = not len(producer)

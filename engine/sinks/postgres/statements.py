@@ -83,16 +83,22 @@ class Statements:
         exact = {name for name in self.rows.types if not self._is_converted(name)}
         for name in self.rows.types:
             column = Identifier(name)
-            if self.table.columns[name].not_null:
+            # No key of NULL is found again: its row would be appended each time.
+            if self.table.columns[name].not_null or name in self.rows.key:
                 given = SQL("{} IS NOT NULL").format(column)
-                if self.rows.deletes is not None and name not in self.rows.key:
-                    given = SQL("{} OR {}").format(Identifier(self.rows.deletes), given)
-                yield SQL("CHECK ({})").format(given)
+                yield SQL("CHECK ({})").format(
+                    given if name in self.rows.key else self._unless_deleted(given)
+                )
             if name not in exact:
                 yield SQL("CHECK ({} IS NULL OR {} IS NOT NULL)").format(column, self._cast(name))
         for text, columns in self.table.checks:
             if columns <= exact:
-                yield SQL(text)
+                yield SQL("CHECK ({})").format(self._unless_deleted(SQL(text)))
+
+    def _unless_deleted(self, condition: Composable) -> Composable:
+        if self.rows.deletes is None:
+            return condition
+        return SQL("{} IS TRUE OR ({})").format(Identifier(self.rows.deletes), condition)
 
     # -- commit -----------------------------------------------------------------------------------
 

@@ -69,14 +69,15 @@ FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 _CHECKS: Final = """
-SELECT pg_catalog.pg_get_constraintdef(c.oid), array(
+SELECT pg_catalog.pg_get_expr(c.conbin, c.conrelid), array(
     SELECT a.attname::text FROM pg_catalog.pg_attribute a
     WHERE a.attrelid = c.conrelid AND a.attnum = ANY (c.conkey))
 FROM pg_catalog.pg_constraint c WHERE c.conrelid = %s AND c.contype = 'c' AND c.convalidated
 """
 _KEYS: Final = """
 SELECT array(SELECT a.attname::text FROM pg_catalog.pg_attribute a
-             WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey))
+             WHERE a.attrelid = i.indrelid
+               AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]))
 FROM pg_catalog.pg_index i
 WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate
   AND i.indpred IS NULL AND i.indexprs IS NULL
@@ -109,7 +110,7 @@ class Column:
 class TableFacts:
     """What a table is to its writers.
 
-    :param checks: constraints as DDL, each with its columns.
+    :param checks: conditions as DDL, each with its columns.
     :param keys: the columns of each unique index.
     """
 

@@ -28,6 +28,7 @@ _SPARKS_ALONE: Final = {
     "itself, in the checkpoint.",
     "enable.auto.commit": "The source's offsets are in the checkpoint, not in Kafka.",
     "enable.auto.offset.store": "The source's offsets are in the checkpoint, not in Kafka.",
+    "enable.partition.eof": "The source is told by it where partitions end, and where it stands.",
     "interceptor.classes": "The source reads bytes, and nothing else.",
     "key.deserializer": "Keys are bytes: use CAST(key AS STRING) or a function of the DataFrame.",
     "value.deserializer": "Values are bytes: use CAST(value AS STRING) or a function of the "

@@ -25,12 +25,12 @@ from engine.clients.kafka import (
     speaking_kafka,
 )
 from engine.clients.kafka_complaints import Complaints
-from engine.errors import SourceError, SourceUnavailableError
+from engine.errors import BadRecordError, SourceError, SourceUnavailableError
 from engine.sources.contract import Offset, PartitionsReader
 from engine.sources.kafka import topics
 from engine.sources.kafka.offsets import Positions, TopicPartition, offset_of
 from engine.sources.kafka.options import OWNER
-from engine.sources.kafka.rows import Columns
+from engine.sources.kafka.rows import Columns, UnfitRecordsError
 from engine.sources.kafka.say_gone import say_gone
 
 BATCH_ROWS: Final = 10_000
@@ -150,7 +150,33 @@ class KafkaPartitionsReader(PartitionsReader):
             messages = [each for each in messages if each.offset() < end]
             position = min(position, end)
         self._positions[at] = position
-        return self._columns.batch(at, messages) if messages else None
+        return self._batch(at, messages) if messages else None
+
+    def _batch(self, at: TopicPartition, messages: Sequence[Any]) -> pa.RecordBatch | None:
+        """Of those that can be rows; None if none can.
+
+        :raises BadRecordError: one cannot, and nobody takes it.
+        """
+        while messages:
+            try:
+                return self._columns.batch(at, messages)
+            except UnfitRecordsError as unfit:
+                for place, why in unfit.reasons.items():
+                    self._leave_out(at, messages[place], why)
+                messages = [
+                    each for place, each in enumerate(messages) if place not in unfit.reasons
+                ]
+        return None
+
+    def _leave_out(self, at: TopicPartition, message: Any, why: str) -> None:
+        error = BadRecordError(
+            self._says(f"record {message.offset()} of {at} cannot be read: {why}."),
+            record=repr({"key": message.key(), "value": message.value()}),
+            offset=offset_of([(at, message.offset() + 1)]),
+        )
+        if self.on_bad_record is None:
+            raise error
+        self.on_bad_record(error)
 
     # -- what else the client tells -------------------------------------------------------------
 

@@ -5,7 +5,7 @@ Source: Spark's KafkaRecordToRowConverter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +31,20 @@ SCHEMA: Final = pa.schema(
 the option ``includeHeaders``; NULL for a record that has none."""
 
 
+_LATEST_MS: Final = (2**63 - 1) // 1_000
+
+
+class UnfitRecordsError(Exception):
+    """Records that cannot be rows.
+
+    :param reasons: by their places among all that were given.
+    """
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        super().__init__(*reasons.values())
+        self.reasons = reasons
+
+
 class Columns:
     """Which columns are made. Picklable.
 
@@ -45,6 +59,7 @@ class Columns:
         """The rows of some records of one partition.
 
         :param messages: of confluent_kafka, at least one.
+        :raises UnfitRecordsError: some cannot be rows; without them the others can.
         """
         return pa.RecordBatch.from_arrays(
             [_MAKERS[name](at, messages) for name in self._names], schema=self.schema
@@ -75,6 +90,11 @@ def _times(messages: Sequence[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
 def _timestamps(at: TopicPartition, messages: Sequence[Any]) -> pa.Array:
     kinds, milliseconds = _times(messages).T
     milliseconds = np.where(kinds == 0, -1, milliseconds)
+    too_far = np.flatnonzero(np.abs(milliseconds) > _LATEST_MS)
+    if len(too_far):
+        raise UnfitRecordsError(
+            {int(place): "its time is none that a TIMESTAMP can hold" for place in too_far}
+        )
     return pa.array(milliseconds * 1_000).cast(TIMESTAMP)
 
 
@@ -83,7 +103,19 @@ def _timestamp_types(at: TopicPartition, messages: Sequence[Any]) -> pa.Array:
 
 
 def _headers(at: TopicPartition, messages: Sequence[Any]) -> pa.Array:
-    return pa.array(list(map(type(messages[0]).headers, messages)), _HEADERS)
+    found: list[Any] = []
+    unfit: dict[int, str] = {}
+    rest = iter(messages)
+    while len(found) < len(messages):
+        try:
+            found.extend(map(type(messages[0]).headers, rest))
+        except (SystemError, UnicodeDecodeError) as exc:
+            # Whoever asks such a record again gets something that Python cannot bear.
+            unfit[len(found)] = f"a header's key is no UTF-8: {exc.__cause__ or exc}"
+            found.append(None)
+    if unfit:
+        raise UnfitRecordsError(unfit)
+    return pa.array(found, _HEADERS)
 
 
 _MAKERS: Final[dict[str, Callable[[TopicPartition, Sequence[Any]], pa.Array]]] = {

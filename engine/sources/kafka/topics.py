@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -163,11 +164,14 @@ class KafkaTopics:
                 settings = {**self._client, "error_cb": complaints}
                 self._consumer = made_client(kafka.Consumer, settings, OWNER)
             for wait_s in TRIES_S[:-1]:
+                began_s = time.monotonic()
                 try:
                     return self._answer(question, wait_s)
                 except kafka.KafkaException as exc:
                     if complaints.is_for_people or not is_passing(exc.args[0]):
                         raise
+                # A leader that moves, or that a new topic has not yet, is told at once.
+                threading.Event().wait(max(0.0, began_s + wait_s - time.monotonic()))
             return self._answer(question, TRIES_S[-1])
 
     def _answer(self, question: Callable[[Any, float], Any], wait_s: float) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -116,7 +116,7 @@ class Catalog:
     def publish(self, table: Table) -> None:
         """Make the publication if it is not there.
 
-        :raises ConfigError: it may not be made, or is of other tables.
+        :raises ConfigError: it may not be made, or leaves out changes.
         """
         from psycopg.sql import SQL, Identifier
 
@@ -141,21 +141,45 @@ class Catalog:
                 f"has a publication {name} that leaves out some kinds of changes.",
                 f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate').",
             )
-        self.check_published(table)
 
-    def check_published(self, table: Table) -> None:
-        """:raises ConfigError: the publication does not have the table, or not any more."""
+    def check_published(self, table: Table, columns: Collection[str]) -> None:
+        """
+        :param columns: that are read.
+        :raises ConfigError: the publication does not have them all, or not any more.
+        """
+        # Servers before 15 have neither lists of columns nor conditions.
         found = self._connection.execute(
-            "SELECT 1 FROM pg_catalog.pg_publication_tables "
+            "SELECT to_jsonb(p) -> 'attnames', to_jsonb(p) ->> 'rowfilter' "
+            "FROM pg_catalog.pg_publication_tables p "
             "WHERE pubname = %s AND schemaname = %s AND tablename = %s",
             [self._options.publication, table.schema, table.name],
         ).fetchone()
+        name = self._options.publication
         if found is None:
-            name = self._options.publication
             raise self._wrong(
                 f"does not publish {table.shown}: the publication {name} is of other tables.",
                 f"ALTER PUBLICATION {name} ADD TABLE {table.shown}. Changes that were made "
                 "meanwhile are not told.",
+            )
+        published, condition = found
+        left_out = [
+            each.name
+            for each in table.columns
+            if published is not None and each.name in columns and each.name not in published
+        ]
+        if left_out:
+            raise self._wrong(
+                f"does not publish {', '.join(left_out)} of {table.shown}: the publication {name} "
+                "has a list of columns.",
+                f"ALTER PUBLICATION {name} SET TABLE {table.shown}, or select other columns. "
+                "Changes that were made meanwhile lack them.",
+            )
+        if condition is not None and self._options.begins_with_snapshot:
+            raise self._wrong(
+                f"publishes only the rows of {table.shown} with {condition}, and a snapshot has "
+                "all.",
+                'Make the publication without a condition, or set option("startingPosition", '
+                '"latest").',
             )
 
     def slot(self) -> Slot | None:

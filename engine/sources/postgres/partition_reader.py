@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
@@ -40,6 +39,8 @@ from engine.sources.postgres.replication import Replication, free_slot, lsn_of, 
 from engine.sources.postgres.rows import OWNER, Columns, Row, arrow_type
 
 BATCH_ROWS: Final = 10_000
+BATCH_BYTES: Final = 64 << 20
+"""Of a batch's values, more or less: a value may be as large as a gigabyte."""
 ASK_S: Final = 0.2
 """An idle slot is asked so often how far it has looked."""
 POSITION: Final = "lsn"
@@ -100,8 +101,7 @@ class TableReader(PartitionReader):
     def read(self, timeout_s: float) -> pa.RecordBatch | None:
         with self._speaking("cannot be read"):
             if self._snapshot is not None:
-                self._rows = list(islice(self._snapshot, BATCH_ROWS))
-                self._is_midway = len(self._rows) == BATCH_ROWS
+                self._is_midway = self._take_rows(self._snapshot)
                 if not self._is_midway:
                     self._snapshot = None
             elif not self.exhausted:
@@ -134,6 +134,16 @@ class TableReader(PartitionReader):
         self._replication.close()
 
     # -- the snapshot -----------------------------------------------------------------------------
+
+    def _take_rows(self, snapshot: Iterator[Row]) -> bool:
+        """Those of a batch; whether there may be more."""
+        octets = 0
+        for row in snapshot:
+            self._rows.append(row)
+            octets += sum(len(each) for each in row.values if each is not None)
+            if len(self._rows) >= BATCH_ROWS or octets >= BATCH_BYTES:
+                return True
+        return False
 
     def _table_rows(self) -> Iterator[Row]:
         """All rows; then the position is that of the snapshot."""
@@ -187,12 +197,14 @@ class TableReader(PartitionReader):
         """Take what is there, or what comes first."""
         if time.monotonic() - self._asked_s >= ASK_S:
             self._tell(ask=True)
-        while len(self._rows) < BATCH_ROWS and not self.exhausted:
+        octets = 0
+        while len(self._rows) < BATCH_ROWS and octets < BATCH_BYTES and not self.exhausted:
             found = self._replication.receive(0.0 if self._rows else timeout_s)
             if isinstance(found, bool):
                 break
             position, payload = found
             if payload:
+                octets += len(payload)
                 self._take(payload)
             elif self._transaction is None:
                 # Nothing that was committed before it is still to come.

@@ -60,6 +60,7 @@ class PostgresReader(DataSourceContinuousReader):
                 'option("startingPosition", "latest").',
             )
         catalog.publish(table)
+        catalog.check_published(table, self._columns.names)
         if slot is None and not options.creates:
             raise ConfigError(
                 f"{OWNER}: PostgreSQL at {options.server.name} has no slot {options.slot}.",
@@ -77,7 +78,7 @@ class PostgresReader(DataSourceContinuousReader):
     def _partitions(self, catalog: Catalog, position: int) -> Sequence[TablePartition]:
         table = catalog.table()
         catalog.check(table)
-        catalog.check_published(table)
+        catalog.check_published(table, self._columns.names)
         if position:
             catalog.check_slot(position)
         types = {each.name: each.type for each in table.columns}
@@ -112,7 +113,7 @@ class PostgresReader(DataSourceContinuousReader):
                 f"{OWNER}: the table {table.shown} was dropped and made again.",
                 hint="Start a query with a checkpoint of its own.",
             )
-        catalog.check_published(table)
+        catalog.check_published(table, self._columns.names)
         slot = catalog.slot()
         if slot is not None and slot.is_lost:
             catalog.check_slot(slot.confirmed)
@@ -142,7 +143,12 @@ class PostgresReader(DataSourceContinuousReader):
         return PostgresReader(self._options, Columns(tuple(columns), self._columns.table))
 
     def _has_column(self, name: str) -> bool:
-        return self._ask(lambda catalog: name in {each.name for each in catalog.table().columns})
+        def ask(catalog: Catalog) -> bool:
+            table = catalog.table()
+            catalog.check_published(table, self._columns.names)
+            return name in {each.name for each in table.columns}
+
+        return self._ask(ask)
 
     def _ask(self, question: Callable[[Catalog], T]) -> T:
         """Of any thread: each asks over a connection of its own."""

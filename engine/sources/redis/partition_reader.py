@@ -17,6 +17,13 @@ from engine.sources.redis.streams import Streams
 
 BATCH_ROWS: Final = 5_000
 """So many entries of a stream at most are read at once."""
+FIRST_ROWS: Final = 100
+"""So many are at first."""
+FETCH_BYTES: Final = 32 << 20
+"""Redis is asked for a number of entries of each stream, not for bytes. So the next number is made
+of how large those were that came last."""
+_ENTRY_BYTES: Final = 200
+"""Of an entry beside its fields and values."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,7 @@ class RedisPartitionsReader(PartitionsReader):
         self._places = {each.name: place for place, each in enumerate(partitions)}
         self._columns, self._until = tuple(columns), until
         self._ready: deque[tuple[str, list[Entry]]] = deque()
+        self._count = FIRST_ROWS
 
     def read(self, timeout_s: float) -> tuple[int, pa.RecordBatch] | None:
         if not self._ready:
@@ -66,18 +74,20 @@ class RedisPartitionsReader(PartitionsReader):
     def _fetch(self, timeout_s: float) -> None:
         if self._until is not None:
             self._fetch_before(self._until)
-            return
-        for stream, entries in self._streams.newer(self._positions, BATCH_ROWS, timeout_s):
-            # Afterwards: what is there now was there when they were read.
-            self._streams.check(stream, self._positions[stream])
-            self._ready.append((stream, entries))
+        else:
+            for stream, entries in self._streams.newer(self._positions, self._count, timeout_s):
+                # Afterwards: what is there now was there when they were read.
+                self._streams.check(stream, self._positions[stream])
+                self._ready.append((stream, entries))
+        if self._ready:
+            self._count = _next_count(self._count, [entries for _, entries in self._ready])
 
     def _fetch_before(self, until: dict[str, EntryId]) -> None:
         for stream, position in self._positions.items():
             end = until.get(stream, position)
             if position >= end:
                 continue
-            entries = self._streams.between(stream, position, end, BATCH_ROWS)
+            entries = self._streams.between(stream, position, end, self._count)
             self._streams.check(stream, position)
             if entries:
                 self._ready.append((stream, entries))
@@ -99,3 +109,16 @@ class RedisPartitionsReader(PartitionsReader):
 
     def close(self) -> None:
         self._streams.close()
+
+
+def _next_count(count: int, came: Sequence[Sequence[Entry]]) -> int:
+    """So many entries of each stream at most are asked for behind these.
+
+    :param count: so many were.
+    """
+    octets = sum(
+        _ENTRY_BYTES + sum(map(len, content)) for entries in came for _, content in entries
+    )
+    if octets > FETCH_BYTES:
+        return max(1, count * FETCH_BYTES // octets)
+    return min(2 * count, BATCH_ROWS) if 2 * octets <= FETCH_BYTES else count

@@ -135,6 +135,43 @@ def test_columns_of_a_row_make_its_record(kafka: Kafka, topic: str) -> None:
     assert (empty.key(), empty.value(), empty.partition(), empty.headers()) == (None, None, 0, None)
 
 
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "value", "said"),
+    [
+        ("partition", pa.int32(), -1, "partition is negative"),
+        ("timestamp", pa.timestamp("us", tz="UTC"), 999, "the beginning of 1970"),
+        ("timestamp", pa.timestamp("us", tz="UTC"), -1, "the beginning of 1970"),
+        ("headers", HEADERS, [{"key": None, "value": b"x"}], "a header without a key"),
+        ("headers", HEADERS, [None], "a header without a key"),
+    ],
+)
+def test_what_the_client_would_replace_by_something_else_is_refused(
+    kafka: Kafka, topic: str, name: str, dtype: pa.DataType, value: Any, said: str
+) -> None:
+    schema = pa.schema([("value", pa.string()), (name, dtype)])
+    rows = pa.RecordBatch.from_arrays([pa.array(["a"]), pa.array([value], dtype)], schema=schema)
+    with pytest.raises(SinkCommitRejectedError, match=said):
+        writer(kafka, schema, topic=topic).write(iter([rows]))
+
+
+def test_times_before_1970_are_sent(kafka: Kafka, topic: str) -> None:
+    schema = pa.schema([("value", pa.string()), ("timestamp", pa.timestamp("us", tz="UTC"))])
+    times = pa.array([-1_500, 1_000], schema.field("timestamp").type)
+    rows = pa.RecordBatch.from_arrays([pa.array(["a", "a"]), times], schema=schema)
+    writer(kafka, schema, topic=topic).write(iter([rows]))
+    assert sorted(each.timestamp()[1] for each in read(kafka, topic)) == [-2, 1]
+
+
+def test_a_record_that_is_larger_than_the_queue_is_not_waited_for(kafka: Kafka, topic: str) -> None:
+    room = {"kafka_max_request_size": "10000000", "kafka_buffer_memory": "1048576"}
+    made = writer(kafka, topic=topic, **room)
+    with pytest.raises(SinkCommitRejectedError, match="larger than the queue"):
+        made.write(batches("a", "x" * 2_000_000, "b"))
+
+
 def test_a_row_may_name_its_topic(kafka: Kafka, topic: str) -> None:
     kafka.create_topic(f"{topic}-b", 2)
     schema = pa.schema([("topic", pa.string()), ("value", pa.binary())])

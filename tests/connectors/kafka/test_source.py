@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from kafka import KafkaProducer
 
-from engine.errors import ConfigError, OffsetOutOfRangeError, SourceUnavailableError
+from engine.errors import (
+    BadRecordError,
+    ConfigError,
+    OffsetOutOfRangeError,
+    SourceUnavailableError,
+)
 from engine.sources.kafka import reader as reader_module
 from engine.sources.kafka.partition_reader import KafkaPartitionsReader
 from engine.sources.latest import lag, latest_offset
@@ -152,6 +160,41 @@ def test_rows_are_those_of_spark(kafka: Cluster) -> None:
 
 
 # -- where it begins ------------------------------------------------------------------------------
+
+
+class NotUtf8(str):
+    """A header's key of another client."""
+
+    def encode(self, *_: Any) -> bytes:
+        return b"\xff\xfe"
+
+
+def test_a_header_that_is_no_text_makes_a_bad_record(kafka: Cluster) -> None:
+    topic = Topic.new(kafka, partitions=1)
+    with contextlib.closing(KafkaProducer(bootstrap_servers=kafka.bootstrap)) as producer:
+        for key in ("good", NotUtf8("bad"), "fine"):
+            producer.send(topic.name, b"v", headers=[(key, b"x")]).get(30)
+    source = reader_of(topic, includeHeaders="true")
+
+    def offsets(bad: Callable[[BadRecordError], None] | None) -> list[int]:
+        tasks = source.openTogether(source.partitions(source.initialOffset()))
+        tasks.on_bad_record = bad
+        found: list[int] = []
+
+        def came() -> bool:
+            if (read := tasks.read(0.1)) is not None:
+                found.extend(read[1].column("offset").to_pylist())
+            return tasks.offsets == ({topic.name: {"0": 3}},)
+
+        with contextlib.closing(tasks):
+            wait_until(came, "all is read")
+        return found
+
+    bad: list[BadRecordError] = []
+    assert offsets(bad.append) == [0, 2]
+    assert [each.offset for each in bad] == [{topic.name: {"0": 2}}]
+    with pytest.raises(BadRecordError, match=r"record 1 of .* cannot be read: a header's key"):
+        offsets(None)
 
 
 def test_where_a_query_begins(topic: Topic) -> None:

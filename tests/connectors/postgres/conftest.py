@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -43,3 +44,12 @@ def schema(postgresql: PostgreSQL) -> str:
     with postgresql.connect() as connection:
         connection.execute(f"CREATE SCHEMA {name}")
     return name
+
+
+@pytest.fixture
+def changes(server: PostgreSQL, schema: str) -> Iterator[Any]:
+    from tests.connectors.postgres.changes import Changes
+
+    made = Changes(server, schema, "id bigint PRIMARY KEY, n integer")
+    yield made
+    made.close()

@@ -106,6 +106,11 @@ def read(server: PostgreSQL, query: str) -> list[tuple[Any, ...]]:
         return list(connection.execute(query).fetchall())
 
 
+def read_nothing(server: PostgreSQL, statements: str) -> None:
+    with server.connect() as connection:
+        connection.execute(statements)
+
+
 def ids(server: PostgreSQL, table: str) -> list[int]:
     return [row[0] for row in read(server, f"SELECT id FROM {table} ORDER BY id")]
 

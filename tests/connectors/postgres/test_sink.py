@@ -27,6 +27,7 @@ from tests.connectors.postgres.queries import (
     changes,
     ids,
     read,
+    read_nothing,
     rows,
     stages,
     writer,
@@ -460,8 +461,3 @@ def test_a_lost_connection_is_an_outage(server: PostgreSQL, schema: str) -> None
 
     with pytest.raises(SinkUnavailableError):
         query.task().write(0, batches())
-
-
-def read_nothing(server: PostgreSQL, statements: str) -> None:
-    with server.connect() as connection:
-        connection.execute(statements)

@@ -16,7 +16,7 @@ from engine.errors import (
     SourceUnavailableError,
 )
 from engine.sources.contract import Offset
-from engine.sources.redis import data_source
+from engine.sources.redis import data_source, partition_reader
 from engine.sources.redis.data_source import RedisReader, RedisSource
 from engine.sources.redis.entry_ids import before, behind
 from engine.sources.redis.partition_reader import RedisPartitionsReader
@@ -55,6 +55,48 @@ def read(tasks: RedisPartitionsReader, count: int) -> list[str]:
     wait_until(look, f"{count} entries")
     assert tasks.read(0.0) is None
     return found
+
+
+def test_what_is_read_at_once_depends_on_how_large_it_is(
+    server: RedisServer, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_reader, "FIRST_ROWS", 2)
+    monkeypatch.setattr(partition_reader, "FETCH_BYTES", 100_000)
+    for stream in ("a", "b"):
+        for _ in range(40):
+            client.xadd(stream, {"v": b"x" * 20_000})
+        for _ in range(400):
+            client.xadd(stream, {"v": b"x"})
+    reader = source(server)
+    for until in (None, dict.fromkeys("ab", f"{2**60}-0")):
+        tasks = opened(reader, reader.initialOffset(), until)
+        sizes: list[int] = []
+        octets: list[int] = []
+
+        def look() -> bool:
+            if (batch := tasks.read(0.005)) is not None:  # noqa: B023
+                sizes.append(batch[1].num_rows)  # noqa: B023
+                octets.append(batch[1].nbytes)  # noqa: B023
+            return sum(sizes) == 880  # noqa: B023
+
+        wait_until(look, "all entries")
+        assert max(octets) < 200_000, "large ones are few at once"
+        assert max(sizes) > 20, "small ones are many"
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("no_such_thing=1", "no_such_thing"),
+        ("decode_responses=true", "has decode_responses, which is set here"),
+        ("retry_on_timeout=true", "has retry_on_timeout"),
+        ("protocol=3", "has protocol"),
+    ],
+)
+def test_what_an_url_must_not_say(server: RedisServer, query: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        source(server, url=f"{server.url}?{query}")
+    source(server, url=f"{server.url}?health_check_interval=10&client_name=q")
 
 
 def test_entries_are_read_once_from_where_it_was(server: RedisServer, client: Any) -> None:

@@ -1,0 +1,59 @@
+"""The source of PostgreSQL: what a publication leaves out, and how much is read at once."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("psycopg", reason="needs the extra postgres")
+
+from engine.errors import ConfigError
+from engine.sources.postgres import partition_reader
+from tests.connectors.postgres.changes import Changes, take
+from tests.waiting import wait_until
+
+
+def test_a_batch_has_so_many_bytes(changes: Changes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_reader, "BATCH_BYTES", 10_000)
+    changes.run("ALTER TABLE @t ADD COLUMN large text", "ALTER TABLE @t REPLICA IDENTITY FULL")
+    grow = "INSERT INTO @t SELECT i, 0, repeat('x', 4000) FROM generate_series(%d, %d) i"
+    changes.run(grow % (1, 20))
+    reader = changes.open()
+    sizes: list[int] = []
+
+    def came(rows: int) -> bool:
+        batch = reader.read(0.05)
+        if batch is not None:
+            sizes.append(batch.num_rows)
+        return sum(sizes) == rows and not reader.midway
+
+    wait_until(lambda: came(20), "the snapshot")
+    changes.run(grow % (21, 40))
+    wait_until(lambda: came(40), "the changes")
+    assert max(sizes) == 3
+
+
+def test_a_publication_that_leaves_out_columns_is_refused(changes: Changes) -> None:
+    changes.run(f"CREATE PUBLICATION {changes.slot} FOR TABLE @t (id)")
+    with pytest.raises(ConfigError, match=r"does not publish n of .*list of columns"):
+        changes.open()
+    source = changes.reader().prune(["_op", "id"])
+    assert source is not None
+    assert source.initialOffset() == {"lsn": 0}
+
+
+def test_columns_that_are_left_out_later_are_never_null(changes: Changes) -> None:
+    reader = changes.open()
+    reader.read(0.05)
+    only_id = f"ALTER PUBLICATION {changes.slot} SET TABLE @t (id)"
+    changes.run(only_id, "INSERT INTO @t VALUES (1, 1)")
+    with pytest.raises(ConfigError, match="does not publish n of"):
+        take(reader, 1)
+
+
+def test_a_snapshot_has_no_condition(changes: Changes) -> None:
+    changes.run(f"CREATE PUBLICATION {changes.slot} FOR TABLE @t WHERE (id < 5)")
+    with pytest.raises(ConfigError, match=r"only the rows of .* with \(id < 5\)"):
+        changes.open()
+    reader = changes.open(startingPosition="latest")
+    changes.run("INSERT INTO @t VALUES (9, 9), (1, 1)")
+    assert take(reader, 1) == [("insert", 1, 1)]

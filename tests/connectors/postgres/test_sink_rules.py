@@ -1,0 +1,97 @@
+"""The sink of PostgreSQL: what a table and a role want of rows and statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("psycopg", reason="needs the extra postgres")
+
+from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
+from tests.connectors.postgres.queries import (
+    CHANGES,
+    SCHEMA,
+    Query,
+    changes,
+    ids,
+    read_nothing,
+    rows,
+    writer,
+)
+from tests.servers.postgresql import PASSWORD, PostgreSQL
+
+
+def test_a_key_of_null_is_refused_before_the_epoch_is_prepared(
+    postgresql: PostgreSQL, schema: str
+) -> None:
+    read_nothing(postgresql, f"CREATE TABLE {schema}.t (id bigint UNIQUE, name text)")
+    query = Query(writer(postgresql, f"{schema}.t", mode="upsert", keyColumns="id"))
+    query.commit(0, rows(1))
+    nobody = pa.RecordBatch.from_pylist([{"id": None, "name": "x"}], SCHEMA)
+    with pytest.raises(SinkCommitRejectedError, match="violates check constraint"):
+        query.prepare(1, nobody)
+    assert ids(postgresql, f"{schema}.t") == [1]
+
+
+def test_what_a_table_wants_of_rows_it_does_not_want_of_deleted_ones(
+    postgresql: PostgreSQL, schema: str
+) -> None:
+    read_nothing(
+        postgresql,
+        f"CREATE TABLE {schema}.t (id bigint PRIMARY KEY CHECK (id > 0), name text NOT NULL, "
+        "CHECK (name IS NOT NULL AND name NOT LIKE '%{%s') NO INHERIT)",
+    )
+    options = {"mode": "upsert", "keyColumns": "id", "deleteColumn": "gone"}
+    query = Query(writer(postgresql, f"{schema}.t", CHANGES, **options))
+    query.commit(0, changes((1, "a", False), (2, "b", False)))
+    query.commit(1, changes((1, None, True)))
+    assert ids(postgresql, f"{schema}.t") == [2]
+    unknown = pa.RecordBatch.from_pylist([{"id": 3, "name": None, "gone": None}], CHANGES)
+    for batch in (changes((2, "{%s", False)), changes((2, None, False)), unknown):
+        with pytest.raises(SinkCommitRejectedError, match="violates check constraint"):
+            query.prepare(2, batch)
+        query.task().aborted(2)
+
+
+def test_what_an_index_includes_is_no_part_of_its_key(postgresql: PostgreSQL, schema: str) -> None:
+    read_nothing(postgresql, f"CREATE TABLE {schema}.t (id bigint, name text)")
+    read_nothing(postgresql, f"CREATE UNIQUE INDEX ON {schema}.t (id) INCLUDE (name)")
+    with pytest.raises(ConfigError, match=r"no unique index on \(id, name\)"):
+        Query(writer(postgresql, f"{schema}.t", mode="upsert", keyColumns="id,name"))
+    query = Query(writer(postgresql, f"{schema}.t", mode="upsert", keyColumns="id"))
+    query.commit(0, rows(1, 1))
+    assert ids(postgresql, f"{schema}.t") == [1]
+
+
+def test_parameters_of_the_client_that_are_set_here_are_refused(
+    postgresql: PostgreSQL, schema: str
+) -> None:
+    with pytest.raises(ConfigError, match="sets the parameter client_encoding"):
+        writer(postgresql, f"{schema}.t", **{"libpq.client_encoding": "LATIN1"})
+    with pytest.raises(ConfigError, match="sets the parameter replication"):
+        writer(postgresql, f"{schema}.t", url=f"{postgresql.url}?replication=database")
+
+
+def test_limits_of_the_role_for_statements_do_not_end_an_epoch(
+    postgresql: PostgreSQL, schema: str
+) -> None:
+    read_nothing(postgresql, f"CREATE ROLE {schema} LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
+    for limit in ("statement_timeout", "idle_session_timeout"):
+        read_nothing(postgresql, f"ALTER ROLE {schema} SET {limit} = '100ms'")
+    query = Query(writer(postgresql, f"{schema}.t", user=schema))
+
+    def slowly() -> Iterator[pa.RecordBatch]:
+        yield rows(1)
+        read_nothing(postgresql, "SELECT pg_sleep(0.3)")
+        yield rows(2)
+
+    for epoch in (0, 1):
+        query.sink.commit([query.task().write(epoch, slowly())], epoch)
+        query.task().committed(epoch)
+    assert ids(postgresql, f"{schema}.t") == [1, 1, 2, 2]
+    own = {"libpq.options": "-c statement_timeout=100"}
+    query = Query(writer(postgresql, f"{schema}.t", user=schema, **own), generation=1, logged=1)
+    with pytest.raises(SinkUnavailableError, match="statement timeout"):
+        query.task().write(2, slowly())
