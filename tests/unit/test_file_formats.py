@@ -15,7 +15,7 @@ from engine.sources.files.file_formats import LineFiles, ParquetFiles
 def test_a_double_is_not_made_less_precise(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1 / 3]}), tmp_path / "x.parquet")
     with pytest.raises(
-        SourceError, match="column x .* is double, and the query's schema has FLOAT"
+        SourceError, match=r"column x .* is double, and the query's schema has FLOAT"
     ):
         list(
             ParquetFiles().batches(
