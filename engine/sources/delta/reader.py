@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from engine.errors import OffsetOutOfRangeError, SourceError, SourceUnavailableError
 from engine.sinks.delta.places import Place
-from engine.sinks.delta.table_log import has_vectors
+from engine.sinks.delta.table_log import STORAGE, has_vectors
 from engine.sources.contract import TUNING_OPTIONS, Offset
 from engine.sources.delta.position import At, TablePosition
 from engine.sources.delta.versions import (
@@ -149,10 +149,9 @@ class DeltaReader(HandedReader):
     :param table_schema: the table's columns, by which a change of them is told.
     """
 
-    tuningOptions = TUNING
-
     def __init__(self, options: DeltaOptions, schema: pa.Schema, table_schema: str) -> None:
         super().__init__(options.partitions)
+        self.tuningOptions = (*TUNING, *(f"{STORAGE}{name}" for name in options.storage_options))
         self._options, self._schema, self._table_schema = options, schema, table_schema
 
     def initialOffset(self) -> Offset:
