@@ -194,6 +194,9 @@ no,7,,,,,,
 9,,,"x""y",,,,
 10,,,"not closed
 11,,,"NA",,,,
++12, 13, 1.5 ,+1,,,,
+13,+13,+.5, 1,,,,
++ 14,++14,1_4,,,,,
 """
 
 
@@ -237,7 +240,7 @@ def test_json_is_read_as_spark_reads_it(case: Case) -> None:
 
 def test_csv_is_read_as_spark_reads_it(case: Case) -> None:
     (case.folder / "in/lines.csv").write_text(CSV_LINES)
-    assert same(case, "csv", TYPES, header="true", nullValue="NA")
+    assert same(case, "csv", f"{TYPES}, _corrupt_record STRING", header="true", nullValue="NA")
     (case.folder / "in/lines.csv").write_text('"x""y",\n"a\\",""\n')
     assert same(case, "csv", "a STRING, b STRING", escape='"')[1][0] == 'x"y'
 

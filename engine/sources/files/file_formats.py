@@ -34,6 +34,8 @@ ROWS: Final = 16_384
 BLOCK_BYTES: Final = 1 << 20
 _LONE_RETURN: Final = re.compile(rb"\r(?!\n)")
 """Ends a line, as Hadoop has it."""
+_BLANKS: Final = "".join(map(chr, range(33)))
+"""What Java trims."""
 _NOT_UNPACKED: Final = (".snappy", ".deflate")
 """Hadoop's own: their bytes would be taken for lines."""
 PERMISSIVE, DROP, FAIL = "permissive", "dropmalformed", "failfast"
@@ -305,7 +307,7 @@ class LineFiles(FileFormat):
         if self.kind == "text":
             return {columns.names[0]: text}, True
         if self.kind == "csv":
-            return self._csv_row(text, written, columns), False
+            return self._csv_row(text, written, columns)
         row, fits = RecordReader(zone(self.timezone)).read(text, pa.struct(list(columns)))
         found = dict(row or {})
         for name in found:  # as files are read, where it can be
@@ -315,13 +317,26 @@ class LineFiles(FileFormat):
                 found[name] = batch.column(0)[0].as_py()
         return found, fits
 
-    def _csv_row(self, text: str, written: Sequence[str], columns: pa.Schema) -> Mapping[str, Any]:
-        found = dict(zip(written, self._dialect.values(text), strict=False))
-        return {field.name: self._value(found.get(field.name), field.type) for field in columns}
+    def _csv_row(
+        self, text: str, written: Sequence[str], columns: pa.Schema
+    ) -> tuple[Mapping[str, Any], bool]:
+        values = self._dialect.values(text)
+        found = dict(zip(written, values, strict=False))
+        row: dict[str, Any] = {}
+        fits = len(values) == len(written)
+        for field in columns:
+            value = found.get(field.name)
+            row[field.name] = None if value is None else self._value(value, field.type)
+            fits = fits and (value is None or row[field.name] is not None)
+        return row, fits
 
-    def _value(self, text: str | None, dtype: pa.DataType) -> Any:
-        if text is None:
-            return None
+    def _value(self, text: str, dtype: pa.DataType) -> Any:
+        """None if it is none of that type."""
+        # As Java has numbers, and Arrow not.
+        if pa.types.is_floating(dtype):
+            text = text.strip(_BLANKS)
+        if pa.types.is_integer(dtype) or pa.types.is_floating(dtype):
+            text = text.removeprefix("+") if text[1:2].isdigit() else text
         try:
             written = pa.array([text]).cast(written_type(dtype))
             return from_written(written, dtype, self.timezone)[0].as_py()
