@@ -15,7 +15,7 @@ Lines end with ``\\n`` or ``\\r\\n``. Empty lines are skipped, except in text.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 import pyarrow as pa
@@ -110,6 +110,8 @@ class CsvLines(LineFormat):
     :param header: the first line of each file is not a record. Columns go by position all the same.
     :param null_value: what stands for null besides an unquoted empty value.
     :param written: the columns of the files, if these are more than those that are read.
+    :param dialect: makes lines of another kind into these, in which, without a ``null_value``,
+        nothing in quotes is null.
     """
 
     def __init__(
@@ -121,8 +123,11 @@ class CsvLines(LineFormat):
         delimiter: str,
         null_value: str,
         written: pa.Schema | None = None,
+        dialect: Callable[[bytes], bytes] | None = None,
     ) -> None:
         super().__init__(schema)
+        self._dialect = dialect
+        self._quoted_nulls = dialect is not None and not null_value
         self._written = schema if written is None else written
         for field in schema:
             if pa.types.is_nested(field.type) or pa.types.is_null(field.type):
@@ -144,11 +149,14 @@ class CsvLines(LineFormat):
             delimiter=self._delimiter,
             null_value=self._nulls[-1],
             written=self._written,
+            dialect=self._dialect,
         )
 
     def _parse(self, block: bytes, at_start: bool) -> pa.RecordBatch:
         if self._header and at_start:
             block = block[block.index(b"\n") + 1 :]
+        if self._dialect is not None:
+            block = self._dialect(block)
         if not block.strip():
             return pa.RecordBatch.from_pylist([], schema=self.schema)
         names = self.schema.names
@@ -166,7 +174,7 @@ class CsvLines(LineFormat):
                 true_values=["true", "True", "TRUE"],
                 false_values=["false", "False", "FALSE"],
                 strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
+                quoted_strings_can_be_null=self._quoted_nulls,
             ),
         )
         if b'"' in block:

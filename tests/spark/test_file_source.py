@@ -188,18 +188,29 @@ no,7,,,,,,
 4,5,1e3,"a,b",false,,,,extra
 ,"",,"",,,,
 5,6,7,it's,,,,
+6,,,"say \"hi\", ok",,,,
+7,,,"a\\b",,,,
+8,,,a\\b,,,,
+9,,,"x""y",,,,
+10,,,"not closed
+11,,,"NA",,,,
++12, 13, 1.5 ,+1,,,,
+13,+13,+.5, 1,,,,
++ 14,++14,1_4,,,,,
 """
 
 
-def same(case: Case, name: str, schema: str, **options: str) -> list[tuple[Any, ...]]:
+def same(
+    case: Case, name: str, schema: str, select: str = "*", **options: str
+) -> list[tuple[Any, ...]]:
     """The rows that Spark and this engine make of the folder, which are the same."""
 
     def read() -> DataFrame:
         reader = case.spark.readStream.schema(schema).options(**options)
-        return reader.format(name).load(str(case.folder / "in"))
+        return reader.format(name).load(str(case.folder / "in")).selectExpr(select)
 
     wanted = case.spark.read.schema(schema).options(**options).format(name)
-    theirs = wanted.load(str(case.folder / "in")).collect()
+    theirs = wanted.load(str(case.folder / "in")).selectExpr(select).collect()
     writer = write_stream(read()).format("memory").queryName(f"same_{name}")
     query = writer.trigger(continuous="20 milliseconds").start()
     query.processAllAvailable()
@@ -219,6 +230,7 @@ def test_json_is_read_as_spark_reads_it(case: Case) -> None:
     (folder / "lines.json").write_text(JSON_LINES)
     (folder / "more.json.gz").write_bytes(gzip.compress(b'{"i":9}\r\n{"i":10}'))
     (folder / "empty.json").touch()
+    (folder / "marked.json").write_bytes(b'\xef\xbb\xbf{"i":12}\n')
     (folder / "_hidden.json").write_text('{"i":666}')
     (folder.parent / "p=__HIVE_DEFAULT_PARTITION__").mkdir()
     (folder.parent / "p=__HIVE_DEFAULT_PARTITION__/x.json").write_text('{"i":11}')
@@ -228,14 +240,17 @@ def test_json_is_read_as_spark_reads_it(case: Case) -> None:
 
 def test_csv_is_read_as_spark_reads_it(case: Case) -> None:
     (case.folder / "in/lines.csv").write_text(CSV_LINES)
-    assert same(case, "csv", TYPES, header="true")
+    assert same(case, "csv", f"{TYPES}, _corrupt_record STRING", header="true", nullValue="NA")
+    (case.folder / "in/lines.csv").write_text('"x""y",\n"a\\",""\n')
+    assert same(case, "csv", "a STRING, b STRING", escape='"')[1][0] == 'x"y'
 
 
 def test_text_is_read_as_spark_reads_it(case: Case) -> None:
     (case.folder / "in/lines.txt").write_text("a\n\n  b \r\nlast")
     (case.folder / "in/sub").mkdir()
     (case.folder / "in/sub/lines.txt").write_text("not without recursiveFileLookup")
-    assert len(same(case, "text", "value STRING")) == 4
+    (case.folder / "in/other.txt").write_bytes(b"\xef\xbb\xbfmark\rreturn\r\nend\r")
+    assert len(same(case, "text", "value STRING")) == 7
 
 
 @pytest.mark.parametrize("name", ["parquet", "orc"])
@@ -252,6 +267,23 @@ def test_files_with_columns_are_read_as_spark_reads_them(case: Case, name: str) 
         f"{folder}/p=2"
     )
     assert len(same(case, name, f"{COLUMNS}, p INT")) == 2
+
+
+@pytest.mark.parametrize("name", ["parquet", "orc", "json", "csv", "text"])
+def test_rows_of_which_only_the_folder_tells_a_column_count(case: Case, name: str) -> None:
+    rows = case.spark.sql(
+        "SELECT 'x' AS value, 1 AS p UNION ALL SELECT 'y', 1 UNION ALL SELECT 'z', 2"
+    )
+    rows.write.mode("append").partitionBy("p").format(name).save(str(case.folder / "in"))
+    assert same(case, name, "value STRING, p INT", select="p") == [(1,), (1,), (2,)]
+
+
+def test_instants_of_a_parquet_file_reach_as_far_as_sparks(case: Case) -> None:
+    times = ("0001-01-01 00:00:00", "1969-12-31 23:59:59.123456", "9999-12-31 23:59:59")
+    case.spark.sql(
+        " UNION ALL ".join(f"SELECT TIMESTAMP '{each}' AS t" for each in times)
+    ).write.mode("append").parquet(str(case.folder / "in"))
+    assert len(same(case, "parquet", "t TIMESTAMP", select="CAST(t AS STRING)")) == 3
 
 
 def test_what_files_are_like_is_refused(case: Case) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import string
+import struct
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("deltalake", reason="needs the extra delta")
 
-from deltalake import DeltaTable
+from deltalake import DeltaTable, TableFeatures
 
 from engine.errors import (
     ConfigError,
@@ -86,3 +91,60 @@ def test_a_history_that_is_gone_is_not_guessed(tmp_path: Path) -> None:
 def test_no_table_no_rewind(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no Delta table"):
         rewound(tmp_path, 1, generation=1)
+
+
+def test_what_is_taken_back_from_a_partition_tells_its_values(tmp_path: Path) -> None:
+    query = Query(writer(tmp_path, __partition_by='["name"]'))
+    for epoch in range(2):
+        query.commit(epoch, rows(epoch))
+    rewound(tmp_path, 0, generation=1)
+    (removed,) = [each["remove"] for each in newest_with(tmp_path, "remove")]
+    assert removed["partitionValues"] == {"name": "n1"}
+
+
+def test_a_file_with_a_deletion_vector_is_not_taken_back(tmp_path: Path) -> None:
+    query = Query(writer(tmp_path))
+    for epoch in range(2):
+        query.commit(epoch, rows(2 * epoch, 2 * epoch + 1))
+    delete_the_first_row(tmp_path)
+    version = DeltaTable(str(tmp_path)).version()
+    with pytest.raises(ConfigError, match=r"files of epoch 1 .* were rewritten.*DELETE"):
+        rewound(tmp_path, 0, generation=1)
+    assert DeltaTable(str(tmp_path)).version() == version
+
+
+def newest_with(folder: Path, action: str) -> list[dict[str, Any]]:
+    """The newest such actions of the table's log."""
+    for log in sorted((folder / "_delta_log").glob("*.json"), reverse=True):
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        if found := [each for each in actions if action in each]:
+            return found
+    return []
+
+
+def delete_the_first_row(folder: Path) -> None:
+    """Of the newest file, as Spark does it where ``delta.enableDeletionVectors`` is set."""
+    (added,) = (each["add"] for each in newest_with(folder, "add"))
+    table = DeltaTable(str(folder))
+    table.alter.add_feature([TableFeatures.DeletionVectors], allow_protocol_versions_increase=True)
+    # Magic number, one bitmap, its key; the bitmap: no runs, one container, of key 0 with one
+    # value, at byte 16: 0.
+    bitmap = struct.pack("<IQIIIHHIH", 1681511377, 1, 0, 12346, 1, 0, 0, 16, 0)
+    vector = {
+        "storageType": "i",
+        "pathOrInlineDv": z85(bitmap + b"\0\0"),
+        "sizeInBytes": len(bitmap),
+        "cardinality": 1,
+    }
+    removed = {**added, "deletionTimestamp": 1, "extendedFileMetadata": True}
+    actions = ({"remove": removed}, {"add": {**added, "deletionVector": vector}})
+    log = folder / "_delta_log" / f"{table.version() + 1:020}.json"
+    log.write_text("".join(json.dumps(each) + "\n" for each in actions))
+    assert pa.table(DeltaTable(str(folder)).deletion_vectors()).num_rows == 1
+
+
+def z85(data: bytes) -> str:
+    """As Delta's log has bytes: ZeroMQ's RFC 32."""
+    digits = string.digits + string.ascii_letters + ".-:+=^!/*?&<>()[]{}@%$#"
+    words = struct.unpack(f">{len(data) // 4}I", data)
+    return "".join(digits[word // 85**place % 85] for word in words for place in (4, 3, 2, 1, 0))

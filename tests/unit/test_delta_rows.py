@@ -228,6 +228,7 @@ def test_nulls_do_not_come_into_columns_that_have_none(tmp_path: Path) -> None:
         (pa.schema([("a", pa.int64()), ("A", pa.int64())]), {}, "differ in case only"),
         (pa.schema([("a", pa.duration("us"))]), {}, "interval"),
         (pa.schema([("a", pa.list_(pa.null()))]), {}, "void"),
+        (pa.schema([("a", pa.list_(pa.struct([])))]), {}, "struct<>"),
         (SCHEMA, {"__partition_by": '["x"]'}, "names 'x', which is no column"),
         (SCHEMA, {"__partition_by": '["id", "name"]'}, "names all columns"),
         (

@@ -348,6 +348,7 @@ NESTED = pa.schema([("id", pa.int64()), ("x", pa.list_(pa.int64()))])
         (NESTED, "parquet", {"__partition_by": '["x"]'}, "nested"),
         (NESTED, "csv", {}, r"column x of type ARRAY<BIGINT>"),
         (pa.schema([("v", pa.null())]), "parquet", {}, "column v of type VOID"),
+        (pa.schema([("v", pa.list_(pa.struct([])))]), "parquet", {}, "column v of type ARRAY"),
     ],
 )
 def test_bad_configuration(

@@ -205,6 +205,7 @@ def test_nulls_do_not_come_into_columns_that_have_none(lake: Lake) -> None:
         (pa.schema([("a", pa.int64()), ("A", pa.int64())]), {}, "differ in case only"),
         (pa.schema([("a", pa.duration("us"))]), {}, "cannot hold the column a, .* INTERVAL"),
         (pa.schema([("a", pa.list_(pa.null()))]), {}, "cannot hold the column a, .* VOID"),
+        (pa.schema([("a", pa.list_(pa.struct([])))]), {}, "cannot hold the column a, .* STRUCT<>"),
         (SCHEMA, {"__partition_by": '["x"]'}, "names 'x', which is no column"),
         (SCHEMA, {"partitionSpec": "days(id)"}, "day is not made of the type long"),
         (SCHEMA, {"partitionSpec": "bucket(id)"}, r"'bucket\(id\)' is no partition"),

@@ -50,6 +50,16 @@ class Scripted(DataSourceStreamReader):
         return iter(self.records)
 
 
+class AllBad(Scripted):
+    """A range that does not end before it is told to."""
+
+    is_over = threading.Event()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        yield from ((f"bad{n}",) for n in range(1_000))
+        self.is_over.wait(WAIT_S)
+
+
 class Source:
     def __init__(self, reader: Any) -> None:
         self.reader = reader
@@ -163,6 +173,23 @@ def test_a_range_is_known_to_be_midway_until_its_last_batch(
         assert batch is not None
         states.append((batch.num_rows, reader.midway))
     assert states == [(1_000, True), (1_000, True), (500, False)]
+    reader.close()
+
+
+def test_bad_records_of_a_large_range_are_not_held_back_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(partition_reader, "HELD_BYTES", 100_000)
+    bad: list[Any] = []
+    reader = opened(AllBad())
+    reader.on_bad_record = bad.append
+
+    def has_come() -> bool:
+        reader.read(0.01)
+        return bool(bad)
+
+    wait_until(has_come, "a bad record", WAIT_S / 2)
+    AllBad.is_over.set()
     reader.close()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -17,9 +17,18 @@ import pyarrow as pa
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError
 from engine.sinks.delta.places import place_of
-from engine.sinks.delta.schemas import OWNER, is_append_only
-from engine.sinks.delta.table_log import NOTE, DeltaLog, import_client, storage_options
+from engine.sinks.delta.schemas import OWNER, is_append_only, partition_text
+from engine.sinks.delta.table_log import (
+    NOTE,
+    DeltaLog,
+    has_vectors,
+    import_client,
+    storage_options,
+)
 from engine.sinks.lakes.taking_back import Lake, later_files
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 _HINT: Final = (
     "Take the table back yourself (RESTORE TABLE ... TO VERSION AS OF ...), and start a new query "
@@ -63,15 +72,26 @@ class DeltaRewind:
         assert self._context is not None, "bind() comes first"
         now_ms = time.time_ns() // 1_000_000
         removals = [
-            RemoveAction(path=path, data_change=True, deletion_timestamp=now_ms, size=size)
-            for path, size in self._later_files(self._context.query_id, epoch).items()
+            RemoveAction(
+                path=path,
+                data_change=True,
+                deletion_timestamp=now_ms,
+                size=file["size_bytes"],
+                # For readers of the table's changes: the file does not hold them.
+                partition_values={
+                    name: partition_text(value)
+                    for name, value in (file.get("partition") or {}).items()
+                },
+            )
+            for path, file in self._later_files(self._context.query_id, epoch).items()
         ]
         self._log.remove(self._context, removals, epoch)
 
-    def _later_files(self, query_id: str, epoch: int) -> dict[str, int]:
-        """Path, not encoded → bytes."""
+    def _later_files(self, query_id: str, epoch: int) -> dict[str, dict[str, Any]]:
+        """Path, not encoded → what the log says of the file."""
         table = self._log.look()
-        actions, history = pa.table(table.get_add_actions()), table.history()
+        actions, history = pa.table(table.get_add_actions()).to_pylist(), table.history()
+        partly = _with_deletion_vectors(table)
         lake = Lake(
             f"{OWNER}: the table {self._log.where}", "OPTIMIZE, DELETE, UPDATE or RESTORE", _HINT
         )
@@ -79,14 +99,23 @@ class DeltaRewind:
             lake,
             query_id,
             epoch,
-            zip(
-                map(unquote, actions["path"].to_pylist()),
-                actions["size_bytes"].to_pylist(),
-                strict=True,
+            (
+                (path, file)
+                for path, file in ((unquote(file["path"]), file) for file in actions)
+                if path.rpartition("/")[2] not in partly
             ),
             (_note(commit) for commit in history),
             is_whole=not history or history[-1]["version"] == 0,
         )
+
+
+def _with_deletion_vectors(table: DeltaTable) -> set[str]:
+    """The names of files of which rows were deleted without writing them again. To take such a file
+    out asks for its vector, which Delta's client does not write."""
+    if not has_vectors(table):
+        return set()
+    paths = pa.table(table.deletion_vectors())["filepath"].to_pylist()
+    return {path.rpartition("/")[2] for path in paths}
 
 
 def _note(commit: Mapping[str, Any]) -> Mapping[str, Any] | None:

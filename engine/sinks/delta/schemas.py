@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Any, Final
 
 from engine.errors import ConfigError
@@ -195,6 +196,19 @@ def required(table: TableFacts) -> tuple[str, ...]:
     return tuple(name for name, field in table.fields.items() if not field["nullable"])
 
 
+def partition_text(value: Any) -> str | None:
+    """A partition value as the table's log has it."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        return value.isoformat(" ")
+    if isinstance(value, date):
+        return value.isoformat()
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
 def _is_partitionable(dtype: Any) -> bool:
     return isinstance(dtype, str) and dtype in _PARTITIONABLE
 
@@ -233,6 +247,8 @@ def _unheld(dtype: Any) -> Iterator[str]:
         if dtype == "void" or dtype.startswith("interval"):
             yield dtype
     elif dtype["type"] == "struct":
+        if not dtype["fields"]:
+            yield "struct<>"  # a Parquet file has no place for it
         for field in dtype["fields"]:
             yield from _unheld(field["type"])
     else:

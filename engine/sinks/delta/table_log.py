@@ -267,6 +267,11 @@ def storage_options(options: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def has_vectors(table: DeltaTable) -> bool:
+    """Whether the table may have deletion vectors."""
+    return "deletionVectors" in (table.protocol().reader_features or ())
+
+
 def is_storage(option: str) -> bool:
     """Whether an option is for Delta's own client."""
     return option.lower().startswith(STORAGE)

@@ -81,6 +81,12 @@ class ParquetFormat(FileFormat):
         self._codec, name = _PARQUET_CODECS[codec]
         self.extension = f"{name}.parquet"
 
+    def check(self, schema: pa.Schema) -> None:
+        super().check(schema)
+        for field in schema:
+            if _has_empty_struct(field.type):
+                raise self.cannot_hold(field)
+
     def plain(self, file: IO[bytes], schema: pa.Schema) -> pq.ParquetWriter:
         """Begin a file that says nothing of Spark."""
         return pq.ParquetWriter(
@@ -97,6 +103,14 @@ class ParquetFormat(FileFormat):
         writer.add_key_value_metadata({_ROW_METADATA: _sparks_schema(schema)})
         encoder: Encoder = writer
         return encoder
+
+
+def _has_empty_struct(dtype: pa.DataType) -> bool:
+    """Of which Parquet would have no column."""
+    if not pa.types.is_nested(dtype):
+        return False
+    inner = [dtype.field(at).type for at in range(dtype.num_fields)]
+    return (pa.types.is_struct(dtype) and not inner) or any(map(_has_empty_struct, inner))
 
 
 @lru_cache(maxsize=8)

@@ -290,6 +290,8 @@ def _type(dtype: pa.DataType, ids: Iterator[int]) -> IcebergType:
     """:raises TypeError: Iceberg has no such type; its name."""
     kinds = pa.types
     if kinds.is_struct(dtype):
+        if not len(dtype):  # a Parquet file has no place for it
+            raise TypeError("STRUCT<>")
         return StructType(
             *[NestedField(next(ids), f.name, _type(f.type, ids), required=False) for f in dtype]
         )

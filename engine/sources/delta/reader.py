@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from engine.errors import OffsetOutOfRangeError, SourceError, SourceUnavailableError
 from engine.sinks.delta.places import Place
+from engine.sinks.delta.table_log import STORAGE, has_vectors
 from engine.sources.contract import TUNING_OPTIONS, Offset
 from engine.sources.delta.position import At, TablePosition
 from engine.sources.delta.versions import (
@@ -148,10 +149,9 @@ class DeltaReader(HandedReader):
     :param table_schema: the table's columns, by which a change of them is told.
     """
 
-    tuningOptions = TUNING
-
     def __init__(self, options: DeltaOptions, schema: pa.Schema, table_schema: str) -> None:
         super().__init__(options.partitions)
+        self.tuningOptions = (*TUNING, *(f"{STORAGE}{name}" for name in options.storage_options))
         self._options, self._schema, self._table_schema = options, schema, table_schema
 
     def initialOffset(self) -> Offset:
@@ -291,7 +291,7 @@ class DeltaRun(HandedRun[At]):
     def _snapshot(self, version: int) -> tuple[int, int, Sequence[TableFile]]:
         """All files of the table."""
         table = self._options.table(version)
-        if _has_vectors(table) and pa.table(table.deletion_vectors()).num_rows:
+        if has_vectors(table) and pa.table(table.deletion_vectors()).num_rows:
             raise SourceError(
                 f"{OWNER}: the table {self._options.place.url} has deletion vectors, which are not "
                 "read here.",
@@ -384,10 +384,6 @@ class DeltaRun(HandedRun[At]):
         is_snapshot = self._start.is_snapshot and at[0] == self._start.at[0]
         self._ahead = {each for each in self._ahead if each > at}
         return TablePosition(self._start.table, at, is_snapshot, frozenset(self._ahead)).offset()
-
-
-def _has_vectors(table: Any) -> bool:
-    return "deletionVectors" in (getattr(table.protocol(), "reader_features", None) or ())
 
 
 def _version_of_time(table: DeltaTable, start_ms: int) -> int:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
 from typing import Any, Final
 from urllib.parse import unquote
 
 from engine.errors import SourceError, SourceUnavailableError
 from engine.sinks.delta.places import LOG_FOLDER, Place
+from engine.sinks.delta.schemas import partition_text
 
 OWNER: Final = "source delta"
 INSERT, DELETE = "insert", "delete"
@@ -132,17 +132,6 @@ def snapshot_file(action: Mapping[str, Any]) -> TableFile:
     """From one of ``DeltaTable.get_add_actions``, whose partition values have types."""
     values = action.get("partition") or {}
     return TableFile(
-        unquote(action["path"]), tuple((name, _text(each)) for name, each in values.items())
+        unquote(action["path"]),
+        tuple((name, partition_text(each)) for name, each in values.items()),
     )
-
-
-def _text(value: Any) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, datetime):
-        return value.isoformat(" ")
-    if isinstance(value, date):
-        return value.isoformat()
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -22,8 +22,8 @@ pollIntervalMs          50         the folder is looked at so often
 ======================  =========  ==============================================================
 
 Text files: ``mode`` (PERMISSIVE, DROPMALFORMED, FAILFAST), ``columnNameOfCorruptRecord``,
-``timeZone``; CSV: ``header``, ``sep``, ``delimiter``, ``nullValue``. ``maxCachedFiles`` and
-``discardCachedInputRatio`` have no effect; what is not here is refused.
+``timeZone``; CSV: ``header``, ``sep``, ``delimiter``, ``nullValue``, ``escape`` (``\\``).
+``maxCachedFiles`` and ``discardCachedInputRatio`` have no effect; what is not here is refused.
 
 Source: Spark's "Structured Streaming Programming Guide", FileStreamOptions.
 """
@@ -232,6 +232,7 @@ class CsvSource(JsonSource):
             header=taken.boolean("header", False),
             delimiter=taken.character("sep", delimiter),
             null_value=taken.text("nullValue") or "",
+            escape=taken.character("escape", "\\"),
         )
 
     def _file_format(self, schema: pa.Schema) -> FileFormat:

@@ -7,7 +7,8 @@ is read again value by value, and what does not fit is null, as in Spark's mode 
 
 from __future__ import annotations
 
-import csv
+import codecs
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from engine.expressions.json.json_records import RecordReader
 from engine.expressions.times.zones import zone
 from engine.expressions.types import sql_name
 from engine.redaction.logs import shown
+from engine.sources.files.csv_dialect import CsvDialect
 from engine.sources.json_lines import JsonLines
 from engine.sources.line_formats import BadLineError, CsvLines, LineFormat, TextLines
 from engine.sources.written_types import from_written, written_type
@@ -30,6 +32,12 @@ from engine.sources.written_types import from_written, written_type
 ROWS: Final = 16_384
 """Of one batch."""
 BLOCK_BYTES: Final = 1 << 20
+_LONE_RETURN: Final = re.compile(rb"\r(?!\n)")
+"""Ends a line, as Hadoop has it."""
+_BLANKS: Final = "".join(map(chr, range(33)))
+"""What Java trims."""
+_NOT_UNPACKED: Final = (".snappy", ".deflate")
+"""Hadoop's own: their bytes would be taken for lines."""
 PERMISSIVE, DROP, FAIL = "permissive", "dropmalformed", "failfast"
 MODES: Final = (PERMISSIVE, DROP, FAIL)
 Content: TypeAlias = pa.RecordBatch | BadRecordError
@@ -90,7 +98,8 @@ class ParquetFiles(ColumnFormat):
     name = "parquet"
 
     def _open(self, file: Any) -> Any:
-        found = pq.ParquetFile(file)
+        # Spark's own writer makes INT96 of them, which reach further than nanoseconds do.
+        found = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
 
         def read(names: list[str]) -> Iterator[pa.RecordBatch]:
             yield from found.iter_batches(ROWS, columns=names, use_threads=False)
@@ -144,7 +153,8 @@ def _as_wanted(
                 f"query's schema has {sql_name(field.type)}: {exc}.",
                 hint="Correct the schema that the stream is read with, or move the file away.",
             ) from exc
-    # Not by names alone: without any column a batch has its number of rows still.
+    if not columns:  # made of none it would have no rows
+        return batch.select([])
     return pa.RecordBatch.from_arrays(columns, schema=_nullable(schema))
 
 
@@ -195,7 +205,7 @@ _WIDENS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any], bool]], ...]] 
     (pa.types.is_integer, pa.types.is_integer),
     (pa.types.is_integer, pa.types.is_float64),
     (pa.types.is_integer, pa.types.is_decimal),
-    (pa.types.is_floating, pa.types.is_floating),
+    (pa.types.is_floating, pa.types.is_float64),
     (pa.types.is_decimal, pa.types.is_decimal),
     (pa.types.is_timestamp, pa.types.is_timestamp),
     (pa.types.is_date, pa.types.is_timestamp),
@@ -226,10 +236,16 @@ class LineFiles(FileFormat):
     header: bool = False
     delimiter: str = ","
     null_value: str = ""
+    escape: str = "\\"
     written: tuple[str, ...] = ()
 
     def batches(self, path: str, schema: pa.Schema, told: Collection[str]) -> Iterator[Content]:
         written = [each for each in self.written if each not in told and each != self.corrupt]
+        if not schema.names:  # the lines count all the same
+            any_one = pa.schema([pa.field(written[0] if written else "\0", pa.string())])
+            for content in self.batches(path, any_one, told):
+                yield content.select([]) if isinstance(content, pa.RecordBatch) else content
+            return
         lines = self._lines(schema, written)
         at_start = True
         for position, block in _blocks(path):
@@ -238,6 +254,10 @@ class LineFiles(FileFormat):
             yield _with_nulls(batch, schema)
             if bad:
                 yield from self._sorted(bad, written, lines.schema, schema, path, position)
+
+    @property
+    def _dialect(self) -> CsvDialect:
+        return CsvDialect(self.delimiter, self.escape, self.null_value)
 
     def _lines(self, schema: pa.Schema, written: Sequence[str]) -> LineFormat:
         if self.kind == "text":
@@ -253,6 +273,7 @@ class LineFiles(FileFormat):
             delimiter=self.delimiter,
             null_value=self.null_value,
             written=pa.schema([pa.field(n, types.get(n, pa.string())) for n in written]),
+            dialect=self._dialect,
         )
 
     def _sorted(
@@ -286,7 +307,7 @@ class LineFiles(FileFormat):
         if self.kind == "text":
             return {columns.names[0]: text}, True
         if self.kind == "csv":
-            return self._csv_row(text, written, columns), False
+            return self._csv_row(text, written, columns)
         row, fits = RecordReader(zone(self.timezone)).read(text, pa.struct(list(columns)))
         found = dict(row or {})
         for name in found:  # as files are read, where it can be
@@ -296,14 +317,26 @@ class LineFiles(FileFormat):
                 found[name] = batch.column(0)[0].as_py()
         return found, fits
 
-    def _csv_row(self, text: str, written: Sequence[str], columns: pa.Schema) -> Mapping[str, Any]:
-        (values,) = csv.reader([text], delimiter=self.delimiter)
+    def _csv_row(
+        self, text: str, written: Sequence[str], columns: pa.Schema
+    ) -> tuple[Mapping[str, Any], bool]:
+        values = self._dialect.values(text)
         found = dict(zip(written, values, strict=False))
-        return {field.name: self._value(found.get(field.name), field.type) for field in columns}
+        row: dict[str, Any] = {}
+        fits = len(values) == len(written)
+        for field in columns:
+            value = found.get(field.name)
+            row[field.name] = None if value is None else self._value(value, field.type)
+            fits = fits and (value is None or row[field.name] is not None)
+        return row, fits
 
-    def _value(self, text: str | None, dtype: pa.DataType) -> Any:
-        if text is None or text in ("", self.null_value):
-            return None
+    def _value(self, text: str, dtype: pa.DataType) -> Any:
+        """None if it is none of that type."""
+        # As Java has numbers, and Arrow not.
+        if pa.types.is_floating(dtype):
+            text = text.strip(_BLANKS)
+        if pa.types.is_integer(dtype) or pa.types.is_floating(dtype):
+            text = text.removeprefix("+") if text[1:2].isdigit() else text
         try:
             written = pa.array([text]).cast(written_type(dtype))
             return from_written(written, dtype, self.timezone)[0].as_py()
@@ -324,6 +357,12 @@ def _with_nulls(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _blocks(path: str) -> Iterator[tuple[int, bytes]]:
     """Whole lines, and where they begin in what is perhaps compressed."""
+    if path.endswith(_NOT_UNPACKED):
+        raise SourceError(
+            f"Source files: {path} is compressed as it is not unpacked here.",
+            hint="Have such files written with gzip, bzip2 or zstd. Move it away to go on without "
+            "it.",
+        )
     try:
         with pa.input_stream(path, compression="detect", buffer_size=BLOCK_BYTES) as file:
             position, rest = 0, b""
@@ -331,10 +370,10 @@ def _blocks(path: str) -> Iterator[tuple[int, bytes]]:
                 rest += data
                 end = rest.rfind(b"\n") + 1
                 if end:
-                    yield position, rest[:end]
+                    yield position, _lines_of(rest[:end], position)
                     position, rest = position + end, rest[end:]
             if rest:
-                yield position, rest + b"\n"
+                yield position, _lines_of(rest + b"\n", position)
     except FileNotFoundError:
         raise
     except (OSError, pa.ArrowException) as exc:
@@ -342,6 +381,14 @@ def _blocks(path: str) -> Iterator[tuple[int, bytes]]:
             f"Source files: {path} cannot be read: {exc}",
             hint="It is damaged. Move it away to go on without it.",
         ) from exc
+
+
+def _lines_of(block: bytes, position: int) -> bytes:
+    """Without what Hadoop takes for no part of a line: of as many bytes, but for a mark of the byte
+    order at the beginning."""
+    if position == 0:
+        block = block.removeprefix(codecs.BOM_UTF8)
+    return _LONE_RETURN.sub(b"\n", block) if b"\r" in block else block
 
 
 def _bad_record(path: str, position: int, bad: BadLineError) -> BadRecordError:

@@ -46,6 +46,8 @@ class _Listed:
     settled: bool
     again_s: float
     folders: list[str] = field(default_factory=list)
+    files: set[str] = field(default_factory=set)
+    """The names of those that were found, as long as they are there."""
 
 
 class FolderLook:
@@ -57,26 +59,28 @@ class FolderLook:
     def __init__(self, root: Path, accepts: Callable[[str], bool], *, recursive: bool) -> None:
         self._root, self._accepts, self._recursive = root, accepts, recursive
         self._listed: dict[str, _Listed] = {}
-        self._known: set[str] = set()
         self._sink: _SinkLook | None = None
+        self._is_plain = False
+        """It had files, and no sink's log."""
 
     def look(self) -> list[FoundFile]:
-        """Those that no earlier look has found, the oldest first.
+        """Those that no earlier look has found, the oldest first. One that was away since, or whose
+        folder was, is found again.
 
         :raises SourceUnavailableError: the folder cannot be listed.
         """
-        if self._sink is None and not self._known and (self._root / FOLDER).is_dir():
+        if self._sink is None and not self._is_plain and (self._root / FOLDER).is_dir():
             self._sink = _SinkLook(self._root)
         found = self._sink.look() if self._sink is not None else self._walk()
-        new = [file for file in found if file.path not in self._known]
-        self._known.update(file.path for file in new)
-        return sorted(new, key=lambda file: (file.modified_ms, file.path))
+        self._is_plain = self._sink is None and (self._is_plain or bool(found))
+        return sorted(found, key=lambda file: (file.modified_ms, file.path))
 
     def _walk(self) -> list[FoundFile]:
         found: list[FoundFile] = []
-        folders = [str(self._root)]
+        folders, seen = [str(self._root)], set()
         while folders:
             folder = folders.pop()
+            seen.add(folder)
             try:
                 self._list(folder, found)
                 folders += self._listed[folder].folders
@@ -86,6 +90,8 @@ class FolderLook:
                     raise SourceUnavailableError(
                         f"Source files: cannot list {folder}: {exc.strerror or exc}."
                     ) from exc
+        for gone in self._listed.keys() - seen:
+            del self._listed[gone]
         return found
 
     def _list(self, folder: str, found: list[FoundFile]) -> None:
@@ -102,9 +108,11 @@ class FolderLook:
             return
         is_settled = looked_ns - modified_ns > SETTLED_NS
         listed = _Listed(modified_ns, is_settled, now_s + LISTED_S)
+        known = set() if before is None else before.files
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.path in self._known:
+                if entry.name in known:
+                    listed.files.add(entry.name)
                     continue
                 if entry.is_dir():
                     if self._enters(entry.name):
@@ -116,6 +124,7 @@ class FolderLook:
                         continue
                     if stat.S_ISREG(info.st_mode):
                         modified_ms = info.st_mtime_ns // 1_000_000
+                        listed.files.add(entry.name)
                         found.append(FoundFile(entry.path, modified_ms, info.st_size))
         self._listed[folder] = listed
 

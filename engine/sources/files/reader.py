@@ -36,6 +36,8 @@ TUNING: Final = (
 BEFORE_ALL: Final = -1
 PROMISES_MAX: Final = 1_000
 """Of so many ends of the stream it is known which files were there."""
+ENTRIES_MIN: Final = 10_000
+"""With fewer files that were read none is forgotten."""
 
 
 @dataclass(frozen=True)
@@ -253,10 +255,12 @@ class FilesRun(HandedRun[FoundFile]):
         self._next_look_s = 0.0
         self._newest_ms = max((file.timestamp_ms for file in logged), default=0)
         self._entries = {
-            options.key(file.path): file.entry
+            options.key(file.path): (file.entry, file.timestamp_ms)
             for file in logged
             if file.timestamp_ms >= self._oldest_ms
         }
+        """Of files that are young enough: which entry they are of, and when they were modified."""
+        self._entries_max = ENTRIES_MIN
         bound: dict[int, list[FoundFile]] = {}
         for file in logged:
             if start < file.entry <= (log.latest if until is None else until):
@@ -355,9 +359,24 @@ class FilesRun(HandedRun[FoundFile]):
         elif done:
             self._at = self._log.add([(file.path, file.modified_ms) for file in done])
             self._paths[self._at] = [file.path for file in done]
-            self._entries.update((self._options.key(file.path), self._at) for file in done)
+            self._entries.update(
+                (self._options.key(file.path), (self._at, file.modified_ms)) for file in done
+            )
+            self._forget_old()
         self._keys.difference_update(self._options.key(file.path) for file in done)
         return {"logOffset": self._at}
+
+    def _forget_old(self) -> None:
+        """Those that are too old to be read, whether they were or not."""
+        if len(self._entries) < self._entries_max:
+            return
+        oldest_ms = self._oldest_ms
+        self._entries = {
+            key: (entry, modified_ms)
+            for key, (entry, modified_ms) in self._entries.items()
+            if modified_ms >= oldest_ms
+        }
+        self._entries_max = max(ENTRIES_MIN, 2 * len(self._entries))
 
     # -- where it is ----------------------------------------------------------------------------
 
@@ -378,7 +397,7 @@ class FilesRun(HandedRun[FoundFile]):
         """Whether these are in entries up to ``at``, or gone."""
         with self.changed:
             return all(
-                self._entries[key] <= at if key in self._entries else self._is_gone(key)
+                self._entries[key][0] <= at if key in self._entries else self._is_gone(key)
                 for key in keys
             )
 

@@ -28,6 +28,8 @@ from engine.sources.polled.stream_readers import Range, StreamReader
 logger = logging.getLogger(__name__)
 HELD_BYTES: Final = 32 << 20
 """So much of a range is held back until it is whole, and so much is read ahead of the sink."""
+BAD_BYTES: Final = 1_000
+"""What an error takes besides its record."""
 BACK_OFF: Final = 10
 """While nothing comes the pauses grow to so many intervals."""
 PAUSE_MIN_S: Final = 0.01
@@ -48,7 +50,9 @@ class _Piece(NamedTuple):
     @property
     def size(self) -> int:
         content = self.content
-        return content.nbytes if isinstance(content, pa.RecordBatch) else 0
+        if isinstance(content, BadRecordError):
+            return BAD_BYTES + len(content.record or "")
+        return 0 if content is None else content.nbytes
 
 
 class _Stopped(Exception):

@@ -25,6 +25,9 @@ from pyspark.sql.types import (
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.errors import ConfigError, SourceError
+from engine.expressions.schemas import to_arrow
+from engine.pipeline.fingerprint import compare, fingerprint
+from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.query.handle import ContinuousQuery
 from engine.sinks.delta.places import DiskPlace
 from engine.sources.delta.data_source import DeltaSource
@@ -126,6 +129,23 @@ def test_a_query_may_begin_at_a_version(case: Case, start_at: str, values: list[
     case.add(3)
     all_read(query)
     assert case.sink.values() == [*values, 3]
+
+
+def test_how_its_storage_is_reached_may_change(case: Case) -> None:
+    case.add(0)
+
+    def parts(**options: str) -> dict[str, Any]:
+        given = {"path": case.table, **options}
+        reader = DeltaSource(given).continuousReader(ROWS)
+        rows = to_arrow(ROWS, "test")
+        pipeline = Pipeline(SourceRelation("continuous_delta", given, rows), (), rows)
+        return fingerprint(
+            [(pipeline, reader.tuningOptions)], sink_format="noop", sink_options={}, sink_tuning=()
+        )
+
+    found = parts(**{"storage.AWS_REGION": "eu", "storage.AWS_SECRET_ACCESS_KEY": "hunter1"})
+    assert found["sources"][0]["options"] == {"path": case.table}
+    assert compare(found, parts(**{"storage.timeout": "9s"})) == []
 
 
 def test_a_query_may_begin_at_a_time(case: Case) -> None:
