@@ -23,11 +23,12 @@ from engine.sources.delta.position import TablePosition
 from engine.sources.delta.reader import DeltaRun
 from tests.faults.roads import handed_mutants
 from tests.faults.roads.beside import beside
-from tests.faults.roads.kafka_to_kafka import KafkaToKafka, sink_of
+from tests.faults.roads.kafka_to_kafka import ABORTED, KafkaToKafka, sink_of
 from tests.faults.roads.road import BETWEEN, PLACES, Setup
 
 FEED_EVERY_S = 0.1
 PARTS = 3
+ENDS_EARLY = "an epoch that is run again leaves out a half-read version"
 COLUMNS = StructType([StructField("value", StringType())])
 
 
@@ -64,11 +65,12 @@ class DeltaToKafka(KafkaToKafka):
     level = "L5 Delta to Kafka"
     places = (*PLACES, "transactions.told")
     between = (*BETWEEN, "transactions.told")
+    brought_out: ClassVar = {ENDS_EARLY: ABORTED}
     mutants: ClassVar[Mapping[str, Callable[[], None]]] = {
         **handed_mutants.MUTANTS,
         "files that were read before others are forgotten": _forgets_ahead,
         "what is found is taken for read": _passes_over,
-        "an epoch that is run again leaves out a half-read version": _ends_early,
+        ENDS_EARLY: _ends_early,
     }
 
     def make(self, name: str) -> dict[str, str]:
