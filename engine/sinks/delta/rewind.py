@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -18,8 +18,18 @@ from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError
 from engine.sinks.delta.places import place_of
 from engine.sinks.delta.schemas import OWNER, is_append_only
-from engine.sinks.delta.table_log import NOTE, DeltaLog, import_client, storage_options
-from engine.sinks.lakes.taking_back import Lake, later_files
+from engine.sinks.delta.table_log import (
+    NOTE,
+    DeltaLog,
+    epochs_of,
+    import_client,
+    storage_options,
+)
+from engine.sinks.lakes.taking_back import Lake, is_last, later_files
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from deltalake.transaction import RemoveAction
 
 _HINT: Final = (
     "Take the table back yourself (RESTORE TABLE ... TO VERSION AS OF ...), and start a new query "
@@ -50,7 +60,7 @@ class DeltaRewind:
                 hint=_HINT,
             )
         if self._context is not None:  # else it is asked again, when it is known whose they are
-            self._later_files(self._context.query_id, epoch)
+            self._later_files(self._log.look(), self._context, epoch)
 
     def rewind(self, epoch: int) -> None:
         """Take the files of later epochs out of the table. Again is fine.
@@ -60,24 +70,28 @@ class DeltaRewind:
         """
         from deltalake.transaction import RemoveAction
 
-        assert self._context is not None, "bind() comes first"
+        context = self._context
+        assert context is not None, "bind() comes first"
         now_ms = time.time_ns() // 1_000_000
-        removals = [
-            RemoveAction(path=path, data_change=True, deletion_timestamp=now_ms, size=size)
-            for path, size in self._later_files(self._context.query_id, epoch).items()
-        ]
-        self._log.remove(self._context, removals, epoch)
 
-    def _later_files(self, query_id: str, epoch: int) -> dict[str, int]:
+        def find(table: DeltaTable) -> list[RemoveAction]:
+            return [
+                RemoveAction(path=path, data_change=True, deletion_timestamp=now_ms, size=size)
+                for path, size in self._later_files(table, context, epoch).items()
+            ]
+
+        self._log.remove(context, find, epoch)
+
+    def _later_files(self, table: DeltaTable, context: SinkContext, epoch: int) -> dict[str, int]:
         """Path, not encoded → bytes."""
-        table = self._log.look()
         actions, history = pa.table(table.get_add_actions()), table.history()
+        newest = table.transaction_version(epochs_of(context.query_id, context.timeline))
         lake = Lake(
             f"{OWNER}: the table {self._log.where}", "OPTIMIZE, DELETE, UPDATE or RESTORE", _HINT
         )
         return later_files(
             lake,
-            query_id,
+            context.query_id,
             epoch,
             zip(
                 map(unquote, actions["path"].to_pylist()),
@@ -85,7 +99,7 @@ class DeltaRewind:
                 strict=True,
             ),
             (_note(commit) for commit in history),
-            is_whole=not history or history[-1]["version"] == 0,
+            is_whole=not history or history[-1]["version"] == 0 or is_last(newest, epoch),
         )
 
 

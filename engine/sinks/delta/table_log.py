@@ -160,53 +160,81 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
             return latest is not None and latest >= epoch
 
         note = note_of(context, epoch=epoch, files=len(adds))
-        transactions = [Transaction(_epochs_of(context), epoch)]
-        self._write(context, self._adding(context, note, adds, transactions), is_done, check=check)
+        told = [_run_of(context), Transaction(_epochs_of(context), epoch)]
+
+        def commit(table: DeltaTable) -> None:
+            self._commit(table, note, adds, told)
+
+        self._write(context, commit, is_done, check=check)
 
     def fence(self, context: SinkContext) -> None:
+        note = note_of(context, generation=context.generation)
         self._write(
             context,
-            self._adding(context, note_of(context, generation=context.generation)),
+            lambda table: self._commit(table, note, (), [_run_of(context)]),
             is_done=lambda table: self._generation(table, context) == context.generation,
         )
 
     def remove(
-        self, context: SinkContext, removals: Sequence[RemoveAction], rewound_to: int
+        self,
+        context: SinkContext,
+        find: Callable[[DeltaTable], Sequence[RemoveAction]],
+        rewound_to: int,
     ) -> None:
         """Take files out of the table, and shut out earlier runs.
 
+        :param find: which, of the table as it is.
         :raises ContinuousError: as :meth:`commit`.
         """
+        note, told = note_of(context, rewoundTo=rewound_to), [_run_of(context)]
         self._write(
-            context, self._adding(context, note_of(context, rewoundTo=rewound_to), removals)
+            context, lambda table: self._commit(table, note, find(table), told, is_alone=True)
         )
 
-    def _adding(
+    def replace(
         self,
-        context: SinkContext,
+        find: Callable[[DeltaTable], Sequence[AddAction | RemoveAction]],
         note: dict[str, Any],
-        actions: Sequence[AddAction | RemoveAction] = (),
-        transactions: Sequence[Transaction] = (),
-    ) -> Callable[[DeltaTable], None]:
-        from deltalake import CommitProperties
-        from deltalake.transaction import Transaction
+        is_done: Callable[[DeltaTable], bool],
+    ) -> None:
+        """Exchange files for others with the same rows. It is no commit of a query.
 
-        properties = CommitProperties(
-            custom_metadata={NOTE: note},
-            app_transactions=[Transaction(_runs_of(context), context.generation), *transactions],
-        )
+        :param find: which, of the table as it is; none: nothing is committed.
+        :raises ContinuousError: as :meth:`commit`.
+        """
 
         def commit(table: DeltaTable) -> None:
-            self._before = table.version()
-            table.create_write_transaction(
-                list(actions),
-                "append",
-                table.schema(),
-                list(table.metadata().partition_columns),
-                commit_properties=properties,
-            )
+            actions = find(table)
+            if actions:
+                self._commit(table, note, actions, (), is_alone=True)
 
-        return commit
+        self.change(commit, is_done)
+
+    def _commit(
+        self,
+        table: DeltaTable,
+        note: dict[str, Any],
+        actions: Sequence[AddAction | RemoveAction],
+        told: Sequence[Transaction],
+        *,
+        is_alone: bool = False,
+    ) -> None:
+        """:param is_alone: refused if there was any other commit since the look. Delta's client
+        takes it for an append, and would let it pass when others have removed the same files."""
+        from deltalake import CommitProperties
+
+        self._before = table.version()
+        table.create_write_transaction(
+            list(actions),
+            "append",
+            table.schema(),
+            list(table.metadata().partition_columns),
+            commit_properties=CommitProperties(
+                custom_metadata={NOTE: note},
+                app_transactions=list(told),
+                max_commit_retries=0 if is_alone else None,
+            ),
+        )
 
     def _epoch(self, table: DeltaTable, context: SinkContext) -> int | None:
         return table.transaction_version(_epochs_of(context))
@@ -272,9 +300,20 @@ def is_storage(option: str) -> bool:
     return option.lower().startswith(STORAGE)
 
 
+def epochs_of(query_id: str, timeline: int) -> str:
+    """The identifier that the epochs of a query and timeline are told by."""
+    return f"continuous/{query_id}/{timeline}"
+
+
 def _runs_of(context: SinkContext) -> str:
     return f"continuous/{context.query_id}"
 
 
+def _run_of(context: SinkContext) -> Transaction:
+    from deltalake.transaction import Transaction
+
+    return Transaction(_runs_of(context), context.generation)
+
+
 def _epochs_of(context: SinkContext) -> str:
-    return f"continuous/{context.query_id}/{context.timeline}"
+    return epochs_of(context.query_id, context.timeline)

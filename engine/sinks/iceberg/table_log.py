@@ -198,7 +198,7 @@ class IcebergLog(TableLog[Table, TableFacts, Rows, DataFile]):
             if not files:
                 self._add(table, [], note, context, rewound_to)
                 return
-            transaction = _once(table)
+            transaction = once(table)
             update = transaction.update_snapshot(snapshot_properties=_summary(note))
             with update.overwrite() as overwrite:
                 for file in files:
@@ -215,7 +215,7 @@ class IcebergLog(TableLog[Table, TableFacts, Rows, DataFile]):
         context: SinkContext,
         epoch: int,
     ) -> None:
-        transaction = _once(table)
+        transaction = once(table)
         update = transaction.update_snapshot(snapshot_properties=_summary(note))
         with update.merge_append() as append:
             for file in files:
@@ -229,13 +229,13 @@ class IcebergLog(TableLog[Table, TableFacts, Rows, DataFile]):
         transaction.commit_transaction()
 
     def _epoch(self, table: Table, context: SinkContext) -> int | None:
-        mark = _mark(table, context)
+        mark = mark_of(table, context.query_id)
         if mark is None or mark.timeline != context.timeline or mark.epoch < 0:
             return None
         return mark.epoch
 
     def _generation(self, table: Table, context: SinkContext) -> int | None:
-        mark = _mark(table, context)
+        mark = mark_of(table, context.query_id)
         return None if mark is None else mark.generation
 
     def _is_overtaken(self, error: Exception) -> bool:
@@ -266,12 +266,13 @@ def _summary(note: Mapping[str, Any]) -> dict[str, str]:
     return {NOTE: json.dumps(note, separators=(",", ":"))}
 
 
-def _mark(table: Table, context: SinkContext) -> Mark | None:
-    told = table.properties.get(PROPERTY + context.query_id)
+def mark_of(table: Table, query_id: str) -> Mark | None:
+    """What the table says of a query."""
+    told = table.properties.get(PROPERTY + query_id)
     return None if told is None else Mark(**json.loads(told))
 
 
-def _once(table: Table) -> Transaction:
+def once(table: Table) -> Transaction:
     """A transaction that is refused if the table is another by now. What is set here is not
     written."""
     properties = table.metadata.properties

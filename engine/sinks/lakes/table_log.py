@@ -179,11 +179,29 @@ class TableLog(ABC, Generic[T, X, R, F]):
         is_done: Callable[[T], bool] = lambda table: False,
         check: Callable[[X], None] = lambda facts: None,
     ) -> None:
-        """:param commit: makes a commit that fails if any other was made since the look."""
+        """As :meth:`change`, by a run that has not lost the query."""
+
+        def is_ours_and_done(table: T) -> bool:
+            self._check_run(table, context)
+            return is_done(table)
+
+        self.change(commit, is_ours_and_done, check)
+
+    def change(
+        self,
+        commit: Callable[[T], None],
+        is_done: Callable[[T], bool] = lambda table: False,
+        check: Callable[[X], None] = lambda facts: None,
+    ) -> None:
+        """Commit on top of what others commit meanwhile.
+
+        :param commit: makes a commit that fails if any other was made since the look which would
+            make it wrong.
+        :raises ContinuousError: as :meth:`commit`.
+        """
         reason: Exception | None = None
         for _ in range(TRIES_MAX):
             table = self.look()
-            self._check_run(table, context)
             if is_done(table):
                 self._settle_found(table)
                 return
