@@ -19,6 +19,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import pyarrow as pa
+
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
 from engine.sinks.delta.data_files import DataFile
@@ -77,7 +79,7 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
     def create(self, rows: Rows) -> None:
         from deltalake import DeltaTable, Schema
 
-        with self._speaking("cannot be created"):
+        with self.speaking("cannot be created"):
             DeltaTable.create(
                 self.place.url,
                 Schema.from_json(json.dumps(rows.schema())),
@@ -93,14 +95,14 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
 
         table = self.look()
         before = table.version()
-        with self._speaking("cannot be given columns"):
+        with self.speaking("cannot be given columns"):
             table.alter.add_columns(Schema.from_json(json.dumps(rows.schema(names))).fields)
         self._settle_behind(before)
 
     def look(self) -> DeltaTable:
         from deltalake import DeltaTable
 
-        with self._speaking("cannot be read"):
+        with self.speaking("cannot be read"):
             if self._table is None:
                 self._table = DeltaTable(self.place.url, storage_options=self._options)
             else:
@@ -114,7 +116,7 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
         """Those that nobody has committed, and those that were replaced; paths are below the
         table's folder."""
         table = self.look()
-        with self._speaking("cannot be listed"):
+        with self.speaking("cannot be listed"):
             found = table.vacuum(
                 retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True
             )
@@ -123,7 +125,7 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
     def remove_file(self, path: str) -> None:
         self.place.remove(path)
 
-    def _facts(self, table: DeltaTable) -> TableFacts:
+    def facts_of(self, table: DeltaTable) -> TableFacts:
         metadata = table.metadata()
         return TableFacts(
             id=str(metadata.id),
@@ -141,19 +143,9 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
         files: Sequence[DataFile],
         check: Callable[[TableFacts], None],
     ) -> None:
-        from deltalake.transaction import AddAction, Transaction
+        from deltalake.transaction import Transaction
 
-        adds = [
-            AddAction(
-                path=file.path,
-                size=file.size,
-                partition_values=file.partition_values,
-                modification_time=file.modified_ms,
-                data_change=True,
-                stats=file.statistics,
-            )
-            for file in files
-        ]
+        adds = [file.action(is_news=True) for file in files]
 
         def is_done(table: DeltaTable) -> bool:
             latest = self._epoch(table, context)
@@ -204,6 +196,7 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
         """
 
         def commit(table: DeltaTable) -> None:
+            self._before = table.version()
             actions = find(table)
             if actions:
                 self._commit(table, note, actions, (), is_alone=True)
@@ -256,7 +249,7 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
         return True
 
     def _settle_found(self, table: DeltaTable) -> None:
-        with self._speaking("cannot be synchronised"):
+        with self.speaking("cannot be synchronised"):
             self.place.settle_log(range(max(0, table.version() - UNSURE_MAX), table.version() + 1))
 
     def _settle(self, table: DeltaTable) -> None:
@@ -266,7 +259,7 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
         if not self.place.syncs_log:
             return
         newest = self.look().version()
-        with self._speaking("cannot be synchronised"):
+        with self.speaking("cannot be synchronised"):
             self.place.settle_log(range(version + 1, newest + 1))
 
 
@@ -298,6 +291,14 @@ def storage_options(options: Mapping[str, str]) -> dict[str, str]:
 def is_storage(option: str) -> bool:
     """Whether an option is for Delta's own client."""
     return option.lower().startswith(STORAGE)
+
+
+def has_vectors(table: DeltaTable) -> bool:
+    """Whether rows are deleted beside the files that they are in."""
+    return (
+        "deletionVectors" in (table.protocol().reader_features or ())
+        and pa.table(table.deletion_vectors()).num_rows > 0
+    )
 
 
 def epochs_of(query_id: str, timeline: int) -> str:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from engine.sinks.iceberg.catalogs import TableName
+    from engine.sinks.iceberg.maintenance import IcebergUpkeep
     from engine.sinks.iceberg.rewind import IcebergRewind
     from engine.sinks.iceberg.writer import IcebergWriter
 
@@ -94,6 +95,13 @@ class IcebergDataSource(DataSource):
         return IcebergWriter(
             self._name, self._location, rows, self._compression, self._file_bytes, self._tuning
         )
+
+    def upkeep(self) -> IcebergUpkeep:
+        """For those who look after the table."""
+        from engine.sinks.iceberg.maintenance import IcebergUpkeep
+        from engine.sinks.iceberg.table_log import IcebergLog
+
+        return IcebergUpkeep(IcebergLog(self._name), self._compression, self._file_bytes)
 
 
 def reopen(options: Mapping[str, str]) -> IcebergRewind | None:

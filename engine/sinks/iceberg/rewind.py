@@ -13,8 +13,9 @@ from pyiceberg.table import Table
 
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError
+from engine.sinks.iceberg.contents import data_files, history_of
 from engine.sinks.iceberg.names import OWNER
-from engine.sinks.iceberg.table_log import IcebergLog, data_files, history_of, mark_of, note_in
+from engine.sinks.iceberg.table_log import IcebergLog, mark_of, note_in
 from engine.sinks.lakes.taking_back import Lake, is_last, later_files
 
 _HINT: Final = (

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from engine.errors import OffsetOutOfRangeError, SourceError, SourceUnavailableError
 from engine.sinks.delta.places import Place
+from engine.sinks.delta.table_log import has_vectors
 from engine.sources.contract import TUNING_OPTIONS, Offset
 from engine.sources.delta.position import At, TablePosition
 from engine.sources.delta.versions import (
@@ -291,7 +292,7 @@ class DeltaRun(HandedRun[At]):
     def _snapshot(self, version: int) -> tuple[int, int, Sequence[TableFile]]:
         """All files of the table."""
         table = self._options.table(version)
-        if _has_vectors(table) and pa.table(table.deletion_vectors()).num_rows:
+        if has_vectors(table):
             raise SourceError(
                 f"{OWNER}: the table {self._options.place.url} has deletion vectors, which are not "
                 "read here.",
@@ -384,10 +385,6 @@ class DeltaRun(HandedRun[At]):
         is_snapshot = self._start.is_snapshot and at[0] == self._start.at[0]
         self._ahead = {each for each in self._ahead if each > at}
         return TablePosition(self._start.table, at, is_snapshot, frozenset(self._ahead)).offset()
-
-
-def _has_vectors(table: Any) -> bool:
-    return "deletionVectors" in (getattr(table.protocol(), "reader_features", None) or ())
 
 
 def _version_of_time(table: DeltaTable, start_ms: int) -> int:
