@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _ROWS: Final = 131_072
 _HOUR_S: Final = 3_600
 _FILE_BYTES: Final = "delta.targetFileSize"
+_FILES_KEPT: Final = "delta.deletedFileRetentionDuration", "interval 1 week"
 _LOG_KEPT: Final = "delta.logRetentionDuration", "interval 30 days"
 
 Values = tuple[str | None, ...]
@@ -66,6 +67,14 @@ class DeltaUpkeep(Upkeep[Values, DataFile]):
             raise ConfigError(
                 f"{OWNER}: the table {self.where} {problem}",
                 hint="Compact it with Delta's own OPTIMIZE while no query is to be rewound.",
+            )
+        name, default = _FILES_KEPT
+        kept = facts.properties.get(name, default)
+        if orders.vacuum and parse_interval_ms(kept, name) < (orders.retain_s or 0) * 1000:
+            raise ConfigError(
+                f"{OWNER}: the table {self.where} forgets after {kept} which files were taken out "
+                f"of it, and they are to stay for {orders.retain_s:g} s.",
+                hint=f"Set {name} of the table.",
             )
         name, default = _LOG_KEPT
         kept = facts.properties.get(name, default)

@@ -38,6 +38,8 @@ from engine.sinks.lakes.writer import FILE_BYTES
 
 _AGE_MS: Final = "history.expire.max-snapshot-age-ms", 432_000_000
 _KEPT: Final = "history.expire.min-snapshots-to-keep", 1
+_NOT_OURS: Final = ("_", ".", "version-hint")
+"""What other tools keep beside a table's files."""
 _COLLECTED: Final = "gc.enabled"
 
 
@@ -216,6 +218,7 @@ class IcebergUpkeep(Upkeep[ManifestFile, DataFile]):
             path: info.size
             for path, info in found
             if info.mtime.timestamp() < before_s
+            and not info.base_name.startswith(_NOT_OURS)
             and _key(path) not in named
             and not _may_be_committed(path, marks)
         }

@@ -17,6 +17,7 @@ left goes with the next vacuum.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from engine.base.failpoints import reach
@@ -37,7 +38,7 @@ def maintain(upkeep: Upkeep[Any, Any], orders: Orders) -> MaintenanceReport:
     into = compacted = left = 0
     if orders.compact:
         groups = groups_of(
-            [each for each in before if not is_rewindable(each, orders, now_ms)],
+            _not_rewindable(before, orders, now_ms),
             orders.file_bytes or upkeep.file_bytes(),
         )
         done = groups if orders.dry_run else compact(upkeep, groups)
@@ -67,12 +68,15 @@ def maintain(upkeep: Upkeep[Any, Any], orders: Orders) -> MaintenanceReport:
     )
 
 
-def is_rewindable(file: TableFile[Any], orders: Orders, now_ms: int) -> bool:
-    """Whether a rewind may have to take it out of the table."""
-    if file.since_ms > now_ms - orders.rewindable_s * 1000:
-        return True
-    origin = origin_of(file.path)
-    if origin is None:
-        return False
+def _not_rewindable(
+    files: Sequence[TableFile[Any]], orders: Orders, now_ms: int
+) -> list[TableFile[Any]]:
+    """Without those that a rewind may have to take out of the table."""
+    since_ms = now_ms - orders.rewindable_s * 1000
     pinned = {query_part(query_id): epoch for query_id, epoch in orders.pinned.items()}
-    return origin.epoch > pinned.get(origin.query, origin.epoch)
+
+    def is_behind_pin(path: str) -> bool:
+        origin = origin_of(path)
+        return origin is not None and origin.epoch > pinned.get(origin.query, origin.epoch)
+
+    return [each for each in files if each.since_ms <= since_ms and not is_behind_pin(each.path)]

@@ -117,6 +117,20 @@ class Case:
             if path.suffix == ".parquet" and "_delta_log" not in path.parts
         }
 
+    def compacted(self) -> set[Path]:
+        """Those of them that a compaction has made."""
+        return {path for path in self.data_files() if path.name.startswith("compacted-")}
+
+    def has_no_news(self) -> bool:
+        """Whether the newest commit tells readers of changes that there are none."""
+        if self.kind == "iceberg":
+            from pyiceberg.table.snapshots import Operation
+
+            snapshot = self.lake.table.current_snapshot()
+            return snapshot is not None and snapshot.summary.operation == Operation.REPLACE
+        newest = max((self.root / "_delta_log").glob("*.json")).read_text()
+        return '"dataChange":false' in newest and '"dataChange":true' not in newest
+
     def age(self, paths: Sequence[Path] | None = None, age_s: float = OLD_S) -> None:
         """Let files have been written long ago."""
         then = time.time() - age_s

@@ -19,6 +19,7 @@ pytest.importorskip("deltalake", reason="needs the extra delta")
 pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 
 from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
 
 from engine.base import failpoints
 from engine.checkpoint.checkpoint import Checkpoint
@@ -29,6 +30,9 @@ from engine.execution.launcher import ThreadLauncher
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.query.binding import bind_writer
 from engine.query.handle import ContinuousQuery
+from engine.sinks.delta.places import DiskPlace
+from engine.sinks.iceberg import maintenance
+from engine.sinks.iceberg.contents import data_files
 from engine.sinks.lakes.maintenance import maintain
 from engine.sinks.lakes.upkeep import Orders
 from engine.sinks.maintain import pinned_epochs, recorded_table
@@ -68,6 +72,7 @@ def test_small_files_become_one_for_each_partition(case: Case) -> None:
     assert {(row["p"], row["d"]) for row in case.rows()} == {
         ("a b/%41", date(1970, 1, 1)), ("ä:é", date(1970, 1, 2)), (None, date(1970, 1, 3))
     }  # fmt: skip
+    assert case.has_no_news()
     again = case.maintain(expire=False, vacuum=False)
     assert (again.compacted_files, again.files_after) == (0, 3)
     query.commit(4, parted(100, 101, 102))
@@ -114,7 +119,7 @@ def test_what_a_rewind_takes_out_is_left_as_it_is(case: Case) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("act", ["append", "delete", "rewind", "compact"])
+@pytest.mark.parametrize("act", ["append", "delete", "rewind", "compact", "vacuum"])
 def test_what_others_do_in_the_middle_counts(
     case: Case, act: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +136,7 @@ def test_what_others_do_in_the_middle_counts(
             "delete": lambda: case.delete("id = 11"),
             "rewind": lambda: case.rewind(1, generation=1),
             "compact": lambda: case.maintain(expire=False, vacuum=False),
+            "vacuum": lambda: [path.unlink() for path in case.compacted()],
         }
         acts[act]()
         return swap(self, swaps)
@@ -145,12 +151,40 @@ def test_what_others_do_in_the_middle_counts(
             "delete": [each for each in all_ids if each != 11],
             "rewind": [0, 1, 10, 11],
             "compact": all_ids,
+            "vacuum": all_ids,
         }[act]
     )
     assert done.compacted_files == (4 if act == "append" else 0)
     assert done.left_files == (0 if act == "append" else 4)
-    compacted = {path for path in case.data_files() if path.name.startswith("compacted-")}
-    assert len(compacted) == (1 if act in ("append", "compact") else 0), "the others are removed"
+    assert len(case.compacted()) == (1 if act in ("append", "compact") else 0), (
+        "the others are removed"
+    )
+
+
+@pytest.mark.parametrize("kind", ["iceberg"])
+def test_files_of_which_rows_are_deleted_beside_them_stay(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iceberg's client for Python writes no such deletions."""
+    query = case.query()
+    for epoch in range(3):
+        query.commit(epoch, rows(epoch))
+    first, *_ = sorted(path.name for path in case.data_files())
+    looks: list[set[str]] = []
+
+    def with_deletes(table: Any) -> set[str]:
+        paths = {file.file_path for file in data_files(table) if file.file_path.endswith(first)}
+        looks.append(paths)
+        return set() if len(looks) < appears else paths
+
+    monkeypatch.setattr(maintenance, "_with_deletes", with_deletes)
+    appears = 2
+    done = case.maintain(expire=False, vacuum=False)
+    assert (done.compacted_files, done.left_files) == (0, 3)
+    appears = 0
+    done = case.maintain(expire=False, vacuum=False)
+    assert (done.compacted_files, done.left_files) == (2, 0)
+    assert case.ids() == [0, 1, 2]
 
 
 @BOTH
@@ -162,6 +196,7 @@ def test_only_what_nobody_can_need_is_vacuumed(case: Case) -> None:
     other = case.query(PARTS, query_id="other").prepare(0, parted(50))
     left = query.prepare(2, parted(7))  # of an epoch that is committed without it
     case.age()
+    query.prepare(2, parted(8))  # likewise, but it has just been written
     before = case.files()
     assert case.maintain(compact=False, expire=False, dry_run=True).removed_files == 1
     done = case.maintain(compact=False, expire=False)
@@ -215,6 +250,66 @@ def test_the_old_log_of_delta_goes(case: Case) -> None:
     )
     with pytest.raises(ConfigError, match="keeps its log for interval 1 hours"):
         case.maintain(rewindable_s=7200.0)
+    with pytest.raises(ConfigError, match="forgets after interval 1 week which files"):
+        case.maintain(retain_s=8 * 86_400.0, expire=False)
+
+
+@pytest.mark.parametrize("kind", ["delta"])
+def test_a_checkpoint_is_durable_before_the_log_behind_it_goes(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = case.query()
+    for epoch in range(2):
+        query.commit(epoch, rows(epoch))
+    case.age()
+    steps: list[str] = []
+    settle, clean = DiskPlace.settle_log, DeltaTable.cleanup_metadata
+    monkeypatch.setattr(
+        DiskPlace,
+        "settle_log",
+        lambda place, versions: (steps.append(f"settle {versions}"), settle(place, versions)),
+    )
+    monkeypatch.setattr(
+        DeltaTable, "cleanup_metadata", lambda table: (steps.append("clean"), clean(table))
+    )
+    case.maintain(compact=False, vacuum=False)
+    assert steps == ["settle range(2, 3)", "clean"]
+
+
+@pytest.mark.parametrize("kind", ["iceberg"])
+def test_a_snapshot_that_becomes_the_newest_again_does_not_expire(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = case.query()
+    for epoch in range(3):
+        query.commit(epoch, rows(epoch))
+    first = case.lake.table.snapshots()[0].snapshot_id
+    commit = SqlCatalog.commit_table
+
+    def meanwhile(*given: Any, **named: Any) -> Any:
+        monkeypatch.setattr(SqlCatalog, "commit_table", commit)
+        case.lake.table.manage_snapshots().rollback_to_snapshot(first).commit()
+        return commit(*given, **named)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", meanwhile)
+    assert case.maintain(compact=False, vacuum=False, retain_s=0.0).expired == 2
+    assert case.ids() == [0]
+
+
+@pytest.mark.parametrize("kind", ["iceberg"])
+def test_tables_whose_files_others_may_have_are_not_vacuumed(case: Case, tmp_path: Path) -> None:
+    case.query().commit(0, rows(0))
+    for name, value, text in (
+        ("gc.enabled", "false", "may be those of other tables"),
+        ("write.data.path", str(tmp_path / "shared"), "beside its own location"),
+    ):
+        with case.lake.table.transaction() as transaction:
+            transaction.set_properties({name: value})
+        with pytest.raises(ConfigError, match=text):
+            case.maintain()
+        case.maintain(expire=False, vacuum=False)
+        with case.lake.table.transaction() as transaction:
+            transaction.remove_properties(name)
 
 
 @BOTH
@@ -298,12 +393,15 @@ def test_a_process_that_is_killed_harms_nothing(case: Case) -> None:
         timeout=60,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert any(path.name.startswith("compacted-") for path in case.data_files())
+    assert len(case.compacted()) == 1
     _goes_on(case, prepared)
 
 
 PROGRAM = """
 import json, sys
+from engine.sinks.delta.places import DiskPlace
+from engine.sinks.iceberg import maintenance
+from engine.sinks.iceberg.contents import data_files
 from engine.sinks.lakes.maintenance import maintain
 from engine.sinks.lakes.upkeep import Orders
 from engine.sinks.maintain import table_of
