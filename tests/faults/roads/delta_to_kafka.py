@@ -19,8 +19,8 @@ from engine.expressions.schemas import to_arrow
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sinks.contract import SinkBinding
 from engine.sources.delta.data_source import DeltaSource
-from engine.sources.delta.position import TablePosition
 from engine.sources.delta.reader import DeltaRun
+from engine.sources.lakes.position import TablePosition
 from tests.faults.roads import handed_mutants
 from tests.faults.roads.beside import beside
 from tests.faults.roads.kafka_to_kafka import KafkaToKafka, sink_of
