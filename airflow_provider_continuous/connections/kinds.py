@@ -22,6 +22,16 @@ def _as_they_are(fields: Fields) -> dict[str, str]:
     return found
 
 
+_S3: Final = {"aws": aws.of_s3fs}
+_GCS: Final = {"google_cloud_platform": google.of_gcsfs}
+_AZURE: Final = {"wasb": azure.of_adlfs, "adls": azure.of_adlfs}
+
+
+def _prefixed(reader: Reader) -> Reader:
+    return lambda fields: {f"storage.{name}": value for name, value in reader(fields).items()}
+
+
+_FILES: Final = {kind: _prefixed(reader) for kind, reader in {**_S3, **_GCS, **_AZURE}.items()}
 GENERIC: Final[Mapping[str, Reader]] = {"generic": _as_they_are}
 _DELTA: Final[Mapping[str, Reader]] = {
     "aws": aws.of_delta,
@@ -34,6 +44,9 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Reader]]] = {
     "kafka": {"kafka": kafka.options},
     "delta": _DELTA,
     "continuous_delta": _DELTA,
+    "parquet": _FILES,
+    "json": _FILES,
+    "csv": _FILES,
     "http": {"http": web.of_http},
     "iceberg": _ICEBERG,
     "continuous_iceberg": _ICEBERG,
@@ -42,9 +55,6 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Reader]]] = {
 }
 """Format → connection type → what reads it; sources and sinks of one format have the same."""
 
-_S3: Final = {"aws": aws.of_s3fs}
-_GCS: Final = {"google_cloud_platform": google.of_gcsfs}
-_AZURE: Final = {"wasb": azure.of_adlfs, "adls": azure.of_adlfs}
 STORAGES: Final[Mapping[str, Mapping[str, Reader]]] = {
     "s3": _S3,
     "s3a": _S3,

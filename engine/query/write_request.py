@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from engine.base.nested_settings import pop_settings
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError
@@ -57,21 +58,9 @@ def checkpoint_location(request: WriteRequest, location: str | None) -> tuple[st
 
 
 def pop_storage(options: dict[str, str]) -> dict[str, Any]:
-    """Take the options out that open the checkpoint's storage; nobody else sees them.
-
-    They are fsspec's own: ``checkpointStorage.key``. A dot leads into a mapping, as in
-    ``checkpointStorage.client_kwargs.endpoint_url``; ``true`` and ``false`` are truth values.
-    """
-    settings: dict[str, Any] = {}
-    for key in [key for key in options if key.lower().startswith(STORAGE.lower())]:
-        *folders, name = key[len(STORAGE) :].split(".")
-        inner, value = settings, options.pop(key)
-        for folder in folders:
-            inner = inner.setdefault(folder, {})
-            if not isinstance(inner, dict):
-                raise ConfigError(f"Option {key} says what is in {folder}, which another one sets.")
-        inner[name] = {"true": True, "false": False}.get(value.lower(), value)
-    return settings
+    """Take the options out that open the checkpoint's storage; nobody else sees them. They are
+    fsspec's own: ``checkpointStorage.key``."""
+    return pop_settings(options, STORAGE)
 
 
 def open_checkpoint(location: str, settings: Mapping[str, Any]) -> Checkpoint:

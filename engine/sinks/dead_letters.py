@@ -72,7 +72,7 @@ class _Both:
     def validate(self) -> None:
         """:raises ConfigError: a folder cannot be written to, or is that of both."""
         path = self._sink.path
-        if path is not None and Path(path).resolve() == self._letters.path.resolve():
+        if path is not None and _is_same(path, self._letters.path):
             raise ConfigError(
                 f"deadLetterPath {self._letters.path} is the folder of the sink too.",
                 hint="Choose another folder for the dead letters.",
@@ -106,3 +106,10 @@ class _Both:
             self._letters.rewind(epoch)
         if self._sink.after_rewind is not None:
             self._sink.after_rewind(epoch)
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Of two folders, or URLs."""
+    return one == other or (
+        "://" not in one + other and Path(one).resolve() == Path(other).resolve()
+    )

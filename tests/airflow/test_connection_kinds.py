@@ -103,6 +103,18 @@ def test_from_tables_of_lakes(
     assert all(name.startswith(prefix) for name in said)
 
 
+def test_to_files(spec: dict[str, Any], connection: Callable[..., None]) -> None:
+    connection("lake", "aws", login="AKIA", password=SECRET, extra={"endpoint_url": "http://s3"})
+    spec["sink"] = {"format": "parquet", "connection": "lake", "options": {"path": "s3a://b/t"}}
+
+    assert load_spec(resolved(spec)).sink.options == {  # type: ignore[union-attr]
+        "path": "s3a://b/t",
+        "storage.key": "AKIA",
+        "storage.secret": SECRET,
+        "storage.client_kwargs.endpoint_url": "http://s3",
+    }
+
+
 @pytest.mark.parametrize(
     ("format_", "content", "options"),
     [

@@ -57,17 +57,18 @@ def _road(module: str, short: int | None) -> Level:
 
 
 _ROADS: Mapping[str, int | None] = {
-    "kafka_to_kafka": 5,
-    "kafka_to_delta": 3,
-    "kafka_to_iceberg": 3,
-    "kafka_to_postgres": 3,
-    "cdc_to_kafka": 3,
-    "files_to_kafka": 3,
-    "delta_to_kafka": 3,
+    "kafka_to_kafka": 4,
+    "kafka_to_delta": 2,
+    "kafka_to_iceberg": 2,
+    "kafka_to_postgres": 2,
+    "cdc_to_kafka": 2,
+    "files_to_kafka": 2,
+    "delta_to_kafka": 2,
     "iceberg_to_kafka": None,  # how a table is followed is that of delta_to_kafka
-    "redis_to_redis": 3,
+    "redis_to_redis": 2,
     "redis_to_http": 2,  # what it reads is that of redis_to_redis
-    "tail_to_s3": None,  # and what it writes to, that of kafka_to_delta
+    "tail_to_s3": 2,
+    "tail_to_delta": None,  # what it writes to is that of kafka_to_delta
 }
 
 

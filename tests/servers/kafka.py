@@ -120,8 +120,8 @@ class Kafka(Cluster):
 
     def _format(self) -> None:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        command = self._java("kafka.tools.StorageTool")
-        command += ["format", "-t", cluster, "-c", str(self._properties)]
+        command = self._java("kafka.tools.StorageTool")  # an id may begin with a dash
+        command += ["format", f"--cluster-id={cluster}", "-c", str(self._properties)]
         made = subprocess.run(command, capture_output=True, text=True, timeout=READY_S)
         assert made.returncode == 0, made.stdout + made.stderr
 

@@ -31,13 +31,7 @@ class S3:
     @property
     def delta_options(self) -> dict[str, str]:
         """How Delta's own client reaches it."""
-        return {
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_REGION": "us-east-1",
-            "AWS_ALLOW_HTTP": "true",
-        }
+        return delta_options(self.endpoint)
 
     def is_ready(self) -> bool:
         """Whether it answers."""
@@ -53,6 +47,17 @@ class S3:
         request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")
         with urllib.request.urlopen(request, timeout=30):
             return name
+
+
+def delta_options(endpoint: str) -> dict[str, str]:
+    """How Delta's own client reaches a server."""
+    return {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
 
 
 @contextmanager

@@ -33,7 +33,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
 
 def writer(
-    folder: Path, schema: pa.Schema = SCHEMA, kind: str = "parquet", /, **options: Any
+    folder: Path | str, schema: pa.Schema = SCHEMA, kind: str = "parquet", /, **options: Any
 ) -> FilesWriter:
     given = {"path": str(folder), **{key: str(value) for key, value in options.items()}}
     source = sink_class(kind)(CaseInsensitiveDict(given))
@@ -338,7 +338,8 @@ NESTED = pa.schema([("id", pa.int64()), ("x", pa.list_(pa.int64()))])
     ("schema", "kind", "options", "message"),
     [
         (SCHEMA, "parquet", {"path": ""}, "path"),
-        (SCHEMA, "parquet", {"path": "s3://b/x"}, "s3://b/x"),
+        (SCHEMA, "parquet", {"path": "ftp://b/x"}, "ftp://b/x.*object stores"),
+        (SCHEMA, "parquet", {"storage.key": "k"}, "on a disk.*storage.key"),
         (SCHEMA, "parquet", {"compression": "rar"}, "snappy"),
         (SCHEMA, "parquet", {"header": "true"}, "no option 'header'"),
         (SCHEMA, "json", {"compression": "snappy"}, "none, uncompressed, gzip"),

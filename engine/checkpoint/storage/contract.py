@@ -24,7 +24,7 @@ from engine.errors import CheckpointError
 class FileInfo:
     """One file of a folder.
 
-    :param name: without the folder.
+    :param name: without the folder that was asked for.
     :param size: bytes.
     :param modified_s: seconds since 1970; 0.0 if the storage does not tell.
     """
@@ -114,6 +114,11 @@ class Storage(ABC):
         """What decides whether :meth:`create` keeps its promise here: of which kind the storage
         is, what speaks to it in which version, and where it is."""
         return {"protocol": "file"}
+
+    @property
+    def has_twins(self) -> bool:
+        """Whether Hadoop's clients keep checksums beside files here."""
+        return True
 
     def sync(self, folder: str) -> None:  # noqa: B027
         """What is seen in a folder stays. A run that died after it had created a file, and before

@@ -31,7 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timezone
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from engine.checkpoint.storage.contract import FileInfo, Storage, checksum_twin
@@ -48,10 +48,40 @@ _S3_CONFLICT = ("ConditionalRequestConflict", "OperationAborted", "409")
 _CONFLICTS_MAX = 20
 _TOGETHER_MAX = 8
 
-_OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+OBJECT_STORES: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+"""Their schemes."""
 # Where s3fs (which connects for it), gcsfs and adlfs keep the address that they use.
 _ENDPOINTS = ("s3.meta.endpoint_url", "_location", "service_client.url")
 _TIMES = ("mtime", "modified", "LastModified", "last_modified", "updated", "created")
+
+
+def open_file_system(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
+    """What fsspec has for a URL, and the place in it.
+
+    :raises ConfigError: fsspec does not know the scheme, or lacks the package for it.
+    """
+    import fsspec
+
+    options = dict(storage_options or {})
+    if urlsplit(url).scheme in OBJECT_STORES:
+        # fsspec would keep listings, and a look for a claim must see what is there now.
+        options.setdefault("use_listings_cache", False)
+    if urlsplit(url).scheme in ("s3", "s3a"):
+        options.setdefault("max_concurrency", 1)  # else it asks for a size before it reads
+    try:
+        if ROLE in options:
+            options = with_role(options)
+        fs, root = fsspec.core.url_to_fs(url, **options)
+    except ImportError as exc:
+        raise ConfigError(
+            f"{url} cannot be opened: {exc}.", hint="Install the named package."
+        ) from exc
+    except ValueError as exc:
+        raise ConfigError(
+            f"{url} cannot be opened: {exc}.",
+            hint="Give a local path, or a URL that fsspec knows, e.g. s3://bucket/path.",
+        ) from exc
+    return fs, root
 
 
 class FsspecStorage(Storage):
@@ -69,32 +99,12 @@ class FsspecStorage(Storage):
         self._creating: Any = _memory_lock if fs.protocol == "memory" else nullcontext()
         # "s3" or ("s3", "s3a").
         self._protocols = [fs.protocol] if isinstance(fs.protocol, str) else list(fs.protocol)
-        self._is_object_store = not _OBJECT_STORES.isdisjoint(self._protocols)
+        self._is_object_store = not OBJECT_STORES.isdisjoint(self._protocols)
 
     @classmethod
     def open(cls, url: str, storage_options: Mapping[str, Any] | None = None) -> FsspecStorage:
-        """:raises ConfigError: fsspec does not know the scheme, or lacks the package for it."""
-        import fsspec
-
-        options = dict(storage_options or {})
-        if urlsplit(url).scheme in _OBJECT_STORES:
-            # fsspec would keep listings, and a look for a claim must see what is there now.
-            options.setdefault("use_listings_cache", False)
-        if urlsplit(url).scheme in ("s3", "s3a"):
-            options.setdefault("max_concurrency", 1)  # else it asks for a size before it reads
-        try:
-            if ROLE in options:
-                options = with_role(options)
-            fs, root = fsspec.core.url_to_fs(url, **options)
-        except ImportError as exc:
-            raise ConfigError(
-                f"{url} cannot be opened: {exc}.", hint="Install the named package."
-            ) from exc
-        except ValueError as exc:
-            raise ConfigError(
-                f"{url} cannot be opened: {exc}.",
-                hint="Give a local path, or a URL that fsspec knows, e.g. s3://bucket/path.",
-            ) from exc
+        """As :func:`open_file_system`."""
+        fs, root = open_file_system(url, storage_options)
         return cls(fs, root, url)
 
     def read(self, name: str) -> bytes:
@@ -179,6 +189,10 @@ class FsspecStorage(Storage):
         with self._errors("delete", ""), suppress(FileNotFoundError):
             self._fs.rm(self._root, recursive=True)
 
+    @property
+    def has_twins(self) -> bool:
+        return not self._is_object_store
+
     def _full(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
@@ -201,7 +215,7 @@ class FsspecStorage(Storage):
             self._fs.rm_file(self._full(name))
 
     def _remove_twin(self, name: str) -> None:
-        if not self._is_object_store:
+        if self.has_twins:
             self._remove(checksum_twin(name))
 
     @contextmanager
@@ -234,10 +248,11 @@ def _s3_code(exc: OSError) -> str | None:
 
 def _info(entry: Mapping[str, Any]) -> FileInfo:
     name = str(entry["name"]).rstrip("/").rpartition("/")[2]
-    return FileInfo(name, int(entry.get("size") or 0), _modified_s(entry))
+    return FileInfo(name, int(entry.get("size") or 0), modified_s(entry))
 
 
-def _modified_s(entry: Mapping[str, Any]) -> float:
+def modified_s(entry: Mapping[str, Any]) -> float:
+    """When what fsspec has listed was modified last, since 1970; 0.0 if it does not tell."""
     for key in _TIMES:
         value = entry.get(key)
         if isinstance(value, str):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -172,11 +171,11 @@ class OpenFile(EncodedFile[DataFile]):
 
     def finish(self) -> DataFile:
         size = self._file.tell()
-        self._place.close(self._file)
+        modified_ms = self._place.close(self._file)
         return DataFile(
             path=self._path,
             size=size,
-            modified_ms=time.time_ns() // 1_000_000,
+            modified_ms=modified_ms,
             partition_values=self._partition_values,
             statistics=self._statistics.to_json(),
         )

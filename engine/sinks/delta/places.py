@@ -5,10 +5,10 @@ Paths are relative to the table's folder, with slashes.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
@@ -18,6 +18,7 @@ import pyarrow.fs as pa_fs
 from engine.base import durable as disk
 from engine.base.locations import local_path
 from engine.sinks.delta.schemas import OWNER
+from engine.sinks.files import places
 from engine.sinks.files.epoch_files import check_root
 
 LOG_FOLDER: Final = "_delta_log"
@@ -57,8 +58,11 @@ class Place(ABC):
         """Of a file, in bytes; None if it is gone."""
 
     @abstractmethod
-    def close(self, file: IO[bytes]) -> None:
-        """What was written to a new file stays so."""
+    def close(self, file: IO[bytes]) -> int:
+        """What was written to a new file stays so.
+
+        :returns: when it was modified last, in ms since 1970.
+        """
 
     @abstractmethod
     def settle(self, folders: Iterable[str]) -> None:
@@ -89,23 +93,14 @@ def place_of(location: str, storage_options: Mapping[str, str]) -> Place:
     return StorePlace(location.rstrip("/"), storage_options)
 
 
-class DiskPlace(Place):
+class DiskPlace(places.DiskPlace, Place):
     """A folder of a local or mounted disk. What Delta's own client writes, the log, it does not
     synchronise; this does."""
 
     syncs_log = True
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.url = str(root)
-
     def check(self, epoch: int) -> None:
         check_root(self.root / LOG_FOLDER, epoch)
-
-    def create(self, path: str) -> IO[bytes]:
-        target = self.root / path
-        disk.make_folder(target.parent)
-        return disk.create(target)
 
     def open(self, path: str) -> Any:
         return pa.OSFile(str(self.root / path))
@@ -114,18 +109,6 @@ class DiskPlace(Place):
         with suppress(FileNotFoundError):
             return (self.root / path).stat().st_size
         return None
-
-    def close(self, file: IO[bytes]) -> None:
-        disk.sync(file)
-        file.close()
-
-    def settle(self, folders: Iterable[str]) -> None:
-        for folder in folders:
-            disk.sync_folder(self.root / folder)
-
-    def remove(self, path: str) -> None:
-        with suppress(FileNotFoundError):
-            disk.system.unlink(self.root / path)
 
     def is_empty(self) -> bool:
         try:
@@ -187,8 +170,9 @@ class StorePlace(Place):
         found = self._store.get_file_info(path)
         return None if found.type == pa_fs.FileType.NotFound else int(found.size)
 
-    def close(self, file: IO[bytes]) -> None:
+    def close(self, file: IO[bytes]) -> int:
         file.close()
+        return time.time_ns() // 1_000_000
 
     def settle(self, folders: Iterable[str]) -> None:
         pass

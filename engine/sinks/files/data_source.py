@@ -8,7 +8,8 @@ exactly the committed epochs. What a crash leaves behind is never read; it costs
 ==================  ============  ===============================================================
 option              default
 ==================  ============  ===============================================================
-path                              a local or mounted folder
+path                              a local or mounted folder, or a URL of an object store:
+                                  ``s3://bucket/out``
 compression         snappy, none  parquet: snappy, none, gzip, zstd, lz4_raw, brotli; others:
                                   none, gzip
 compactInterval     10            every so many epochs the log is compacted, until it is long; with
@@ -20,6 +21,7 @@ header              false         csv: each file begins with the names of the co
 sep, delimiter      ``,``         csv
 nullValue           (empty)       csv: stands for null
 timeZone            session's     json, csv: in which timestamps are written
+storage.*                         with a URL: settings of fsspec, such as ``storage.key``
 ==================  ============  ===============================================================
 
 ``partitionBy`` lays files out in folders ``column=value/``. The formats register with Spark as
@@ -32,22 +34,19 @@ import re
 import socket
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from engine.base import durable as disk
 from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE, Options
 from engine.base.json_text import JSON
-from engine.base.locations import local_path
+from engine.base.nested_settings import pop_settings
 from engine.checkpoint.logs.compaction import DEFAULT_INTERVAL
 from engine.checkpoint.sink_context import SinkContext
-from engine.checkpoint.storage.fenced_storage import FencedStorage
-from engine.errors import ConfigError
+from engine.checkpoint.storage.opening import prove_create_if_absent
+from engine.errors import CheckpointError, ConfigError
 from engine.expressions.schemas import to_arrow
 from engine.sinks.adapter import own_messages
 from engine.sinks.contract import EXACTLY_ONCE, ContinuousWriter
@@ -57,6 +56,7 @@ from engine.sinks.files.epoch_files import EpochFiles, FileLayout, check_files
 from engine.sinks.files.file_formats import JsonFormat, ParquetFormat
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog, SinkFile
 from engine.sinks.files.file_sink_rewind import FileSinkRewind
+from engine.sinks.files.places import STORAGE, DiskPlace, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -85,8 +85,12 @@ class FilesDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         owner = f"sink {self.format_name}"
-        taken = Options(owner, options)
-        self._path = local_path(taken.required("path", example="/data/out"), owner)
+        given = {name: str(value) for name, value in options.items()}
+        settings = pop_settings(given, STORAGE)
+        taken = Options(owner, given)
+        location = taken.required("path", example="/data/out")
+        self._place = place_of(location, settings, owner)
+        self._settings = tuple(name for name in options if name.lower().startswith(STORAGE))
         self._format = self.file_format(taken)
         self._partition_by = taken.names(PARTITION_BY)
         self._session_timezone = taken.text(SESSION_TIMEZONE) or "UTC"
@@ -107,13 +111,14 @@ class FilesDataSource(DataSource):
         self._format.check(arrow_schema)
         return FilesWriter(
             FileLayout(
-                path=self._path,
+                place=self._place,
                 file_format=self._format,
                 partition_by=self._partition_by,
                 session_timezone=self._session_timezone,
             ),
             self._interval,
             self._retention_ms,
+            self._settings,
         )
 
 
@@ -137,14 +142,19 @@ class FilesWriter(ContinuousWriter, DataSourceStreamArrowWriter):
 
     delivery = EXACTLY_ONCE
     messageTypes: ClassVar[Mapping[str, type]] = {"files": FilesMessage, "file": SinkFile}
-    tuningOptions = ("compression", "compactInterval", "retention")
 
     def __init__(
-        self, layout: FileLayout, compact_interval: int, retention_ms: int | None = None
+        self,
+        layout: FileLayout,
+        compact_interval: int,
+        retention_ms: int | None = None,
+        settings: Sequence[str] = (),
     ) -> None:
+        """:param settings: names of the options that open the storage."""
         self._layout = layout
+        self.tuningOptions = ("compression", "compactInterval", "retention", *settings)
         self.log = FileSinkLog(
-            FencedStorage(layout.path / FOLDER),
+            layout.place.log(FOLDER),
             interval=compact_interval,
             retention_ms=retention_ms,
         )
@@ -153,9 +163,9 @@ class FilesWriter(ContinuousWriter, DataSourceStreamArrowWriter):
         return {"_layout": self._layout}  # the executors only write
 
     @property
-    def path(self) -> Path:
+    def path(self) -> str:
         """The folder, absolute."""
-        return self._layout.path
+        return self._layout.place.url
 
     def bind(self, context: SinkContext) -> None:
         """Shut out the runs before this one, wherever they sleep."""
@@ -174,17 +184,19 @@ class FilesWriter(ContinuousWriter, DataSourceStreamArrowWriter):
 
         :raises SinkError: the epoch was refused, or it is not known whether it is committed.
         """
-        if not self.log.has(batchId):  # else they may have been removed since
+        place = self._layout.place
+        # Else they may have been removed since.
+        if isinstance(place, DiskPlace) and not self.log.has(batchId):
             for each in own_messages(messages, FilesMessage):
-                found = ((local_path(file.path, "sink"), file.size) for file in each.files)
+                found = ((place.root / place.path_of(f.path), f.size) for f in each.files)
                 check_files(found, each.host or "")
         self.log.add(batchId, _files(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Delete the files of an epoch that will not be committed."""
+        place = self._layout.place
         for file in _files(messages):
-            with suppress(FileNotFoundError):
-                disk.system.unlink(local_path(file.path, "sink"))
+            place.remove(place.path_of(file.path))
 
     def latestEpoch(self) -> int | None:
         """The newest committed epoch.
@@ -207,16 +219,20 @@ class FilesWriter(ContinuousWriter, DataSourceStreamArrowWriter):
         return FileSinkRewind(self.log).rewindPosition(epoch)
 
     def validate(self) -> None:
-        """:raises ConfigError: the folder cannot be created or written to."""
-        path = self._layout.path
-        probe = path / f".{uuid.uuid4()}.probe"
+        """:raises ConfigError: the folder cannot be created or written to, or is in a store that
+        lets two runs overwrite each other's epochs."""
+        place = self._layout.place
+        probe = f".{uuid.uuid4()}.probe"
         try:
-            disk.make_folder(path)
-            probe.touch(exist_ok=False)
-            probe.unlink()
-        except OSError as exc:
+            place.make()
+            place.create(probe).close()
+            place.remove(probe)
+            if place.is_shared:
+                prove_create_if_absent(self.log.storage)
+        except (OSError, CheckpointError) as exc:
+            reason = exc.message if isinstance(exc, CheckpointError) else exc.strerror or exc
             raise ConfigError(
-                f"The sink cannot write to {path}: {exc.strerror or exc}.",
+                f"The sink cannot write to {place.url}: {reason}.",
                 hint="Choose a folder that this user may write to.",
             ) from exc
 

@@ -9,17 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 import pyarrow as pa
 
 from engine.base import durable as disk
-from engine.base.locations import local_path
 from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
 from engine.sinks.epoch_context import EpochContext
 from engine.sinks.files.file_formats import FileFormat
 from engine.sinks.files.file_sink_log import SinkFile
 from engine.sinks.files.partition_paths import folder_of
+from engine.sinks.files.places import DiskPlace, Place
 from engine.sinks.files.row_files import EncodedFile, RowFiles
 
 _SHARED: Final = (
@@ -35,7 +34,7 @@ class FileLayout:
     :param partition_by: columns that become folders.
     """
 
-    path: Path
+    place: Place
     file_format: FileFormat
     partition_by: tuple[str, ...] = ()
     session_timezone: str = "UTC"
@@ -58,32 +57,31 @@ class EpochFiles(RowFiles[SinkFile]):
         self._layout = layout
         self._partition = partition
         self._context = context
-        self._folders: set[Path] = set()
+        self._folders: set[str] = set()
 
     def _create(self, values: Sequence[str | None], schema: pa.Schema) -> _OpenFile:
         self._check_root()
-        path = self._layout.path / folder_of(self._layout.partition_by, values)
+        folder = folder_of(self._layout.partition_by, values)
         extension = self._layout.file_format.extension
         generation = "" if self._context is None else f"g{self._context.generation}-"
         name = f"part-{self._partition:05d}-{generation}{uuid.uuid4()}-c000{extension}"
-        disk.make_folder(path)
-        file = _OpenFile(path / name, self._layout.file_format, schema)
-        self._folders.add(path)
-        return file
+        self._folders.add(folder)
+        path = f"{folder}/{name}" if folder else name
+        return _OpenFile(self._layout.place, path, self._layout.file_format, schema)
 
     def _settle(self) -> None:
-        for folder in self._folders:
-            disk.sync_folder(folder)
+        self._layout.place.settle(self._folders)
 
     def _remove(self, file: SinkFile) -> None:
-        disk.system.unlink(local_path(file.path, "sink"))
+        self._layout.place.remove(self._layout.place.path_of(file.path))
 
     def _unavailable(self, error: OSError) -> SinkUnavailableError:
-        return cannot_write(self._layout.path, error)
+        return cannot_write(self._layout.place.url, error)
 
     def _check_root(self) -> None:
-        if self._context is not None:
-            check_root(self._layout.path, self._context.epoch)
+        place = self._layout.place
+        if self._context is not None and isinstance(place, DiskPlace):
+            check_root(place.root, self._context.epoch)
 
     def __enter__(self) -> EpochFiles:
         self._check_root()  # whether rows come or not: the first epochs may have none
@@ -139,7 +137,7 @@ def _size(path: Path) -> int | None:
     return None
 
 
-def cannot_write(folder: Path | str, exc: OSError) -> SinkUnavailableError:
+def cannot_write(folder: str, exc: OSError) -> SinkUnavailableError:
     """The error of a task that cannot write its files."""
     return SinkUnavailableError(
         f"Cannot write to {folder}: {exc.strerror or exc}.",
@@ -148,20 +146,15 @@ def cannot_write(folder: Path | str, exc: OSError) -> SinkUnavailableError:
 
 
 class _OpenFile(EncodedFile[SinkFile]):
-    def __init__(self, path: Path, file_format: FileFormat, schema: pa.Schema) -> None:
-        self._path = path
-        file = disk.create(path)
+    def __init__(self, place: Place, path: str, file_format: FileFormat, schema: pa.Schema) -> None:
+        self._place, self._path = place, path
+        file = place.create(path)
         super().__init__(file, file_format.encoder(file, schema))
 
     def finish(self) -> SinkFile:
-        disk.sync(self._file)
-        found = disk.system.fstat(self._file.fileno())
-        self._file.close()
-        return SinkFile(
-            path="file://" + quote(str(self._path), safe="/=+,:;@&$!*'()~-._"),
-            size=found.st_size,
-            modified_ms=found.st_mtime_ns // 1_000_000,
-        )
+        size = self._file.tell()
+        modified_ms = self._place.close(self._file)
+        return SinkFile(path=self._place.url_of(self._path), size=size, modified_ms=modified_ms)
 
     def _remove(self) -> None:
-        disk.system.unlink(self._path)
+        self._place.remove(self._path)

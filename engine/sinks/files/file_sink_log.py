@@ -24,9 +24,9 @@ interval, and without the rest it could not be doubled again.
 **A log may leave epochs out** (:meth:`FileSinkLog.fill`): compactions alone, each as far behind the
 one before as readers can follow, and the last ones at the log's interval again.
 
-Each entry has Hadoop's checksums beside it, ``.3.crc``, as Spark's own entries have: a line that is
-lost would be records that are lost. An entry without them, of a writer that died in between, is
-taken as it is.
+On a disk each entry has Hadoop's checksums beside it, ``.3.crc``, as Spark's own entries have: a
+line that is lost would be records that are lost. An entry without them, of a writer that died in
+between, is taken as it is.
 
 Source: Spark's CompactibleFileStreamLog, FileStreamSinkLog and FileStreamSink.
 """
@@ -325,7 +325,7 @@ class FileSinkLog:
             own = [line for line in self.lines(listing, old) if line not in earlier]
             name, data = str(old), "\n".join([HEADER, *own]).encode("utf-8")
             self.storage.create(name, data)  # or it was cut short, and is there
-            self.storage.replace(checksum_twin(name), checksums(data))
+            self._check_in(name, data)
             self.storage.delete(listing[old])
             listing[old] = name
             self._grown = 2 * interval
@@ -367,8 +367,12 @@ class FileSinkLog:
                 epoch=epoch,
             )
         reach("sinkLog.after")
-        self.storage.replace(checksum_twin(name), checksums(data))
+        self._check_in(name, data)
         reach("sinkLog.checked")
+
+    def _check_in(self, name: str, data: bytes) -> None:
+        if self.storage.has_twins:
+            self.storage.replace(checksum_twin(name), checksums(data))
 
     def _expire(self, epoch: int, interval: int, listing: dict[int, str]) -> None:
         """Delete what the compactions among the retained epochs hold too."""
@@ -441,6 +445,8 @@ class FileSinkLog:
         return [line for line in lines if line]
 
     def _checksums(self, name: str, data: bytes) -> bytes:
+        if not self.storage.has_twins:
+            return checksums(data)
         try:
             return self.storage.read(checksum_twin(name))
         except FileNotFoundError:

@@ -16,12 +16,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from engine.base.json_text import JSON
-from engine.base.locations import local_path
 from engine.checkpoint.logs.compaction import COMPACT, entries_until, entry_name
 from engine.checkpoint.sink_context import SinkContext
-from engine.checkpoint.storage.fenced_storage import FencedStorage
 from engine.errors import ConfigError
 from engine.sinks.files.file_sink_log import FOLDER, HEADER, FileSinkLog, epoch_of
+from engine.sinks.files.places import recorded_place
 
 _ASIDE: Final = "rewound"
 _STAGED: Final = f"{_ASIDE}/rebuilt"
@@ -146,8 +145,5 @@ def reopen(options: Mapping[str, str]) -> FileSinkRewind | None:
 
     :raises ConfigError: the path is not one of this machine.
     """
-    path = {key.lower(): value for key, value in options.items()}.get("path")
-    if path is None:
-        return None
-    folder = local_path(path, "sink of files")
-    return FileSinkRewind(FileSinkLog(FencedStorage(folder / FOLDER)))
+    place = recorded_place(options)
+    return None if place is None else FileSinkRewind(FileSinkLog(place.log(FOLDER)))

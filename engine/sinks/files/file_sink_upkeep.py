@@ -17,27 +17,23 @@ Files of Spark's own queries do not tell their run, and stay.
 
 from __future__ import annotations
 
-import os
 import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
-from engine.base import durable as disk
 from engine.base.clock import Clock, SystemClock
-from engine.base.locations import local_path
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.logs.compaction import COMPACT, compaction_before
 from engine.checkpoint.rewind import ASIDE, INTENT
 from engine.checkpoint.storage.contract import Storage
-from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError, SinkUnavailableError
 from engine.sinks.builtin_sinks import sink_kind
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
+from engine.sinks.files.places import Place, place_of, recorded_place
 
 ORPHAN_AGE_S: Final = 86_400.0
 ORPHAN_AGE_MIN_S: Final = 3_600.0
@@ -98,32 +94,35 @@ def prune_sink(
             f"{checkpoint.url} does not tell which sink its query has.",
             hint="Give the path of the sink's folder.",
         )
-    recorded = None if parts is None else _files_folder(parts["sink"])
-    folder = recorded if path is None else local_path(path, "sink")
-    if folder is None:
+    recorded = None if parts is None else _place(parts["sink"])
+    place = recorded if path is None else place_of(path, {}, "sink")
+    if place is None:
         return None
-    if recorded not in (None, folder):
-        raise ConfigError(
-            f"The query of {checkpoint.url} writes to {recorded}, not to {folder}.",
-            hint="Leave the path out, or give the checkpoint of the query that writes there.",
-        )
-    log = FileSinkLog(LocalStorage(folder / FOLDER))
+    if recorded is not None:
+        if recorded.url != place.url:
+            raise ConfigError(
+                f"The query of {checkpoint.url} writes to {recorded.url}, not to {place.url}.",
+                hint="Leave the path out, or give the checkpoint of the query that writes there.",
+            )
+        place = recorded  # it knows how to open it
+    log = FileSinkLog(place.log(FOLDER))
     doomed: dict[str, int] = {}
-    orphans: dict[Path, int] = {}
+    orphans: dict[str, int] = {}
     if not checkpoint.storage.exists(INTENT):  # else the log is being moved
         _check_folder(checkpoint, log)
         if compact:
             doomed = _unneeded(checkpoint, log)
         if orphans_older_than_s is not None:
             before_s = (clock or SystemClock()).now_ms() / 1000 - orphans_older_than_s
-            orphans = _orphans(checkpoint, log, folder, before_s)
+            orphans = _orphans(checkpoint, log, place, before_s)
     if not dry_run:
         for name in doomed:
             log.storage.delete(name)
-        for file in orphans:
-            _unlink(file)
+        with _speaking("delete", place):
+            for file in orphans:
+                place.remove(file)
     return SinkPruneReport(
-        path=str(folder),
+        path=place.url,
         removed_entries=len(doomed),
         removed_files=len(orphans),
         removed_bytes=sum(doomed.values()) + sum(orphans.values()),
@@ -131,12 +130,9 @@ def prune_sink(
     )
 
 
-def _files_folder(sink: Mapping[str, Any]) -> Path | None:
+def _place(sink: Mapping[str, Any]) -> Place | None:
     """None if it is another kind of sink."""
-    options = {key.lower(): value for key, value in sink["options"].items()}
-    if not sink_kind(sink["format"]).is_files or "path" not in options:
-        return None
-    return local_path(options["path"], "sink")
+    return recorded_place(sink["options"]) if sink_kind(sink["format"]).is_files else None
 
 
 def _check_folder(checkpoint: Checkpoint, log: FileSinkLog) -> None:
@@ -174,17 +170,18 @@ def _unneeded(checkpoint: Checkpoint, log: FileSinkLog) -> dict[str, int]:
 
 
 def _orphans(
-    checkpoint: Checkpoint, log: FileSinkLog, folder: Path, before_s: float
-) -> dict[Path, int]:
+    checkpoint: Checkpoint, log: FileSinkLog, place: Place, before_s: float
+) -> dict[str, int]:
     """File → bytes."""
     alive_from = _oldest_live_generation(checkpoint)
-    candidates = {
-        entry.name: (Path(entry.path), found.st_size)
-        for entry, found in _files(folder)
-        if (ours := DATA_FILE.fullmatch(entry.name)) is not None
-        and (alive_from is None or int(ours.group(1)) < alive_from)
-        and found.st_mtime < before_s
-    }
+    with _speaking("list", place):
+        candidates = {
+            name: (file.name, file.size)
+            for file in place.files()
+            if (ours := DATA_FILE.fullmatch(name := file.name.rpartition("/")[2])) is not None
+            and (alive_from is None or int(ours.group(1)) < alive_from)
+            and file.modified_s < before_s
+        }
     # In this order: what a restart commits is prepared until it is in the log, and what a rewind
     # moves is in the log until it is aside.
     for name in _named_in(checkpoint.storage, "prepared"):
@@ -220,34 +217,12 @@ def _named_in(storage: Storage, folder: str) -> Iterator[str]:
                     yield found.group().decode()
 
 
-def _files(folder: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
-    """All data files below, in the folders of partitions too."""
+@contextmanager
+def _speaking(verb: str, place: Place) -> Iterator[None]:
     try:
-        with disk.system.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.startswith(("_", ".")):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _files(Path(entry.path))
-                elif entry.is_file(follow_symlinks=False):
-                    with suppress(FileNotFoundError):  # a running task has dropped it
-                        yield entry, entry.stat()
-    except FileNotFoundError:
-        return
+        yield
     except OSError as exc:
-        raise _cannot("list", folder, exc) from exc
-
-
-def _unlink(path: Path) -> None:
-    try:
-        with suppress(FileNotFoundError):
-            disk.system.unlink(path)
-    except OSError as exc:
-        raise _cannot("delete", path, exc) from exc
-
-
-def _cannot(verb: str, path: Path, exc: OSError) -> SinkUnavailableError:
-    return SinkUnavailableError(
-        f"Cannot {verb} {path}: {exc.strerror or exc}.",
-        hint="Check the rights on the sink's folder. What is committed was not touched.",
-    )
+        raise SinkUnavailableError(
+            f"Cannot {verb} files in {place.url}: {exc.strerror or exc}.",
+            hint="Check the rights on the sink's folder. What is committed was not touched.",
+        ) from exc

@@ -41,18 +41,6 @@ def _acknowledges_at_once() -> None:
     Catalog.check_slot = lambda *_: None  # type: ignore[method-assign]
 
 
-def _begins_at_the_commit() -> None:
-    right = TableReader._take
-
-    def take(self: Any, payload: bytes) -> None:
-        before, begin = self._position, self._transaction
-        right(self, payload)
-        if begin is not None and self._transaction is None:
-            self._position = max(before, begin.commit_lsn)
-
-    TableReader._take = take  # type: ignore[method-assign]
-
-
 def _snapshot_beside_the_slot() -> None:
     """Rows that are committed between the two come neither with the one nor with the other."""
     right = TableReader._table_rows
@@ -73,7 +61,6 @@ class CdcToKafka(KafkaToKafka):
     mutants: ClassVar = {
         COMMITTED_EARLY: commit_before_log,
         "the slot advances with what is read": _acknowledges_at_once,
-        "an offset is where the commit begins": _begins_at_the_commit,
         "changes begin behind the snapshot's position": _snapshot_beside_the_slot,
     }
 

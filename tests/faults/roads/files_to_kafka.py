@@ -22,12 +22,13 @@ from engine.sources.files.reader import FilesRun
 from engine.sources.files.source_log import FileSourceLog
 from tests.faults.roads import handed_mutants
 from tests.faults.roads.beside import beside
-from tests.faults.roads.kafka_to_kafka import KafkaToKafka, sink_of
+from tests.faults.roads.kafka_to_kafka import ABORTED, KafkaToKafka, sink_of
 from tests.faults.roads.road import BETWEEN, PLACES, Setup
 
 FEED_EVERY_S = 0.03
 ROWS = 6
 """Of a file."""
+ANY_PARTITION = "a file that is read again goes to any partition"
 COLUMNS = StructType([StructField("value", StringType())])
 
 
@@ -82,8 +83,10 @@ class FilesToKafka(KafkaToKafka):
     level = "L5 files to Kafka"
     places = (*PLACES, "transactions.told", "sourceLog.before", "sourceLog.after")
     between = (*BETWEEN, "transactions.told")
+    brought_out: ClassVar = {ANY_PARTITION: ABORTED}
     mutants: ClassVar[Mapping[str, Callable[[], None]]] = {
         **handed_mutants.MUTANTS,
+        ANY_PARTITION: handed_mutants.any_partition,
         "files that were read are forgotten": _forgets,
         "files of an entry behind the checkpoint are taken for read": _passes_over,
         "files are logged as read when they are found": _logs_what_is_found,

@@ -25,6 +25,7 @@ TRANSACTION_MS = 20_000
 it knows the leaders of their partitions, and what was aborted is then seen as committed."""
 GONE_S = 2.0 + TRANSACTION_MS / 1000
 """By then the broker has aborted what is not ended."""
+ABORTED = "transactions aborted meanwhile"
 
 
 class KafkaToKafka(FromKafka):
@@ -52,7 +53,7 @@ class KafkaToKafka(FromKafka):
             _end_open(setup, lambda: draw() < share)
 
         return {
-            "transactions aborted meanwhile": Meanwhile(14, abort_some),
+            ABORTED: Meanwhile(14, abort_some),
             "transactions timed out": Meanwhile(1, lambda: _pause(GONE_S)),
         }
 

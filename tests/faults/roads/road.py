@@ -65,6 +65,8 @@ class Road(ABC):
     :cvar forgetful: names of servers that have nothing any more when they were killed: they are
         suspended instead.
     :cvar mutants: by name: what puts a wrong version in place, in the query's process.
+    :cvar brought_out: mutants that one kind of fault brings to light, which chance would seldom
+        draw.
     :ivar servers: by the name of each; there inside :meth:`serving`.
     """
 
@@ -73,6 +75,7 @@ class Road(ABC):
     between: ClassVar[Sequence[str]] = BETWEEN
     forgetful: ClassVar[Collection[str]] = ()
     mutants: ClassVar[Mapping[str, Callable[[], None]]] = {}
+    brought_out: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self) -> None:
         self.servers: dict[str, Server] = {}

@@ -1,26 +1,29 @@
-"""Files that grow and are rotated, to Parquet files in an object store: a table of Delta on S3. The
-store has all it has in memory, so it is suspended, and not killed."""
+"""Files that grow and are rotated, to Parquet files in an object store. The store has all it has in
+memory, so it is suspended, and not killed."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any, ClassVar
 
-import deltalake
 import pyarrow as pa
+import pyarrow.parquet as pq
+import s3fs
 from pyspark.sql.types import StructType
 
 from engine.execution.definition import StreamBinding
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.query.binding import bind_writer
 from engine.sinks.contract import SinkBinding
-from engine.sinks.delta.data_source import DeltaDataSource
+from engine.sinks.files.data_source import FilesWriter, ParquetDataSource
+from engine.sinks.files.file_sink_log import FileSinkLog, SinkFile
 from engine.sources.tail.data_source import TailDataSource
 from tests.faults.roads.beside import beside
-from tests.faults.roads.kafka_to_delta import KafkaToDelta
+from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
 from tests.faults.roads.road import PLACES, Road, Setup
 from tests.servers.s3 import S3, s3_server
 
@@ -29,14 +32,30 @@ FEED_EVERY_S = 0.01
 ROTATED_EVERY = 200
 """So many lines."""
 COLUMNS = StructType().add("value", "string")
+KEYS = {"key": "test", "secret": "test"}
+
+
+def _asks_nothing() -> None:
+    right = FileSinkLog._add
+
+    def add(
+        self: Any, epoch: int, files: Sequence[SinkFile], listing: dict[int, str], interval: int
+    ) -> bool:
+        return right(self, max(epoch, max(listing, default=-1) + 1), files, listing, interval)
+
+    FileSinkLog._add = add  # type: ignore[method-assign]
+    FilesWriter.latestEpoch = lambda self: None  # type: ignore[method-assign]
 
 
 class TailToS3(Road):
     """Each world has a folder, and a bucket."""
 
-    level = "L5 tail to S3"
-    places = (*PLACES, "tableLog.before", "tableLog.after", "tableLog.checked")
-    mutants = KafkaToDelta.mutants
+    level = "L5 tail to Parquet on S3"
+    places = (*PLACES, "data.written", "data.synced", "sinkLog.before", "sinkLog.after")
+    mutants: ClassVar = {
+        COMMITTED_EARLY: commit_before_log,
+        "the log is not asked whether it has the epoch": _asks_nothing,
+    }
     forgetful = ("S3",)
 
     @contextmanager
@@ -50,7 +69,8 @@ class TailToS3(Road):
         folder = self._folder / name
         folder.mkdir(parents=True)
         return {
-            "in": str(folder), "table": f"s3://{self._s3.bucket()}/table", **self._s3.delta_options
+            "in": str(folder), "table": f"s3://{self._s3.bucket()}/table",
+            "endpoint": self._s3.endpoint,
         }  # fmt: skip
 
     def feeding(self, setup: Setup) -> AbstractContextManager[None]:
@@ -61,8 +81,12 @@ class TailToS3(Road):
         return Counter(line for file in files for line in file.read_bytes().splitlines())
 
     def came_out(self, setup: Setup) -> Counter[bytes]:
-        table = deltalake.DeltaTable(setup.where["table"], storage_options=_storage(setup))
-        return Counter(text.encode() for text in table.to_pyarrow_table()["value"].to_pylist())
+        store = s3fs.S3FileSystem(**KEYS, endpoint_url=setup.where["endpoint"])
+        return Counter(
+            text.encode()
+            for file in _writer(setup).log.files()
+            for text in pq.read_table(file.path, filesystem=store)["value"].to_pylist()
+        )
 
     @staticmethod
     def stream(setup: Setup) -> StreamBinding:
@@ -73,9 +97,14 @@ class TailToS3(Road):
 
     @staticmethod
     def sink(setup: Setup) -> SinkBinding:
-        given = {f"storage.{name}": value for name, value in _storage(setup).items()}
-        sink = DeltaDataSource({"path": setup.where["table"], **given})
-        return bind_writer(sink.streamWriter(COLUMNS, overwrite=False), "delta")
+        return bind_writer(_writer(setup), "parquet")
+
+
+def _writer(setup: Setup) -> FilesWriter:
+    settings = {**KEYS, "client_kwargs.endpoint_url": setup.where["endpoint"]}
+    given = {f"storage.{name}": value for name, value in settings.items()}
+    sink = ParquetDataSource({"path": setup.where["table"], **given})
+    return sink.streamWriter(COLUMNS, overwrite=False)
 
 
 class _Started:
@@ -86,10 +115,6 @@ class _Started:
 
     def start(self) -> None:
         raise AssertionError("it has forgotten everything")
-
-
-def _storage(setup: Setup) -> dict[str, str]:
-    return {name: value for name, value in setup.where.items() if name.startswith("AWS_")}
 
 
 @contextmanager

@@ -101,6 +101,8 @@ class _World:
         for name, meanwhile in road.meanwhile(self._setup, chance.random).items():
             self._acts[name] = lambda act=meanwhile.act: self._stay_away(act)
             self._chances[name] = meanwhile.chance
+        if mutant in road.brought_out:
+            self._chances = {road.brought_out[mutant]: 1}
 
     def play(self, faults: int) -> None:
         try:
