@@ -360,11 +360,8 @@ class Dead(BaseException):
     """The process is gone: nothing tidies up."""
 
 
-PLACES = ("compaction.written", "tableLog.before", "tableLog.after", "maintenance.expired")
-
-
 @BOTH
-@pytest.mark.parametrize("place", [*PLACES, "maintenance.removing"])
+@pytest.mark.parametrize("place", ["compaction.written", "tableLog.after", "maintenance.removing"])
 def test_who_dies_in_the_middle_harms_nothing(
     case: Case, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
