@@ -77,7 +77,7 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["apache"],
             }
         ],
-        "operators": [_modules("operators.query", "operators.checkpoint")],
+        "operators": [_modules("operators.query", "operators.checkpoint", "operators.table")],
         "sensors": [_modules("sensors.epoch", "sensors.offsets", "sensors.health")],
         "hooks": [_modules("hooks.query", "hooks.checkpoint")],
         "triggers": [

@@ -67,6 +67,21 @@ def connected(
     return {**found, "options": {**said, **explicit}}
 
 
+def connected_sink(sink: Mapping[str, Any], argument: str) -> tuple[str, dict[str, Any]]:
+    """Return the format and the options of a sink that is given apart from its query.
+
+    :param argument: which argument it is, for errors.
+    :raises ConfigError: it names no format; or as :func:`with_connections`.
+    """
+    if not isinstance(sink, Mapping) or not isinstance(sink.get("format"), str):
+        raise ConfigError(
+            f"{argument} is {sink!r}: it names no format.",
+            hint='Give it as in the query: {"format": "delta", "options": {"path": "..."}}.',
+        )
+    found = connected(sink, argument, in_document=False)
+    return found["format"], dict(found.get("options") or {})
+
+
 def said_by_connection(connector: Mapping[str, Any], role: str) -> dict[str, str]:
     """Return the options that the ``connection`` of a source or a sink says; none without one.
 

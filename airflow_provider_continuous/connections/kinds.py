@@ -33,19 +33,23 @@ def _prefixed(reader: Reader) -> Reader:
 
 _FILES: Final = {kind: _prefixed(reader) for kind, reader in {**_S3, **_GCS, **_AZURE}.items()}
 GENERIC: Final[Mapping[str, Reader]] = {"generic": _as_they_are}
+_DELTA: Final[Mapping[str, Reader]] = {
+    "aws": aws.of_delta,
+    "google_cloud_platform": google.of_delta,
+    "wasb": azure.of_delta,
+    "adls": azure.of_delta,
+}
+_ICEBERG: Final[Mapping[str, Reader]] = {"aws": aws.of_iceberg}
 CONNECTORS: Final[Mapping[str, Mapping[str, Reader]]] = {
     "kafka": {"kafka": kafka.options},
-    "delta": {
-        "aws": aws.of_delta,
-        "google_cloud_platform": google.of_delta,
-        "wasb": azure.of_delta,
-        "adls": azure.of_delta,
-    },
+    "delta": _DELTA,
+    "continuous_delta": _DELTA,
     "parquet": _FILES,
     "json": _FILES,
     "csv": _FILES,
     "http": {"http": web.of_http},
-    "iceberg": {"aws": aws.of_iceberg},
+    "iceberg": _ICEBERG,
+    "continuous_iceberg": _ICEBERG,
     "postgres": {"postgres": databases.of_postgres},
     "redis": {"redis": databases.of_redis},
 }

@@ -48,6 +48,10 @@ NAMES: Final = (
     "tableLog.before",
     "tableLog.after",
     "tableLog.checked",
+    # sinks/lakes/compaction.py and maintenance.py
+    "compaction.written",
+    "maintenance.expired",
+    "maintenance.removing",
     # sinks/postgres/epochs.py
     "postgres.locked",
     "postgres.taken",

@@ -120,6 +120,30 @@ def _parser() -> argparse.ArgumentParser:
     )
     prune.add_argument("--sink-path", metavar="PATH", help="the sink's folder, if it is not told")
 
+    maintain = add(
+        "maintain",
+        "maintain:maintain",
+        "compact, expire and vacuum the table (Delta, Iceberg) that queries write to",
+    )
+    maintain.add_argument(
+        "checkpoints",
+        metavar="CHECKPOINT",
+        nargs="+",
+        help="of all queries that write to it; the first one tells which table it is",
+    )
+    maintain.add_argument("--spec", metavar="SPEC", help="that query, if its table needs secrets")
+    maintain.add_argument("--compact", action="store_true", help="make larger files of small ones")
+    maintain.add_argument("--expire", action="store_true", help="forget old states of the table")
+    maintain.add_argument("--vacuum", action="store_true", help="remove files that nobody needs")
+    maintain.add_argument(
+        "--retain", metavar="DURATION", help='how long old states stay, e.g. "7 days"'
+    )
+    maintain.add_argument(
+        "--rewindable", metavar="DURATION", help="how far back a query can be rewound (1 day)"
+    )
+    maintain.add_argument("--file-bytes", type=_positive, metavar="N", help="of a large file")
+    maintain.add_argument("--dry-run", action="store_true", help="only tell what would be done")
+
     copy = on_checkpoint("copy", "copy_checkpoint:copy", "fork a checkpoint for another query")
     copy.add_argument("target", metavar="TARGET", help="a folder or a URL that is not there yet")
     copy.add_argument("--to-epoch", type=_epoch, metavar="N", help="by default the last committed")

@@ -9,6 +9,7 @@ micro-batch mode, with ``df.writeStream``:
 ``redis``                             :mod:`engine.sources.redis.data_source`
 ``continuous_delta``                  :mod:`engine.sources.delta.data_source`, to be read, and not
                                       in micro-batches
+``continuous_iceberg``                :mod:`engine.sources.iceberg.data_source`, likewise
 ``kafka``                             :mod:`engine.sources.kafka.data_source`, unless Spark's own
                                       is on the classpath: then its plan is read
 ``postgres``                          :mod:`engine.sources.postgres.data_source`
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
 from engine.sources.delta.data_source import DeltaSource
+from engine.sources.iceberg.data_source import IcebergSource
 from engine.sources.postgres.data_source import PostgresDataSource
 from engine.sources.rate import RateDataSource
 from engine.sources.redis.data_source import RedisSource
@@ -42,6 +44,7 @@ _CONNECTORS = (
     RedisSource,
     PostgresDataSource,
     DeltaSource,
+    IcebergSource,
     ParquetDataSource,
     JsonDataSource,
     CsvDataSource,

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource
 from engine.errors import ConfigError
 from engine.sources.delta.data_source import DeltaSource
 from engine.sources.files.data_source import FORMATS
+from engine.sources.iceberg.data_source import IcebergSource
 from engine.sources.kafka.data_source import KafkaDataSource
 from engine.sources.postgres.data_source import PostgresDataSource
 from engine.sources.rate import RateDataSource
@@ -26,6 +27,7 @@ SOURCES: Final[dict[str, type[DataSource]]] = {
     PostgresDataSource.name(): PostgresDataSource,
     **FORMATS,
     DeltaSource.name(): DeltaSource,
+    IcebergSource.name(): IcebergSource,
 }
 
 

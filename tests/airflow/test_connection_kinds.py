@@ -89,6 +89,20 @@ def test_to_delta(
     assert load_spec(resolved(spec)).sink.options == {"path": "s3://b/t", **options}  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("format_", ["continuous_delta", "continuous_iceberg"])
+def test_from_tables_of_lakes(
+    spec: dict[str, Any], connection: Callable[..., None], format_: str
+) -> None:
+    connection("lake", **AWS)
+    spec["source"] = {"format": format_, "connection": "lake", "options": {}}
+
+    said = load_spec(resolved(spec)).source.options  # type: ignore[union-attr]
+
+    prefix = "storage." if format_ == "continuous_delta" else "catalog.s3."
+    assert said
+    assert all(name.startswith(prefix) for name in said)
+
+
 def test_to_files(spec: dict[str, Any], connection: Callable[..., None]) -> None:
     connection("lake", "aws", login="AKIA", password=SECRET, extra={"endpoint_url": "http://s3"})
     spec["sink"] = {"format": "parquet", "connection": "lake", "options": {"path": "s3a://b/t"}}

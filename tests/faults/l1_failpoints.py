@@ -45,9 +45,10 @@ FAULTS_MIN = 10  # however slow the machine is
 COME_BY = {
     "data.": (*sinks.FORMATS, *sinks.LAKES), "sinkLog.": tuple(sinks.FORMATS),
     "tableLog.": sinks.LAKES,
-    "postgres.": (), "sourceLog.": (),
+    "postgres.": (), "sourceLog.": (), "compaction.": (), "maintenance.": (),
 }  # fmt: skip
-"""Some places only some sinks come by; the last one is a source's, see L5."""
+"""Some places only some sinks come by. Some no sink does: that of a source, see L5, and those of
+who looks after a table, who has tests of his own."""
 
 
 class Case(NamedTuple):

@@ -64,6 +64,7 @@ _ROADS: Mapping[str, int | None] = {
     "cdc_to_kafka": 2,
     "files_to_kafka": 2,
     "delta_to_kafka": 2,
+    "iceberg_to_kafka": None,  # how a table is followed is that of delta_to_kafka
     "redis_to_redis": 2,
     "redis_to_http": 2,  # what it reads is that of redis_to_redis
     "tail_to_s3": 2,

@@ -148,3 +148,35 @@ def z85(data: bytes) -> str:
     digits = string.digits + string.ascii_letters + ".-:+=^!/*?&<>()[]{}@%$#"
     words = struct.unpack(f">{len(data) // 4}I", data)
     return "".join(digits[word // 85**place % 85] for word in words for place in (4, 3, 2, 1, 0))
+
+
+@pytest.mark.parametrize("act", ["compact", "delete"])
+def test_what_is_rewritten_in_the_middle_of_a_rewind_is_noticed(
+    tmp_path: Path, act: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Query(writer(tmp_path))
+    for epoch in range(3):
+        query.commit(epoch, rows(epoch, 10 + epoch))
+    create = DeltaTable.create_write_transaction
+
+    def meanwhile(*args: Any, **options: Any) -> None:
+        monkeypatch.undo()
+        table = DeltaTable(str(tmp_path))
+        table.optimize.compact() if act == "compact" else table.delete("id = 12")
+        create(*args, **options)
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", meanwhile)
+    with pytest.raises(ConfigError, match=r"files of epoch [12] .* were rewritten"):
+        rewound(tmp_path, 0, generation=1)
+    assert ids(tmp_path) == ([0, 1, 2, 10, 11, 12] if act == "compact" else [0, 1, 2, 10, 11])
+
+
+def test_a_history_that_is_gone_is_not_needed_where_nothing_came_later(tmp_path: Path) -> None:
+    query = Query(writer(tmp_path))
+    query.commit(0, rows(0))
+    Query(writer(tmp_path), query_id="other").commit(0, rows(10))
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    for version in range(2):
+        (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
+    rewound(tmp_path, 1, generation=1)
+    assert ids(tmp_path) == [0, 10]

@@ -17,6 +17,10 @@ from engine.pipeline.explain import describe_connector
 from engine.pipeline.fingerprint import fingerprint
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sinks.delta.data_source import DeltaWriter
+from engine.sinks.lakes import upkeep
+from engine.sinks.lakes.maintenance import maintain
+from engine.sinks.lakes.upkeep import Orders
+from engine.sinks.maintain import table_of
 from tests.servers.s3 import S3, s3_server
 from tests.unit.delta_tables import read, writer
 from tests.unit.lake_queries import SCHEMA, Query, rows
@@ -66,6 +70,24 @@ def test_epochs_restarts_leftovers_and_rewinds(url: str, settings: Settings) -> 
     aborted = again.prepare(3, rows(6))
     again.sink.abort([aborted], 3)
     assert not {file.path for file in aborted.files} & set(again.sink._log.strays())
+
+
+def test_a_table_is_looked_after(
+    url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Query(sink(url, settings, __partition_by='["name"]'))
+    for epoch in range(3):
+        query.commit(epoch, rows(1))
+    prepared, left = query.prepare(3, rows(3)), query.prepare(1, rows(1))
+    options = {"path": url, **{f"storage.{name}": value for name, value in settings.items()}}
+    done = maintain(table_of("delta", options), Orders(rewindable_s=0.0))
+    assert (done.files_after, done.removed_files) == (1, 0)
+    monkeypatch.setattr(upkeep, "RETAIN_MIN_S", 0.0)
+    done = maintain(table_of("delta", options), Orders(rewindable_s=0.0, retain_s=0.0))
+    assert (done.removed_files, done.expired) == (4, 0)
+    assert done.removed_bytes > sum(file.size for file in left.files)
+    query.sink.commit([prepared], 3)
+    assert ids(url, settings) == [1, 1, 1, 3]
 
 
 def test_of_two_commits_from_one_look_one_fails(

@@ -16,6 +16,10 @@ from engine.pipeline.explain import describe_connector
 from engine.pipeline.fingerprint import fingerprint
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sinks.iceberg import catalogs
+from engine.sinks.lakes import upkeep
+from engine.sinks.lakes.maintenance import maintain
+from engine.sinks.lakes.upkeep import Orders
+from engine.sinks.maintain import table_of
 from tests.servers import postgresql
 from tests.servers.iceberg_catalog import IcebergCatalog, iceberg_catalog
 from tests.servers.jars import NoJarsError
@@ -58,6 +62,19 @@ def go_through(lake: Lake) -> None:
     aborted = last.prepare(1, rows(5).append_column("note", rows(5).column("name")))
     last.sink.abort([aborted], 1)
     assert not {file.path for file in aborted.files} & set(last.sink._log.strays())
+    for epoch in (1, 2):
+        last.commit(epoch, rows(1).append_column("note", rows(1).column("name")))
+    prepared = last.prepare(3, rows(6).append_column("note", rows(6).column("name")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(upkeep, "RETAIN_MIN_S", 0.0)
+        orders = Orders(rewindable_s=0.0, retain_s=0.0)
+        done = maintain(table_of("iceberg", lake.options), orders)
+    assert done.compacted_files == 3
+    assert done.expired is not None
+    assert done.expired > 3
+    assert done.removed_files > 3
+    last.sink.commit([prepared], 3)
+    assert lake.ids() == [1, 1, 1, 2, 6]
 
 
 def test_a_catalog_that_speaks_rest(server: IcebergCatalog) -> None:
@@ -67,7 +84,7 @@ def test_a_catalog_that_speaks_rest(server: IcebergCatalog) -> None:
 def test_a_catalog_that_goes_away_and_comes_back(
     server: IcebergCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalogs, "ANSWER_S", 0.5)
+    monkeypatch.setattr(catalogs, "ANSWER_S", 3.0)  # of a machine that is busy
     lake = Lake(server.properties)
     query = lake.query(query_id="away")
     message = query.prepare(0, rows(10))

@@ -88,3 +88,13 @@ def test_snapshots_that_have_expired_are_not_guessed(lake: Lake) -> None:
 def test_no_table_no_rewind(lake: Lake) -> None:
     with pytest.raises(ConfigError, match="there is no Iceberg table"):
         rewound(lake, 1, generation=1)
+
+
+def test_a_history_that_is_gone_is_not_needed_where_nothing_came_later(lake: Lake) -> None:
+    lake.query().commit(0, rows(0))
+    lake.query(query_id="other").commit(0, rows(10))
+    table = lake.table
+    old = [each.snapshot_id for each in table.snapshots()][:1]
+    table.maintenance.expire_snapshots().by_ids(old).commit()
+    rewound(lake, 1, generation=1)
+    assert lake.ids() == [0, 10]

@@ -36,13 +36,7 @@ class CheckpointOperator(BaseOperator):
 
         :raises ConfigError: no query has ever used it.
         """
-        hook = CheckpointHook(self.checkpoint_location, self.storage_conn_id)
-        if not hook.exists():
-            raise ConfigError(
-                f"There is no checkpoint at {hook.location.url}.",
-                hint="Check checkpoint_location; a query creates it when it first runs.",
-            )
-        return hook
+        return used_checkpoint(self.checkpoint_location, self.storage_conn_id)
 
     def engine_hook(self, verb: str) -> CheckpointHook:
         """Open a checkpoint that the engine has run.
@@ -58,3 +52,17 @@ class CheckpointOperator(BaseOperator):
                 hint="Stop the query and use the command line: python -m engine --help.",
             )
         return hook
+
+
+def used_checkpoint(location: str, storage_conn_id: str | None) -> CheckpointHook:
+    """Open a checkpoint that a query has used.
+
+    :raises ConfigError: none ever has.
+    """
+    hook = CheckpointHook(location, storage_conn_id)
+    if not hook.exists():
+        raise ConfigError(
+            f"There is no checkpoint at {hook.location.url}.",
+            hint="Check checkpoint_location; a query creates it when it first runs.",
+        )
+    return hook

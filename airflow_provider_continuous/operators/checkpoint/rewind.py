@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_continuous.arguments import whole_number
-from airflow_provider_continuous.connections.document import connected
+from airflow_provider_continuous.connections.document import connected_sink
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
 from engine.errors import ConfigError
@@ -82,13 +82,7 @@ class RewindCheckpointOperator(CheckpointOperator):
     def _sink(self) -> Any:
         if self.sink is None:
             return None
-        if not isinstance(self.sink.get("format"), str):
-            raise ConfigError(
-                f"sink is {dict(self.sink)!r}: it names no format.",
-                hint='Give it as in the query: {"format": "parquet", "options": {"path": "..."}}.',
-            )
-        sink = connected(self.sink, "sink", in_document=False)
-        found = reopen_sink(sink["format"], sink.get("options") or {})
+        found = reopen_sink(*connected_sink(self.sink, "sink"))
         if found is None and not self.accept_repeats:
             raise ConfigError(
                 f"The sink {self.sink['format']} cannot take back the rows of later epochs.",

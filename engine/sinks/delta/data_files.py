@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
@@ -21,6 +22,9 @@ from engine.sinks.files.row_files import EncodedFile, RowFiles
 from engine.sinks.lakes.nulls import check_nulls
 from engine.sinks.lakes.origins import new_name
 
+if TYPE_CHECKING:
+    from deltalake.transaction import AddAction
+
 
 @dataclass(frozen=True)
 class DataFile:
@@ -36,6 +40,22 @@ class DataFile:
     modified_ms: int
     partition_values: dict[str, str | None]
     statistics: str
+
+    def action(self, *, is_news: bool) -> AddAction:
+        """As the table's log has it.
+
+        :param is_news: its rows were in no other file before.
+        """
+        from deltalake.transaction import AddAction
+
+        return AddAction(
+            path=self.path,
+            size=self.size,
+            partition_values=self.partition_values,
+            modification_time=self.modified_ms,
+            data_change=is_news,
+            stats=self.statistics,
+        )
 
 
 @dataclass(frozen=True)
@@ -102,11 +122,11 @@ class _EpochFiles(RowFiles[DataFile]):
         self._place.check(self._epoch)
         return self
 
-    def _create(self, values: Sequence[str | None], schema: pa.Schema) -> _OpenFile:
+    def _create(self, values: Sequence[str | None], schema: pa.Schema) -> OpenFile:
         folder = folder_of(self._partition_by, values)
         self._folders.add(folder)
         name = new_name(self._context, self._epoch, self._target.file_format.extension)
-        return _OpenFile(
+        return OpenFile(
             self._place,
             f"{folder}/{name}" if folder else name,
             dict(zip(self._partition_by, values, strict=True)),
@@ -124,7 +144,13 @@ class _EpochFiles(RowFiles[DataFile]):
         return cannot_write(self._place.url, error)
 
 
-class _OpenFile(EncodedFile[DataFile]):
+class OpenFile(EncodedFile[DataFile]):
+    """A data file that is being written; it is no part of the table yet.
+
+    :param path: see :class:`DataFile`.
+    :param schema: without the columns of the partition.
+    """
+
     def __init__(
         self,
         place: Place,

@@ -31,6 +31,7 @@ from engine.expressions.schemas import to_arrow
 from engine.expressions.types import schema_to_spark
 from engine.sinks.contract import TaskWriter
 from engine.sinks.delta.data_files import DeltaMessage, DeltaTaskWriter, Target
+from engine.sinks.delta.maintenance import DeltaUpkeep
 from engine.sinks.delta.places import DiskPlace, place_of
 from engine.sinks.delta.rewind import DeltaRewind
 from engine.sinks.delta.schemas import OWNER, Rows, TableFacts
@@ -62,7 +63,7 @@ class DeltaDataSource(DataSource):
         self._format = ParquetFormat(taken)
         evolution = taken.choice("schemaEvolution", "refuse", EVOLUTIONS)
         self._adds_columns = evolution == "add-columns"
-        self._file_bytes = taken.integer("targetFileSize", FILE_BYTES, minimum=1)
+        self._file_bytes = taken.optional_integer("targetFileSize", minimum=1)
         self._partition_by = taken.names(PARTITION_BY)
         taken.refuse_others()
         import_client()
@@ -79,8 +80,13 @@ class DeltaDataSource(DataSource):
             self._partition_by,
             adds_columns=self._adds_columns,
         )
-        target = Target(self._place, self._format, self._file_bytes)
+        target = Target(self._place, self._format, self._file_bytes or FILE_BYTES)
         return DeltaWriter(target, rows, self._storage_options)
+
+    def upkeep(self) -> DeltaUpkeep:
+        """For those who look after the table."""
+        log = DeltaLog(self._place, self._storage_options)
+        return DeltaUpkeep(log, self._format, self._file_bytes)
 
 
 class DeltaWriter(TableWriter[TableFacts, DeltaMessage]):

@@ -54,6 +54,10 @@ class Place(ABC):
         """
 
     @abstractmethod
+    def size(self, path: str) -> int | None:
+        """Of a file, in bytes; None if it is gone."""
+
+    @abstractmethod
     def close(self, file: IO[bytes]) -> int:
         """What was written to a new file stays so.
 
@@ -71,6 +75,10 @@ class Place(ABC):
     @abstractmethod
     def is_empty(self) -> bool:
         """Whether nothing is in it."""
+
+    @abstractmethod
+    def log_names(self) -> set[str]:
+        """The files of the table's log."""
 
     def settle_log(self, versions: range) -> None:  # noqa: B027
         """What the table's log has got with these versions stays so."""
@@ -97,12 +105,21 @@ class DiskPlace(places.DiskPlace, Place):
     def open(self, path: str) -> Any:
         return pa.OSFile(str(self.root / path))
 
+    def size(self, path: str) -> int | None:
+        with suppress(FileNotFoundError):
+            return (self.root / path).stat().st_size
+        return None
+
     def is_empty(self) -> bool:
         try:
             with disk.system.scandir(self.root) as entries:
                 return next(iter(entries), None) is None
         except FileNotFoundError:
             return True
+
+    def log_names(self) -> set[str]:
+        with disk.system.scandir(self.root / LOG_FOLDER) as entries:
+            return {entry.name for entry in entries}
 
     def settle_log(self, versions: range) -> None:
         folder = self.root / LOG_FOLDER
@@ -149,6 +166,10 @@ class StorePlace(Place):
             raise FileNotFoundError(f"{self.url}/{path}")
         return self._store.open_input_file(path)
 
+    def size(self, path: str) -> int | None:
+        found = self._store.get_file_info(path)
+        return None if found.type == pa_fs.FileType.NotFound else int(found.size)
+
     def close(self, file: IO[bytes]) -> int:
         file.close()
         return time.time_ns() // 1_000_000
@@ -162,3 +183,7 @@ class StorePlace(Place):
 
     def is_empty(self) -> bool:
         return bool(self._store.get_file_info("").type == pa_fs.FileType.NotFound)
+
+    def log_names(self) -> set[str]:
+        found = self._store.get_file_info(pa_fs.FileSelector(LOG_FOLDER))
+        return {each.base_name for each in found}

@@ -21,14 +21,16 @@ from engine.sinks.delta.schemas import OWNER, is_append_only, partition_text
 from engine.sinks.delta.table_log import (
     NOTE,
     DeltaLog,
+    epochs_of,
     has_vectors,
     import_client,
     storage_options,
 )
-from engine.sinks.lakes.taking_back import Lake, later_files
+from engine.sinks.lakes.taking_back import Lake, is_last, later_files
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from deltalake.transaction import RemoveAction
 
 _HINT: Final = (
     "Take the table back yourself (RESTORE TABLE ... TO VERSION AS OF ...), and start a new query "
@@ -59,7 +61,7 @@ class DeltaRewind:
                 hint=_HINT,
             )
         if self._context is not None:  # else it is asked again, when it is known whose they are
-            self._later_files(self._context.query_id, epoch)
+            self._later_files(self._log.look(), self._context, epoch)
 
     def rewind(self, epoch: int) -> None:
         """Take the files of later epochs out of the table. Again is fine.
@@ -69,35 +71,41 @@ class DeltaRewind:
         """
         from deltalake.transaction import RemoveAction
 
-        assert self._context is not None, "bind() comes first"
+        context = self._context
+        assert context is not None, "bind() comes first"
         now_ms = time.time_ns() // 1_000_000
-        removals = [
-            RemoveAction(
-                path=path,
-                data_change=True,
-                deletion_timestamp=now_ms,
-                size=file["size_bytes"],
-                # For readers of the table's changes: the file does not hold them.
-                partition_values={
-                    name: partition_text(value)
-                    for name, value in (file.get("partition") or {}).items()
-                },
-            )
-            for path, file in self._later_files(self._context.query_id, epoch).items()
-        ]
-        self._log.remove(self._context, removals, epoch)
 
-    def _later_files(self, query_id: str, epoch: int) -> dict[str, dict[str, Any]]:
+        def find(table: DeltaTable) -> list[RemoveAction]:
+            return [
+                RemoveAction(
+                    path=path,
+                    data_change=True,
+                    deletion_timestamp=now_ms,
+                    size=file["size_bytes"],
+                    # For readers of the table's changes: the file does not hold them.
+                    partition_values={
+                        name: partition_text(value)
+                        for name, value in (file.get("partition") or {}).items()
+                    },
+                )
+                for path, file in self._later_files(table, context, epoch).items()
+            ]
+
+        self._log.remove(context, find, epoch)
+
+    def _later_files(
+        self, table: DeltaTable, context: SinkContext, epoch: int
+    ) -> dict[str, dict[str, Any]]:
         """Path, not encoded → what the log says of the file."""
-        table = self._log.look()
         actions, history = pa.table(table.get_add_actions()).to_pylist(), table.history()
         partly = _with_deletion_vectors(table)
+        newest = table.transaction_version(epochs_of(context.query_id, context.timeline))
         lake = Lake(
             f"{OWNER}: the table {self._log.where}", "OPTIMIZE, DELETE, UPDATE or RESTORE", _HINT
         )
         return later_files(
             lake,
-            query_id,
+            context.query_id,
             epoch,
             (
                 (path, file)
@@ -105,7 +113,7 @@ class DeltaRewind:
                 if path.rpartition("/")[2] not in partly
             ),
             (_note(commit) for commit in history),
-            is_whole=not history or history[-1]["version"] == 0,
+            is_whole=not history or history[-1]["version"] == 0 or is_last(newest, epoch),
         )
 
 

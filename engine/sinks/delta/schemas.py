@@ -163,19 +163,16 @@ class Rows:
         for name in table.partition_by:
             if name not in self.fields:
                 yield f"is partitioned by {name}, which the query does not write."
-            elif not _is_partitionable(self.fields[name]):
-                yield f"is partitioned by {name}, whose type makes no partition for this sink."
         for name, field in table.fields.items():
             for mark, meaning in _NOT_KEPT.items():
                 if mark in field["metadata"]:
                     yield f"has the column {name}, which {meaning}: this sink does not keep that."
             if name not in self.fields and (not field["nullable"] or _DEFAULT in field["metadata"]):
                 yield f"has the column {name}, which must not be left out."
+        yield from unkept(table)
         for name, value in table.properties.items():
             if name.startswith("delta.constraints."):
                 yield f"has the constraint {name.removeprefix('delta.constraints.')}: {value}."
-            if name in _SWITCHES and value.lower() not in _SWITCHES[name]:
-                yield f"has {name} = {value}, which this sink does not keep."
             if name == _FORGETS:
                 yield f"forgets after {value} which epochs it has: {name} is set."
 
@@ -184,6 +181,16 @@ _SELECT: Final = (
     "Cast or rename in the query: df.select(...). For a table that asks more of its writers than "
     "this sink keeps, write to one of its own and merge from there."
 )
+
+
+def unkept(table: TableFacts) -> Iterator[str]:
+    """What a table asks of its files that is not kept here, whatever rows are in them."""
+    for name in table.partition_by:
+        if not _is_partitionable(table.fields[name]["type"]):
+            yield f"is partitioned by {name}, whose type makes no partition for this sink."
+    for name, value in table.properties.items():
+        if name in _SWITCHES and value.lower() not in _SWITCHES[name]:
+            yield f"has {name} = {value}, which this sink does not keep."
 
 
 def is_append_only(table: TableFacts) -> bool:

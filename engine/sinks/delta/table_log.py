@@ -19,6 +19,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import pyarrow as pa
+
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
 from engine.sinks.delta.data_files import DataFile
@@ -77,7 +79,7 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
     def create(self, rows: Rows) -> None:
         from deltalake import DeltaTable, Schema
 
-        with self._speaking("cannot be created"):
+        with self.speaking("cannot be created"):
             DeltaTable.create(
                 self.place.url,
                 Schema.from_json(json.dumps(rows.schema())),
@@ -93,14 +95,14 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
 
         table = self.look()
         before = table.version()
-        with self._speaking("cannot be given columns"):
+        with self.speaking("cannot be given columns"):
             table.alter.add_columns(Schema.from_json(json.dumps(rows.schema(names))).fields)
         self._settle_behind(before)
 
     def look(self) -> DeltaTable:
         from deltalake import DeltaTable
 
-        with self._speaking("cannot be read"):
+        with self.speaking("cannot be read"):
             if self._table is None:
                 self._table = DeltaTable(self.place.url, storage_options=self._options)
             else:
@@ -114,7 +116,7 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
         """Those that nobody has committed, and those that were replaced; paths are below the
         table's folder."""
         table = self.look()
-        with self._speaking("cannot be listed"):
+        with self.speaking("cannot be listed"):
             found = table.vacuum(
                 retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True
             )
@@ -123,7 +125,7 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
     def remove_file(self, path: str) -> None:
         self.place.remove(path)
 
-    def _facts(self, table: DeltaTable) -> TableFacts:
+    def facts_of(self, table: DeltaTable) -> TableFacts:
         metadata = table.metadata()
         return TableFacts(
             id=str(metadata.id),
@@ -141,72 +143,91 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
         files: Sequence[DataFile],
         check: Callable[[TableFacts], None],
     ) -> None:
-        from deltalake.transaction import AddAction, Transaction
+        from deltalake.transaction import Transaction
 
-        adds = [
-            AddAction(
-                path=file.path,
-                size=file.size,
-                partition_values=file.partition_values,
-                modification_time=file.modified_ms,
-                data_change=True,
-                stats=file.statistics,
-            )
-            for file in files
-        ]
+        adds = [file.action(is_news=True) for file in files]
 
         def is_done(table: DeltaTable) -> bool:
             latest = self._epoch(table, context)
             return latest is not None and latest >= epoch
 
         note = note_of(context, epoch=epoch, files=len(adds))
-        transactions = [Transaction(_epochs_of(context), epoch)]
-        self._write(context, self._adding(context, note, adds, transactions), is_done, check=check)
+        told = [_run_of(context), Transaction(_epochs_of(context), epoch)]
+
+        def commit(table: DeltaTable) -> None:
+            self._commit(table, note, adds, told)
+
+        self._write(context, commit, is_done, check=check)
 
     def fence(self, context: SinkContext) -> None:
+        note = note_of(context, generation=context.generation)
         self._write(
             context,
-            self._adding(context, note_of(context, generation=context.generation)),
+            lambda table: self._commit(table, note, (), [_run_of(context)]),
             is_done=lambda table: self._generation(table, context) == context.generation,
         )
 
     def remove(
-        self, context: SinkContext, removals: Sequence[RemoveAction], rewound_to: int
+        self,
+        context: SinkContext,
+        find: Callable[[DeltaTable], Sequence[RemoveAction]],
+        rewound_to: int,
     ) -> None:
         """Take files out of the table, and shut out earlier runs.
 
+        :param find: which, of the table as it is.
         :raises ContinuousError: as :meth:`commit`.
         """
+        note, told = note_of(context, rewoundTo=rewound_to), [_run_of(context)]
         self._write(
-            context, self._adding(context, note_of(context, rewoundTo=rewound_to), removals)
+            context, lambda table: self._commit(table, note, find(table), told, is_alone=True)
         )
 
-    def _adding(
+    def replace(
         self,
-        context: SinkContext,
+        find: Callable[[DeltaTable], Sequence[AddAction | RemoveAction]],
         note: dict[str, Any],
-        actions: Sequence[AddAction | RemoveAction] = (),
-        transactions: Sequence[Transaction] = (),
-    ) -> Callable[[DeltaTable], None]:
-        from deltalake import CommitProperties
-        from deltalake.transaction import Transaction
+        is_done: Callable[[DeltaTable], bool],
+    ) -> None:
+        """Exchange files for others with the same rows. It is no commit of a query.
 
-        properties = CommitProperties(
-            custom_metadata={NOTE: note},
-            app_transactions=[Transaction(_runs_of(context), context.generation), *transactions],
-        )
+        :param find: which, of the table as it is; none: nothing is committed.
+        :raises ContinuousError: as :meth:`commit`.
+        """
 
         def commit(table: DeltaTable) -> None:
             self._before = table.version()
-            table.create_write_transaction(
-                list(actions),
-                "append",
-                table.schema(),
-                list(table.metadata().partition_columns),
-                commit_properties=properties,
-            )
+            actions = find(table)
+            if actions:
+                self._commit(table, note, actions, (), is_alone=True)
 
-        return commit
+        self.change(commit, is_done)
+
+    def _commit(
+        self,
+        table: DeltaTable,
+        note: dict[str, Any],
+        actions: Sequence[AddAction | RemoveAction],
+        told: Sequence[Transaction],
+        *,
+        is_alone: bool = False,
+    ) -> None:
+        """:param is_alone: refused if there was any other commit since the look. Delta's client
+        takes it for an append, and would let it pass when others have removed the same files."""
+        from deltalake import CommitProperties
+
+        self._before = table.version()
+        table.create_write_transaction(
+            list(actions),
+            "append",
+            table.schema(),
+            list(table.metadata().partition_columns),
+            commit_properties=CommitProperties(
+                custom_metadata={NOTE: note},
+                app_transactions=list(told),
+                max_commit_retries=0 if is_alone else None,
+            ),
+        )
 
     def _epoch(self, table: DeltaTable, context: SinkContext) -> int | None:
         return table.transaction_version(_epochs_of(context))
@@ -228,7 +249,7 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
         return True
 
     def _settle_found(self, table: DeltaTable) -> None:
-        with self._speaking("cannot be synchronised"):
+        with self.speaking("cannot be synchronised"):
             self.place.settle_log(range(max(0, table.version() - UNSURE_MAX), table.version() + 1))
 
     def _settle(self, table: DeltaTable) -> None:
@@ -238,7 +259,7 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
         if not self.place.syncs_log:
             return
         newest = self.look().version()
-        with self._speaking("cannot be synchronised"):
+        with self.speaking("cannot be synchronised"):
             self.place.settle_log(range(version + 1, newest + 1))
 
 
@@ -267,19 +288,33 @@ def storage_options(options: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def has_vectors(table: DeltaTable) -> bool:
-    """Whether the table may have deletion vectors."""
-    return "deletionVectors" in (table.protocol().reader_features or ())
-
-
 def is_storage(option: str) -> bool:
     """Whether an option is for Delta's own client."""
     return option.lower().startswith(STORAGE)
+
+
+def has_vectors(table: DeltaTable) -> bool:
+    """Whether rows are deleted beside the files that they are in."""
+    return (
+        "deletionVectors" in (table.protocol().reader_features or ())
+        and pa.table(table.deletion_vectors()).num_rows > 0
+    )
+
+
+def epochs_of(query_id: str, timeline: int) -> str:
+    """The identifier that the epochs of a query and timeline are told by."""
+    return f"continuous/{query_id}/{timeline}"
 
 
 def _runs_of(context: SinkContext) -> str:
     return f"continuous/{context.query_id}"
 
 
+def _run_of(context: SinkContext) -> Transaction:
+    from deltalake.transaction import Transaction
+
+    return Transaction(_runs_of(context), context.generation)
+
+
 def _epochs_of(context: SinkContext) -> str:
-    return f"continuous/{context.query_id}/{context.timeline}"
+    return epochs_of(context.query_id, context.timeline)

@@ -21,7 +21,7 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.manifest import DataFile as ManifestFile
 from pyiceberg.manifest import DataFileContent, FileFormat
-from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 from pyspark.sql.datasource import WriterCommitMessage
@@ -184,15 +184,10 @@ class _EpochFiles(RowFiles[DataFile]):
         source = self._table.schema.find_field(field.source_id)
         return field.transform.pyarrow_transform(source.field_type)(rows.column(source.name))
 
-    def _folder(self, values: Sequence[Any]) -> str:
-        spec = self._table.spec
-        return spec.partition_to_path(Record(*values), self._table.schema) if values else ""
-
-    def _create(self, values: Sequence[Any], schema: pa.Schema) -> _OpenFile:
+    def _create(self, values: Sequence[Any], schema: pa.Schema) -> OpenFile:
         name = new_name(self._context, self._epoch, self._target.file_format.extension)
-        folder = self._folder(values)
-        path = self._places.new_data_location(f"{folder}/{name}" if folder else name)
-        return _OpenFile(
+        path = location_of(self._places, self._table, values, name)
+        return OpenFile(
             self._io, path, tuple(values), self._target.file_format, self._table, schema
         )
 
@@ -206,7 +201,21 @@ class _EpochFiles(RowFiles[DataFile]):
         return cannot_write(self._table.location, error)
 
 
-class _OpenFile(EncodedFile[DataFile]):
+def location_of(
+    places: LocationProvider, table: TableFacts, values: Sequence[Any], name: str
+) -> str:
+    """Where a data file with these partition values is."""
+    folder = table.spec.partition_to_path(Record(*values), table.schema) if values else ""
+    return places.new_data_location(f"{folder}/{name}" if folder else name)
+
+
+class OpenFile(EncodedFile[DataFile]):
+    """A data file that is being written; it is no part of the table yet.
+
+    :param values: of the partition.
+    :param schema: as :meth:`TableFacts.arrow` has it.
+    """
+
     def __init__(
         self,
         io: FileIO,

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from engine.sinks.iceberg.catalogs import TableName
+    from engine.sinks.iceberg.maintenance import IcebergUpkeep
     from engine.sinks.iceberg.rewind import IcebergRewind
     from engine.sinks.iceberg.writer import IcebergWriter
 
@@ -54,7 +55,7 @@ class IcebergDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         taken = Options(
-            OWNER, {key: value for key, value in options.items() if not _is_property(key)}
+            OWNER, {key: value for key, value in options.items() if not is_property(key)}
         )
         name = taken.required("table", example="sales.orders")
         catalog = taken.text("catalog", "default") or "default"
@@ -72,10 +73,10 @@ class IcebergDataSource(DataSource):
                 f"{OWNER} takes partitionBy or the option partitionSpec, not both.",
                 hint="partitionSpec may name columns as they are, too: days(ts), region.",
             )
-        self._name = _table_name(name, catalog, options)
+        self._name = table_name(name, catalog, options, OWNER)
         self._tuning = [
             *("compression", "targetFileSize", "schemaEvolution", "location", "partitionSpec"),
-            *(key for key in options if _is_property(key) and key.lower() not in _IDENTITY),
+            *(key for key in options if is_property(key) and key.lower() not in _IDENTITY),
         ]
 
     @classmethod
@@ -95,6 +96,13 @@ class IcebergDataSource(DataSource):
             self._name, self._location, rows, self._compression, self._file_bytes, self._tuning
         )
 
+    def upkeep(self) -> IcebergUpkeep:
+        """For those who look after the table."""
+        from engine.sinks.iceberg.maintenance import IcebergUpkeep
+        from engine.sinks.iceberg.table_log import IcebergLog
+
+        return IcebergUpkeep(IcebergLog(self._name), self._compression, self._file_bytes)
+
 
 def reopen(options: Mapping[str, str]) -> IcebergRewind | None:
     """The sink of these options; None if they name no table.
@@ -104,32 +112,39 @@ def reopen(options: Mapping[str, str]) -> IcebergRewind | None:
     given = {key.lower(): value for key, value in options.items()}
     if "table" not in given:
         return None
-    name = _table_name(given["table"], given.get("catalog", "default"), options)
+    name = table_name(given["table"], given.get("catalog", "default"), options, OWNER)
     from engine.sinks.iceberg.rewind import IcebergRewind
     from engine.sinks.iceberg.table_log import IcebergLog
 
     return IcebergRewind(IcebergLog(name))
 
 
-def _table_name(name: str, catalog: str, options: Mapping[str, str]) -> TableName:
+def table_name(name: str, catalog: str, options: Mapping[str, str], owner: str) -> TableName:
+    """Which table it is.
+
+    :param options: among them the catalog's properties.
+    :param owner: of the connector, for errors.
+    :raises ConfigError: the name is none, or Iceberg's client is not installed.
+    """
     if not all(name.split(".")) or "." not in name:
         raise ConfigError(
-            f"Option table of {OWNER} is {name!r}: it must be namespace.table.",
+            f"Option table of {owner} is {name!r}: it must be namespace.table.",
             hint='Set option("table", "sales.orders").',
         )
     try:
         from engine.sinks.iceberg.catalogs import TableName
     except ImportError as exc:
         raise ConfigError(
-            f"{OWNER} needs Iceberg's client, which is not installed.", hint=INSTALL
+            f"{owner} needs Iceberg's client, which is not installed.", hint=INSTALL
         ) from exc
     properties = {
         key[len(CATALOG) :].lower(): str(value)
         for key, value in options.items()
-        if _is_property(key)
+        if is_property(key)
     }
     return TableName(catalog, name, properties)
 
 
-def _is_property(option: str) -> bool:
+def is_property(option: str) -> bool:
+    """Whether an option is for the catalog."""
     return option.lower().startswith(CATALOG)

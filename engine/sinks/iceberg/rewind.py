@@ -13,9 +13,10 @@ from pyiceberg.table import Table
 
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError
+from engine.sinks.iceberg.contents import data_files, history_of
 from engine.sinks.iceberg.names import OWNER
-from engine.sinks.iceberg.table_log import IcebergLog, data_files, history_of, note_in
-from engine.sinks.lakes.taking_back import Lake, later_files
+from engine.sinks.iceberg.table_log import IcebergLog, mark_of, note_in
+from engine.sinks.lakes.taking_back import Lake, is_last, later_files
 
 _HINT: Final = (
     "Take the table back yourself (CALL system.rollback_to_snapshot), and start a new query from "
@@ -60,7 +61,7 @@ class IcebergRewind:
         )
 
     def _later_files(self, table: Table, query_id: str, epoch: int) -> list[ManifestFile]:
-        history = list(history_of(table))
+        history, mark = list(history_of(table)), mark_of(table, query_id)
         lake = Lake(
             f"{OWNER}: the table {self._log.where}",
             "rewrite_data_files, DELETE, UPDATE, MERGE or a rollback",
@@ -74,6 +75,8 @@ class IcebergRewind:
             map(note_in, history),
             # That a snapshot names none before it says nothing: some take the name of an expired
             # one away. In format version 1 there is no telling.
-            is_whole=not history or history[-1].sequence_number == 1,
+            is_whole=not history
+            or history[-1].sequence_number == 1
+            or is_last(None if mark is None else mark.epoch, epoch),
         )
         return list(found.values())

@@ -195,8 +195,7 @@ class Rows:
         return missing
 
     def _problems(self, table: TableFacts) -> Iterator[str]:
-        if table.format_version > FORMAT_VERSION_MAX:
-            yield f"has format version {table.format_version}, which this sink does not write."
+        yield from unkept(table)
         by_name = {field.name: field for field in table.schema.fields}
         by_case = {name.lower(): name for name in by_name}
         for own in self.schema.fields:
@@ -227,9 +226,15 @@ class Rows:
         for name, field in by_name.items():
             if field.required and name not in self.names:
                 yield f"has the column {name}, which must not be left out."
-        for name in table.properties:
-            if name.startswith("encryption."):
-                yield f"is encrypted ({name}), which this sink does not keep."
+
+
+def unkept(table: TableFacts) -> Iterator[str]:
+    """What a table asks of its files that is not kept here, whatever rows are in them."""
+    if table.format_version > FORMAT_VERSION_MAX:
+        yield f"has format version {table.format_version}, which this sink does not write."
+    for name in table.properties:
+        if name.startswith("encryption."):
+            yield f"is encrypted ({name}), which this sink does not keep."
 
 
 def partition_of(text: str) -> list[tuple[str, str]]:

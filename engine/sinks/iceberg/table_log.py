@@ -23,23 +23,20 @@ Source: Iceberg's spec, optimistic concurrency, and table requirements of the RE
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final, NamedTuple
 
-from pyarrow import fs as arrow_fs
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile as ManifestFile
-from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table, TableProperties, Transaction
-from pyiceberg.table.locations import load_location_provider
-from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Snapshot
 
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import SinkUnavailableError
 from engine.sinks.iceberg.catalogs import TableName, Tables
+from engine.sinks.iceberg.contents import Replacement, data_files, files_below, places_of
 from engine.sinks.iceberg.data_files import DataFile
 from engine.sinks.iceberg.names import OWNER
 from engine.sinks.iceberg.schemas import Rows, TableFacts
@@ -88,12 +85,12 @@ class IcebergLog(TableLog[Table, TableFacts, Rows, DataFile]):
 
     def exists(self) -> bool:
         self.forget()
-        with self._speaking("cannot be read"):
+        with self.speaking("cannot be read"):
             return self._tables.find() is not None
 
     def create(self, rows: Rows) -> None:
         catalog, name = self._tables.catalog, self._name.name
-        with self._speaking("cannot be created"):
+        with self.speaking("cannot be created"):
             catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
             catalog.create_table_if_not_exists(
                 name,
@@ -105,12 +102,12 @@ class IcebergLog(TableLog[Table, TableFacts, Rows, DataFile]):
 
     def add_columns(self, rows: Rows, names: Sequence[str]) -> None:
         table = self.look()
-        with self._speaking("cannot be given columns"), table.update_schema() as update:
+        with self.speaking("cannot be given columns"), table.update_schema() as update:
             for name in names:
                 update.add_column(name, rows.schema.find_field(name).field_type)
 
     def look(self) -> Table:
-        with self._speaking("cannot be read"):
+        with self.speaking("cannot be read"):
             table = self._tables.find()
         if table is None:
             raise SinkUnavailableError(
@@ -126,18 +123,19 @@ class IcebergLog(TableLog[Table, TableFacts, Rows, DataFile]):
 
     def remove_file(self, path: str) -> None:
         io = self._io or self.look().io
-        with self._speaking("has a file that cannot be removed"), suppress(FileNotFoundError):
+        with self.speaking("has a file that cannot be removed"), suppress(FileNotFoundError):
             io.delete(path)
 
     def strays(self, is_one: Callable[[str], bool] = lambda path: True) -> list[str]:
         table = self.look()
-        with self._speaking("cannot be listed"):
-            found = {path for path in _files_below(table) if is_one(path)}
+        with self.speaking("cannot be listed"):
+            root = places_of(table).data_path
+            found = {path for path, _ in files_below(table, root) if is_one(path)}
             if found:
                 found -= {file.file_path for file in data_files(table)}
         return sorted(found)
 
-    def _facts(self, table: Table) -> TableFacts:
+    def facts_of(self, table: Table) -> TableFacts:
         return TableFacts(
             id=str(table.metadata.table_uuid),
             schema=table.schema(),
@@ -165,7 +163,7 @@ class IcebergLog(TableLog[Table, TableFacts, Rows, DataFile]):
             return latest is not None and latest >= epoch
 
         def commit(table: Table) -> None:
-            facts = self._facts(table)
+            facts = self.facts_of(table)
             note = note_of(context, epoch=epoch, files=len(files))
             self._add(table, [file.entry(facts) for file in files], note, context, epoch)
 
@@ -198,7 +196,7 @@ class IcebergLog(TableLog[Table, TableFacts, Rows, DataFile]):
             if not files:
                 self._add(table, [], note, context, rewound_to)
                 return
-            transaction = _once(table)
+            transaction = once(table)
             update = transaction.update_snapshot(snapshot_properties=_summary(note))
             with update.overwrite() as overwrite:
                 for file in files:
@@ -206,6 +204,33 @@ class IcebergLog(TableLog[Table, TableFacts, Rows, DataFile]):
             self._end(transaction, context, rewound_to)
 
         self._write(context, commit)
+
+    def replace(
+        self,
+        find: Callable[[Table], tuple[Sequence[ManifestFile], Sequence[ManifestFile]]],
+        is_done: Callable[[Table], bool],
+    ) -> None:
+        """Exchange files for others with the same rows. It is no commit of a query.
+
+        :param find: those that go, of the table as it is, and those that come; none: nothing is
+            committed.
+        :raises ContinuousError: as :meth:`commit`.
+        """
+
+        def commit(table: Table) -> None:
+            old, new = find(table)
+            if not old:
+                return
+            transaction = once(table)
+            note = {"compacted": len(old)}
+            with Replacement(transaction, table.io, _summary(note)) as replacement:
+                for file in old:
+                    replacement.delete_data_file(file)
+                for file in new:
+                    replacement.append_data_file(file)
+            transaction.commit_transaction()
+
+        self.change(commit, is_done)
 
     def _add(
         self,
@@ -215,7 +240,7 @@ class IcebergLog(TableLog[Table, TableFacts, Rows, DataFile]):
         context: SinkContext,
         epoch: int,
     ) -> None:
-        transaction = _once(table)
+        transaction = once(table)
         update = transaction.update_snapshot(snapshot_properties=_summary(note))
         with update.merge_append() as append:
             for file in files:
@@ -229,22 +254,17 @@ class IcebergLog(TableLog[Table, TableFacts, Rows, DataFile]):
         transaction.commit_transaction()
 
     def _epoch(self, table: Table, context: SinkContext) -> int | None:
-        mark = _mark(table, context)
+        mark = mark_of(table, context.query_id)
         if mark is None or mark.timeline != context.timeline or mark.epoch < 0:
             return None
         return mark.epoch
 
     def _generation(self, table: Table, context: SinkContext) -> int | None:
-        mark = _mark(table, context)
+        mark = mark_of(table, context.query_id)
         return None if mark is None else mark.generation
 
     def _is_overtaken(self, error: Exception) -> bool:
         return isinstance(error, CommitFailedException)
-
-
-def history_of(table: Table) -> Iterator[Snapshot]:
-    """The snapshots that the table's rows are from, the newest first, as far as it has them."""
-    return iter(ancestors_of(table.current_snapshot(), table.metadata))
 
 
 def note_in(snapshot: Snapshot) -> dict[str, Any] | None:
@@ -253,25 +273,13 @@ def note_in(snapshot: Snapshot) -> dict[str, Any] | None:
     return None if told is None else dict(json.loads(told))
 
 
-def data_files(table: Table) -> Iterator[ManifestFile]:
-    """Those that the table's rows are in now."""
-    snapshot = table.current_snapshot()
-    for manifest in () if snapshot is None else snapshot.manifests(table.io):
-        if manifest.content == ManifestContent.DATA:
-            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-                yield entry.data_file
-
-
-def _summary(note: Mapping[str, Any]) -> dict[str, str]:
-    return {NOTE: json.dumps(note, separators=(",", ":"))}
-
-
-def _mark(table: Table, context: SinkContext) -> Mark | None:
-    told = table.properties.get(PROPERTY + context.query_id)
+def mark_of(table: Table, query_id: str) -> Mark | None:
+    """What the table says of a query."""
+    told = table.properties.get(PROPERTY + query_id)
     return None if told is None else Mark(**json.loads(told))
 
 
-def _once(table: Table) -> Transaction:
+def once(table: Table) -> Transaction:
     """A transaction that is refused if the table is another by now. What is set here is not
     written."""
     properties = table.metadata.properties
@@ -281,14 +289,5 @@ def _once(table: Table) -> Transaction:
     return table.transaction()
 
 
-def _files_below(table: Table) -> Iterator[str]:
-    """All files where the table's data files are. None where they cannot be listed."""
-    io = table.io
-    if not isinstance(io, PyArrowFileIO):
-        return
-    root = load_location_provider(table.location(), table.properties).data_path
-    scheme, netloc, path = io.parse_location(root, io.properties)
-    selector = arrow_fs.FileSelector(path, recursive=True, allow_not_found=True)
-    for found in io.fs_by_scheme(scheme, netloc).get_file_info(selector):
-        if found.type == arrow_fs.FileType.File:
-            yield root + found.path.removeprefix(path)
+def _summary(note: Mapping[str, Any]) -> dict[str, str]:
+    return {NOTE: json.dumps(note, separators=(",", ":"))}

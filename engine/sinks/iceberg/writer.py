@@ -50,7 +50,7 @@ class IcebergWriter(TableWriter[TableFacts, IcebergMessage]):
     ) -> None:
         self._iceberg = IcebergLog(name, location)
         self._compression, self._file_bytes = compression, file_bytes_max
-        self._told = Target(str(name), rows.names, _format(CODEC), FILE_BYTES, {})
+        self._told = Target(str(name), rows.names, file_format(CODEC), FILE_BYTES, {})
         super().__init__(self._told, rows, self._iceberg, IcebergRewind(self._iceberg))
         self.tuningOptions = tuple(tuning)
 
@@ -62,7 +62,7 @@ class IcebergWriter(TableWriter[TableFacts, IcebergMessage]):
         said = table.properties
         codec = self._compression or said.get(TableProperties.PARQUET_COMPRESSION, CODEC)
         size = said.get(TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, FILE_BYTES)
-        self._told.file_format = _format(codec)
+        self._told.file_format = file_format(codec)
         self._told.file_bytes_max = self._file_bytes or int(size)
         self._told.io_properties = task_properties(self._iceberg.look())
 
@@ -91,6 +91,6 @@ class IcebergWriter(TableWriter[TableFacts, IcebergMessage]):
             check_files(((path, size) for path, size in local if path is not None), each.host)
 
 
-def _format(codec: str) -> ParquetFormat:
+def file_format(codec: str) -> ParquetFormat:
     """:raises ConfigError: there is no such one."""
     return ParquetFormat(Options(f"table of {OWNER}", {"compression": codec}))

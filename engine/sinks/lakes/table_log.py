@@ -108,10 +108,11 @@ class TableLog(ABC, Generic[T, X, R, F]):
 
         :raises SinkUnavailableError: it cannot be read.
         """
-        return self._facts(self.look())
+        return self.facts_of(self.look())
 
     @abstractmethod
-    def _facts(self, table: T) -> X: ...
+    def facts_of(self, table: T) -> X:
+        """The same, of a table that was looked at."""
 
     # -- what a query has in it -----------------------------------------------------------------
 
@@ -179,15 +180,33 @@ class TableLog(ABC, Generic[T, X, R, F]):
         is_done: Callable[[T], bool] = lambda table: False,
         check: Callable[[X], None] = lambda facts: None,
     ) -> None:
-        """:param commit: makes a commit that fails if any other was made since the look."""
+        """As :meth:`change`, by a run that has not lost the query."""
+
+        def is_ours_and_done(table: T) -> bool:
+            self._check_run(table, context)
+            return is_done(table)
+
+        self.change(commit, is_ours_and_done, check)
+
+    def change(
+        self,
+        commit: Callable[[T], None],
+        is_done: Callable[[T], bool] = lambda table: False,
+        check: Callable[[X], None] = lambda facts: None,
+    ) -> None:
+        """Commit on top of what others commit meanwhile.
+
+        :param commit: makes a commit that fails if any other was made since the look which would
+            make it wrong.
+        :raises ContinuousError: as :meth:`commit`.
+        """
         reason: Exception | None = None
         for _ in range(TRIES_MAX):
             table = self.look()
-            self._check_run(table, context)
             if is_done(table):
                 self._settle_found(table)
                 return
-            check(self._facts(table))
+            check(self.facts_of(table))
             reach("tableLog.before")
             try:
                 commit(table)
@@ -199,13 +218,13 @@ class TableLog(ABC, Generic[T, X, R, F]):
                     continue
                 # If it arrives late, the next commit of the query finds it, or makes it fail.
                 if not self._is_done_after(exc, is_done):
-                    raise self._unavailable("cannot be written to", exc) from exc
+                    raise self.unavailable("cannot be written to", exc) from exc
             reach("tableLog.after")
             self._settle(table)
             reach("tableLog.checked")
             return
         assert reason is not None
-        raise self._unavailable(f"has changed {TRIES_MAX} times meanwhile", reason) from reason
+        raise self.unavailable(f"has changed {TRIES_MAX} times meanwhile", reason) from reason
 
     def _is_done_after(self, error: Exception, is_done: Callable[[T], bool]) -> bool:
         self.forget()
@@ -231,7 +250,7 @@ class TableLog(ABC, Generic[T, X, R, F]):
     # -- errors ---------------------------------------------------------------------------------
 
     @contextmanager
-    def _speaking(self, what: str) -> Iterator[None]:
+    def speaking(self, what: str) -> Iterator[None]:
         """Errors of the lake's own client become the engine's."""
         try:
             yield
@@ -239,9 +258,9 @@ class TableLog(ABC, Generic[T, X, R, F]):
             raise
         except Exception as exc:
             self.forget()
-            raise self._unavailable(what, exc) from exc
+            raise self.unavailable(what, exc) from exc
 
-    def _unavailable(self, what: str, exc: Exception) -> SinkUnavailableError:
+    def unavailable(self, what: str, exc: Exception) -> SinkUnavailableError:
         return SinkUnavailableError(
             f"{self.owner}: the table {self.where} {what}: {reason_of(exc)}", hint=self.hint
         )

@@ -47,7 +47,8 @@ def later_files(
 
     :param files: all that the table has now: path, and whatever else is of interest.
     :param history: the notes of its commits, the newest first; None for those of others.
-    :param is_whole: the history reaches back to the table's first commit.
+    :param is_whole: the history reaches back to the table's first commit, or nothing can have
+        come before it.
     :raises ConfigError: it is not known any more which they are.
     """
     query = query_part(query_id)
@@ -70,6 +71,14 @@ def later_files(
             epoch=epoch,
         )
     return found
+
+
+def is_last(newest: int | None, epoch: int) -> bool:
+    """Whether no later epoch than this is in the table, whatever its history tells.
+
+    :param newest: the query's, as the table tells it; None: it does not tell.
+    """
+    return newest is not None and newest <= epoch
 
 
 def _committed_behind(

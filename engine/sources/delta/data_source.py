@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
@@ -50,6 +49,7 @@ from engine.sources.delta.reader import (
 )
 from engine.sources.delta.versions import OWNER
 from engine.sources.handed.reader import PARTITIONS
+from engine.sources.lakes.starts import start_ms
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -68,8 +68,8 @@ class DeltaSource(DataSource):
             taken.text(name)
         location = taken.required("path", example="/data/orders")
         settings = storage_options(options)
-        start, start_ms = _start(taken), _start_ms(taken)
-        if start is not None and start_ms is not None:
+        start, since_ms = _start(taken), start_ms(taken)
+        if start is not None and since_ms is not None:
             raise ConfigError(
                 f"{OWNER} has both startingVersion and startingTimestamp.",
                 hint="Leave one of them out.",
@@ -80,7 +80,7 @@ class DeltaSource(DataSource):
             partitions=taken.integer("numPartitions", PARTITIONS, minimum=1, maximum=10_000),
             poll_s=taken.integer("pollIntervalMs", 100, minimum=1) / 1000,
             start=start,
-            start_ms=start_ms,
+            start_ms=since_ms,
             is_feed=taken.boolean("readChangeFeed", False),
             skips=taken.boolean("skipChangeCommits", False),
             repeats=taken.boolean("ignoreChanges", False),
@@ -129,19 +129,6 @@ def _start(taken: Options) -> int | str | None:
     if text is None or text.strip().lower() == LATEST:
         return None if text is None else LATEST
     return taken.integer("startingVersion", 0, minimum=0)
-
-
-def _start_ms(taken: Options) -> int | None:
-    text = taken.text("startingTimestamp")
-    if text is None:
-        return None
-    try:
-        found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-    except ValueError as exc:
-        raise taken.wrong("startingTimestamp", text, "a time, 2026-11-22T10:00:00Z") from exc
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=timezone.utc)
-    return round(found.timestamp() * 1000)
 
 
 def _check_feed(options: DeltaOptions) -> None:

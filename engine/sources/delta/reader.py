@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -16,7 +14,6 @@ from engine.errors import OffsetOutOfRangeError, SourceError, SourceUnavailableE
 from engine.sinks.delta.places import Place
 from engine.sinks.delta.table_log import STORAGE, has_vectors
 from engine.sources.contract import TUNING_OPTIONS, Offset
-from engine.sources.delta.position import At, TablePosition
 from engine.sources.delta.versions import (
     OWNER,
     TableFile,
@@ -28,8 +25,9 @@ from engine.sources.delta.versions import (
 from engine.sources.files.file_formats import Content, ParquetFiles
 from engine.sources.files.partition_values import constants, with_constants
 from engine.sources.handed.partition_reader import OpenUnit
-from engine.sources.handed.reader import AT_ONCE, HandedReader, HandedRun
-from engine.sources.handed.work import Work
+from engine.sources.handed.reader import HandedReader
+from engine.sources.lakes.position import TablePosition
+from engine.sources.lakes.run import Found, Pace, TableRun
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -170,7 +168,7 @@ class DeltaReader(HandedReader):
     def handingOut(self, start: Offset, until: Offset | None = None) -> DeltaRun:
         """:raises SourceError: the table is another one by now, or cannot be read here."""
         table = self._options.table()
-        position = TablePosition.of(start)
+        position = TablePosition.of(start, OWNER)
         found = str(table.metadata().id)
         if found != position.table:
             raise SourceError(
@@ -185,7 +183,7 @@ class DeltaReader(HandedReader):
             )
         features = getattr(table.protocol(), "reader_features", None) or ()
         check_readable(self._options.place, table.metadata().configuration, features)
-        end = None if until is None else TablePosition.of(until)
+        end = None if until is None else TablePosition.of(until, OWNER)
         self._run = DeltaRun(self._options, position, end, table.version(), self._table_schema)
         return self._run
 
@@ -201,14 +199,13 @@ class DeltaReader(HandedReader):
         return TablePosition(str(table.metadata().id), (table.version() + 1, 0)).offset()
 
     def hasReached(self, committed: Offset, wanted: Offset) -> bool:
-        one, other = TablePosition.of(committed), TablePosition.of(wanted)
+        one, other = TablePosition.of(committed, OWNER), TablePosition.of(wanted, OWNER)
         return one.table == other.table and one.at >= other.at
 
 
-class DeltaRun(HandedRun[At]):
-    """Follows the log from a position on.
+class DeltaRun(TableRun):
+    """Follows the table's log.
 
-    :param until: read nothing behind it; None to go on.
     :param latest: the table's version when the run began.
     """
 
@@ -220,78 +217,12 @@ class DeltaRun(HandedRun[At]):
         latest: int,
         table_schema: str,
     ) -> None:
-        super().__init__(options.partitions)
-        self._options, self._start, self._until = options, start, until
-        self._latest, self._table_schema = latest, table_schema
-        self._ahead = set(start.ahead)
-        """What is read, and not all before it."""
-        self._waiting: deque[tuple[At, str, DeltaUnit]] = deque()
-        self._open: set[At] = set()
-        """What is found and not merged."""
-        self._is_snapshot, self._found = start.is_snapshot, start.at
-        """How far the log was followed: everything before it was found."""
-        self._told_last = False
-        self._next_look_s = 0.0
+        super().__init__(Pace(options.partitions, options.poll_s, options.files_max), start, until)
+        self._options, self._latest, self._table_schema = options, latest, table_schema
 
-    # -- handing out ----------------------------------------------------------------------------
-
-    def next(self, timeout_s: float) -> Mapping[int, Work] | None:
-        with self.changed:
-            may_look = len(self._waiting) < AT_ONCE and monotonic() >= self._next_look_s
-            at, is_snapshot = self._found, self._is_snapshot
-            is_over = self._until is not None and at >= self._end
-        found = None
-        if may_look and not is_over:
-            found = self._snapshot(at[0]) if is_snapshot else self._version(at[0])
-        with self.changed:
-            if found is not None:
-                self._take(found)
-            elif may_look:
-                self._next_look_s = monotonic() + self._options.poll_s
-            works = self._works(is_over)
-            if works is None and found is None:
-                self.changed.wait(timeout_s if is_over else min(timeout_s, self._options.poll_s))
-            return works
-
-    @property
-    def _end(self) -> At:
-        """Behind all that is to be read again."""
-        assert self._until is not None
-        return max([self._until.at, *((v, i + 1) for v, i in self._until.ahead)])
-
-    def _works(self, is_over: bool) -> Mapping[int, Work] | None:
-        files_max = self._options.files_max if self._until is None else None
-        left = AT_ONCE if files_max is None else files_max - len(self.out)
-        chosen: list[tuple[At, str, DeltaUnit]] = []
-        while self._waiting and len(chosen) < min(left, AT_ONCE):
-            chosen.append(self._waiting.popleft())
-        is_last = is_over and not self._waiting and not self._told_last
-        if not chosen and not is_last:
-            return None
-        self._told_last = self._told_last or is_last
-        return self.works(
-            [(at, key, unit) for at, key, unit in chosen],
-            is_whole=self._until is not None,
-            is_last=is_last,
-        )
-
-    def _take(self, found: tuple[int, int, Sequence[TableFile]]) -> None:
-        version, time_ms, files = found
-        for index, file in enumerate(files):
-            at = version, index
-            is_due = self._until is None or self._until.has(at)
-            if self._start.has(at) or not is_due:
-                continue
-            self._open.add(at)
-            self._waiting.append((at, f"{version}:{index}", DeltaUnit(file, version, time_ms)))
-        self._found, self._is_snapshot = (version + 1, 0), False
-
-    # -- looking --------------------------------------------------------------------------------
-
-    def _snapshot(self, version: int) -> tuple[int, int, Sequence[TableFile]]:
-        """All files of the table."""
+    def find_snapshot(self, version: int) -> Found:
         table = self._options.table(version)
-        if has_vectors(table) and pa.table(table.deletion_vectors()).num_rows:
+        if has_vectors(table):
             raise SourceError(
                 f"{OWNER}: the table {self._options.place.url} has deletion vectors, which are not "
                 "read here.",
@@ -300,10 +231,10 @@ class DeltaRun(HandedRun[At]):
             )
         files = [snapshot_file(each) for each in pa.table(table.get_add_actions()).to_pylist()]
         info = next(iter(table.history(1)), {})
-        return version, int(info.get("timestamp") or 0), sorted(files, key=lambda file: file.path)
+        time_ms = int(info.get("timestamp") or 0)
+        return _found(version, time_ms, sorted(files, key=lambda file: file.path))
 
-    def _version(self, number: int) -> tuple[int, int, Sequence[TableFile]] | None:
-        """The files of one version that are to be read; None if it is not there yet."""
+    def find_version(self, number: int) -> Found | None:
         place = self._options.place
         version = read_version(place, number)
         if version is None:
@@ -313,9 +244,9 @@ class DeltaRun(HandedRun[At]):
         if version.metadata is not None:
             self._check_metadata(version)
         self._latest = max(self._latest, number)
-        return number, version.time_ms, self._due(version)
+        return _found(number, version.time_ms, self._due(version))
 
-    def _lost(self, number: int) -> tuple[int, int, Sequence[TableFile]]:
+    def _lost(self, number: int) -> Found:
         """A version that was there and is not any more."""
         there = number
         while there <= self._latest and read_version(self._options.place, there) is None:
@@ -332,7 +263,7 @@ class DeltaRun(HandedRun[At]):
                 "delta.logRetentionDuration.",
             )
         logger.warning("%s; failOnDataLoss is false: the query goes on without", what)
-        return there - 1, 0, ()
+        return Found(there - 1, ())
 
     def _check_metadata(self, version: Version) -> None:
         assert version.metadata is not None
@@ -373,17 +304,9 @@ class DeltaRun(HandedRun[At]):
             + "or readChangeFeed to read changes.",
         )  # fmt: skip
 
-    # -- merging --------------------------------------------------------------------------------
 
-    def merge(self, done: Sequence[At]) -> Offset:
-        self._open.difference_update(done)
-        self._ahead.update(done)
-        if self._until is not None:
-            return self._until.offset()
-        at = min(self._open, default=self._found)
-        is_snapshot = self._start.is_snapshot and at[0] == self._start.at[0]
-        self._ahead = {each for each in self._ahead if each > at}
-        return TablePosition(self._start.table, at, is_snapshot, frozenset(self._ahead)).offset()
+def _found(version: int, time_ms: int, files: Sequence[TableFile]) -> Found:
+    return Found(version, [DeltaUnit(file, version, time_ms) for file in files])
 
 
 def _version_of_time(table: DeltaTable, start_ms: int) -> int:

@@ -31,8 +31,8 @@ from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.query.handle import ContinuousQuery
 from engine.sinks.delta.places import DiskPlace
 from engine.sources.delta.data_source import DeltaSource
-from engine.sources.delta.position import TablePosition
 from engine.sources.delta.versions import read_version
+from engine.sources.lakes.position import TablePosition
 from tests.connectors.lakes.queries import Kept, all_read, committed, failure, start
 from tests.servers.s3 import s3_server
 
@@ -74,7 +74,7 @@ class Case:
 
     @property
     def at(self) -> tuple[int, int]:
-        return TablePosition.of(committed(self.checkpoint)).at
+        return TablePosition.of(committed(self.checkpoint), "source delta").at
 
     def deltas(self) -> Any:
         return deltalake.DeltaTable(self.table)

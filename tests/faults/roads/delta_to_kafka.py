@@ -19,8 +19,8 @@ from engine.expressions.schemas import to_arrow
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sinks.contract import SinkBinding
 from engine.sources.delta.data_source import DeltaSource
-from engine.sources.delta.position import TablePosition
-from engine.sources.delta.reader import DeltaRun
+from engine.sources.lakes.position import TablePosition
+from engine.sources.lakes.run import TableRun
 from tests.faults.roads import handed_mutants
 from tests.faults.roads.beside import beside
 from tests.faults.roads.kafka_to_kafka import ABORTED, KafkaToKafka, sink_of
@@ -32,25 +32,27 @@ ENDS_EARLY = "an epoch that is run again leaves out a half-read version"
 COLUMNS = StructType([StructField("value", StringType())])
 
 
-def _forgets_ahead() -> None:
+def forgets_ahead() -> None:
+    """Files that were read before others."""
     right = TablePosition.offset
     TablePosition.offset = lambda self: right(replace(self, ahead=frozenset()))  # type: ignore[method-assign]
 
 
-def _passes_over() -> None:
-    right = DeltaRun.merge
+def passes_over() -> None:
+    """What is found is taken for read."""
+    right = TableRun.merge
 
     def merge(self: Any, done: Any) -> Any:
         self._open.clear()
         return right(self, done)
 
-    DeltaRun.merge = merge  # type: ignore[method-assign]
+    TableRun.merge = merge  # type: ignore[method-assign]
 
 
-def _ends_early() -> None:
+def ends_early() -> None:
     """An epoch that is run again ends with the versions that are whole in it."""
-    DeltaRun._end = property(lambda self: self._until.at)  # type: ignore[method-assign,assignment]
-    right = DeltaRun._take
+    TableRun._end = property(lambda self: self._until.at)  # type: ignore[method-assign,assignment]
+    right = TableRun._take
 
     def take(self: Any, found: Any) -> None:
         until = self._until
@@ -58,7 +60,7 @@ def _ends_early() -> None:
         right(self, found)
         self._until = until
 
-    DeltaRun._take = take  # type: ignore[method-assign]
+    TableRun._take = take  # type: ignore[method-assign]
 
 
 class DeltaToKafka(KafkaToKafka):
@@ -68,9 +70,9 @@ class DeltaToKafka(KafkaToKafka):
     brought_out: ClassVar = {ENDS_EARLY: ABORTED}
     mutants: ClassVar[Mapping[str, Callable[[], None]]] = {
         **handed_mutants.MUTANTS,
-        "files that were read before others are forgotten": _forgets_ahead,
-        "what is found is taken for read": _passes_over,
-        ENDS_EARLY: _ends_early,
+        "files that were read before others are forgotten": forgets_ahead,
+        "what is found is taken for read": passes_over,
+        ENDS_EARLY: ends_early,
     }
 
     def make(self, name: str) -> dict[str, str]:
@@ -79,16 +81,21 @@ class DeltaToKafka(KafkaToKafka):
     @contextmanager
     def feeding(self, setup: Setup) -> Iterator[None]:
         stop = threading.Event()
-        _append(setup, 0)
+        self.append(setup, 0)
 
         def feed() -> None:
             number = 1
             while not stop.wait(FEED_EVERY_S):
-                _append(setup, number)
+                self.append(setup, number)
                 number += 1
 
         with beside(feed, stop):
             yield
+
+    @staticmethod
+    def append(setup: Setup, number: int) -> None:
+        """A version of several files."""
+        deltalake.write_deltalake(_table(setup), rows(number), mode="append", partition_by=["part"])
 
     def went_in(self, setup: Setup) -> Counter[bytes]:
         table = deltalake.DeltaTable(_table(setup)).to_pyarrow_table(columns=["value"])
@@ -106,10 +113,10 @@ class DeltaToKafka(KafkaToKafka):
         return sink_of(setup, COLUMNS)
 
 
-def _append(setup: Setup, number: int) -> None:
-    """A version of several files."""
-    rows = {"value": [f"{number} {part}" for part in range(PARTS)], "part": list(range(PARTS))}
-    deltalake.write_deltalake(_table(setup), pa.table(rows), mode="append", partition_by=["part"])
+def rows(number: int) -> pa.Table:
+    """Those of a version, each in a file of its own."""
+    texts = [f"{number} {part}" for part in range(PARTS)]
+    return pa.table({"value": texts, "part": list(range(PARTS))})
 
 
 def _table(setup: Setup) -> str:

@@ -31,14 +31,14 @@ from tests.servers.iceberg_catalog import iceberg_catalog
 
 def _tries_again() -> None:
     """As Iceberg's client does by itself."""
-    right = table_log._once
+    right = table_log.once
 
     def once(table: Any) -> Any:
         transaction = right(table)
         table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "10"
         return transaction
 
-    table_log._once = once
+    table_log.once = once
     sees_no_other(IcebergLog)
 
 

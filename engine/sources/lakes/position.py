@@ -6,7 +6,9 @@
     {"version":5,"index":40,"snapshot":true}   40 files of the table as of version 5
     {...,"ahead":[[12,5],[12,6]]}              and these, too: tasks read side by side
 
-The files of a version are in the order of the table's log, those of a snapshot by their names.
+A version of Delta is one of its log, and its files are in the order of that; one of Iceberg is the
+sequence number of a snapshot. Other files, and those of a whole table, are in the order of their
+names.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from typing import Any
 
 from engine.errors import SourceError
 from engine.sources.contract import Offset
-from engine.sources.delta.versions import OWNER
 
 At = tuple[int, int]
 """Version and index."""
@@ -43,8 +44,9 @@ class TablePosition:
         return found
 
     @classmethod
-    def of(cls, offset: Offset) -> TablePosition:
-        """:raises SourceError: it is no offset of this source."""
+    def of(cls, offset: Offset, owner: str) -> TablePosition:
+        """:param owner: of the source, for the error.
+        :raises SourceError: it is no offset of this source."""
         try:
             return cls(
                 offset["table"],
@@ -54,7 +56,7 @@ class TablePosition:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise SourceError(
-                f"The offset {offset!r} is not one of {OWNER}.",
+                f"The offset {offset!r} is not one of {owner}.",
                 hint='It looks like {"table":"<id>","version":12,"index":3}.',
             ) from exc
 

@@ -1,0 +1,1 @@
+"""Source ``continuous_iceberg``: tables of Apache Iceberg."""

@@ -1,0 +1,1 @@
+"""What all sources of tables of a lake have in common."""
