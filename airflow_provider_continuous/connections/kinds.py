@@ -35,6 +35,12 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Reader]]] = {
     "iceberg": {"aws": aws.of_iceberg},
     "postgres": {"postgres": databases.of_postgres},
     "redis": {"redis": databases.of_redis},
+    "sqlalchemy": {
+        "postgres": databases.postgres_url,
+        "mysql": databases.mysql_url,
+        "sqlite": databases.sqlite_url,
+        **GENERIC,
+    },
 }
 """Format → connection type → what reads it; sources and sinks of one format have the same."""
 

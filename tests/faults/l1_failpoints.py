@@ -45,7 +45,7 @@ FAULTS_MIN = 10  # however slow the machine is
 COME_BY = {
     "data.": (*sinks.FORMATS, *sinks.LAKES), "sinkLog.": tuple(sinks.FORMATS),
     "tableLog.": sinks.LAKES,
-    "postgres.": (), "sourceLog.": (),
+    "postgres.": (), "sqlalchemy.": (), "sourceLog.": (),
 }  # fmt: skip
 """Some places only some sinks come by; the last one is a source's, see L5."""
 

@@ -65,6 +65,7 @@ _ROADS: Mapping[str, int | None] = {
     "files_to_kafka": 3,
     "delta_to_kafka": 3,
     "redis_to_redis": 3,
+    "redis_to_database": 3,
     "redis_to_http": 2,  # what it reads is that of redis_to_redis
     "tail_to_s3": None,  # and what it writes to, that of kafka_to_delta
 }
