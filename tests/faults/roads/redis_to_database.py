@@ -46,18 +46,6 @@ def _notes_later() -> None:
     Epochs.commit = commit  # type: ignore[method-assign]
 
 
-def _takes_an_error_for_done() -> None:
-    right = Epochs.commit
-
-    def commit(self: Any, *given: Any) -> None:
-        try:
-            right(self, *given)
-        except Exception:
-            self.forget()
-
-    Epochs.commit = commit  # type: ignore[method-assign]
-
-
 class RedisToDatabase(FromRedis):
     """Each world has streams and a table of its own."""
 
@@ -69,7 +57,6 @@ class RedisToDatabase(FromRedis):
         COMMITTED_EARLY: commit_before_log,
         "the table is not asked whether it has the epoch": _asks_nothing,
         "rows and the number of their epoch are two transactions": _notes_later,
-        "a commit that has failed is taken for done": _takes_an_error_for_done,
     }
 
     @contextmanager
