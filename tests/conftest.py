@@ -21,6 +21,7 @@ _SHARED = {
     "tests/airflow/live/": "airflow",
     "tests/connectors/kafka/": "kafka",
     "tests/connectors/postgres/": "postgres",
+    "tests/connectors/sqlalchemy/": "postgres",
 }
 _LONG = (
     "tests/airflow/live/",

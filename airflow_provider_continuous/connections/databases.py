@@ -1,7 +1,8 @@
-"""``postgres`` and ``redis``: an address, a user, a password."""
+"""``postgres``, ``mysql``, ``sqlite`` and ``redis``: an address, a user, a password."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -23,6 +24,11 @@ _OF_LIBPQ: Final = (
     "sslrootcert",
     "target_session_attrs",
 )
+_MYSQL_CLIENTS: Final = {
+    "mysqlclient": "mysqldb",
+    "mysql-connector-python": "mysqlconnector",
+    "pymysql": "pymysql",
+}
 _TLS_OF_REDIS: Final = (
     "ssl_ca_certs",
     "ssl_cert_reqs",
@@ -52,6 +58,42 @@ def of_postgres(fields: Fields) -> dict[str, str]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def postgres_url(fields: Fields) -> dict[str, str]:
+    """``url`` of SQLAlchemy, by PostgreSQL's client psycopg.
+
+    :raises ConfigError: as :func:`of_postgres`.
+    """
+    libpq = {name: fields.extra_text(name) for name in _OF_LIBPQ}
+    return {"url": _url(fields, "postgresql+psycopg", "5432", libpq)}
+
+
+def mysql_url(fields: Fields) -> dict[str, str]:
+    """``url`` of SQLAlchemy, by the client that Airflow's own provider would take.
+
+    :raises ConfigError: it names no host or no database, or a client that is not known.
+    """
+    client = fields.extra_text("client") or "mysqlclient"
+    if client not in _MYSQL_CLIENTS:
+        raise fields.wrong(
+            f"has in extra.client {client!r}, which is not known",
+            f"It is one of {', '.join(_MYSQL_CLIENTS)}.",
+        )
+    others = {name: fields.extra_text(name) for name in ("charset", "unix_socket")}
+    return {"url": _url(fields, f"mysql+{_MYSQL_CLIENTS[client]}", "3306", others)}
+
+
+def sqlite_url(fields: Fields) -> dict[str, str]:
+    """``url`` of SQLAlchemy. The connection's host is the file.
+
+    :raises ConfigError: it names none.
+    """
+    path = fields.take("host")
+    if path is None:
+        raise fields.wrong("names no file", "Its path is the connection's field host.")
+    fields.refuse_others()
+    return {"url": f"sqlite:///{path}"}
+
+
 def of_redis(fields: Fields) -> dict[str, str]:
     """``url``, ``username`` and ``password``.
 
@@ -68,6 +110,20 @@ def of_redis(fields: Fields) -> dict[str, str]:
     }
     fields.refuse_others()
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _url(fields: Fields, driver: str, port: str, others: Mapping[str, str | None]) -> str:
+    """:param others: what stands behind ``?``."""
+    login, password = fields.take("login"), fields.take("password")
+    database, address = fields.take("schema"), _address(fields, port)
+    if database is None:
+        raise fields.wrong("names no database", "Its name is the connection's field schema.")
+    fields.refuse_others()
+    user = "" if login is None else quote(login, safe="")
+    user += "" if password is None else f":{quote(password, safe='')}"
+    query = urlencode({name: value for name, value in others.items() if value is not None})
+    at, asked = "@" if user else "", "?" if query else ""
+    return f"{driver}://{user}{at}{address}/{quote(database, safe='')}{asked}{query}"
 
 
 def _address(fields: Fields, port: str) -> str:

@@ -52,6 +52,12 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Reader]]] = {
     "continuous_iceberg": _ICEBERG,
     "postgres": {"postgres": databases.of_postgres},
     "redis": {"redis": databases.of_redis},
+    "sqlalchemy": {
+        "postgres": databases.postgres_url,
+        "mysql": databases.mysql_url,
+        "sqlite": databases.sqlite_url,
+        **GENERIC,
+    },
 }
 """Format → connection type → what reads it; sources and sinks of one format have the same."""
 

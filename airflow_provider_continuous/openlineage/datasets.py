@@ -7,6 +7,7 @@ files on a disk       ``file``                  the path
 files elsewhere       ``s3://bucket``           the path in it
 Kafka                 ``kafka://host:port``     the topic, one per dataset
 PostgreSQL            ``postgres://host:port``  ``database.schema.table``
+MySQL                 ``mysql://host:port``     ``database.table``
 ====================  ========================  ==========================
 
 Other connectors, such as ``rate`` and ``console``, have no data that somebody else could read.
@@ -18,11 +19,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
+
+_SYSTEMS: Final = {
+    "postgresql": ("postgres", "5432", "public."),
+    "postgres": ("postgres", "5432", "public."),
+    "mysql": ("mysql", "3306", ""),
+    "mariadb": ("mysql", "3306", ""),
+}
+"""Scheme of a URL → name, port, and the schema of tables that name none."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,7 @@ def _datasets(connector: Mapping[str, Any], schema: Any) -> Iterator[DataSet]:
         for topic in (options.get("topic") or options.get("subscribe") or "").split(","):
             if server and topic.strip():
                 yield DataSet(f"kafka://{server}", topic.strip(), columns)
-    elif str(connector.get("format")).lower() == "postgres":
+    elif str(connector.get("format")).lower() in ("postgres", "sqlalchemy"):
         yield from _tables(options, columns)
     elif path := options.get("path"):
         parts = urlsplit(path)
@@ -82,10 +91,13 @@ def _datasets(connector: Mapping[str, Any], schema: Any) -> Iterator[DataSet]:
 
 
 def _tables(options: Mapping[str, str], columns: tuple[tuple[str, str], ...]) -> Iterator[DataSet]:
-    parts = urlsplit(options.get("url", ""))
-    host = parts.netloc.rpartition("@")[2].partition(",")[0] or "localhost"
+    # Of a sink of SQLAlchemy the checkpoint knows the path alone: its url has a password.
+    parts = urlsplit(options.get("url") or options.get("path", ""))
+    system = _SYSTEMS.get(parts.scheme.partition("+")[0])
     table = options.get("table", "").replace('"', "")
-    if table:
-        host = host if ":" in host else f"{host}:5432"
-        name = table if "." in table else f"public.{table}"
-        yield DataSet(f"postgres://{host}", f"{parts.path.strip('/')}.{name}", columns)
+    if table and system is not None:
+        name, port, schema = system
+        host = parts.netloc.rpartition("@")[2].partition(",")[0] or "localhost"
+        host = host if ":" in host else f"{host}:{port}"
+        table = table if "." in table else f"{schema}{table}"
+        yield DataSet(f"{name}://{host}", f"{parts.path.strip('/')}.{table}", columns)

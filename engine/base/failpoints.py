@@ -56,6 +56,10 @@ NAMES: Final = (
     "postgres.locked",
     "postgres.taken",
     "postgres.committed",
+    # sinks/sqlalchemy/epochs.py
+    "sqlalchemy.locked",
+    "sqlalchemy.written",
+    "sqlalchemy.committed",
     # sources/postgres/partition_reader.py
     "postgres.snapshot",
     # sources/files/source_log.py

@@ -97,6 +97,10 @@ SINKS: Final[dict[str, SinkKind]] = {
         "engine.sinks.postgres.data_source:PostgresSink",
         reopen="engine.sinks.postgres.rewind:reopen",
     ),
+    "sqlalchemy": SinkKind(
+        "engine.sinks.sqlalchemy.data_source:SqlAlchemySink",
+        reopen="engine.sinks.sqlalchemy.rewind:reopen",
+    ),
     "console": _fleeting("engine.sinks.console:ConsoleDataSource"),
     "memory": _fleeting("engine.sinks.memory:MemoryDataSource", _NOTHING),
     "noop": _fleeting("engine.sinks.noop:NoopDataSource", _NOTHING),

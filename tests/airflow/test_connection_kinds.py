@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -136,6 +137,43 @@ def test_to_files(spec: dict[str, Any], connection: Callable[..., None]) -> None
                 "libpq.sslmode": "verify-full",
                 "libpq.connect_timeout": "5",
             },
+        ),
+        (
+            "sqlalchemy",
+            {
+                "conn_type": "postgres",
+                "host": "db",
+                "schema": "sales/eu",
+                "login": "m@e",
+                "password": f"{SECRET}/@",
+                "extra": {"sslmode": "verify-full"},
+            },
+            {
+                "url": f"postgresql+psycopg://m%40e:{quote(SECRET)}%2F%40@db:5432/sales%2Feu"
+                "?sslmode=verify-full"
+            },
+        ),
+        (
+            "sqlalchemy",
+            {
+                "conn_type": "mysql",
+                "host": "db",
+                "schema": "shop",
+                "password": SECRET,
+                "login": "me",
+                "extra": {"client": "pymysql", "charset": "utf8mb4"},
+            },
+            {"url": f"mysql+pymysql://me:{quote(SECRET)}@db:3306/shop?charset=utf8mb4"},
+        ),
+        (
+            "sqlalchemy",
+            {"conn_type": "sqlite", "host": "/data/shop.db"},
+            {"url": "sqlite:////data/shop.db"},
+        ),
+        (
+            "sqlalchemy",
+            {"conn_type": "generic", "extra": {"url": f"duckdb://me:{SECRET}@/d"}},
+            {"url": f"duckdb://me:{SECRET}@/d"},
         ),
         (
             "redis",
@@ -280,6 +318,9 @@ def test_single_values_of_any_connection(
         ),
         ("delta", {"conn_type": "wasb", "password": SECRET}, "names no account"),
         ("postgres", {"conn_type": "postgres", "host": "db"}, "names no database"),
+        ("sqlalchemy", {"conn_type": "mysql", "host": "db"}, "names no database"),
+        ("sqlalchemy", {"conn_type": "sqlite"}, "names no file"),
+        ("sqlalchemy", {"conn_type": "mysql", "extra": {"client": "x"}}, "extra.client 'x'"),
         ("redis", {"conn_type": "redis"}, "names no host"),
         ("http", {"conn_type": "http"}, "names no host"),
         ("http", {"conn_type": "http", "extra": {"verify": False}}, r"extra\.verify"),
@@ -369,13 +410,13 @@ def test_every_reader_refuses_what_it_does_not_know(connection: Callable[..., No
                 "host": "here",
                 "extra": {"bootstrap.servers": "here:9092", "no such": 1},
             }
-            if conn_type not in ("postgres", "redis", "wasb", "adls"):
+            if conn_type not in ("postgres", "mysql", "sqlite", "redis", "wasb", "adls"):
                 del needed["host"]
-            if conn_type == "postgres":
+            if conn_type in ("postgres", "mysql"):
                 needed["schema"] = "orders"
             connection("odd", conn_type, **needed)
             owner = Fields(find("odd", "this test"), "this test")
-            if conn_type == "http":
-                continue  # all of its extra are headers
+            if conn_type in ("http", "generic"):
+                continue  # all of its extra are headers, or options
             with pytest.raises(ConfigError, match=r"no such"):
                 kinds[conn_type](owner)

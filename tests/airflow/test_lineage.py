@@ -84,6 +84,22 @@ def test_tables_are_named_by_their_database(
     assert lineage_of(parts).outputs == (DataSet(namespace, name),)
 
 
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"url": "mysql+pymysql://me:x@db/shop"}, ("mysql://db:3306", "shop.orders")),
+        ({"path": "postgresql://db:1/shop"}, ("postgres://db:1", "shop.public.orders")),
+        ({"path": "sqlite:////data/shop.db"}, None),
+    ],
+)
+def test_tables_of_any_database_are_named_likewise(
+    options: dict[str, str], found: tuple[str, str] | None
+) -> None:
+    parts = {"sink": {"format": "sqlalchemy", "options": {**options, "table": "orders"}}}
+
+    assert lineage_of(parts).outputs == (() if found is None else (DataSet(*found),))
+
+
 def test_a_query_that_has_run_tells_itself(live: LiveCheckpoint, spec: dict[str, Any]) -> None:
     task = StartContinuousQueryOperator(
         task_id="t", spec={**spec, "checkpoint_location": live.location}

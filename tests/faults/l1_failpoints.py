@@ -45,7 +45,7 @@ FAULTS_MIN = 10  # however slow the machine is
 COME_BY = {
     "data.": (*sinks.FORMATS, *sinks.LAKES), "sinkLog.": tuple(sinks.FORMATS),
     "tableLog.": sinks.LAKES,
-    "postgres.": (), "sourceLog.": (), "compaction.": (), "maintenance.": (),
+    "postgres.": (), "sqlalchemy.": (), "sourceLog.": (), "compaction.": (), "maintenance.": (),
 }  # fmt: skip
 """Some places only some sinks come by. Some no sink does: that of a source, see L5, and those of
 who looks after a table, who has tests of his own."""

@@ -66,6 +66,7 @@ _ROADS: Mapping[str, int | None] = {
     "delta_to_kafka": 2,
     "iceberg_to_kafka": None,  # how a table is followed is that of delta_to_kafka
     "redis_to_redis": 2,
+    "redis_to_database": 2,
     "redis_to_http": 2,  # what it reads is that of redis_to_redis
     "tail_to_s3": 2,
     "tail_to_delta": None,  # what it writes to is that of kafka_to_delta

@@ -1,4 +1,4 @@
-"""One server for all tests; each has a schema of its own."""
+"""Each test has a schema of its own."""
 
 from __future__ import annotations
 
@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.postgresql import PostgreSQL, missing, running_postgresql
-
-
-@pytest.fixture(scope="session")
-def postgresql() -> Iterator[PostgreSQL]:
-    if reason := missing("psycopg", "pgpq"):
-        pytest.skip(f"no PostgreSQL: {reason}")
-    with running_postgresql() as server:
-        yield server
+from tests.servers.postgresql import PostgreSQL
 
 
 @pytest.fixture

@@ -1,0 +1,288 @@
+"""The table that a query writes to: whether its rows fit, and what is done with them.
+
+Rows that are replaced are updated, and not deleted and inserted: what refers to them stays, and so
+do the columns that the query does not write. There is no upsert that all databases have, so it is
+three statements, each for all rows: delete, update, insert what is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from engine.errors import ConfigError
+from engine.expressions.types import TIMESTAMP, sql_name
+from engine.sinks.sqlalchemy.columns import fits, has_zones, type_of_new
+from engine.sinks.sqlalchemy.database import OWNER
+from engine.sinks.sqlalchemy.values import Limits
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+ROWS_AT_ONCE: Final = 1_000
+"""So many are Python's objects at a time."""
+_KEY_PREFIX: Final = "key_"
+_TRANSACTIONAL: Final = ("innodb", "ndbcluster", "rocksdb")
+
+
+@dataclass(frozen=True)
+class Place:
+    """:param schema: None: the user's own."""
+
+    schema: str | None
+    name: str
+
+    @property
+    def shown(self) -> str:
+        return self.name if self.schema is None else f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a query writes.
+
+    :param types: name → Arrow type; without ``deletes``.
+    :param key: the columns that a row is found by, to be replaced; empty: rows are appended.
+    :param deletes: the column of the query that says that the row of the key is to go.
+    :param epoch_column: of the table: gets the epoch.
+    """
+
+    types: Mapping[str, pa.DataType]
+    key: tuple[str, ...] = ()
+    deletes: str | None = None
+    epoch_column: str | None = None
+
+    @classmethod
+    def of(
+        cls, schema: pa.Schema, key: Sequence[str], deletes: str | None, epoch_column: str | None
+    ) -> Rows:
+        """:raises ConfigError: not every database can hold them, or an option names what is not
+        there."""
+        for option, names in (("keyColumns", key), ("deleteColumn", [deletes] if deletes else [])):
+            for name in names:
+                if name not in schema.names:
+                    raise ConfigError(
+                        f"{OWNER}: the option {option} names {name!r}, which is no column.",
+                        hint=f"There are {', '.join(schema.names)}.",
+                    )
+        if deletes is not None and schema.field(deletes).type != pa.bool_():
+            raise ConfigError(
+                f"{OWNER}: the column {deletes} of the option deleteColumn must be BOOLEAN.",
+                hint=f"Select a condition: df.withColumn('{deletes}', expr(\"op = 'delete'\")).",
+            )
+        if epoch_column in schema.names:
+            raise ConfigError(
+                f"{OWNER}: the query has a column {epoch_column!r}, which is that of the option "
+                "epochColumn."
+            )
+        types = {each.name: each.type for each in schema if each.name != deletes}
+        for name, dtype in types.items():
+            type_of_new(name, dtype, is_key=name in key)
+            if name in key and (pa.types.is_binary(dtype) or pa.types.is_floating(dtype)):
+                raise ConfigError(
+                    f"{OWNER}: the column {name} of the option keyColumns is {sql_name(dtype)}, "
+                    "by which no row is found.",
+                    hint=f"Cast it, for example hex({name}).",
+                )
+        return cls(types, tuple(key), deletes, epoch_column)
+
+    @property
+    def written(self) -> dict[str, pa.DataType]:
+        """The columns of the table that get values."""
+        own = {} if self.epoch_column is None else {self.epoch_column: pa.int64()}
+        return {**self.types, **own}
+
+
+class Target:
+    """A table that is there, and the rows fit it.
+
+    :param found: as the database tells it.
+    """
+
+    def __init__(self, place: Place, found: sa.Table, rows: Rows, dialect: str) -> None:
+        self.place, self._table, self._rows, self._dialect = place, found, rows, dialect
+
+    def limits(self) -> Limits:
+        """What tasks look at."""
+        columns = [self._table.c[name] for name in self._rows.types]
+        return Limits(
+            self.place.shown,
+            self._rows.key,
+            tuple(c.name for c in columns if not c.nullable and c.name not in self._rows.key),
+            self._rows.deletes,
+            {c.name: length for c in columns if (length := getattr(c.type, "length", None))},
+            takes_nan=self._dialect in ("postgresql", "duckdb"),
+            takes_infinity=self._dialect in ("postgresql", "duckdb", "sqlite"),
+        )
+
+    def write(self, connection: Connection, tables: Sequence[pa.Table], epoch: int) -> None:
+        """Append or replace the rows of an epoch.
+
+        :param tables: of each task that has any.
+        """
+        if self._rows.key:
+            self._replace(connection, pa.concat_tables(tables))
+            return
+        insert = sa.insert(self._table)
+        own = {} if self._rows.epoch_column is None else {self._rows.epoch_column: epoch}
+        for table in tables:
+            for some in self._chunks(table):
+                connection.execute(insert, [{**row, **own} for row in some])
+
+    def delete_behind(self, connection: Connection, epoch: int) -> None:
+        """Delete the rows of later epochs, if it is known which they are."""
+        name = self._rows.epoch_column
+        if name is not None:
+            connection.execute(sa.delete(self._table).where(self._table.c[name] > epoch))
+
+    def _replace(self, connection: Connection, rows: pa.Table) -> None:
+        last = self._last_of_each_key(rows)
+        gone = None
+        if self._rows.deletes is not None:
+            is_gone = last.column(self._rows.deletes).combine_chunks().fill_null(False)
+            gone, last = last.filter(is_gone), last.filter(pa.compute.invert(is_gone))
+        columns = self._table.c
+        same = sa.and_(
+            *(columns[name] == self._bound(name, _KEY_PREFIX) for name in self._rows.key)
+        )
+        if gone is not None:
+            for some in self._chunks(gone.select(self._rows.key)):
+                connection.execute(sa.delete(self._table).where(same), _keyed(some, self._rows.key))
+        others = [name for name in self._rows.types if name not in self._rows.key]
+        update = sa.update(self._table).where(same)
+        update = update.values({name: self._bound(name) for name in others})
+        new = sa.select(*(self._bound(name).label(name) for name in self._rows.types)).where(
+            ~sa.exists(sa.select(sa.literal(1)).select_from(self._table).where(same))
+        )
+        insert = sa.insert(self._table).from_select(list(self._rows.types), new)
+        for some in self._chunks(last):
+            keyed = _keyed(some, self._rows.key, with_values=True)
+            if others:
+                connection.execute(update, _keyed(some, self._rows.key, others))
+            connection.execute(insert, keyed)
+
+    def _bound(self, name: str, prefix: str = "value_") -> sa.BindParameter[Any]:
+        return sa.bindparam(f"{prefix}{name}", type_=self._table.c[name].type)
+
+    def _last_of_each_key(self, rows: pa.Table) -> pa.Table:
+        keys = zip(*(rows.column(name).to_pylist() for name in self._rows.key), strict=True)
+        places = {key: place for place, key in enumerate(keys)}
+        return rows.take(pa.array(sorted(places.values()), pa.int64()))
+
+    def _chunks(self, table: pa.Table) -> Iterator[list[dict[str, Any]]]:
+        if not has_zones(self._dialect):
+            for place, each in enumerate(table.schema):
+                if each.type == TIMESTAMP:
+                    naive = table.column(place).cast(pa.timestamp("us"))
+                    table = table.set_column(place, each.name, naive)
+        for start in range(0, table.num_rows, ROWS_AT_ONCE):
+            yield table.slice(start, ROWS_AT_ONCE).to_pylist()
+
+
+def _keyed(
+    rows: Sequence[Mapping[str, Any]],
+    key: Sequence[str],
+    others: Sequence[str] = (),
+    *,
+    with_values: bool = False,
+) -> list[dict[str, Any]]:
+    return [
+        {
+            **{f"{_KEY_PREFIX}{name}": row[name] for name in key},
+            **{f"value_{name}": row[name] for name in (row if with_values else others)},
+        }
+        for row in rows
+    ]
+
+
+def look_up(
+    connection: Connection, place: Place, rows: Rows, *, is_whole: bool = True
+) -> Target | None:
+    """A table; None if it is not there.
+
+    :param is_whole: ``rows`` has all that the query writes.
+    :raises ConfigError: the rows do not fit it.
+    """
+    inspector = sa.inspect(connection)
+    if not inspector.has_table(place.name, place.schema):
+        return None
+    found = sa.Table(
+        place.name, sa.MetaData(), schema=place.schema, autoload_with=connection, resolve_fks=False
+    )
+    dialect = connection.dialect.name
+    problem = next(_problems(found, rows, dialect, is_whole), None)
+    if problem is None and dialect in ("mysql", "mariadb"):
+        engine = str(inspector.get_table_options(place.name, place.schema).get("mysql_engine"))
+        if engine.lower() not in _TRANSACTIONAL:
+            problem = f"is one of {engine}, which has no transactions."
+    if problem is not None:
+        raise ConfigError(
+            f"{OWNER}: the table {place.shown} {problem}",
+            hint="Cast or rename in the query: df.select(...); or change the table.",
+        )
+    return Target(place, found, rows, dialect)
+
+
+def check_new(rows: Rows, dialect: str) -> None:
+    """:raises ConfigError: a table that is made for the rows would not keep each value."""
+    for name, dtype in rows.types.items():
+        if pa.types.is_decimal(dtype) and not fits(
+            dtype, type_of_new(name, dtype, is_key=False), dialect
+        ):
+            raise ConfigError(
+                f"{OWNER}: {dialect} does not keep each value of the column {name}, which is "
+                f"{sql_name(dtype)}.",
+                hint=f"Write it as text: CAST({name} AS STRING).",
+            )
+
+
+def create(connection: Connection, place: Place, rows: Rows) -> None:
+    """Make a table for the rows. Again is fine."""
+    columns: list[sa.Column[Any]] = [
+        sa.Column(
+            name,
+            type_of_new(name, dtype, is_key=name in rows.key),
+            primary_key=name in rows.key,
+            autoincrement=False,
+        )
+        for name, dtype in rows.written.items()
+    ]
+    table = sa.Table(
+        place.name, sa.MetaData(), *columns, schema=place.schema, mysql_engine="InnoDB"
+    )
+    table.create(connection, checkfirst=True)
+    connection.commit()
+
+
+def _problems(table: sa.Table, rows: Rows, dialect: str, is_whole: bool) -> Iterator[str]:
+    by_case = {name.lower(): name for name in table.c.keys()}  # noqa: SIM118  its names
+    for name, dtype in rows.written.items():
+        column = table.c.get(name)
+        if column is None:
+            other = by_case.get(name.lower())
+            if other is not None:
+                yield f"has the column {other}, which the query calls {name}."
+            yield f"has no column {name}."
+        elif column.computed is not None or (
+            column.identity is not None and column.identity.always
+        ):
+            yield f"makes the values of {name} itself."
+        elif not fits(dtype, column.type, dialect):
+            held = column.type.compile(dialect=sa.engine.default.DefaultDialect())
+            yield (
+                f"has the column {name} with the type {held}, which does not keep each value of "
+                f"{sql_name(dtype)}."
+            )
+    for column in table.c if is_whole else ():
+        is_filled = (
+            column.nullable
+            or column.server_default is not None
+            or column.identity is not None
+            or column is table.autoincrement_column
+        )
+        if column.name not in rows.written and not is_filled:
+            yield f"has the column {column.name}, which must not be left out."

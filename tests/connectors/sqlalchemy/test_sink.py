@@ -1,0 +1,496 @@
+"""The sink of any database: what is committed, once, whoever dies or comes too late."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("sqlalchemy", reason="needs the extra sqlalchemy")
+
+import sqlalchemy as sa
+
+from engine.errors import (
+    ConfigError,
+    SinkCommitRejectedError,
+    SinkCommitUnknownError,
+    SinkUnavailableError,
+    StaleRunError,
+)
+from engine.sinks.sqlalchemy import database as databases
+from engine.sinks.sqlalchemy.rewind import reopen
+from tests.connectors.sqlalchemy.queries import (
+    CHANGES,
+    QUERY,
+    Database,
+    Query,
+    changes,
+    rows,
+)
+from tests.servers.postgresql import PASSWORD
+
+UTC = datetime.timezone.utc
+KEYED = {"mode": "upsert", "keyColumns": "id", "deleteColumn": "gone"}
+
+
+def test_the_table_is_made_and_gets_the_rows_of_each_epoch(database: Database) -> None:
+    query = Query(database.writer())
+    assert query.latest is None
+    message, other = query.prepare(0, rows(1, 2), rows(3)), query.prepare(0, rows(4), task=1)
+    assert database.ids() == []
+    query.sink.commit([message, other], 0)
+    assert database.ids() == [1, 2, 3, 4]
+    query.commit(1)
+    query.commit(2, rows(*range(10, 2_510)))
+    again = Query(database.writer(), generation=1, logged=2)
+    assert again.latest == 2
+    assert len(database.ids()) == 2_504
+
+
+def test_an_epoch_is_committed_once(database: Database) -> None:
+    query = Query(database.writer())
+    message = query.prepare(0, rows(1))
+    query.sink.commit([message], 0)
+    query.sink.commit([message], 0)
+    again = Query(database.writer(), generation=1, logged=0, prepared=[(0, [message])])
+    assert again.latest == 0
+    assert database.ids() == [1]
+
+
+def test_another_process_finishes_what_was_prepared(database: Database) -> None:
+    query = Query(database.writer())
+    message = query.prepare(0, rows(1))
+    Query(database.writer(), generation=1, logged=0, prepared=[(0, [message])])
+    assert database.ids() == [1]
+
+
+def test_a_run_that_was_replaced_commits_nothing(database: Database) -> None:
+    old = Query(database.writer())
+    message = old.prepare(0, rows(1))
+    Query(database.writer(), generation=1)
+    with pytest.raises(StaleRunError, match="generation 1 has written"):
+        old.sink.commit([message], 0)
+    with pytest.raises(StaleRunError):
+        Query(database.writer())
+    assert database.ids() == []
+
+
+def test_rows_and_the_number_of_their_epoch_are_one_transaction(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Query(database.writer())
+    message = query.prepare(0, rows(1))
+
+    def dies(*_: Any) -> None:
+        raise OSError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(query.sink._epochs, "_note", dies)
+        with pytest.raises(OSError, match="killed"):
+            query.sink.commit([message], 0)
+    assert database.ids() == []
+    query.sink.commit([message], 0)
+    assert database.ids() == [1]
+
+
+def test_a_transaction_that_another_driver_has_open_is_waited_for_and_not_seen(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = {
+        "postgresql": ["SET lock_timeout = 100"],
+        "mariadb": ["SET innodb_lock_wait_timeout = 1"],
+        "mysql": ["SET innodb_lock_wait_timeout = 1"],
+    }
+    monkeypatch.setattr(databases, "_FIRST", first)
+    options = {"url": f"{database.url}?timeout=0.1"} if database.dialect == "sqlite" else {}
+    query = Query(database.writer(**options))
+    message = query.prepare(0, rows(1))
+    with database.engine.begin() as other:
+        other.execute(sa.text("UPDATE continuous_epochs SET epoch = epoch"))
+        with pytest.raises(SinkUnavailableError):
+            query.sink.commit([message], 0)
+    query.sink.commit([message], 0)
+    assert database.ids() == [1]
+
+
+def test_a_driver_that_sleeps_in_its_transaction_is_thrown_out(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    throws_out = {
+        "postgresql": ["SET idle_in_transaction_session_timeout = 200"],
+        "mariadb": ["SET idle_transaction_timeout = 1"],
+    }
+    with database.engine.connect() as connection:
+        if databases.dialect_of(connection) not in throws_out:
+            return  # it cannot do that
+    monkeypatch.setattr(databases, "_FIRST", throws_out)
+    old = Query(database.writer())
+    message = old.prepare(0, rows(1))
+    with pytest.raises(SinkUnavailableError), old.sink._epochs.changing(old.context):  # noqa: PT012
+        Query(database.writer(), generation=1, logged=0, prepared=[(0, [message])])
+        old.sink._epochs.note(old.context, 7)
+    assert database.ids() == [1]
+
+
+def test_a_commit_whose_answer_was_lost_is_looked_for(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Query(database.writer())
+    message = query.prepare(0, rows(1))
+    right = sa.engine.Connection.commit
+
+    def loses_the_answer(self: Any) -> None:
+        right(self)
+        raise sa.exc.OperationalError("COMMIT", {}, OSError("connection reset"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sa.engine.Connection, "commit", loses_the_answer)
+        with pytest.raises(SinkCommitUnknownError):
+            query.sink.commit([message], 0)
+    query.sink.commit([message], 0)
+    assert database.ids() == [1]
+
+
+def test_a_database_without_transactions_is_refused(
+    sqlite: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = databases.Database.connect
+    monkeypatch.setattr(
+        databases.Database,
+        "connect",
+        lambda self: right(self).execution_options(isolation_level="AUTOCOMMIT"),
+    )
+    with pytest.raises(ConfigError, match="has no transactions"):
+        Query(sqlite.writer())
+
+
+# -- by key ----------------------------------------------------------------------------------------
+
+
+def test_the_last_change_of_a_key_counts(database: Database) -> None:
+    everything = f"SELECT * FROM {database.table} ORDER BY id"
+    query = Query(database.writer(CHANGES, **KEYED))
+    query.commit(0, changes((1, "a", False), (2, "b", False), (1, "c", False)))
+    assert database.read(everything) == [(1, "c"), (2, "b")]
+    query.commit(
+        1,
+        changes((1, None, True), (3, "d", False), (2, "x", True)),
+        changes((2, "e", False), (4, "f", False), (4, None, True)),
+    )
+    assert database.read(everything) == [(2, "e"), (3, "d")]
+    message = query.prepare(2, changes((2, "g", False)))
+    other = query.prepare(2, changes((2, "h", False)), task=1)
+    for _ in range(2):
+        query.sink.commit([message, other], 2)
+        assert database.read(everything) == [(2, "h"), (3, "d")]
+
+
+def test_a_row_that_is_replaced_keeps_its_other_columns_and_what_refers_to_it(
+    sqlite: Database,
+) -> None:
+    sqlite.run(
+        "CREATE TABLE orders (id BIGINT PRIMARY KEY, name TEXT, seen TEXT)",
+        "INSERT INTO orders VALUES (1, 'a', 'yes')",
+        "CREATE TABLE lines (id BIGINT REFERENCES orders (id) ON DELETE CASCADE)",
+        "INSERT INTO lines VALUES (1)",
+    )
+    query = Query(sqlite.writer(CHANGES, **KEYED))
+    query.sink._epochs.connected().exec_driver_sql("PRAGMA foreign_keys = ON")
+    query.commit(0, changes((1, "b", False)))
+    assert sqlite.read("SELECT * FROM orders") == [(1, "b", "yes")]
+    assert sqlite.read("SELECT * FROM lines") == [(1,)]
+
+
+def test_a_key_may_be_several_columns_and_all_columns(database: Database) -> None:
+    only = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("name", pa.string())])
+    row = {"id": 1, "day": datetime.date(2024, 2, 29), "name": "a"}
+    query = Query(database.writer(only, mode="upsert", keyColumns="id, day,name"))
+    for epoch in range(2):
+        other = {**row, "name": f"b{epoch}"}
+        query.commit(epoch, pa.RecordBatch.from_pylist([row, row, other], only))
+    assert len(database.ids()) == 3
+
+
+def test_a_key_that_is_null_fails_the_task(database: Database) -> None:
+    query = Query(database.writer(CHANGES, **KEYED))
+    with pytest.raises(SinkCommitRejectedError, match="has no id"):
+        query.prepare(0, changes((None, "a", True)))  # type: ignore[arg-type]
+
+
+# -- columns ---------------------------------------------------------------------------------------
+
+MANY = pa.schema(
+    [
+        ("flag", pa.bool_()), ("tiny", pa.int8()), ("small", pa.int16()), ("int_", pa.int32()),
+        ("big", pa.int64()), ("single", pa.float32()), ("twice", pa.float64()),
+        ("price", pa.decimal128(10, 2)), ("texts", pa.string()), ("bytes_", pa.binary()),
+        ("day_", pa.date32()), ("at_", pa.timestamp("us", "UTC")), ("local_", pa.timestamp("us")),
+    ]
+)  # fmt: skip
+
+
+def test_values_of_every_type_arrive_as_they_are(database: Database) -> None:
+    at = datetime.datetime(2024, 2, 29, 23, 59, 59, 999999)
+    given: list[tuple[Any, ...]] = [
+        (
+            True, -128, -32768, -(2**31), -(2**63), 1.5, 1e300, decimal.Decimal("-0.01"),
+            "ü\n\"'\\ \t%s :x", b"\x00\xff", datetime.date(1000, 1, 1), at.replace(tzinfo=UTC), at,
+        ),
+        (
+            False, 127, 32767, 2**31 - 1, 2**63 - 1, 0.5, 1e-300, decimal.Decimal("99999999.99"),
+            "", b"", datetime.date(9999, 12, 31), datetime.datetime(1000, 1, 1, tzinfo=UTC),
+            datetime.datetime(9999, 12, 31, 23, 59, 59, 999999),
+        ),
+        (None,) * 13,
+    ]  # fmt: skip
+    batch = pa.RecordBatch.from_pylist(
+        [dict(zip(MANY.names, each, strict=True)) for each in given], MANY
+    )
+    query = Query(database.writer(MANY))
+    query.commit(0, batch.slice(0, 1), batch.slice(1))
+    # The same rows by key: the statements are others.
+    keyed = Database(database.url, f"{database.table}k")
+    try:
+        Query(keyed.writer(MANY, mode="upsert", keyColumns="big"), query_id="k").commit(
+            0, batch.slice(0, 2)
+        )
+        for each, expected in ((database, given), (keyed, given[:2])):
+            assert _all_rows(each) == expected
+    finally:
+        keyed.run(f"DROP TABLE {keyed.table}")
+        keyed.engine.dispose()
+
+
+def _all_rows(database: Database) -> list[tuple[Any, ...]]:
+    with database.engine.connect() as connection:
+        table = sa.Table(database.table, sa.MetaData(), autoload_with=connection)
+        table.c.price.type = sa.Numeric(10, 2, asdecimal=database.dialect != "sqlite")
+        table.c.twice.type = sa.Double()  # as numbers, and not as MySQL's dialect reads them
+        found = [row._asdict() for row in connection.execute(sa.select(table))]
+    for row in found:
+        if row["flag"] is not None:
+            row["flag"] = bool(row["flag"])
+            row["price"] = decimal.Decimal(str(row["price"])).quantize(decimal.Decimal("0.01"))
+            row["at_"] = row["at_"].replace(tzinfo=UTC) if not row["at_"].tzinfo else row["at_"]
+    order = {True: 0, False: 1, None: 2}
+    return [tuple(row.values()) for row in sorted(found, key=lambda row: order[row["flag"]])]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        (pa.string(), ["abcd"]), (pa.string(), [None]), (pa.string(), ["a\0"]),
+        (pa.date32(), [2_932_897]), (pa.timestamp("us"), [2**62]), (pa.float64(), [math.nan]),
+    ],
+)  # fmt: skip
+def test_what_the_table_would_refuse_or_change_fails_the_task(
+    sqlite: Database, dtype: pa.DataType, values: list[Any]
+) -> None:
+    kinds = {
+        pa.string(): "VARCHAR(3) NOT NULL", pa.date32(): "DATE", pa.timestamp("us"): "DATETIME",
+        pa.float64(): "DOUBLE",
+    }  # fmt: skip
+    sqlite.run(f"CREATE TABLE orders (x {kinds[dtype]})")
+    schema = pa.schema([("x", dtype)])
+    query = Query(sqlite.writer(schema))
+    bad = pa.record_batch([pa.array(values, dtype)], schema)
+    with pytest.raises(SinkCommitRejectedError, match="x"):
+        query.prepare(0, bad)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "says"),
+    [
+        ("id VARCHAR(9), name VARCHAR(9)", "column id with the type VARCHAR"),
+        ("id INTEGER, name VARCHAR(9)", "column id with the type INTEGER"),
+        ("id BIGINT", "no column name"),
+        ("id BIGINT, name VARCHAR(9), other INTEGER NOT NULL", "other, which must not be left out"),
+        ("id BIGINT, \"NAME\" VARCHAR(9)", "column NAME, which the query calls name"),
+    ],
+)  # fmt: skip
+def test_a_table_that_the_rows_do_not_fit_is_refused(
+    database: Database, ddl: str, says: str
+) -> None:
+    if database.dialect == "sqlite":
+        ddl = ddl.replace("id INTEGER", "id NUMERIC(5)")  # an integer has 64 bits there
+        says = says.replace("INTEGER", "NUMERIC")
+    if database.dialect in ("mysql", "mariadb"):
+        ddl = ddl.replace('"', "`")
+    database.run(f"CREATE TABLE {database.table} ({ddl})")
+    with pytest.raises(ConfigError, match=says):
+        database.writer().validate()
+
+
+def test_a_decimal_that_the_database_would_round_is_refused(sqlite: Database) -> None:
+    schema = pa.schema([("x", pa.decimal128(18, 2))])
+    with pytest.raises(ConfigError, match=r"sqlite does not keep each value"):
+        sqlite.writer(schema).validate()
+    sqlite.run("CREATE TABLE orders (x NUMERIC(18, 2))")
+    with pytest.raises(ConfigError, match=r"does not keep each value of DECIMAL\(18,2\)"):
+        sqlite.writer(schema).validate()
+
+
+def test_a_column_that_fills_itself_may_be_left_out(sqlite: Database) -> None:
+    sqlite.run(
+        "CREATE TABLE orders (n INTEGER PRIMARY KEY NOT NULL, id BIGINT, name TEXT, "
+        "at TEXT NOT NULL DEFAULT 'now')"
+    )
+    Query(sqlite.writer()).commit(0, rows(7, 8))
+    assert sqlite.read("SELECT * FROM orders") == [(1, 7, "n7", "now"), (2, 8, "n8", "now")]
+
+
+def test_what_breaks_a_unique_index_is_told(database: Database) -> None:
+    database.run(f"CREATE TABLE {database.table} (id BIGINT PRIMARY KEY, name VARCHAR(9))")
+    query = Query(database.writer())
+    query.commit(0, rows(1))
+    message = query.prepare(1, rows(1, 2))
+    with pytest.raises(SinkCommitRejectedError, match=r"(?i)unique|duplicate") as error:
+        query.sink.commit([message], 1)
+    assert "Mend it in the database" in str(error.value)
+    assert "INSERT" not in str(error.value)
+    database.run(f"DELETE FROM {database.table}")
+    Query(database.writer(), generation=1, logged=1, prepared=[(1, [message])])
+    assert database.ids() == [1, 2]
+
+
+# -- rewind, and what is not there -----------------------------------------------------------------
+
+
+def test_rows_of_later_epochs_are_taken_back(database: Database) -> None:
+    options = {"epochColumn": "epoch_"}
+    query = Query(database.writer(**options))
+    for epoch in range(3):
+        query.commit(epoch, rows(epoch))
+    late = query.prepare(3, rows(3))
+    taken = reopen({"url": database.url, "table": database.table, **options})
+    assert taken is not None
+    taken.bind(type(query.context)(QUERY, "run", 2, 2))
+    taken.checkRewind(0)
+    assert database.ids() == [0, 1, 2]
+    for _ in range(2):
+        taken.rewind(0)
+        assert database.ids() == [0]
+    with pytest.raises(StaleRunError):
+        query.sink.commit([late], 3)
+    after = Query(database.writer(**options), generation=3, timeline=2, logged=0)
+    assert after.latest == 0
+    after.commit(1, rows(11))
+    found = database.read(f"SELECT id, epoch_ FROM {database.table} ORDER BY 1")
+    assert found == [(0, 0), (11, 1)]
+
+
+def test_a_rewind_that_does_not_know_which_rows_is_refused(sqlite: Database) -> None:
+    query = Query(sqlite.writer())
+    with pytest.raises(ConfigError, match="has no epochColumn"):
+        query.sink.checkRewind(0)
+    shared = Database(sqlite.url, "shared")
+    first = Query(shared.writer(epochColumn="e"))
+    Query(shared.writer(epochColumn="e"), query_id="other")
+    with pytest.raises(ConfigError, match="1 other queries write"):
+        first.sink.checkRewind(0)
+    shared.engine.dispose()
+
+
+def test_what_was_upserted_stays_and_comes_again(sqlite: Database) -> None:
+    options = {"mode": "upsert", "keyColumns": "id"}
+    query = Query(sqlite.writer(**options))
+    for epoch in range(3):
+        query.commit(epoch, rows(epoch))
+    # As a checkpoint tells it, which has no url.
+    taken = reopen({"path": query.sink.path, "table": "orders", **options})
+    assert taken is not None
+    taken.bind(type(query.context)(QUERY, "run", 1, 1))
+    taken.checkRewind(0)
+    taken.rewind(0)
+    assert sqlite.ids() == [0, 1, 2]
+    after = Query(sqlite.writer(**options), generation=2, timeline=1, logged=0)
+    assert after.latest == 0
+    after.commit(1, rows(1))
+    assert sqlite.ids() == [0, 1, 2]
+
+
+def test_a_table_that_is_gone_is_not_made_anew(database: Database) -> None:
+    query = Query(database.writer())
+    query.commit(0, rows(1))
+    database.run(f"DROP TABLE {database.table}")
+    with pytest.raises(ConfigError, match="has no table"):
+        Query(database.writer(), generation=1, logged=0)
+    query.sink.bind(query.context)
+    with pytest.raises(SinkUnavailableError, match="has no table"):
+        query.sink.checkLogged(0)
+
+
+def test_a_database_that_knows_nothing_of_the_query_is_refused(database: Database) -> None:
+    query = Query(database.writer())
+    query.commit(0, rows(1))
+    database.run(f"DELETE FROM continuous_epochs WHERE target = '{database.table}'")
+    with pytest.raises(ConfigError, match="has no note of the query"):
+        Query(database.writer(), generation=1, logged=0)
+
+
+def test_a_server_that_goes_and_comes_is_an_outage(
+    postgresql: Any, request: pytest.FixtureRequest
+) -> None:
+    url = f"postgresql+psycopg://me:{PASSWORD}@127.0.0.1:{postgresql.port}/postgres"
+    database = Database(url, "outage")
+    request.addfinalizer(lambda: postgresql.process.is_alive or postgresql.start())
+    query = Query(database.writer())
+    message = query.prepare(0, rows(1))
+    postgresql.process.kill()
+    for _ in range(2):
+        with pytest.raises(SinkUnavailableError):
+            query.sink.commit([message], 0)
+    postgresql.start()
+    query.sink.commit([message], 0)
+    assert database.ids() == [1]
+    query.sink._epochs.forget()
+    database.run("DROP TABLE outage")
+
+
+def test_no_secret_is_seen(postgresql: Any) -> None:
+    def at(password: str) -> Database:
+        url = f"postgresql+psycopg://me:{password}@127.0.0.1:{postgresql.port}/postgres"
+        return Database(url, "secret")
+
+    sink = at(PASSWORD).writer()
+    assert PASSWORD not in repr(vars(sink))
+    assert sink.path == f"postgresql://127.0.0.1:{postgresql.port}/postgres"
+    assert sink.secretOptions == ("url",)
+    with pytest.raises(ConfigError, match="password authentication failed") as error:
+        at("wr0ng-h0rse").writer().validate()
+    assert "wr0ng" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"url": "nonsense s3cret"}, "no URL of SQLAlchemy"),
+        ({"url": "nosuch://h/d"}, "no driver for nosuch"),
+        ({"url": "sqlite://"}, "gone with its connection"),
+        ({"mode": "merge"}, "one of append, upsert"),
+        ({"mode": "upsert"}, "needs the option keyColumns"),
+        ({"keyColumns": "id"}, "no effect in mode append"),
+        ({"mode": "upsert", "keyColumns": "nope"}, "'nope', which is no column"),
+        ({"mode": "upsert", "keyColumns": "id", "deleteColumn": "name"}, "must be BOOLEAN"),
+        ({"mode": "upsert", "keyColumns": "id", "epochColumn": "e"}, "no effect in mode upsert"),
+        ({"epochColumn": "id"}, "has a column 'id'"),
+        ({"tabel": "x"}, "Did you mean table"),
+        ({"table": " "}, "needs the option table"),
+        ({"table": 'a."B"'}, "names no table"),
+    ],
+)
+def test_options_that_are_wrong_are_refused(
+    sqlite: Database, options: dict[str, str], says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says) as error:
+        sqlite.writer(**options)
+    assert "s3cret" not in str(error.value)
+
+
+def test_a_type_that_not_every_database_holds_is_refused(sqlite: Database) -> None:
+    with pytest.raises(ConfigError, match="to_json"):
+        sqlite.writer(pa.schema([("tags", pa.list_(pa.string()))]))
