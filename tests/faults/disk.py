@@ -313,6 +313,10 @@ class _File:
         self._buffer += data
         return len(data)
 
+    def tell(self) -> int:
+        """What is appended to a new file is all that is in it."""
+        return int(self._disk.fstat(self._descriptor).st_size) + len(self._buffer)
+
     def flush(self) -> None:
         if self._buffer:
             data, self._buffer = bytes(self._buffer), bytearray()
