@@ -73,7 +73,6 @@ _ROADS: Mapping[str, int | None] = {
 }
 
 
-ROADS = ("kafka_to_kafka", "kafka_to_delta", "files_to_kafka", "delta_to_kafka")
 LEVELS = {
     "L0": Level("tests.faults.l0_model", {"seconds": 10}, {"seconds": 240}),
     "L1": Level("tests.faults.l1_failpoints", {"seconds": 15}, {"seconds": 400}),
