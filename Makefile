@@ -37,8 +37,8 @@ check: install ## format, lint, types, import contracts, docker/
 	.venv/bin/lint-imports
 	scripts/lint_docker.sh
 
-faults: install ## kills, power losses, suspended drivers: what was lost or repeated, by level
-	$(PYTHON_IN_VENV) -m tests.faults --publish
+faults: install ## kills, power losses, suspended drivers: what was lost or repeated; LEVELS="L0,L1": these
+	$(PYTHON_IN_VENV) -m tests.faults --publish $(if $(LEVELS),--levels "$(LEVELS)")
 
 airflow-faults: install ## Airflow's processes, tasks and queries killed and suspended: one query, no orphan
 	$(PYTHON_IN_VENV) -m tests.airflow_faults --publish

@@ -57,7 +57,7 @@ def _road(module: str, short: int | None) -> Level:
 
 
 _ROADS: Mapping[str, int | None] = {
-    "kafka_to_kafka": 4,
+    "kafka_to_kafka": 3,
     "kafka_to_delta": 2,
     "kafka_to_iceberg": 2,
     "kafka_to_postgres": 2,
@@ -74,10 +74,10 @@ _ROADS: Mapping[str, int | None] = {
 
 
 LEVELS = {
-    "L0": Level("tests.faults.l0_model", {"seconds": 10}, {"seconds": 240}),
-    "L1": Level("tests.faults.l1_failpoints", {"seconds": 15}, {"seconds": 400}),
+    "L0": Level("tests.faults.l0_model", {"seconds": 6}, {"seconds": 240}),
+    "L1": Level("tests.faults.l1_failpoints", {"seconds": 10}, {"seconds": 400}),
     "L2": Level("tests.faults.l2_syscalls", {"sample": 16}, {"sample": 400}),
-    "L3": Level("tests.faults.l3_torn_files", {"seconds": 8}, {"seconds": 120}),
+    "L3": Level("tests.faults.l3_torn_files", {"seconds": 5}, {"seconds": 120}),
     "L4": Level(
         "tests.faults.l4_spark",
         {"faults": _FEW},
