@@ -25,6 +25,7 @@ from bench import (
     kafka_functions,
     kafka_latency,
     kafka_parquet,
+    kafka_postgres,
     kafka_throughput,
     latency,
     restarts,
@@ -108,6 +109,12 @@ CASES = {
     "kafka_delta": Case(
         kafka_delta.ENGINES,
         "Kafka → filter, upper → Delta, 90 bytes each: rows per second",
+        compares=True,
+        more_is_better=True,
+    ),
+    "kafka_postgres": Case(
+        kafka_postgres.ENGINES,
+        "Kafka → filter, upper → PostgreSQL, 90 bytes each: rows per second",
         compares=True,
         more_is_better=True,
     ),

@@ -3,8 +3,10 @@ library."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from bench.kafka import ENGINE, MICRO_BATCH
-from bench.kafka_tables import measure
+from bench.kafka_tables import measure, to_folder
 from tests.servers.jars import jars
 
 ENGINES = (ENGINE, MICRO_BATCH)
@@ -18,4 +20,4 @@ def main(engine: str) -> None:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     }
-    measure(engine, "delta", conf)
+    measure(engine, partial(to_folder, sink="delta"), conf)

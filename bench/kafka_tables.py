@@ -1,22 +1,31 @@
-"""Kafka → filter, upper → files: from the start of a query until all is committed."""
+"""Kafka → filter, upper → a table: from the start of a query until all is committed."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from bench.kafka import PARTITIONS, SOURCE, in_sql, setting
+from bench.kafka import PARTITIONS, SOURCE, Setting, in_sql, setting
 from engine.checkpoint.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 RECORDS = 3_000_000
 RECORD = b"x" * 70
 
 
-def measure(engine: str, sink: str, conf: Mapping[str, str] | None = None) -> None:
+def measure(
+    engine: str,
+    start: Callable[[Setting, DataFrame], Any],
+    conf: Mapping[str, str] | None = None,
+) -> None:
     """Print the figures of one engine as JSON.
 
+    :param start: writes it to the table; the handle.
     :param conf: what Spark needs for this sink.
     """
     ends = {SOURCE: {str(number): RECORDS // PARTITIONS for number in range(PARTITIONS)}}
@@ -25,9 +34,15 @@ def measure(engine: str, sink: str, conf: Mapping[str, str] | None = None) -> No
         here.fill(RECORDS, RECORD)
         checkpoint = Checkpoint(str(here.checkpoint))
         began_s = time.monotonic()
-        handle = here.start_to(in_sql(here.read()), sink, path=str(here.folder / "table"))
+        handle = start(here, in_sql(here.read()))
         while (checkpoint.committed_offsets() or [None])[0] != ends:
+            assert handle.isActive, handle.exception()
             pause.wait(0.05)
         took_s = time.monotonic() - began_s
         handle.stop()
     print(json.dumps({"rows/s": RECORDS / took_s}))
+
+
+def to_folder(here: Setting, df: DataFrame, sink: str) -> Any:
+    """A table that is a folder; the handle."""
+    return here.start_to(df, sink, path=str(here.folder / "table"))

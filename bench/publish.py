@@ -49,6 +49,8 @@ _TEXTS = {
     "kafka_parquet": "the same to Parquet files, from the start of the query until all is "
     "committed: rows/s",
     "kafka_delta": "the same to a Delta table: rows/s",
+    "kafka_postgres": "the same to a table of PostgreSQL on the same cores, ours by COPY and "
+    "exactly once, Spark's by JDBC from foreachBatch: rows/s",
 }
 
 _COMMIT = {"p50": 2, "p99": 5}

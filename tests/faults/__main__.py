@@ -20,6 +20,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the random walks")
     parser.add_argument("--levels", default=",".join(LEVELS), help="which, separated by commas")
     parser.add_argument("--budget", choices=("short", "long"), default="long")
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        default=1,
+        metavar="N",
+        help="so many levels beside each other: those of L5 mostly wait; what times recovery is to "
+        "run alone",
+    )
     parser.add_argument("--json", type=Path, help="write the last line to this file, too")
     parser.add_argument("--publish", action="store_true", help=f"write docs/{PAGE.name}")
     given = parser.parse_args()
@@ -30,7 +38,7 @@ def main() -> int:
     if given.budget == "short":
         names = [name for name in names if LEVELS[name].short is not None]
     results = []
-    for result in run_levels(names, given.seed, long=given.budget == "long"):
+    for result in run_levels(names, given.seed, long=given.budget == "long", at_once=given.at_once):
         results.append(result)
         if given.publish:  # at once: what is found later may be broken off
             publish([result])

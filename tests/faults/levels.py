@@ -7,7 +7,7 @@ import logging
 import multiprocessing
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
 from tests.faults import l4_spark
@@ -105,12 +105,23 @@ LEVELS = {
 }
 
 
-def run_levels(names: Sequence[str], seed: int, *, long: bool) -> Iterator[LevelResult]:
-    """Run these levels, one after the other, each in a new process: some of them fork, which is
-    safe only where nothing has started threads."""
-    for name in names:
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
-            yield process.submit(_run, name, seed, long).result()
+def run_levels(
+    names: Sequence[str], seed: int, *, long: bool, at_once: int = 1
+) -> Iterator[LevelResult]:
+    """Run these levels, each in a new process: some of them fork, which is safe only where nothing
+    has started threads.
+
+    :param at_once: so many beside each other; each result comes when it is there.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    with ThreadPoolExecutor(at_once, thread_name_prefix="level") as waiting:
+
+        def in_process(name: str) -> LevelResult:
+            with ProcessPoolExecutor(1, mp_context=spawn) as process:
+                return process.submit(_run, name, seed, long).result()
+
+        for done in as_completed([waiting.submit(in_process, name) for name in names]):
+            yield done.result()
 
 
 def _run(name: str, seed: int, long: bool) -> LevelResult:
