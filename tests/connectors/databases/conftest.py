@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("sqlalchemy", reason="needs the extra sqlalchemy")
-
 from tests.connectors.databases.tables import DATABASES, Database, database_of
 
 
