@@ -20,6 +20,7 @@ _SHARED = {
     "tests/parity/": "spark",
     "tests/airflow/live/": "airflow",
     "tests/connectors/kafka/": "kafka",
+    "tests/connectors/databases/": "postgres",
     "tests/connectors/postgres/": "postgres",
     "tests/connectors/sqlalchemy/": "postgres",
 }

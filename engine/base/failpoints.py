@@ -52,14 +52,10 @@ NAMES: Final = (
     "compaction.written",
     "maintenance.expired",
     "maintenance.removing",
-    # sinks/postgres/epochs.py
-    "postgres.locked",
-    "postgres.taken",
-    "postgres.committed",
-    # sinks/sqlalchemy/epochs.py
-    "sqlalchemy.locked",
-    "sqlalchemy.written",
-    "sqlalchemy.committed",
+    # sinks/databases/epochs.py
+    "database.locked",
+    "database.taken",
+    "database.committed",
     # sources/postgres/partition_reader.py
     "postgres.snapshot",
     # sources/files/source_log.py

@@ -13,13 +13,13 @@ Source: PostgreSQL's documentation, "Parameter Key Words" and "PostgreSQL Error 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.base.connector_options import Options
-from engine.errors import ConfigError, ContinuousError
+from engine.clients.errors import ClientErrors
+from engine.errors import ConfigError
 
 if TYPE_CHECKING:
     import psycopg
@@ -159,31 +159,6 @@ def import_client(owner: str) -> Any:
     return psycopg
 
 
-@contextmanager
-def speaking_postgres(
-    unavailable: type[ContinuousError],
-    final: type[ContinuousError],
-    what: str,
-    *,
-    hint: str | None = None,
-    epoch: int | None = None,
-) -> Iterator[None]:
-    """Errors of the client inside the block become errors of the engine.
-
-    :param unavailable: for what time may mend.
-    :param final: for what it will not; ``hint`` tells what does.
-    :param what: was tried: ``PostgreSQL at host:5432/shop cannot be written to``.
-    """
-    import psycopg
-
-    try:
-        yield
-    except psycopg.Error as exc:
-        if is_passing(exc):
-            raise unavailable(f"{what}: {reason(exc)}.", hint=CHECK, epoch=epoch) from exc
-        raise final(f"{what}: {reason(exc)}.", hint=hint, epoch=epoch) from exc
-
-
 def is_passing(error: psycopg.Error) -> bool:
     """Whether time may mend it."""
     import psycopg
@@ -198,3 +173,13 @@ def reason(error: psycopg.Error) -> str:
     said = error.diag
     parts = [said.message_primary or str(error), said.message_detail, said.context]
     return " ".join(" ".join(part.split()).rstrip(".") for part in parts if part).strip()
+
+
+def _base() -> type[Exception]:
+    import psycopg
+
+    return psycopg.Error
+
+
+ERRORS: Final = ClientErrors(_base, is_passing, reason, CHECK)
+speaking_postgres: Final = ERRORS.speaking

@@ -95,11 +95,11 @@ SINKS: Final[dict[str, SinkKind]] = {
     ),
     "postgres": SinkKind(
         "engine.sinks.postgres.data_source:PostgresSink",
-        reopen="engine.sinks.postgres.rewind:reopen",
+        reopen="engine.sinks.postgres.epochs:reopen",
     ),
     "sqlalchemy": SinkKind(
         "engine.sinks.sqlalchemy.data_source:SqlAlchemySink",
-        reopen="engine.sinks.sqlalchemy.rewind:reopen",
+        reopen="engine.sinks.sqlalchemy.epochs:reopen",
     ),
     "console": _fleeting("engine.sinks.console:ConsoleDataSource"),
     "memory": _fleeting("engine.sinks.memory:MemoryDataSource", _NOTHING),

@@ -19,9 +19,9 @@ from typing import Final
 
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
-from engine.sinks.postgres.tables import Rows, TableFacts, fits
+from engine.sinks.databases.rows import Rows
+from engine.sinks.postgres.tables import TableFacts, fits, wire_type
 
-EPOCHS: Final = "continuous_epochs"
 ROW: Final = "continuous_row"
 TASK: Final = "continuous_task"
 _COMMA: Final = SQL(", ")
@@ -67,11 +67,13 @@ class Statements:
         )
 
     def _is_converted(self, name: str) -> bool:
-        return not fits(self.rows.wire[name], self.table.columns[name])
+        return not fits(self._wire(name), self.table.columns[name])
+
+    def _wire(self, name: str) -> str:
+        return wire_type(name, self.rows.types[name])
 
     def _stage_type(self, name: str) -> str:
-        wire, column = self.rows.wire[name], self.table.columns[name]
-        return wire if self._is_converted(name) else column.type
+        return self._wire(name) if self._is_converted(name) else self.table.columns[name].type
 
     def _cast(self, name: str) -> Composable:
         column = Identifier(name)
@@ -160,8 +162,8 @@ class Statements:
 def create_table(schema: str, name: str, rows: Rows) -> Composed:
     """A table for rows that have none."""
     parts: list[Composable] = [
-        SQL("{} {}").format(Identifier(each), SQL(rows.type_of_new(each)))
-        for each in (*rows.types, *([rows.epoch_column] if rows.epoch_column else []))
+        SQL("{} {}").format(Identifier(each), SQL(wire_type(each, dtype)))
+        for each, dtype in rows.written.items()
     ]
     if rows.key:
         parts.append(SQL("PRIMARY KEY ({})").format(_COMMA.join(map(Identifier, rows.key))))
@@ -174,7 +176,7 @@ def add_columns(table: TableFacts, names: Sequence[str], rows: Rows) -> Composed
     """Give a table what it lacks."""
     added = [
         SQL("ADD COLUMN IF NOT EXISTS {} {}").format(
-            Identifier(name), SQL(rows.type_of_new(name))
+            Identifier(name), SQL(wire_type(name, rows.written[name]))
         )
         for name in names
     ]  # fmt: skip

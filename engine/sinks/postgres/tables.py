@@ -26,13 +26,14 @@ but for times
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from engine.errors import ConfigError
 from engine.expressions.types import TIMESTAMP, TIMESTAMP_NTZ, sql_name
+from engine.sinks.databases.rows import Mode, Rows
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -125,112 +126,82 @@ class TableFacts:
         return f"{self.schema}.{self.name}"
 
 
-@dataclass(frozen=True)
-class Rows:
-    """What a query writes.
+def rows_of(schema: pa.Schema, mode: Mode) -> Rows:
+    """:raises ConfigError: PostgreSQL cannot hold them, or an option names what is not there."""
+    rows = Rows.in_mode(mode, OWNER, schema)
+    for name, dtype in rows.written.items():
+        if len(name.encode()) > NAME_BYTES_MAX:
+            raise ConfigError(
+                f"{OWNER}: the name {name} is longer than {NAME_BYTES_MAX} bytes, at which "
+                "PostgreSQL would cut it.",
+                hint="Rename it: df.withColumnRenamed(...).",
+            )
+        wire_type(name, dtype)
+    return rows
 
-    :param types: name → Arrow type; without ``deletes``.
-    :param key: the columns that a row is found by, to be replaced; empty: rows are appended.
-    :param deletes: the column of the query that says that the row of the key is to go.
-    :param epoch_column: of the table: gets the epoch.
+
+def lacks(table: TableFacts, rows: Rows, *, adds_columns: bool) -> list[str]:
+    """The columns that the table is to get.
+
+    :raises ConfigError: the rows do not fit it."""
+    problem = next(_problems(table, rows), None)
+    if problem is not None:
+        raise ConfigError(
+            f"{OWNER}: the table {table.shown} {problem}",
+            hint="Cast or rename in the query: df.select(...).",
+        )
+    missing = [name for name in rows.written if name not in table.columns]
+    if missing and not adds_columns:
+        raise ConfigError(
+            f"{OWNER}: the table {table.shown} has no column {', '.join(missing)}.",
+            hint='Select the columns that it has, or set option("schemaEvolution", "add-columns").',
+        )
+    return missing
+
+
+def _problems(table: TableFacts, rows: Rows) -> Iterator[str]:
+    by_case = {name.lower(): name for name in table.columns}
+    for name, dtype in rows.written.items():
+        column = table.columns.get(name)
+        if column is None:
+            other = by_case.get(name.lower())
+            if other is not None:
+                yield f"has the column {other}, which the query calls {name}."
+        elif column.is_fixed:
+            yield f"makes the values of {name} itself."
+        elif name == rows.epoch_column:
+            if column.base != "bigint":
+                yield f"has the column {name}, which must be bigint."
+        elif fits(wire_type(name, dtype), column) is None:
+            yield (
+                f"has the column {name} with the type {column.type}; the query writes "
+                f"{sql_name(dtype)}."
+            )
+    for name, column in table.columns.items():
+        if name not in rows.written and column.not_null and not column.is_filled:
+            yield f"has the column {name}, which must not be left out."
+    if rows.key and frozenset(rows.key) not in table.keys:
+        keys = ", ".join(rows.key)
+        yield f"has no unique index on ({keys}), which mode upsert needs: CREATE one, UNIQUE."
+
+
+def wire_type(name: str, dtype: pa.DataType) -> str:
+    """As which a column is copied, and the type of a new one.
+
+    :raises ConfigError: there is none.
     """
-
-    types: Mapping[str, pa.DataType]
-    key: tuple[str, ...] = ()
-    deletes: str | None = None
-    epoch_column: str | None = None
-    adds_columns: bool = False
-    wire: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        schema: pa.Schema,
-        *,
-        key: Sequence[str],
-        deletes: str | None,
-        epoch_column: str | None,
-        adds_columns: bool,
-    ) -> Rows:
-        """:raises ConfigError: PostgreSQL cannot hold them, or an option names what is not there"""
-        for option, names in (("keyColumns", key), ("deleteColumn", [deletes] if deletes else [])):
-            for name in names:
-                if name not in schema.names:
-                    raise ConfigError(
-                        f"{OWNER}: the option {option} names {name!r}, which is no column.",
-                        hint=f"There are {', '.join(schema.names)}.",
-                    )
-        if deletes is not None and schema.field(deletes).type != pa.bool_():
-            raise ConfigError(
-                f"{OWNER}: the column {deletes} of the option deleteColumn must be BOOLEAN.",
-                hint=f"Select a condition: df.withColumn('{deletes}', expr(\"op = 'delete'\")).",
-            )
-        if epoch_column in schema.names:
-            raise ConfigError(
-                f"{OWNER}: the query has a column {epoch_column!r}, which is that of the option "
-                "epochColumn."
-            )
-        types = {each.name: each.type for each in schema if each.name != deletes}
-        for name in (*types, epoch_column or ""):
-            if len(name.encode()) > NAME_BYTES_MAX:
-                raise ConfigError(
-                    f"{OWNER}: the name {name} is longer than {NAME_BYTES_MAX} bytes, at which "
-                    "PostgreSQL would cut it.",
-                    hint="Rename it: df.withColumnRenamed(...).",
-                )
-        wire = {name: _wire(name, dtype) for name, dtype in types.items()}
-        return cls(types, tuple(key), deletes, epoch_column, adds_columns, wire)
-
-    def check(self, table: TableFacts) -> list[str]:
-        """:returns: the columns that the table lacks and is to get.
-        :raises ConfigError: the rows do not fit."""
-        problem = next(self._problems(table), None)
-        if problem is not None:
-            raise ConfigError(
-                f"{OWNER}: the table {table.shown} {problem}",
-                hint="Cast or rename in the query: df.select(...).",
-            )
-        missing = [name for name in self._written if name not in table.columns]
-        if missing and not self.adds_columns:
-            raise ConfigError(
-                f"{OWNER}: the table {table.shown} has no column {', '.join(missing)}.",
-                hint='Select the columns that it has, or set option("schemaEvolution", '
-                '"add-columns").',
-            )
-        return missing
-
-    def type_of_new(self, name: str) -> str:
-        """Of a column that the table gets."""
-        return "bigint" if name == self.epoch_column else self.wire[name]
-
-    @property
-    def _written(self) -> Sequence[str]:
-        return [*self.types, *([self.epoch_column] if self.epoch_column else [])]
-
-    def _problems(self, table: TableFacts) -> Iterator[str]:
-        by_case = {name.lower(): name for name in table.columns}
-        for name in self._written:
-            column = table.columns.get(name)
-            if column is None:
-                other = by_case.get(name.lower())
-                if other is not None:
-                    yield f"has the column {other}, which the query calls {name}."
-            elif column.is_fixed:
-                yield f"makes the values of {name} itself."
-            elif name == self.epoch_column:
-                if column.base != "bigint":
-                    yield f"has the column {name}, which must be bigint."
-            elif fits(self.wire[name], column) is None:
-                yield (
-                    f"has the column {name} with the type {column.type}; the query writes "
-                    f"{sql_name(self.types[name])}."
-                )
-        for name, column in table.columns.items():
-            if name not in self._written and column.not_null and not column.is_filled:
-                yield f"has the column {name}, which must not be left out."
-        if self.key and frozenset(self.key) not in table.keys:
-            keys = ", ".join(self.key)
-            yield f"has no unique index on ({keys}), which mode upsert needs: CREATE one, UNIQUE."
+    if dtype in _WIRE:
+        return _WIRE[dtype]
+    if pa.types.is_decimal128(dtype):
+        return f"numeric({dtype.precision},{dtype.scale})"
+    if pa.types.is_list(dtype):
+        element = dtype.value_type
+        if element in _WIRE and element not in _TIMES:
+            return f"{_WIRE[element]}[]"
+    raise ConfigError(
+        f"{OWNER}: PostgreSQL cannot hold the column {name}, which is {sql_name(dtype)}.",
+        hint=f"Write it as JSON: to_json({name}), or cast it.",
+    )
 
 
 def fits(wire: str, column: Column) -> bool | None:
@@ -270,19 +241,4 @@ def look_up(connection: Connection[Any], name: str) -> TableFacts | None:
         {row[0]: Column(*row) for row in connection.execute(_COLUMNS, [oid])},
         [(text, frozenset(names)) for text, names in connection.execute(_CHECKS, [oid])],
         [frozenset(names) for (names,) in connection.execute(_KEYS, [oid])],
-    )
-
-
-def _wire(name: str, dtype: pa.DataType) -> str:
-    if dtype in _WIRE:
-        return _WIRE[dtype]
-    if pa.types.is_decimal128(dtype):
-        return f"numeric({dtype.precision},{dtype.scale})"
-    if pa.types.is_list(dtype):
-        element = dtype.value_type
-        if element in _WIRE and element not in _TIMES:
-            return f"{_WIRE[element]}[]"
-    raise ConfigError(
-        f"{OWNER}: PostgreSQL cannot hold the column {name}, which is {sql_name(dtype)}.",
-        hint=f"Write it as JSON: to_json({name}), or cast it.",
     )

@@ -5,17 +5,17 @@ Source: SQLAlchemy's documentation, "Database URLs"; PEP 249, "Exceptions".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.errors import ConfigError, ContinuousError
+from engine.clients.errors import ClientErrors
+from engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Connection
-    from sqlalchemy.exc import DBAPIError
+    from sqlalchemy.exc import SQLAlchemyError
 
 OWNER: Final = "sink sqlalchemy"
 SLEEPS_MS: Final = 10_000
@@ -128,34 +128,7 @@ def import_client() -> Any:
     return sqlalchemy
 
 
-@contextmanager
-def speaking(
-    unavailable: type[ContinuousError],
-    final: type[ContinuousError],
-    what: str,
-    *,
-    hint: str | None = None,
-    epoch: int | None = None,
-) -> Iterator[None]:
-    """Errors of the client inside the block become errors of the engine.
-
-    :param unavailable: for what time may mend.
-    :param final: for what it will not; ``hint`` tells what does.
-    :param what: was tried.
-    """
-    import sqlalchemy as sa
-
-    try:
-        yield
-    except sa.exc.DBAPIError as exc:
-        if is_passing(exc):
-            raise unavailable(f"{what}: {_reason(exc)}.", hint=CHECK, epoch=epoch) from exc
-        raise final(f"{what}: {_reason(exc)}.", hint=hint, epoch=epoch) from exc
-    except sa.exc.SQLAlchemyError as exc:
-        raise final(f"{what}: {_reason(exc)}.", hint=hint, epoch=epoch) from exc
-
-
-def is_passing(error: DBAPIError) -> bool:
+def is_passing(error: SQLAlchemyError) -> bool:
     """Whether time may mend it. PEP 249 counts to ``OperationalError`` what is no fault of the
     program, a full disk and a lock among it."""
     import sqlalchemy as sa
@@ -166,9 +139,20 @@ def is_passing(error: DBAPIError) -> bool:
         sa.exc.NotSupportedError,
         sa.exc.ProgrammingError,
     )
+    if not isinstance(error, sa.exc.DBAPIError):
+        return False
     return error.connection_invalidated or not isinstance(error, kinds)
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: SQLAlchemyError) -> str:
     """In one line, without the statement."""
     return " ".join(str(getattr(error, "orig", None) or error).split()).rstrip(".")
+
+
+def _base() -> type[Exception]:
+    import sqlalchemy as sa
+
+    return sa.exc.SQLAlchemyError
+
+
+ERRORS: Final = ClientErrors(_base, is_passing, _reason, CHECK)

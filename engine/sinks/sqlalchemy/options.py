@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from engine.base.connector_options import Options
 from engine.errors import ConfigError
+from engine.sinks.databases.rows import Mode
 from engine.sinks.shipped import shipped_bytes_max
 from engine.sinks.sqlalchemy.database import EXAMPLE, OWNER, Database
 from engine.sinks.sqlalchemy.tables import Place
@@ -14,45 +15,22 @@ from engine.sinks.sqlalchemy.tables import Place
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """:param key: names; empty in mode append."""
-
     database: Database
     place: Place
-    key: tuple[str, ...]
-    deletes: str | None
-    epoch_column: str | None
     bytes_max: int
+    mode: Mode
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """:raises ConfigError: one is missing, wrong, or not known."""
     taken = Options(OWNER, options)
-    database = Database.of(taken.required("url", example=EXAMPLE))
-    place = _place(taken.required("table", example="shop.orders"))
-    mode = taken.choice("mode", "append", ("append", "upsert"))
-    names = (taken.text("keyColumns") or "").split(",")
-    key = tuple(name.strip() for name in names if name.strip())
-    deletes, epoch_column = taken.text("deleteColumn"), taken.text("epochColumn")
-    bytes_max = shipped_bytes_max(taken)
     taken.text("path")  # by which a checkpoint knows the place
-    taken.refuse_others()
-    if mode == "upsert" and not key:
-        raise ConfigError(
-            f"{OWNER}: mode upsert needs the option keyColumns.",
-            hint='Set option("keyColumns", "id"), several columns with commas.',
-        )
-    for name, is_given in {"keyColumns": bool(key), "deleteColumn": bool(deletes)}.items():
-        if mode == "append" and is_given:
-            raise ConfigError(
-                f"{OWNER}: the option {name} has no effect in mode append.",
-                hint='Set option("mode", "upsert").',
-            )
-    if mode == "upsert" and epoch_column:
-        raise ConfigError(
-            f"{OWNER}: the option epochColumn has no effect in mode upsert: rows are replaced.",
-            hint="Leave it out.",
-        )
-    return SinkOptions(database, place, key, deletes or None, epoch_column or None, bytes_max)
+    return SinkOptions(
+        Database.of(taken.required("url", example=EXAMPLE)),
+        _place(taken.required("table", example="shop.orders")),
+        shipped_bytes_max(taken),
+        Mode.of(OWNER, taken),
+    )
 
 
 def _place(table: str) -> Place:

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from engine.errors import ConfigError
 from engine.expressions.types import TIMESTAMP, sql_name
+from engine.sinks.databases.rows import Mode, Rows
 from engine.sinks.sqlalchemy.columns import fits, has_zones, type_of_new
 from engine.sinks.sqlalchemy.database import OWNER
 from engine.sinks.sqlalchemy.values import Limits
@@ -41,60 +42,19 @@ class Place:
         return self.name if self.schema is None else f"{self.schema}.{self.name}"
 
 
-@dataclass(frozen=True)
-class Rows:
-    """What a query writes.
-
-    :param types: name → Arrow type; without ``deletes``.
-    :param key: the columns that a row is found by, to be replaced; empty: rows are appended.
-    :param deletes: the column of the query that says that the row of the key is to go.
-    :param epoch_column: of the table: gets the epoch.
-    """
-
-    types: Mapping[str, pa.DataType]
-    key: tuple[str, ...] = ()
-    deletes: str | None = None
-    epoch_column: str | None = None
-
-    @classmethod
-    def of(
-        cls, schema: pa.Schema, key: Sequence[str], deletes: str | None, epoch_column: str | None
-    ) -> Rows:
-        """:raises ConfigError: not every database can hold them, or an option names what is not
-        there."""
-        for option, names in (("keyColumns", key), ("deleteColumn", [deletes] if deletes else [])):
-            for name in names:
-                if name not in schema.names:
-                    raise ConfigError(
-                        f"{OWNER}: the option {option} names {name!r}, which is no column.",
-                        hint=f"There are {', '.join(schema.names)}.",
-                    )
-        if deletes is not None and schema.field(deletes).type != pa.bool_():
+def rows_of(schema: pa.Schema, mode: Mode) -> Rows:
+    """:raises ConfigError: not every database can hold them, or an option names what is not
+    there."""
+    rows = Rows.in_mode(mode, OWNER, schema)
+    for name, dtype in rows.types.items():
+        type_of_new(name, dtype, is_key=name in rows.key)
+        if name in rows.key and (pa.types.is_binary(dtype) or pa.types.is_floating(dtype)):
             raise ConfigError(
-                f"{OWNER}: the column {deletes} of the option deleteColumn must be BOOLEAN.",
-                hint=f"Select a condition: df.withColumn('{deletes}', expr(\"op = 'delete'\")).",
+                f"{OWNER}: the column {name} of the option keyColumns is {sql_name(dtype)}, "
+                "by which no row is found.",
+                hint=f"Cast it, for example hex({name}).",
             )
-        if epoch_column in schema.names:
-            raise ConfigError(
-                f"{OWNER}: the query has a column {epoch_column!r}, which is that of the option "
-                "epochColumn."
-            )
-        types = {each.name: each.type for each in schema if each.name != deletes}
-        for name, dtype in types.items():
-            type_of_new(name, dtype, is_key=name in key)
-            if name in key and (pa.types.is_binary(dtype) or pa.types.is_floating(dtype)):
-                raise ConfigError(
-                    f"{OWNER}: the column {name} of the option keyColumns is {sql_name(dtype)}, "
-                    "by which no row is found.",
-                    hint=f"Cast it, for example hex({name}).",
-                )
-        return cls(types, tuple(key), deletes, epoch_column)
-
-    @property
-    def written(self) -> dict[str, pa.DataType]:
-        """The columns of the table that get values."""
-        own = {} if self.epoch_column is None else {self.epoch_column: pa.int64()}
-        return {**self.types, **own}
+    return rows
 
 
 class Target:

@@ -1,10 +1,9 @@
-"""A table of Delta as a source, without Spark."""
+"""What a table of Delta is as a source, beside :mod:`tests.connectors.lakes.test_sources`."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +27,13 @@ from engine.errors import ConfigError, SourceError
 from engine.expressions.schemas import to_arrow
 from engine.pipeline.fingerprint import compare, fingerprint
 from engine.pipeline.pipeline import Pipeline, SourceRelation
-from engine.query.handle import ContinuousQuery
 from engine.sinks.delta.places import DiskPlace
 from engine.sources.delta.data_source import DeltaSource
 from engine.sources.delta.versions import read_version
-from engine.sources.lakes.position import TablePosition
+from tests.connectors.lakes.cases import ROWS, DeltaCase
 from tests.connectors.lakes.queries import Kept, all_read, committed, failure, start
 from tests.servers.s3 import s3_server
 
-ROWS = StructType([StructField("value", LongType()), StructField("p", StringType())])
 FEED = StructType(
     [
         *ROWS,
@@ -47,64 +44,12 @@ FEED = StructType(
 )
 
 
-class Case:
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.sink = folder, Kept()
-
-    @property
-    def table(self) -> str:
-        return str(self.folder / "table")
-
-    def add(
-        self, *values: int, mode: Any = "append", parts: Sequence[str] = "xyz", **more: Any
-    ) -> None:
-        rows = {"value": list(values), "p": [parts[value % len(parts)] for value in values]}
-        deltalake.write_deltalake(self.table, pa.table(rows), mode=mode, partition_by=["p"], **more)
-
-    def start(self, schema: StructType = ROWS, **options: str) -> ContinuousQuery:
-        source = DeltaSource({"path": self.table, "numPartitions": "2", **options})
-        return start(source, schema, self.checkpoint, self.sink)
-
-    def read(self, schema: StructType = ROWS, **options: str) -> None:
-        all_read(self.start(schema, **options))
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.folder / "checkpoint"
-
-    @property
-    def at(self) -> tuple[int, int]:
-        return TablePosition.of(committed(self.checkpoint), "source delta").at
-
-    def deltas(self) -> Any:
-        return deltalake.DeltaTable(self.table)
-
-
 @pytest.fixture
-def case(tmp_path: Path) -> Case:
-    return Case(tmp_path)
+def case(tmp_path: Path) -> DeltaCase:
+    return DeltaCase(tmp_path)
 
 
-def test_a_table_is_read_as_it_is_and_then_what_comes(case: Case) -> None:
-    case.add(0, 1, 2, parts=("x", "y", "a b/%"))
-    case.add(3, 4)
-    case.deltas().delete("value = 3")
-    query = case.start()
-    query.processAllAvailable()
-    assert case.sink.values() == [0, 1, 2, 4]
-    case.add(5, 6)
-    query.processAllAvailable()
-    case.add(7)
-    all_read(query)
-    assert case.sink.values() == [0, 1, 2, 4, 5, 6, 7]
-    assert case.at == (5, 0)
-    case.add(8)
-    case.read()
-    assert case.sink.values() == [0, 1, 2, 4, 5, 6, 7, 8]
-    assert {(row["value"], row["p"]) for row in case.sink.rows} >= {(2, "a b/%"), (8, "z")}
-
-
-def test_an_epoch_may_end_within_a_version(case: Case) -> None:
+def test_an_epoch_may_end_within_a_version(case: DeltaCase) -> None:
     """And a rewound query goes on there, whatever tasks had read ahead."""
     case.add(*range(30), parts=[f"part {number}" for number in range(30)])
     case.add(*range(30, 60), parts=[f"part {number}" for number in range(30)])
@@ -119,19 +64,7 @@ def test_an_epoch_may_end_within_a_version(case: Case) -> None:
     assert case.sink.values() == list(range(60))
 
 
-@pytest.mark.parametrize(("start_at", "values"), [("1", [1, 2]), ("2", [2]), ("latest", [])])
-def test_a_query_may_begin_at_a_version(case: Case, start_at: str, values: list[int]) -> None:
-    for value in range(3):
-        case.add(value)
-    query = case.start(startingVersion=start_at)
-    query.processAllAvailable()
-    assert case.sink.values() == values
-    case.add(3)
-    all_read(query)
-    assert case.sink.values() == [*values, 3]
-
-
-def test_how_its_storage_is_reached_may_change(case: Case) -> None:
+def test_how_its_storage_is_reached_may_change(case: DeltaCase) -> None:
     case.add(0)
 
     def parts(**options: str) -> dict[str, Any]:
@@ -148,18 +81,10 @@ def test_how_its_storage_is_reached_may_change(case: Case) -> None:
     assert compare(found, parts(**{"storage.timeout": "9s"})) == []
 
 
-def test_a_query_may_begin_at_a_time(case: Case) -> None:
-    case.add(0)
-    case.add(1)
-    when = max(each["timestamp"] for each in case.deltas().history())
-    case.read(startingTimestamp=f"{pa.scalar(when, pa.timestamp('ms')).as_py().isoformat()}Z")
-    assert case.sink.values()[-1] == 1
-
-
-def test_what_is_deleted_or_changed_is_refused_or_left_out(case: Case) -> None:
+def test_what_is_deleted_or_changed_is_refused_or_left_out(case: DeltaCase) -> None:
     case.add(0, 1)
     case.read()
-    case.deltas().delete("value = 1")
+    case.delete("value = 1")
     assert "version 1 deletes rows" in failure(case.start())
     case.read(ignoreDeletes="true")
     case.add(2, 5, 8)
@@ -177,12 +102,12 @@ def test_what_is_deleted_or_changed_is_refused_or_left_out(case: Case) -> None:
     assert case.sink.values() == [0, 1, 2, 2, 5, 8, 8, 50]
 
 
-def test_a_feed_tells_each_change(case: Case) -> None:
+def test_a_feed_tells_each_change(case: DeltaCase) -> None:
     case.add(0, 1, configuration={"delta.enableChangeDataFeed": "true"})
     case.read(FEED, readChangeFeed="true")
     case.add(2)
     case.deltas().update(updates={"value": "20"}, predicate="value = 2")
-    case.deltas().delete("p = 'x'")
+    case.delete("p = 'x'")
     case.read(FEED, readChangeFeed="true")
     found = [
         (row["_commit_version"], row["_change_type"], row["value"], row["p"])
@@ -197,7 +122,7 @@ def test_a_feed_tells_each_change(case: Case) -> None:
     assert times[0] <= times[1] <= times[2] <= times[3]
 
 
-def test_a_table_without_a_feed_is_refused(case: Case) -> None:
+def test_a_table_without_a_feed_is_refused(case: DeltaCase) -> None:
     case.add(0)
     with pytest.raises(ConfigError, match="enableChangeDataFeed"):
         case.start(FEED, readChangeFeed="true")
@@ -205,7 +130,7 @@ def test_a_table_without_a_feed_is_refused(case: Case) -> None:
         case.start(FEED, readChangeFeed="true", ignoreDeletes="true")
 
 
-def test_compactions_are_no_news(case: Case) -> None:
+def test_compactions_are_no_news(case: DeltaCase) -> None:
     for value in range(4):
         case.add(value, parts="x")
     case.read()
@@ -215,7 +140,7 @@ def test_compactions_are_no_news(case: Case) -> None:
     assert case.sink.values() == list(range(5))
 
 
-def test_versions_that_are_gone_are_told(case: Case) -> None:
+def test_versions_that_are_gone_are_told(case: DeltaCase) -> None:
     case.add(0)
     case.read()
     for value in range(1, 4):
@@ -229,16 +154,16 @@ def test_versions_that_are_gone_are_told(case: Case) -> None:
     assert case.sink.values() == [0, 3]
 
 
-def test_a_vacuumed_file_is_told(case: Case) -> None:
+def test_a_vacuumed_file_is_told(case: DeltaCase) -> None:
     case.add(0)
     case.read()
     case.add(1)
-    case.deltas().delete("value = 1")
+    case.delete("value = 1")
     case.deltas().vacuum(0, dry_run=False, enforce_retention_duration=False)
     assert "was vacuumed before its rows were read" in failure(case.start(ignoreDeletes="true"))
 
 
-def test_another_table_of_the_same_place_is_refused(case: Case) -> None:
+def test_another_table_of_the_same_place_is_refused(case: DeltaCase) -> None:
     case.add(0)
     case.read()
     shutil.rmtree(case.table)
@@ -246,7 +171,7 @@ def test_another_table_of_the_same_place_is_refused(case: Case) -> None:
     assert "is another table" in failure(case.start())
 
 
-def test_a_change_of_columns_ends_the_query_and_a_start_takes_them_up(case: Case) -> None:
+def test_a_change_of_columns_ends_the_query_and_a_start_takes_them_up(case: DeltaCase) -> None:
     case.add(0)
     query = case.start()
     query.processAllAvailable()
@@ -268,7 +193,7 @@ def test_a_change_of_columns_ends_the_query_and_a_start_takes_them_up(case: Case
         ({"endingVersion": "1"}, "no option 'endingversion'"),
     ],
 )
-def test_options_are_refused_aloud(case: Case, options: dict[str, str], text: str) -> None:
+def test_options_are_refused_aloud(case: DeltaCase, options: dict[str, str], text: str) -> None:
     case.add(0)
     with pytest.raises(ConfigError, match=text):
         case.start(**options)
@@ -288,7 +213,7 @@ def test_options_are_refused_aloud(case: Case, options: dict[str, str], text: st
         ),
     ],
 )
-def test_what_is_not_read_here_is_refused(case: Case, action: Any, text: str) -> None:
+def test_what_is_not_read_here_is_refused(case: DeltaCase, action: Any, text: str) -> None:
     log = case.folder / "_delta_log"
     log.mkdir()
     (log / f"{0:020}.json").write_text(json.dumps(action))

@@ -23,10 +23,9 @@ def server(postgresql: PostgreSQL) -> Iterator[PostgreSQL]:
 @pytest.fixture(autouse=True)
 def close_queries() -> Iterator[None]:
     yield
-    from tests.connectors.postgres import queries
+    from tests.connectors.databases.queries import close_all
 
-    while queries.OPEN:
-        queries.OPEN.pop().close()
+    close_all()
 
 
 @pytest.fixture

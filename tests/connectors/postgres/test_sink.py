@@ -17,21 +17,9 @@ from engine.errors import (
     SinkCommitRejectedError,
     SinkCommitUnknownError,
     SinkUnavailableError,
-    StaleRunError,
 )
-from engine.sinks.postgres.rewind import reopen
-from tests.connectors.postgres.queries import (
-    CHANGES,
-    QUERY,
-    Query,
-    changes,
-    ids,
-    read,
-    read_nothing,
-    rows,
-    stages,
-    writer,
-)
+from tests.connectors.databases.queries import Query, rows
+from tests.connectors.postgres.queries import ids, read, read_nothing, stages, writer
 from tests.servers.postgresql import PASSWORD, PostgreSQL
 from tests.waiting import wait_until
 
@@ -59,37 +47,6 @@ def test_the_table_is_made_and_gets_the_rows_of_each_epoch(
     assert stages(postgresql, schema) == []
 
 
-def test_an_epoch_is_committed_once(postgresql: PostgreSQL, schema: str) -> None:
-    query = Query(writer(postgresql, f"{schema}.t"))
-    message = query.prepare(0, rows(1))
-    query.sink.commit([message], 0)
-    query.sink.commit([message], 0)
-    again = Query(
-        writer(postgresql, f"{schema}.t"), generation=1, logged=0, prepared=[(0, [message])]
-    )
-    assert again.latest == 0
-    assert ids(postgresql, f"{schema}.t") == [1]
-
-
-def test_another_process_finishes_what_was_prepared(postgresql: PostgreSQL, schema: str) -> None:
-    query = Query(writer(postgresql, f"{schema}.t"))
-    message = query.prepare(0, rows(1))
-    Query(writer(postgresql, f"{schema}.t"), generation=1, logged=0, prepared=[(0, [message])])
-    assert ids(postgresql, f"{schema}.t") == [1]
-    assert stages(postgresql, schema) == []
-
-
-def test_a_run_that_was_replaced_commits_nothing(postgresql: PostgreSQL, schema: str) -> None:
-    old = Query(writer(postgresql, f"{schema}.t"))
-    message = old.prepare(0, rows(1))
-    Query(writer(postgresql, f"{schema}.t"), generation=1)
-    with pytest.raises(StaleRunError, match="generation 1 has written"):
-        old.sink.commit([message], 0)
-    with pytest.raises(StaleRunError):
-        Query(writer(postgresql, f"{schema}.t"))
-    assert ids(postgresql, f"{schema}.t") == []
-
-
 def test_stages_survive_a_crash_of_the_server(server: PostgreSQL, schema: str) -> None:
     query = Query(writer(server, f"{schema}.t"))
     message = query.prepare(0, rows(1))
@@ -97,6 +54,7 @@ def test_stages_survive_a_crash_of_the_server(server: PostgreSQL, schema: str) -
     server.start()
     Query(writer(server, f"{schema}.t"), generation=1, logged=0, prepared=[(0, [message])])
     assert ids(server, f"{schema}.t") == [1]
+    assert stages(server, schema) == []
 
 
 def test_rows_that_a_standby_did_not_have_are_missed(postgresql: PostgreSQL, schema: str) -> None:
@@ -135,7 +93,6 @@ def test_a_driver_that_sleeps_in_its_transaction_is_thrown_out(
     monkeypatch.setattr("engine.sinks.postgres.epochs.SLEEPS_MS", 200)
     old = Query(writer(postgresql, f"{schema}.t"))
     message = old.prepare(0, rows(1))
-    assert old.sink._epochs is not None
     with pytest.raises(SinkUnavailableError), old.sink._epochs.changing(old.context):  # noqa: PT012
         Query(writer(postgresql, f"{schema}.t"), generation=1, logged=0, prepared=[(0, [message])])
         old.sink._epochs.note(old.context, 7)
@@ -160,24 +117,6 @@ def test_what_a_suspended_task_holds_is_not_waited_for(postgresql: PostgreSQL, s
 
 
 # -- by key ----------------------------------------------------------------------------------------
-
-
-def test_the_last_change_of_a_key_counts(postgresql: PostgreSQL, schema: str) -> None:
-    table = f"{schema}.t"
-    options = {"mode": "upsert", "keyColumns": "id", "deleteColumn": "gone"}
-    query = Query(writer(postgresql, table, CHANGES, **options))
-    query.commit(0, changes((1, "a", False), (2, "b", False), (1, "c", False)))
-    assert read(postgresql, f"SELECT * FROM {table} ORDER BY id") == [(1, "c"), (2, "b")]
-    query.commit(
-        1,
-        changes((1, None, True), (3, "d", False), (2, "x", True)),
-        changes((2, "e", False), (4, "f", False), (4, None, True)),
-    )
-    assert read(postgresql, f"SELECT * FROM {table} ORDER BY id") == [(2, "e"), (3, "d")]
-    message = query.prepare(2, changes((2, "g", False)))
-    other = query.prepare(2, changes((2, "h", False)), task=1)
-    query.sink.commit([message, other], 2)
-    assert read(postgresql, f"SELECT * FROM {table} ORDER BY id") == [(2, "h"), (3, "d")]
 
 
 def test_a_key_alone_is_a_row(postgresql: PostgreSQL, schema: str) -> None:
@@ -305,83 +244,7 @@ def test_what_breaks_a_unique_index_is_told(postgresql: PostgreSQL, schema: str)
     assert ids(postgresql, f"{schema}.t") == [1, 2]
 
 
-# -- rewind, and what is not there -----------------------------------------------------------------
-
-
-def test_rows_of_later_epochs_are_taken_back(postgresql: PostgreSQL, schema: str) -> None:
-    table, options = f"{schema}.t", {"epochColumn": "epoch"}
-    query = Query(writer(postgresql, table, **options))
-    for epoch in range(3):
-        query.commit(epoch, rows(epoch))
-    late = query.prepare(3, rows(3))
-    taken = reopen({**postgresql.options, "table": table, **options})
-    assert taken is not None
-    new = writer(postgresql, table, **options)
-    taken.bind(Query(new, generation=1, logged=3).context)
-    taken.checkRewind(0)
-    assert ids(postgresql, table) == [0, 1, 2]
-    again = writer(postgresql, table, **options)
-    again.bind(type(query.context)(QUERY, "run", 2, 2))
-    again.checkRewind(0)
-    for _ in range(2):
-        again.rewind(0)
-        assert ids(postgresql, table) == [0]
-    assert again.latestEpoch() == 0
-    with pytest.raises(StaleRunError):
-        query.sink.commit([late], 3)
-    after = Query(writer(postgresql, table, **options), generation=3, timeline=2, logged=0)
-    after.commit(1, rows(11))
-    assert read(postgresql, f"SELECT id, epoch FROM {table} ORDER BY 1") == [(0, 0), (11, 1)]
-
-
-def test_a_rewind_that_does_not_know_which_rows_is_refused(
-    postgresql: PostgreSQL, schema: str
-) -> None:
-    query = Query(writer(postgresql, f"{schema}.t"))
-    with pytest.raises(ConfigError, match="has no epochColumn"):
-        query.sink.checkRewind(0)
-    shared = Query(writer(postgresql, f"{schema}.u", epochColumn="e"))
-    Query(writer(postgresql, f"{schema}.u", epochColumn="e"), query_id="other")
-    with pytest.raises(ConfigError, match="1 other queries write"):
-        shared.sink.checkRewind(0)
-
-
-def test_what_was_upserted_stays_and_comes_again(postgresql: PostgreSQL, schema: str) -> None:
-    table, options = f"{schema}.t", {"mode": "upsert", "keyColumns": "id"}
-    query = Query(writer(postgresql, table, **options))
-    for epoch in range(3):
-        query.commit(epoch, rows(epoch))
-    taken = reopen({**postgresql.options, **options, "table": table})
-    assert taken is not None
-    taken.bind(type(query.context)(QUERY, "run", 1, 1))
-    taken.checkRewind(0)
-    taken.rewind(0)
-    assert ids(postgresql, table) == [0, 1, 2]
-    after = Query(writer(postgresql, table, **options), generation=2, timeline=1, logged=0)
-    assert after.latest == 0
-    after.commit(1, rows(1))
-    assert ids(postgresql, table) == [0, 1, 2]
-
-
-def test_a_table_that_is_gone_is_not_made_anew(postgresql: PostgreSQL, schema: str) -> None:
-    query = Query(writer(postgresql, f"{schema}.t"))
-    query.commit(0, rows(1))
-    read_nothing(postgresql, f"DROP TABLE {schema}.t")
-    with pytest.raises(ConfigError, match="has no table"):
-        Query(writer(postgresql, f"{schema}.t"), generation=1, logged=0)
-    query.sink.bind(query.context)
-    with pytest.raises(SinkUnavailableError, match="has no table"):
-        query.sink.checkLogged(0)
-
-
-def test_a_database_that_knows_nothing_of_the_query_is_refused(
-    postgresql: PostgreSQL, schema: str
-) -> None:
-    query = Query(writer(postgresql, f"{schema}.t"))
-    query.commit(0, rows(1))
-    read_nothing(postgresql, f"DELETE FROM {schema}.continuous_epochs")
-    with pytest.raises(ConfigError, match="has no note of the query"):
-        Query(writer(postgresql, f"{schema}.t"), generation=1, logged=0)
+# -- what is refused -------------------------------------------------------------------------------
 
 
 def test_no_secret_is_seen(postgresql: PostgreSQL, schema: str) -> None:
@@ -401,23 +264,14 @@ def test_no_secret_is_seen(postgresql: PostgreSQL, schema: str) -> None:
     [
         ({"url": "nonsense"}, "no address of a database"),
         ({"url": "postgresql://h"}, "names no database"),
-        ({"mode": "merge"}, "one of append, upsert"),
-        ({"mode": "upsert"}, "needs the option key"),
-        ({"keyColumns": "id"}, "no effect in mode append"),
-        ({"mode": "upsert", "keyColumns": "nope"}, "'nope', which is no column"),
-        ({"mode": "upsert", "keyColumns": "id", "deleteColumn": "name"}, "must be BOOLEAN"),
-        ({"mode": "upsert", "keyColumns": "id", "epochColumn": "e"}, "no effect in mode upsert"),
-        ({"epochColumn": "id"}, "has a column 'id'"),
         ({"libpq.nonsense": "1"}, "nonsense"),
-        ({"tabel": "x"}, "Did you mean table"),
-        ({"table": " "}, "needs the option table"),
     ],
 )
 def test_options_that_are_wrong_are_refused(
     postgresql: PostgreSQL, options: dict[str, str], says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says):
-        writer(postgresql, options.pop("table", "t"), **options)
+        writer(postgresql, "t", **options)
 
 
 def test_a_schema_without_rights_is_refused(postgresql: PostgreSQL, schema: str) -> None:

@@ -10,16 +10,8 @@ import pytest
 pytest.importorskip("psycopg", reason="needs the extra postgres")
 
 from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
-from tests.connectors.postgres.queries import (
-    CHANGES,
-    SCHEMA,
-    Query,
-    changes,
-    ids,
-    read_nothing,
-    rows,
-    writer,
-)
+from tests.connectors.databases.queries import CHANGES, KEYED, SCHEMA, Query, changes, rows
+from tests.connectors.postgres.queries import ids, read_nothing, writer
 from tests.servers.postgresql import PASSWORD, PostgreSQL
 
 
@@ -43,8 +35,7 @@ def test_what_a_table_wants_of_rows_it_does_not_want_of_deleted_ones(
         f"CREATE TABLE {schema}.t (id bigint PRIMARY KEY CHECK (id > 0), name text NOT NULL, "
         "CHECK (name IS NOT NULL AND name NOT LIKE '%{%s') NO INHERIT)",
     )
-    options = {"mode": "upsert", "keyColumns": "id", "deleteColumn": "gone"}
-    query = Query(writer(postgresql, f"{schema}.t", CHANGES, **options))
+    query = Query(writer(postgresql, f"{schema}.t", CHANGES, **KEYED))
     query.commit(0, changes((1, "a", False), (2, "b", False)))
     query.commit(1, changes((1, None, True)))
     assert ids(postgresql, f"{schema}.t") == [2]

@@ -19,22 +19,13 @@ from engine.errors import (
     SinkCommitRejectedError,
     SinkCommitUnknownError,
     SinkUnavailableError,
-    StaleRunError,
 )
 from engine.sinks.sqlalchemy import database as databases
-from engine.sinks.sqlalchemy.rewind import reopen
-from tests.connectors.sqlalchemy.queries import (
-    CHANGES,
-    QUERY,
-    Database,
-    Query,
-    changes,
-    rows,
-)
+from tests.connectors.databases.queries import CHANGES, KEYED, Query, changes, rows
+from tests.connectors.databases.tables import Database
 from tests.servers.postgresql import PASSWORD
 
 UTC = datetime.timezone.utc
-KEYED = {"mode": "upsert", "keyColumns": "id", "deleteColumn": "gone"}
 
 
 def test_the_table_is_made_and_gets_the_rows_of_each_epoch(database: Database) -> None:
@@ -51,34 +42,6 @@ def test_the_table_is_made_and_gets_the_rows_of_each_epoch(database: Database) -
     assert len(database.ids()) == 2_504
 
 
-def test_an_epoch_is_committed_once(database: Database) -> None:
-    query = Query(database.writer())
-    message = query.prepare(0, rows(1))
-    query.sink.commit([message], 0)
-    query.sink.commit([message], 0)
-    again = Query(database.writer(), generation=1, logged=0, prepared=[(0, [message])])
-    assert again.latest == 0
-    assert database.ids() == [1]
-
-
-def test_another_process_finishes_what_was_prepared(database: Database) -> None:
-    query = Query(database.writer())
-    message = query.prepare(0, rows(1))
-    Query(database.writer(), generation=1, logged=0, prepared=[(0, [message])])
-    assert database.ids() == [1]
-
-
-def test_a_run_that_was_replaced_commits_nothing(database: Database) -> None:
-    old = Query(database.writer())
-    message = old.prepare(0, rows(1))
-    Query(database.writer(), generation=1)
-    with pytest.raises(StaleRunError, match="generation 1 has written"):
-        old.sink.commit([message], 0)
-    with pytest.raises(StaleRunError):
-        Query(database.writer())
-    assert database.ids() == []
-
-
 def test_rows_and_the_number_of_their_epoch_are_one_transaction(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,7 +52,7 @@ def test_rows_and_the_number_of_their_epoch_are_one_transaction(
         raise OSError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(query.sink._epochs, "_note", dies)
+        patched.setattr(query.sink._epochs, "note", dies)
         with pytest.raises(OSError, match="killed"):
             query.sink.commit([message], 0)
     assert database.ids() == []
@@ -169,24 +132,6 @@ def test_a_database_without_transactions_is_refused(
 
 
 # -- by key ----------------------------------------------------------------------------------------
-
-
-def test_the_last_change_of_a_key_counts(database: Database) -> None:
-    everything = f"SELECT * FROM {database.table} ORDER BY id"
-    query = Query(database.writer(CHANGES, **KEYED))
-    query.commit(0, changes((1, "a", False), (2, "b", False), (1, "c", False)))
-    assert database.read(everything) == [(1, "c"), (2, "b")]
-    query.commit(
-        1,
-        changes((1, None, True), (3, "d", False), (2, "x", True)),
-        changes((2, "e", False), (4, "f", False), (4, None, True)),
-    )
-    assert database.read(everything) == [(2, "e"), (3, "d")]
-    message = query.prepare(2, changes((2, "g", False)))
-    other = query.prepare(2, changes((2, "h", False)), task=1)
-    for _ in range(2):
-        query.sink.commit([message, other], 2)
-        assert database.read(everything) == [(2, "h"), (3, "d")]
 
 
 def test_a_row_that_is_replaced_keeps_its_other_columns_and_what_refers_to_it(
@@ -357,79 +302,7 @@ def test_what_breaks_a_unique_index_is_told(database: Database) -> None:
     assert database.ids() == [1, 2]
 
 
-# -- rewind, and what is not there -----------------------------------------------------------------
-
-
-def test_rows_of_later_epochs_are_taken_back(database: Database) -> None:
-    options = {"epochColumn": "epoch_"}
-    query = Query(database.writer(**options))
-    for epoch in range(3):
-        query.commit(epoch, rows(epoch))
-    late = query.prepare(3, rows(3))
-    taken = reopen({"url": database.url, "table": database.table, **options})
-    assert taken is not None
-    taken.bind(type(query.context)(QUERY, "run", 2, 2))
-    taken.checkRewind(0)
-    assert database.ids() == [0, 1, 2]
-    for _ in range(2):
-        taken.rewind(0)
-        assert database.ids() == [0]
-    with pytest.raises(StaleRunError):
-        query.sink.commit([late], 3)
-    after = Query(database.writer(**options), generation=3, timeline=2, logged=0)
-    assert after.latest == 0
-    after.commit(1, rows(11))
-    found = database.read(f"SELECT id, epoch_ FROM {database.table} ORDER BY 1")
-    assert found == [(0, 0), (11, 1)]
-
-
-def test_a_rewind_that_does_not_know_which_rows_is_refused(sqlite: Database) -> None:
-    query = Query(sqlite.writer())
-    with pytest.raises(ConfigError, match="has no epochColumn"):
-        query.sink.checkRewind(0)
-    shared = Database(sqlite.url, "shared")
-    first = Query(shared.writer(epochColumn="e"))
-    Query(shared.writer(epochColumn="e"), query_id="other")
-    with pytest.raises(ConfigError, match="1 other queries write"):
-        first.sink.checkRewind(0)
-    shared.engine.dispose()
-
-
-def test_what_was_upserted_stays_and_comes_again(sqlite: Database) -> None:
-    options = {"mode": "upsert", "keyColumns": "id"}
-    query = Query(sqlite.writer(**options))
-    for epoch in range(3):
-        query.commit(epoch, rows(epoch))
-    # As a checkpoint tells it, which has no url.
-    taken = reopen({"path": query.sink.path, "table": "orders", **options})
-    assert taken is not None
-    taken.bind(type(query.context)(QUERY, "run", 1, 1))
-    taken.checkRewind(0)
-    taken.rewind(0)
-    assert sqlite.ids() == [0, 1, 2]
-    after = Query(sqlite.writer(**options), generation=2, timeline=1, logged=0)
-    assert after.latest == 0
-    after.commit(1, rows(1))
-    assert sqlite.ids() == [0, 1, 2]
-
-
-def test_a_table_that_is_gone_is_not_made_anew(database: Database) -> None:
-    query = Query(database.writer())
-    query.commit(0, rows(1))
-    database.run(f"DROP TABLE {database.table}")
-    with pytest.raises(ConfigError, match="has no table"):
-        Query(database.writer(), generation=1, logged=0)
-    query.sink.bind(query.context)
-    with pytest.raises(SinkUnavailableError, match="has no table"):
-        query.sink.checkLogged(0)
-
-
-def test_a_database_that_knows_nothing_of_the_query_is_refused(database: Database) -> None:
-    query = Query(database.writer())
-    query.commit(0, rows(1))
-    database.run(f"DELETE FROM continuous_epochs WHERE target = '{database.table}'")
-    with pytest.raises(ConfigError, match="has no note of the query"):
-        Query(database.writer(), generation=1, logged=0)
+# -- what is refused -------------------------------------------------------------------------------
 
 
 def test_a_server_that_goes_and_comes_is_an_outage(
@@ -471,15 +344,6 @@ def test_no_secret_is_seen(postgresql: Any) -> None:
         ({"url": "nonsense s3cret"}, "no URL of SQLAlchemy"),
         ({"url": "nosuch://h/d"}, "no driver for nosuch"),
         ({"url": "sqlite://"}, "gone with its connection"),
-        ({"mode": "merge"}, "one of append, upsert"),
-        ({"mode": "upsert"}, "needs the option keyColumns"),
-        ({"keyColumns": "id"}, "no effect in mode append"),
-        ({"mode": "upsert", "keyColumns": "nope"}, "'nope', which is no column"),
-        ({"mode": "upsert", "keyColumns": "id", "deleteColumn": "name"}, "must be BOOLEAN"),
-        ({"mode": "upsert", "keyColumns": "id", "epochColumn": "e"}, "no effect in mode upsert"),
-        ({"epochColumn": "id"}, "has a column 'id'"),
-        ({"tabel": "x"}, "Did you mean table"),
-        ({"table": " "}, "needs the option table"),
         ({"table": 'a."B"'}, "names no table"),
     ],
 )

@@ -1,0 +1,1 @@
+"""What sinks of databases' tables have in common, whatever their client is."""
