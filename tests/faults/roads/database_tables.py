@@ -12,7 +12,9 @@ from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
 from tests.faults.roads.road import Meanwhile
 from tests.servers.postgresql import PostgreSQL
 
+CRASHED: Final = "PostgreSQL crashed meanwhile"
 COMMITTING: Final = ("database.locked", "database.taken", "database.committed")
+_TWO: Final = "rows and the number of their epoch are two transactions"
 
 
 def _asks_nothing() -> None:
@@ -35,8 +37,9 @@ def _notes_later() -> None:
 MUTANTS: Final[Mapping[str, Callable[[], None]]] = {
     COMMITTED_EARLY: commit_before_log,
     "the table is not asked whether it has the epoch": _asks_nothing,
-    "rows and the number of their epoch are two transactions": _notes_later,
+    _TWO: _notes_later,
 }
+BROUGHT_OUT: Final = {_TWO: "database.taken"}
 
 
 def table_of(name: str) -> str:

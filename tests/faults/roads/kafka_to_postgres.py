@@ -13,11 +13,22 @@ from engine.sinks.contract import SinkBinding
 from engine.sinks.postgres import task_writer
 from engine.sinks.postgres.data_source import PostgresSink
 from engine.sinks.postgres.epochs import PostgresEpochs
-from tests.faults.roads.database_tables import COMMITTING, MUTANTS, crashing, table_of
+from tests.faults.roads.database_tables import (
+    BROUGHT_OUT,
+    COMMITTING,
+    CRASHED,
+    MUTANTS,
+    crashing,
+    table_of,
+)
 from tests.faults.roads.from_kafka import FromKafka
 from tests.faults.roads.kafka_topics import COLUMNS
 from tests.faults.roads.road import PLACES, Meanwhile, Setup
 from tests.servers.postgresql import PASSWORD, USER, running_postgresql
+
+HURRY = "tasks do not wait for the server's disk, and nobody counts their rows"
+_LAZY = {"wal_writer_delay": "10s"}
+"""Else the server soon writes by itself what nobody waits for."""
 
 
 def _does_not_wait() -> None:
@@ -35,12 +46,13 @@ class KafkaToPostgres(FromKafka):
     places = (*PLACES, *COMMITTING)
     mutants: ClassVar = {
         **MUTANTS,
-        "tasks do not wait for the server's disk, and nobody counts their rows": _does_not_wait,
+        HURRY: _does_not_wait,
     }
+    brought_out: ClassVar = {**BROUGHT_OUT, HURRY: CRASHED}
 
     @contextmanager
     def serving(self, folder: Path) -> Iterator[None]:
-        with super().serving(folder), running_postgresql() as self._database:
+        with super().serving(folder), running_postgresql(_LAZY) as self._database:
             self.servers["PostgreSQL"] = self._database
             yield
 
@@ -65,7 +77,7 @@ class KafkaToPostgres(FromKafka):
         return bind_writer(sink.streamWriter(COLUMNS, overwrite=False), "postgres")
 
     def meanwhile(self, setup: Setup, draw: Callable[[], float]) -> Mapping[str, Meanwhile]:
-        return {"PostgreSQL crashed meanwhile": crashing(self._database)}
+        return {CRASHED: crashing(self._database)}
 
     def at_end(self, setup: Setup) -> Mapping[str, int]:
         with self._database.connect() as connection:
@@ -73,7 +85,6 @@ class KafkaToPostgres(FromKafka):
                 "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND "
                 "relname ~ '^continuous_[0-9a-f]{12}_'"
             ).fetchone()
-            connection.execute("DROP TABLE IF EXISTS nothing")
         return {"stages left by a drain": left}
 
 

@@ -12,7 +12,14 @@ import sqlalchemy as sa
 from engine.query.binding import bind_writer
 from engine.sinks.contract import SinkBinding
 from engine.sinks.sqlalchemy.data_source import SqlAlchemySink
-from tests.faults.roads.database_tables import COMMITTING, MUTANTS, crashing, table_of
+from tests.faults.roads.database_tables import (
+    BROUGHT_OUT,
+    COMMITTING,
+    CRASHED,
+    MUTANTS,
+    crashing,
+    table_of,
+)
 from tests.faults.roads.from_redis import FromRedis, columns
 from tests.faults.roads.road import Meanwhile, Setup
 from tests.servers.postgresql import PASSWORD, USER, running_postgresql
@@ -24,6 +31,7 @@ class RedisToDatabase(FromRedis):
     level = "L5 Redis to SQLAlchemy"
     places = (*FromRedis.places, *COMMITTING, *COMMITTING)
     mutants = MUTANTS
+    brought_out = BROUGHT_OUT
 
     @contextmanager
     def serving(self, folder: Path) -> Iterator[None]:
@@ -49,7 +57,7 @@ class RedisToDatabase(FromRedis):
         return bind_writer(sink.streamWriter(columns(), overwrite=False), "sqlalchemy")
 
     def meanwhile(self, setup: Setup, draw: Callable[[], float]) -> Mapping[str, Meanwhile]:
-        return {"the database crashed meanwhile": crashing(self._database)}
+        return {CRASHED: crashing(self._database)}
 
 
 ROAD = RedisToDatabase

@@ -65,8 +65,8 @@ class Road(ABC):
     :cvar forgetful: names of servers that have nothing any more when they were killed: they are
         suspended instead.
     :cvar mutants: by name: what puts a wrong version in place, in the query's process.
-    :cvar brought_out: mutants that one kind of fault brings to light, which chance would seldom
-        draw.
+    :cvar brought_out: mutants that one kind of fault, or a kill at one of the places, brings to
+        light, which chance would seldom draw.
     :ivar servers: by the name of each; there inside :meth:`serving`.
     """
 

@@ -101,8 +101,11 @@ class _World:
         for name, meanwhile in road.meanwhile(self._setup, chance.random).items():
             self._acts[name] = lambda act=meanwhile.act: self._stay_away(act)
             self._chances[name] = meanwhile.chance
-        if mutant in road.brought_out:
-            self._chances = {road.brought_out[mutant]: 1}
+        self._places = road.places
+        if (by := road.brought_out.get(mutant)) in road.places:
+            self._places, self._chances = (by,), {KILLED: 1}
+        elif by is not None:
+            self._chances = {by: 1}
 
     def play(self, faults: int) -> None:
         try:
@@ -127,7 +130,7 @@ class _World:
     # -- faults -----------------------------------------------------------------------------------
 
     def _kill_at(self) -> None:
-        place = self._chance.choice(self._road.places)
+        place = self._chance.choice(self._places)
         self._restart(f"{place}:{self._chance.choice((1, 2, 5))}:kill")
         # A place that this process does not come to: it is killed some time.
         self._driver.await_death(self._chance.uniform(1.0, 3.0))
