@@ -31,17 +31,21 @@ def finish_batch(query: StreamingQuery, checkpoint: Checkpoint, ended: threading
 
     ``StreamingQuery.stop`` cancels a running batch, and between two batches it always comes too
     late. So Spark is told what ``stop`` would tell it first, that no batch is to follow; the batch
-    itself is left alone. Spark looks for that before it asks sources for a batch, once more when it
-    has planned the batch, which is in the offset log by then and is cut off there, and when the
-    batch is committed. It may be told between the last two looks, not between the first two, and
-    is told where it stands still: at the lock of its progress, which is held here, and which it
-    takes to log a batch, to commit it, and at the end of each trigger, with a batch or without.
+    itself is left alone. Spark looks for that before it asks its sources for a batch; as of 4.2
+    once more when it has planned the batch, which is in the offset log by then and is cut off
+    there; and when the batch is committed. It may be told between the last two looks, not between
+    the first two, and is told where it stands still: at the lock of its progress, which is held
+    here, and which it takes to log a batch, to commit it, and at the end of each trigger, with a
+    batch or without.
+
+    Source: Spark's MicroBatchExecution and TriggerExecutor, 4.1 and 4.2.
 
     - The query goes on until it comes to the lock, however long its batch runs. If it comes to log
       a batch, one last batch is let through.
     - One that sleeps, with its trigger further away than two seconds, is told at once, and is woken
-      by ``stop``.
-    - One that has not begun to ask its sources ends without a batch.
+      by ``stop``. Should it wake by itself before it is told, because this process is held up for
+      so long, a warning says that its next batch may be left to the next start.
+    - One that is still initializing ends without a batch.
     - One that fails meanwhile has failed.
 
     There is no deadline: like a batch, a source that does not answer is waited for, and ``stop``
