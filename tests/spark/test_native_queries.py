@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter
 
 from engine import write_stream
 from engine.checkpoint.checkpoint import Checkpoint
@@ -57,6 +58,35 @@ def into(
 ) -> ContinuousStreamWriter:
     writer = write_stream(df).format(sink).trigger(**trigger).mode("spark")
     return writer.options(checkpointLocation=checkpoint.url, leaseHeartbeatMs=100)
+
+
+class OneRow(DataSource):
+    """A table of one row. Who joins it is not planned to the end while there is ``path``, a file;
+    ``path`` with ``.asked`` behind it tells that somebody is."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "one_row"
+
+    def schema(self) -> str:
+        return "id bigint"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return OneRowReader(self.options["path"])
+
+
+class OneRowReader(DataSourceReader):
+    def __init__(self, path: str) -> None:
+        self.held, self.asked = Path(path), Path(f"{path}.asked")
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:
+        if self.held.exists():
+            self.asked.touch()
+            wait_until(lambda: not self.held.exists(), "it may be planned", WAIT_S)
+        return filters
+
+    def read(self, partition: Any) -> Iterator[tuple[int]]:
+        yield (0,)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +165,87 @@ def test_a_drain_commits_the_running_batch_and_begins_no_other(
     may_end.set()
     assert query.awaitTermination(WAIT_S)
     assert (checkpoint.offsets.ids(), checkpoint.epochs(), begun) == ([0, 1], [0, 1], [0, 1])
+    assert checkpoint.status().state is QueryState.STOPPED
+
+
+@pytest.mark.parametrize("interval", ["0 seconds", "1 second"])
+def test_a_drain_commits_a_batch_that_is_being_planned(
+    spark: SparkSession, tmp_path: Path, checkpoint: Checkpoint, start: Start, interval: str
+) -> None:
+    """It is in the offset log, and Spark cuts off what it is still planning when it is told."""
+    session = spark.newSession()
+    session.dataSource.register(OneRow)
+    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    held = tmp_path / "held"
+    row = session.read.format("one_row").load(str(held)).where("id = 0")
+    query = start(into(rate(session).crossJoin(row), checkpoint, processingTime=interval))
+    assert query.awaitEpoch(0, WAIT_S)
+    held.touch()
+    wait_until(Path(f"{held}.asked").exists, "a batch is planned", WAIT_S)
+    (planned,) = set(checkpoint.offsets.ids()) - set(checkpoint.epochs())
+    assert not query.drain(timeout=0.5), "a batch is being planned"
+    held.unlink()
+    assert query.awaitTermination(WAIT_S)
+    assert checkpoint.epochs() == checkpoint.offsets.ids()
+    assert checkpoint.committed_epoch() == planned
+    assert checkpoint.status().state is QueryState.STOPPED
+
+
+def test_a_drain_of_a_bounded_query_leaves_the_rest_to_the_next_start(
+    spark: SparkSession, tmp_path: Path, checkpoint: Checkpoint, start: Start
+) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        (tmp_path / "in" / f"{number}.txt").write_text(f"{number}\n")
+    begun, may_end = threading.Event(), threading.Event()
+
+    def waits(batch: DataFrame, epoch: int) -> None:
+        if epoch == 1:
+            begun.set()
+            assert may_end.wait(WAIT_S)
+
+    lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1)
+    df = lines.load(str(tmp_path / "in"))
+    query = start(into(df, checkpoint, availableNow=True).foreachBatch(waits))
+    assert begun.wait(WAIT_S)
+    assert not query.drain(timeout=0.5)
+    may_end.set()
+    assert query.awaitTermination(WAIT_S)
+    assert (checkpoint.offsets.ids(), checkpoint.epochs()) == ([0, 1], [0, 1])
+    again = start(into(df, checkpoint, availableNow=True).foreachBatch(waits))
+    assert again.awaitTermination(WAIT_S)
+    assert checkpoint.epochs() == [0, 1, 2]
+
+
+def test_a_batch_that_fails_while_the_query_drains(
+    spark: SparkSession, checkpoint: Checkpoint, start: Start
+) -> None:
+    begun, may_fail = threading.Event(), threading.Event()
+
+    def fails(batch: DataFrame, epoch: int) -> None:
+        begun.set()
+        assert may_fail.wait(WAIT_S)
+        raise ValueError("no more")
+
+    query = start(into(rate(spark), checkpoint, processingTime="0 seconds").foreachBatch(fails))
+    assert begun.wait(WAIT_S)
+    assert not query.drain(timeout=0.5)
+    may_fail.set()
+    with pytest.raises(StreamingQueryException, match="no more"):
+        query.awaitTermination(WAIT_S)
+    assert checkpoint.status().state is QueryState.FAILED
+
+
+@pytest.mark.parametrize("interval", ["0 seconds", "100 milliseconds", "1 second"])
+def test_a_query_without_data_drains(
+    spark: SparkSession, tmp_path: Path, checkpoint: Checkpoint, start: Start, interval: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    df = spark.readStream.format("text").load(str(tmp_path / "in"))
+    query = start(into(df, checkpoint, processingTime=interval))
+    wait_until(lambda: query.lastProgress is not None, "it has looked for data", WAIT_S)
+    assert query.drain(WAIT_S)
+    assert (checkpoint.offsets.ids(), checkpoint.epochs()) == ([], [])
     assert checkpoint.status().state is QueryState.STOPPED
 
 
