@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 
 from engine.query.binding import bind_writer
 from engine.sinks.contract import SinkBinding
-from engine.sinks.postgres import task_writer
+from engine.sinks.postgres import epochs, task_writer
 from engine.sinks.postgres.data_source import PostgresSink
-from engine.sinks.postgres.epochs import PostgresEpochs
 from tests.faults.roads.database_tables import (
     BROUGHT_OUT,
     COMMITTING,
@@ -23,10 +22,10 @@ from tests.faults.roads.database_tables import (
 )
 from tests.faults.roads.from_kafka import FromKafka
 from tests.faults.roads.kafka_topics import COLUMNS
-from tests.faults.roads.road import PLACES, Meanwhile, Setup
+from tests.faults.roads.road import BETWEEN, PLACES, Meanwhile, Setup
 from tests.servers.postgresql import PASSWORD, USER, running_postgresql
 
-HURRY = "tasks do not wait for the server's disk, and nobody counts their rows"
+HURRY = "nobody waits for the server's disk"
 _LAZY = {"wal_writer_delay": "10s"}
 """Else the server soon writes by itself what nobody waits for."""
 
@@ -35,8 +34,7 @@ def _does_not_wait() -> None:
     def hurry(connection: Any) -> None:
         connection.execute("SET synchronous_commit = off")
 
-    task_writer.make_durable = hurry  # type: ignore[attr-defined]
-    PostgresEpochs._check_stages = lambda *_: None  # type: ignore[method-assign]
+    task_writer.make_durable = epochs.make_durable = hurry  # type: ignore[attr-defined]
 
 
 class KafkaToPostgres(FromKafka):
@@ -44,10 +42,8 @@ class KafkaToPostgres(FromKafka):
 
     level = "L5 Kafka to PostgreSQL"
     places = (*PLACES, *COMMITTING)
-    mutants: ClassVar = {
-        **MUTANTS,
-        HURRY: _does_not_wait,
-    }
+    between = (*BETWEEN, "commitOffsets.after")
+    mutants: ClassVar = {**MUTANTS, HURRY: _does_not_wait}
     brought_out: ClassVar = {**BROUGHT_OUT, HURRY: CRASHED}
 
     @contextmanager
