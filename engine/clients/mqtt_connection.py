@@ -67,8 +67,8 @@ class MqttConnection:
         on_lost: Callable[[], None] | None = None,
     ) -> None:
         self._server, self._client_id, self._away = server, client_id, away
-        self.is_resumed, self.lost, self.lost_code = False, None, 0
-        self.lost: str | None
+        self.is_resumed, self.lost_code = False, 0
+        self.lost: str | None = None
         self._said: Any = None
         self._code: Any = None
         self._on_lost = on_lost

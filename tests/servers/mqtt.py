@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pyspark
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     load_pem_private_key,
@@ -221,11 +222,13 @@ class _Authenticator:
 
 def _key_store(with_key: Path) -> Path:
     content = with_key.read_bytes()
+    key = load_pem_private_key(content, None)
+    assert isinstance(key, EllipticCurvePrivateKey)
     store = with_key.with_suffix(".p12")
     store.write_bytes(
         pkcs12.serialize_key_and_certificates(
             b"broker",
-            load_pem_private_key(content, None),
+            key,
             load_pem_x509_certificate(content),
             None,
             BestAvailableEncryption(_STORE.encode()),

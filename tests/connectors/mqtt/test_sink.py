@@ -43,7 +43,7 @@ def payloads(*values: bytes | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"payload": pa.array(values, pa.binary())})
 
 
-def write(broker: MqttBroker, *values: bytes | None, **options: str) -> Published:
+def write(broker: MqttBroker, *values: bytes | None, **options: Any) -> Published:
     """An epoch, of a task that then ends."""
     writer = task(sink(broker, **options))
     try:
@@ -195,7 +195,7 @@ def test_wrong_options(columns: Sequence[str], options: dict[str, str], said: st
 
 def test_the_broker_is_tried_before_anything_runs(broker: MqttBroker, topic: str) -> None:
     sink(broker, topic=topic, qos="2", retain="true").validate()
-    login = {"url": broker.url_login, "username": USER}
+    login: dict[str, Any] = {"url": broker.url_login, "username": USER}
     with pytest.raises(ConfigError, match="Not authorized"):
         sink(broker, topic=topic, **login, password="wrong").validate()
     sink(broker, topic=topic, **login, password=PASSWORD).validate()

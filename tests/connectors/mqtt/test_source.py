@@ -264,7 +264,7 @@ def test_a_password_is_nowhere(
     for name in ("engine", "paho"):
         caplog.set_level(logging.DEBUG, logger=name)
     sink = Kept()
-    login = {"url": broker.url_login, "username": USER}
+    login: dict[str, Any] = {"url": broker.url_login, "username": USER}
     with pytest.raises(ConfigError, match=r"Not authorized.*username and password"):
         start(broker, topic, tmp_path, sink, **login, password="wrong")
     query = start(broker, topic, tmp_path, sink, **login, password=PASSWORD)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from engine.checkpoint.first_offsets import first_offsets_folder
 from engine.execution.definition import StreamBinding
 from engine.expressions.types import schema_to_spark
 from engine.pipeline.pipeline import Pipeline, SourceRelation
@@ -99,7 +100,14 @@ class MqttToMqtt(Road):
         taken = self._taken[where["name"]]
         listener = self._listeners[where["name"]] = Listener(self._broker, where["out"])
         with listener.listening():
-            with beside(lambda: _feed(self._broker, where["in"], taken, stop), stop):
+            begun = Path(setup.checkpoint) / first_offsets_folder(0) / "0"
+
+            def feed() -> None:
+                while not begun.exists() and not stop.wait(FEED_EVERY_S):
+                    pass  # what comes before there is a session is nobody's
+                _feed(self._broker, where["in"], taken, stop)
+
+            with beside(feed, stop):
                 yield
             _await_quiet(lambda: taken <= set(listener.payloads), lambda: len(listener.heard))
 
@@ -133,10 +141,11 @@ def _feed(broker: MqttBroker, topic: str, taken: set[bytes], stop: threading.Eve
         answered: set[int] = set()
         client.on_publish = lambda _client, _data, packet, *_: answered.add(packet)
 
-        def look() -> None:
+        def look() -> bool:
             for packet in answered & sent.keys():
                 taken.add(sent.pop(packet))
                 answered.discard(packet)
+            return not sent
 
         for number in count():
             if stop.wait(FEED_EVERY_S):
@@ -145,7 +154,7 @@ def _feed(broker: MqttBroker, topic: str, taken: set[bytes], stop: threading.Eve
             if len(sent) < 50:  # while the broker is away nothing is to pile up
                 payload = b"%d" % number
                 sent[client.publish(topic, payload, 1).mid] = payload
-        _await_quiet(lambda: look() or not sent, lambda: len(sent))
+        _await_quiet(look, lambda: len(sent))
 
 
 def _await_quiet(is_done: Callable[[], bool], progress: Callable[[], int]) -> None:
