@@ -21,7 +21,7 @@ ANSWER_S: Final = 30.0
 END_S: Final = 2.0
 """So long what is still to be sent is waited for at the end."""
 KEEP_ALIVE_S: Final = 20
-"""By half of this time more a broker that is silent is noticed, and so are we."""
+"""After at most twice this time a broker that is silent is noticed, and so are we."""
 TAKEN_OVER: Final = 0x8E
 TOO_LARGE: Final = 0x95
 _FAILURE: Final = 0x80

@@ -7,8 +7,6 @@ from itertools import count
 
 import pytest
 
-pytest.importorskip("paho.mqtt.client", reason="needs the extra mqtt: make install")
-
 from tests.servers.mqtt import MqttBroker, running_mqtt
 from tests.servers.process import NoServerError
 
@@ -21,7 +19,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqttBroker]:
         with running_mqtt(tmp_path_factory.mktemp("mqtt") / "broker") as broker:
             yield broker
     except NoServerError as exc:
-        pytest.skip(f"no MQTT broker: {exc}. `make servers` says whether it can be had")
+        pytest.skip(f"no MQTT broker: {exc}")
 
 
 @pytest.fixture

@@ -25,12 +25,14 @@ from engine.sinks.mqtt.publisher import Publisher
 from engine.sources.mqtt.data_source import MqttSource
 from engine.sources.mqtt.partition_reader import MqttPartitionReader
 from engine.sources.mqtt.rows import SCHEMA
+from engine.sources.mqtt.session import SessionOptions
 from tests.faults.roads.beside import beside
 from tests.faults.roads.road import Road, Setup
 from tests.servers.mqtt import MqttBroker, running_mqtt
 from tests.servers.mqtt_clients import HOUR_S, Listener, connected
 
 FEED_EVERY_S = 0.01
+SINK = "the sink's broker"
 QUIET_S = 15.0
 """What has not come when nothing came for so long is lost."""
 COLUMNS = pa.schema([SCHEMA.field("payload")])
@@ -57,12 +59,16 @@ def _forgets_what_was_under_way() -> None:
     Publisher._send_again = send_again  # type: ignore[method-assign]
 
 
-def _awaits_nothing() -> None:
-    Publisher.finish = lambda self: None  # type: ignore[method-assign]
+def _begins_anew() -> None:
+    def resume(self: Any, known: Any, away: Any) -> Any:
+        return self.begin(away), self.topics
+
+    SessionOptions.resume = resume  # type: ignore[method-assign]
 
 
 class MqttToMqtt(Road):
-    """One broker has both ends, and all worlds; each has two topics."""
+    """Each broker has one end of all worlds: were there a single one, what the sink loses with it
+    would come again from the source."""
 
     level = "L5 MQTT to MQTT"
     repeats = True
@@ -71,12 +77,12 @@ class MqttToMqtt(Road):
         "what was under way when the broker was lost is taken for taken": (
             _forgets_what_was_under_way
         ),
-        "an epoch is prepared before the broker has taken it": _awaits_nothing,
+        "each start begins a session of its own": _begins_anew,
     }
     brought_out: ClassVar = {
         "a message is acknowledged when it is read": "killed at any time",
-        "what was under way when the broker was lost is taken for taken": "the broker killed",
-        "an epoch is prepared before the broker has taken it": "the broker killed",
+        "what was under way when the broker was lost is taken for taken": f"{SINK} killed",
+        "each start begins a session of its own": "killed at any time",
     }
 
     def __init__(self) -> None:
@@ -86,26 +92,28 @@ class MqttToMqtt(Road):
 
     @contextmanager
     def serving(self, folder: Path) -> Iterator[None]:
-        with running_mqtt(folder / "mqtt") as broker:
-            self._broker = self.servers["the broker"] = broker
+        with running_mqtt(folder / "source") as source, running_mqtt(folder / "sink") as sink:
+            self._source = self.servers["the broker"] = source
+            self._sink = self.servers[SINK] = sink
             yield
 
     def make(self, name: str) -> dict[str, str]:
         self._taken[name] = set()
-        return {"url": self._broker.url, "in": f"in/{name}", "out": f"out/{name}", "name": name}
+        urls = {"source": self._source.url, "sink": self._sink.url}
+        return {**urls, "in": f"in/{name}", "out": f"out/{name}", "name": name}
 
     @contextmanager
     def feeding(self, setup: Setup) -> Iterator[None]:
         where, stop = setup.where, threading.Event()
         taken = self._taken[where["name"]]
-        listener = self._listeners[where["name"]] = Listener(self._broker, where["out"])
+        listener = self._listeners[where["name"]] = Listener(self._sink, where["out"])
         with listener.listening():
             begun = Path(setup.checkpoint) / first_offsets_folder(0) / "0"
 
             def feed() -> None:
                 while not begun.exists() and not stop.wait(FEED_EVERY_S):
                     pass  # what comes before there is a session is nobody's
-                _feed(self._broker, where["in"], taken, stop)
+                _feed(self._source, where["in"], taken, stop)
 
             with beside(feed, stop):
                 yield
@@ -119,7 +127,7 @@ class MqttToMqtt(Road):
 
     @staticmethod
     def stream(setup: Setup) -> StreamBinding:
-        source = MqttSource({"url": setup.where["url"], "topics": setup.where["in"]})
+        source = MqttSource({"url": setup.where["source"], "topics": setup.where["in"]})
         reader = source.continuousReader(source.schema()).prune(COLUMNS.names)
         assert reader is not None
         return StreamBinding(
@@ -129,7 +137,7 @@ class MqttToMqtt(Road):
     @staticmethod
     def sink(setup: Setup) -> SinkBinding:
         where = setup.where
-        sink = MqttSink({"url": where["url"], "topic": where["out"], "retryFor": "3 seconds"})
+        sink = MqttSink({"url": where["sink"], "topic": where["out"], "retryFor": "10 seconds"})
         columns = StructType.fromJson(schema_to_spark(COLUMNS))
         return bind_writer(sink.streamWriter(columns, overwrite=False), "mqtt")
 

@@ -207,7 +207,7 @@ class _World:
         self._result.records += went_in.total()
         lost, repeated = went_in - came_out, came_out - went_in
         if self._road.repeats:
-            self._result.outcomes["records that came again"] += repeated.total()
+            self._result.outcomes["records again, at least once"] += repeated.total()
             repeated = Counter(each for each in repeated.elements() if each not in went_in)
         for kind, found in (("lost", lost), ("repeated", repeated)):
             self._blame(kind, found)
