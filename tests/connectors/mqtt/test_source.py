@@ -169,6 +169,27 @@ def test_other_topics_from_now_on(broker: MqttBroker, topic: str) -> None:
     task.close()
 
 
+def test_two_queries_share_a_subscription(broker: MqttBroker, topic: str) -> None:
+    readers = [source(broker, f"$share/readings/{topic}") for _ in range(2)]
+    begins = [reader.initialOffset() for reader in readers]
+    tasks = [opened(*each) for each in zip(readers, begins, strict=True)]
+    sent = [b"%d" % each for each in range(100)]
+    publish(broker, topic, *sent)
+    found: list[bytes] = []
+
+    def look() -> bool:
+        for task in tasks:
+            if (batch := task.read(0.01)) is not None:
+                found.extend(batch.column("payload").to_pylist())
+                task.committed(task.offset)
+        return len(found) >= len(sent)
+
+    wait_until(look, "all messages")
+    for task in tasks:
+        task.close()
+    assert sorted(found) == sorted(sent)
+
+
 # -- sessions -------------------------------------------------------------------------------------
 
 
