@@ -1,4 +1,4 @@
-"""``postgres``, ``mysql``, ``sqlite`` and ``redis``: an address, a user, a password."""
+"""``postgres``, ``mysql``, ``sqlite``, ``redis`` and ``mqtt``: an address, a user, a password."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ _TLS_OF_REDIS: Final = (
     "ssl_check_hostname",
     "ssl_keyfile",
 )
+_FILES_OF_MQTT: Final = ("caFile", "certFile", "keyFile")
 
 
 def of_postgres(fields: Fields) -> dict[str, str]:
@@ -107,6 +108,23 @@ def of_redis(fields: Fields) -> dict[str, str]:
         "url": f"{scheme}://{address}/{fields.extra_text('db') or 0}{'?' if query else ''}{query}",
         "username": fields.take("login"),
         "password": fields.take("password"),
+    }
+    fields.refuse_others()
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def of_mqtt(fields: Fields) -> dict[str, str]:
+    """``url``, ``username``, ``password`` and the files of certificates.
+
+    :raises ConfigError: it names no host, or has what the connector does not know.
+    """
+    has_tls = fields.extra_text("tls") == "true"
+    address = _address(fields, "8883" if has_tls else "1883")
+    found = {
+        "url": f"{'mqtts' if has_tls else 'mqtt'}://{address}",
+        "username": fields.take("login"),
+        "password": fields.take("password"),
+        **{name: fields.extra_text(name) for name in _FILES_OF_MQTT},
     }
     fields.refuse_others()
     return {name: value for name, value in found.items() if value is not None}

@@ -52,6 +52,7 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Reader]]] = {
     "continuous_iceberg": _ICEBERG,
     "postgres": {"postgres": databases.of_postgres},
     "redis": {"redis": databases.of_redis},
+    "mqtt": {"mqtt": databases.of_mqtt},
     "sqlalchemy": {
         "postgres": databases.postgres_url,
         "mysql": databases.mysql_url,

@@ -7,6 +7,8 @@ micro-batch mode, with ``df.writeStream``:
 ``tail``                              :mod:`engine.sources.tail.data_source`
 ``arrow_rate``                        :mod:`engine.sources.rate`
 ``redis``                             :mod:`engine.sources.redis.data_source`
+``mqtt``                              :mod:`engine.sources.mqtt.data_source`, to be read, and not in
+                                      micro-batches
 ``continuous_delta``                  :mod:`engine.sources.delta.data_source`, to be read, and not
                                       in micro-batches
 ``continuous_iceberg``                :mod:`engine.sources.iceberg.data_source`, likewise
@@ -28,6 +30,7 @@ from typing import TYPE_CHECKING
 from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
 from engine.sources.delta.data_source import DeltaSource
 from engine.sources.iceberg.data_source import IcebergSource
+from engine.sources.mqtt.data_source import MqttSource
 from engine.sources.postgres.data_source import PostgresDataSource
 from engine.sources.rate import RateDataSource
 from engine.sources.redis.data_source import RedisSource
@@ -42,6 +45,7 @@ _CONNECTORS = (
     RateDataSource,
     TailDataSource,
     RedisSource,
+    MqttSource,
     PostgresDataSource,
     DeltaSource,
     IcebergSource,

@@ -88,6 +88,7 @@ SINKS: Final[dict[str, SinkKind]] = {
     ),
     "http": SinkKind("engine.sinks.http.data_source:HttpSink", columns=Columns.NOT_KEPT),
     "redis": SinkKind("engine.sinks.redis.data_source:RedisSink", columns=Columns.NOT_KEPT),
+    "mqtt": SinkKind("engine.sinks.mqtt.data_source:MqttSink", columns=Columns.NOT_KEPT),
     "iceberg": SinkKind(
         "engine.sinks.iceberg.data_source:IcebergDataSource",
         has_partitions=True,

@@ -11,6 +11,7 @@ from engine.sources.delta.data_source import DeltaSource
 from engine.sources.files.data_source import FORMATS
 from engine.sources.iceberg.data_source import IcebergSource
 from engine.sources.kafka.data_source import KafkaDataSource
+from engine.sources.mqtt.data_source import MqttSource
 from engine.sources.postgres.data_source import PostgresDataSource
 from engine.sources.rate import RateDataSource
 from engine.sources.redis.data_source import RedisSource
@@ -23,6 +24,7 @@ SOURCES: Final[dict[str, type[DataSource]]] = {
     TailDataSource.name(): TailDataSource,
     KafkaDataSource.name(): KafkaDataSource,
     RedisSource.name(): RedisSource,
+    MqttSource.name(): MqttSource,
     SocketDataSource.name(): SocketDataSource,  # Spark's own name, likewise
     PostgresDataSource.name(): PostgresDataSource,
     **FORMATS,

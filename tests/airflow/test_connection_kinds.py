@@ -186,6 +186,27 @@ def test_to_files(spec: dict[str, Any], connection: Callable[..., None]) -> None
             {"url": "rediss://[::1]:6379/2?ssl_ca_certs=%2Fca.pem", "password": SECRET},
         ),
         (
+            "mqtt",
+            {
+                "conn_type": "mqtt",
+                "host": "broker",
+                "login": "me",
+                "password": SECRET,
+                "extra": {"tls": True, "caFile": "/ca.pem"},
+            },
+            {
+                "url": "mqtts://broker:8883",
+                "username": "me",
+                "password": SECRET,
+                "caFile": "/ca.pem",
+            },
+        ),
+        (
+            "mqtt",
+            {"conn_type": "generic", "host": "broker", "port": 1884},
+            {"url": "mqtt://broker:1884"},
+        ),
+        (
             "http",
             {
                 "conn_type": "http",
@@ -322,6 +343,7 @@ def test_single_values_of_any_connection(
         ("sqlalchemy", {"conn_type": "sqlite"}, "names no file"),
         ("sqlalchemy", {"conn_type": "mysql", "extra": {"client": "x"}}, "extra.client 'x'"),
         ("redis", {"conn_type": "redis"}, "names no host"),
+        ("mqtt", {"conn_type": "mqtt"}, "names no host"),
         ("http", {"conn_type": "http"}, "names no host"),
         ("http", {"conn_type": "http", "extra": {"verify": False}}, r"extra\.verify"),
         ("rate", {"conn_type": "http", "host": "x"}, r"\(http\) is none of the types"),
@@ -410,7 +432,7 @@ def test_every_reader_refuses_what_it_does_not_know(connection: Callable[..., No
                 "host": "here",
                 "extra": {"bootstrap.servers": "here:9092", "no such": 1},
             }
-            if conn_type not in ("postgres", "mysql", "sqlite", "redis", "wasb", "adls"):
+            if conn_type not in ("postgres", "mysql", "sqlite", "redis", "mqtt", "wasb", "adls"):
                 del needed["host"]
             if conn_type in ("postgres", "mysql"):
                 needed["schema"] = "orders"

@@ -201,11 +201,39 @@ def registry(folder: Path) -> Iterator[Shown]:
         )
 
 
+@contextmanager
+def mqtt(folder: Path) -> Iterator[Shown]:
+    try:
+        from tests.servers.mqtt import PASSWORD, USER, running_mqtt
+    except ImportError as error:
+        raise MissingError(f"{error}: make install") from error
+    with running_mqtt(folder) as broker:
+        port = broker.url_login.rpartition(":")[2]
+        yield Shown(
+            {
+                "without login": broker.url,
+                "with login": broker.url_login,
+                f"TLS, certificate {broker.certificate}": broker.url_tls,
+            },
+            f"user {USER}, password {PASSWORD}",
+            {
+                "a message to the topic orders": python(
+                    "from paho.mqtt.publish import single; "
+                    f'single("orders", "12.5", qos=1, hostname="127.0.0.1", port={broker.port})'
+                ),
+                "Airflow's connection": add_connection(
+                    "plant", "mqtt", host="127.0.0.1", port=port, login=USER, password=PASSWORD
+                ),
+            },
+        )
+
+
 SERVERS: Final[Mapping[str, Offer]] = {
     "Kafka": kafka,
     "S3": s3,
     "PostgreSQL": postgresql,
     "Redis": redis,
+    "MQTT": mqtt,
     "Iceberg": iceberg,
     "Registry": registry,
 }

@@ -64,6 +64,8 @@ class Road(ABC):
     :cvar between: those where it is killed to stay away with something prepared.
     :cvar forgetful: names of servers that have nothing any more when they were killed: they are
         suspended instead.
+    :cvar repeats: whether what it promises, at least once, lets records come again: they are
+        counted, and no fault.
     :cvar mutants: by name: what puts a wrong version in place, in the query's process.
     :cvar brought_out: mutants that one kind of fault, or a kill at one of the places, brings to
         light, which chance would seldom draw.
@@ -74,6 +76,7 @@ class Road(ABC):
     places: ClassVar[Sequence[str]] = PLACES
     between: ClassVar[Sequence[str]] = BETWEEN
     forgetful: ClassVar[Collection[str]] = ()
+    repeats: ClassVar[bool] = False
     mutants: ClassVar[Mapping[str, Callable[[], None]]] = {}
     brought_out: ClassVar[Mapping[str, str]] = {}
 

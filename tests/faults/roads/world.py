@@ -208,10 +208,14 @@ class _World:
     def _compare(self) -> None:
         went_in, came_out = self._road.went_in(self._setup), self._road.came_out(self._setup)
         self._result.records += went_in.total()
-        for kind, found in (("lost", went_in - came_out), ("repeated", came_out - went_in)):
+        lost, repeated = went_in - came_out, came_out - went_in
+        if self._road.repeats:
+            self._result.outcomes["records again, at least once"] += repeated.total()
+            repeated = Counter(each for each in repeated.elements() if each not in went_in)
+        for kind, found in (("lost", lost), ("repeated", repeated)):
             self._blame(kind, found)
-        self._result.lost += (went_in - came_out).total()
-        self._result.repeated += (came_out - went_in).total()
+        self._result.lost += lost.total()
+        self._result.repeated += repeated.total()
 
     def _blame(self, kind: str, found: Counter[bytes]) -> None:
         if found:

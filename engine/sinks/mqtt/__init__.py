@@ -1,0 +1,1 @@
+"""``mqtt``: rows as messages of topics."""

@@ -1,0 +1,122 @@
+"""Rows as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from engine.errors import ConfigError, SinkCommitRejectedError
+from engine.expressions.types import sql_name
+
+OWNER: Final = "sink mqtt"
+_COLUMNS: Final[dict[str, tuple[pa.DataType, ...]]] = {
+    "payload": (pa.string(), pa.binary()),
+    "topic": (pa.string(),),
+    "qos": (pa.int32(),),
+    "retain": (pa.bool_(),),
+    "properties": (pa.map_(pa.string(), pa.string()),),
+}
+TOPIC_BYTES_MAX: Final = 65_535
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A message to be published.
+
+    :param properties: the user's.
+    """
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class MessageFormat:
+    """Which of a row's columns make its message. Picklable.
+
+    :param topic: of all messages; None: each row's column ``topic`` says it.
+    :param qos: where there is no column ``qos``; ``retain`` likewise.
+    :param columns: those of :data:`_COLUMNS` that the rows have.
+    """
+
+    topic: str | None
+    qos: int
+    retain: bool
+    columns: frozenset[str]
+
+    @classmethod
+    def of(cls, schema: pa.Schema, topic: str | None, qos: int, retain: bool) -> MessageFormat:
+        """:raises ConfigError: a column is missing, unknown, or of another type."""
+        if "payload" not in schema.names:
+            raise ConfigError(
+                f"{OWNER}: there is no column payload.",
+                hint="Select it: df.select(to_json(struct('*')).alias('payload')).",
+            )
+        if (topic is None) == ("topic" not in schema.names):
+            raise ConfigError(
+                f"{OWNER}: the topic is in {'neither' if topic is None else 'both'} the option "
+                f"topic {'nor' if topic is None else 'and'} the column topic.",
+                hint="It is in one of them.",
+            )
+        if topic is not None and (fault := _fault(topic)):
+            raise ConfigError(f"{OWNER}: option topic: {topic!r} {fault}.")
+        for name in schema.names:
+            if name not in _COLUMNS:
+                raise ConfigError(
+                    f"{OWNER}: a message has no {name}.",
+                    hint=f"Its columns are {', '.join(_COLUMNS)}: drop the others.",
+                )
+            found, allowed = schema.field(name).type, _COLUMNS[name]
+            if not any(found.equals(each) for each in allowed):
+                raise ConfigError(
+                    f"{OWNER}: {name} is {sql_name(found)}; it must be "
+                    f"{' or '.join(map(sql_name, allowed))}.",
+                    hint=f"Cast it, or drop it: df.withColumn('{name}', ...).",
+                )
+        return cls(topic, qos, retain, frozenset(schema.names))
+
+    def publications(self, batch: pa.RecordBatch) -> Iterator[Publication]:
+        """:raises SinkCommitRejectedError: a row makes none."""
+        rows = batch.num_rows
+        payloads = batch.column("payload").cast(pa.binary()).to_pylist()
+        columns: dict[str, list[Any]] = {
+            name: batch.column(name).to_pylist() if name in self.columns else [given] * rows
+            for name, given in (
+                ("topic", self.topic),
+                ("qos", self.qos),
+                ("retain", self.retain),
+                ("properties", None),
+            )
+        }
+        for payload, topic, qos, retain, properties in zip(
+            payloads, *columns.values(), strict=True
+        ):
+            if payload is None or topic is None or qos is None or retain is None:
+                raise SinkCommitRejectedError(
+                    f"{OWNER}: a row has a NULL in payload, topic, qos or retain.",
+                    hint="Filter such rows out, or fill them: coalesce(payload, '').",
+                )
+            if fault := _fault(topic):
+                raise SinkCommitRejectedError(f"{OWNER}: a row's topic {topic!r} {fault}.")
+            if qos not in (1, 2):
+                raise SinkCommitRejectedError(
+                    f"{OWNER}: a row's qos is {qos}.",
+                    hint="It is 1 or 2: with 0 nobody knows whether the broker has the message.",
+                )
+            pairs = tuple((key, value) for key, value in properties or () if value is not None)
+            yield Publication(topic, payload, qos, retain, pairs)
+
+
+def _fault(topic: str) -> str:
+    """What is wrong with the name of a topic; empty if nothing is."""
+    if not topic or any(each in topic for each in "+#\0"):
+        return "is the name of no topic: it is empty, or has +, # or a zero"
+    if len(topic.encode()) > TOPIC_BYTES_MAX:
+        return f"is longer than {TOPIC_BYTES_MAX:,} bytes"
+    return ""

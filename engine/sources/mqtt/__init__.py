@@ -1,0 +1,1 @@
+"""``mqtt``: the messages of topics, acknowledged when they are committed."""

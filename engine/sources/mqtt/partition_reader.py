@@ -1,0 +1,134 @@
+"""The executor's side: reads the messages of a session, and acknowledges those that are committed.
+
+With a connection that is lost the reader ends: the broker sends all that is not acknowledged again,
+also what this reader has read, to whoever resumes the session.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from engine.clients.mqtt_connection import MqttConnection
+from engine.errors import SourceUnavailableError
+from engine.sources.contract import Offset, PartitionReader
+from engine.sources.mqtt.rows import Message, batch_of
+from engine.sources.mqtt.session import Position, SessionOptions
+
+BATCH_ROWS: Final = 5_000
+WAITING_MAX: Final = 65_535
+"""Messages that nobody has read yet: with QoS 0 nothing else bounds them."""
+
+
+class MqttPartitionReader(PartitionReader):
+    """See the module.
+
+    :param start: of the session.
+    :param new: topics of which nothing was read before.
+    :param columns: what the batches have.
+    """
+
+    interruptible = True
+
+    def __init__(
+        self,
+        options: SessionOptions,
+        start: Position,
+        new: Sequence[str],
+        columns: Sequence[str],
+    ) -> None:
+        self._options, self._at, self._columns = options, start, tuple(columns)
+        self._new = tuple(new)
+        self._connection: MqttConnection | None = None
+        self._unacknowledged: deque[tuple[int, int]] = deque()
+        """How many messages are read with this one, and its packet id."""
+        # The rest is shared with the thread that the messages come on.
+        self._changed = threading.Condition()
+        self._waiting: deque[Message] = deque()
+        self._interrupted = self._closed = self._lost = False
+
+    def read(self, timeout_s: float) -> pa.RecordBatch | None:
+        if self._connection is None:
+            self._connection = self._options.open(
+                self._at.client, self._new, SourceUnavailableError, self._arrive, self._lose
+            )
+        with self._changed:
+            self._changed.wait_for(
+                lambda: bool(self._waiting) or self._interrupted or self._lost, timeout_s
+            )
+            self._interrupted = False
+            if self._lost:
+                raise self._connection.gone()
+            count = min(len(self._waiting), BATCH_ROWS)
+            messages = [self._waiting.popleft() for _ in range(count)]
+            self._changed.notify_all()
+        if not messages:
+            return None
+        for number, message in enumerate(messages, self._at.received + 1):
+            if message.qos:
+                self._unacknowledged.append((number, message.packet))
+        self._at = replace(self._at, received=self._at.received + len(messages))
+        return batch_of(messages, self._columns)
+
+    @property
+    def offset(self) -> Offset:
+        return self._at.offset
+
+    def committed(self, end: Offset) -> None:
+        received = Position.of(end).received
+        while self._unacknowledged and self._unacknowledged[0][0] <= received:
+            _, packet = self._unacknowledged.popleft()
+            assert self._connection is not None, "it was read by one"
+            self._connection.client.ack(packet, 1)
+
+    def interrupt(self) -> None:
+        with self._changed:
+            self._interrupted = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._connection is not None:
+            self._connection.close()
+
+    # -- called by the client's thread ------------------------------------------------------------
+
+    def _arrive(self, received: Any) -> None:
+        message = Message.of(received, time.time_ns() // 1_000)
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._waiting) < WAITING_MAX or self._closed)
+            self._waiting.append(message)
+            self._changed.notify_all()
+
+    def _lose(self) -> None:
+        with self._changed:
+            self._lost = True
+            self._changed.notify_all()
+
+
+class NothingAgain(PartitionReader):
+    """In place of an epoch that is run again: none of it is acknowledged, and the broker sends it
+    in those that follow.
+
+    :param until: its end.
+    """
+
+    exhausted = True
+
+    def __init__(self, until: Offset) -> None:
+        self._until = until
+
+    def read(self, timeout_s: float) -> pa.RecordBatch | None:
+        return None
+
+    @property
+    def offset(self) -> Offset:
+        return self._until

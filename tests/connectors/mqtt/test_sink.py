@@ -1,0 +1,210 @@
+"""What the MQTT sink publishes, when an epoch is prepared, and what it says of refusals."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import MapType, StringType, StructType
+
+from engine.clients import mqtt_connection
+from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
+from engine.sinks.contract import WriterContext
+from engine.sinks.mqtt.data_source import MqttSink, MqttWriter, Published, PublishingWriter
+from tests.connectors.mqtt.test_outages import kill, suspend
+from tests.servers.mqtt import PASSWORD, USER, MqttBroker
+from tests.servers.mqtt_clients import Listener
+from tests.waiting import wait_until
+
+PAYLOAD = StructType().add("payload", "binary")
+
+
+@pytest.fixture
+def listener(broker: MqttBroker, topic: str) -> Iterator[Listener]:
+    with Listener(broker, f"{topic}/#").listening() as found:
+        yield found
+
+
+def sink(broker: MqttBroker, schema: StructType = PAYLOAD, **options: str) -> MqttWriter:
+    return MqttSink({"url": broker.url, **options}).streamWriter(schema, overwrite=False)
+
+
+def task(writer: MqttWriter) -> PublishingWriter:
+    found: PublishingWriter = pickle.loads(pickle.dumps(writer.taskWriter()))
+    found.open(WriterContext("query", "run", 1, 0, 0, 1))
+    return found
+
+
+def payloads(*values: bytes | None) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"payload": pa.array(values, pa.binary())})
+
+
+def write(broker: MqttBroker, *values: bytes | None, **options: Any) -> Published:
+    """An epoch, of a task that then ends."""
+    writer = task(sink(broker, **options))
+    try:
+        return writer.write(0, iter([payloads(*values)] if values else []))
+    finally:
+        writer.close()
+
+
+def test_rows_are_messages(broker: MqttBroker, topic: str, listener: Listener) -> None:
+    for qos in "12":
+        assert write(broker, b"\xff", b"", topic=f"{topic}/{qos}", qos=qos) == Published(2)
+    wait_until(lambda: len(listener.heard) == 4, "four messages")
+    assert listener.heard == [
+        (f"{topic}/{qos}", payload, qos, False, ()) for qos in (1, 2) for payload in (b"\xff", b"")
+    ]
+    assert write(broker, topic=topic) == Published(0)
+
+
+def test_columns_say_more(broker: MqttBroker, topic: str, listener: Listener) -> None:
+    schema = (
+        StructType()
+        .add("topic", "string")
+        .add("payload", "string")
+        .add("qos", "integer")
+        .add("retain", "boolean")
+        .add("properties", MapType(StringType(), StringType()))
+    )
+    rows = [
+        {"topic": f"{topic}/a", "payload": "ä", "qos": 1, "retain": False, "properties": None},
+        {"topic": f"{topic}/b", "payload": "", "qos": 2, "retain": True,
+         "properties": [("unit", "C"), ("none", None)]},
+    ]  # fmt: skip
+    columns = pa.schema(
+        [
+            ("topic", pa.string()), ("payload", pa.string()), ("qos", pa.int32()),
+            ("retain", pa.bool_()), ("properties", pa.map_(pa.string(), pa.string())),
+        ]
+    )  # fmt: skip
+    writer = task(sink(broker, schema))
+    writer.write(0, iter([pa.RecordBatch.from_pylist(rows, columns)]))
+    writer.close()
+    wait_until(lambda: len(listener.heard) == 2, "two messages")
+    assert listener.heard == [
+        (f"{topic}/a", "ä".encode(), 1, False, ()),
+        (f"{topic}/b", b"", 2, True, (("unit", "C"),)),
+    ]
+
+
+def test_more_than_may_be_under_way(broker: MqttBroker, topic: str, listener: Listener) -> None:
+    """The broker allows 100."""
+    sent = [b"%d" % each for each in range(3_000)]
+    write(broker, *sent, topic=f"{topic}/x")
+    wait_until(lambda: len(listener.heard) == len(sent), "all of them")
+    assert listener.payloads == sent
+
+
+@pytest.mark.parametrize("strike", [suspend, kill])
+def test_an_epoch_is_prepared_when_the_broker_has_it(
+    broker: MqttBroker,
+    topic: str,
+    listener: Listener,
+    strike: Callable[[MqttBroker], Callable[[], None]],
+) -> None:
+    sent = [b"%d" % each for each in range(1_000)]
+    writer = task(sink(broker, topic=f"{topic}/x"))
+    writer.write(0, iter([payloads(b"first")]))
+    come_back = strike(broker)
+    with ThreadPoolExecutor(1) as threads:
+        writing = threads.submit(writer.write, 1, iter([payloads(*sent)]))
+        with pytest.raises(TimeoutError):
+            writing.result(1)
+        come_back()
+        assert writing.result(60) == Published(1_000)
+    writer.close()
+    wait_until(lambda: {b"first", *sent} <= set(listener.payloads), "all of them", 60)
+
+
+@pytest.mark.parametrize("strike", [suspend, kill])
+def test_a_broker_that_is_away_for_too_long(
+    broker: MqttBroker,
+    topic: str,
+    strike: Callable[[MqttBroker], Callable[[], None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mqtt_connection, "END_S", 0.2)
+    writer = task(sink(broker, topic=topic, retryFor="1 second"))
+    writer.write(0, iter([payloads(b"1")]))
+    strike(broker)
+    with pytest.raises(SinkUnavailableError, match=r"takes no message for 1 s|cannot be reached"):
+        writer.write(1, iter([payloads(b"2")]))
+    writer.aborted(1)
+    writer.close()
+
+
+def test_a_message_that_is_too_large(broker: MqttBroker, topic: str) -> None:
+    with pytest.raises(SinkCommitRejectedError, match=r"larger than .* allows, 1,000,000 bytes"):
+        write(broker, b"x" * 1_000_000, topic=topic)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("payload", None, "NULL in payload"),
+        ("topic", None, "NULL in payload, topic"),
+        ("topic", "a/+", "name of no topic"),
+        ("topic", "", "name of no topic"),
+        ("topic", "x" * 65_536, "longer than"),
+        ("qos", 0, "qos is 0"),
+        ("retain", None, "retain"),
+    ],
+)
+def test_rows_that_are_no_message(
+    broker: MqttBroker, topic: str, column: str, value: Any, said: str
+) -> None:
+    schema = StructType().add("payload", "string").add("topic", "string")
+    schema = schema.add("qos", "integer").add("retain", "boolean")
+    columns = pa.schema(
+        [("payload", pa.string()), ("topic", pa.string()), ("qos", pa.int32()),
+         ("retain", pa.bool_())]
+    )  # fmt: skip
+    row = {"payload": "x", "topic": topic, "qos": 1, "retain": False, column: value}
+    writer = task(sink(broker, schema))
+    with pytest.raises(SinkCommitRejectedError, match=said):
+        writer.write(0, iter([pa.RecordBatch.from_pylist([row], columns)]))
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "said"),
+    [
+        (("text",), {"topic": "a"}, "no column payload"),
+        (("payload",), {}, "neither the option topic nor"),
+        (("payload", "topic"), {"topic": "a"}, "both the option topic and"),
+        (("payload", "id"), {"topic": "a"}, "a message has no id"),
+        (("payload", "qos"), {"topic": "a"}, "qos is STRING; it must be INT"),
+        (("payload",), {"topic": "a/#"}, "name of no topic"),
+        (("payload",), {"topic": "a", "qos": "0"}, "qos"),
+        (("payload",), {"topic": "a", "retryFor": "0 seconds"}, "retryFor"),
+        (("payload",), {"topic": "a", "clientId": "x"}, "Did you mean clientIdPrefix"),
+    ],
+)
+def test_wrong_options(columns: Sequence[str], options: dict[str, str], said: str) -> None:
+    schema = StructType()
+    for name in columns:
+        schema = schema.add(name, "string")
+    with pytest.raises(ConfigError, match=said):
+        MqttSink({"url": "mqtt://localhost", **options}).streamWriter(schema, overwrite=False)
+
+
+def test_the_broker_is_tried_before_anything_runs(broker: MqttBroker, topic: str) -> None:
+    sink(broker, topic=topic, qos="2", retain="true").validate()
+    login: dict[str, Any] = {"url": broker.url_login, "username": USER}
+    with pytest.raises(ConfigError, match="Not authorized"):
+        sink(broker, topic=topic, **login, password="wrong").validate()
+    sink(broker, topic=topic, **login, password=PASSWORD).validate()
+    sink(broker, topic=topic, url=broker.url_tls, caFile=str(broker.certificate)).validate()
+    with pytest.raises(ConfigError, match="cannot be reached"):
+        sink(broker, topic=topic, url="mqtt://127.0.0.1:1").validate()
+
+
+def test_what_micro_batches_call(broker: MqttBroker, topic: str, listener: Listener) -> None:
+    writer: MqttWriter = pickle.loads(pickle.dumps(sink(broker, topic=f"{topic}/x")))
+    assert writer.write(iter([payloads(b"1")])) == Published(1)
+    wait_until(lambda: listener.payloads == [b"1"], "the message")
