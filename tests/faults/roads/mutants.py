@@ -8,6 +8,7 @@ from typing import Any
 from engine.coordinator.epoch_runner import EpochRunner
 
 COMMITTED_EARLY = "the sink commits before the offset log"
+ASKS_NOTHING = "the table is not asked whether it has the epoch"
 
 
 def commit_before_log() -> None:
@@ -22,10 +23,11 @@ def commit_before_log() -> None:
 
 
 def asks_nothing(log: Any) -> None:
-    """The sink commits an epoch that its table has already.
+    """The sink commits an epoch that its table has already: neither a start nor a commit asks.
 
     :param log: a subclass of :class:`engine.sinks.lakes.table_log.TableLog`.
     """
+    log.latest = lambda *_: None
     right = log._write
 
     def write(
@@ -34,8 +36,3 @@ def asks_nothing(log: Any) -> None:
         return right(self, context, commit, lambda table: False, *given, **named)
 
     log._write = write
-
-
-def sees_no_other(log: Any) -> None:
-    """The sink does not look whether a later run has written."""
-    log._check_run = lambda *_: None

@@ -21,6 +21,7 @@ class TailToDelta(TailToS3):
     level = "L5 tail to Delta on S3"
     places = KafkaToDelta.places
     mutants = KafkaToDelta.mutants
+    brought_out = KafkaToDelta.brought_out
 
     def came_out(self, setup: Setup) -> Counter[bytes]:
         table = deltalake.DeltaTable(
