@@ -227,11 +227,11 @@ _PASSING: Final = frozenset(
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "KAFKA_STORAGE_ERROR", "_AUTHENTICATION",
         "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC",
         "_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_TXN_STATE", "_STATE",
-        "INVALID_PRODUCER_ID_MAPPING", "_PURGE_QUEUE", "_PURGE_INFLIGHT",
+        "INVALID_PRODUCER_ID_MAPPING", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FATAL",
     }
 )  # fmt: skip
 """A topic that is not known may be one that was just created; a producer that has lost its
-transaction, or its id, is replaced by a new one."""
+transaction or its id, after which every call is ``_FATAL``, is replaced by a new one."""
 
 
 def made_client(kind: Any, settings: Mapping[str, Any], owner: str, **rest: Any) -> Any:

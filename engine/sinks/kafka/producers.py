@@ -58,7 +58,7 @@ class Sender:
         :param hurry: see that it is sent now, if it is small.
         :raises SinkError: the client, or a broker before, has refused a record.
         """
-        with self.speaking("a record is refused", SinkCommitRejectedError):
+        with self.speaking("a record cannot be sent", SinkCommitRejectedError):
             rows.send(self.producer, batch)
         if hurry and batch.num_rows < SMALL_BATCH:
             self._serve(self.producer.flush, _HURRY_S)

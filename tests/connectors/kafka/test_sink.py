@@ -213,7 +213,7 @@ def test_a_record_that_the_broker_refuses_fails_the_epoch(kafka: Kafka) -> None:
     made = writer(kafka, topic=name)
     with pytest.raises(SinkCommitRejectedError, match=f"a record for {name} was refused"):
         made.write(batches("x" * 5_000))
-    with pytest.raises(SinkCommitRejectedError, match="refused"):
+    with pytest.raises(SinkCommitRejectedError, match="cannot be sent"):
         made.write(batches("x" * 5_000_000))  # by the client itself
 
 
@@ -344,6 +344,32 @@ def test_earlier_tasks_are_shut_out(kafka: Kafka, topic: str) -> None:
         zombie.write(1, batches("again"))
     assert values(kafka, topic) == []
     zombie.close()
+
+
+def test_a_producer_that_has_given_up_between_two_batches_is_replaced(
+    kafka: Kafka, topic: str
+) -> None:
+    """No record is at fault: a new attempt gets a new producer."""
+    made = exactly_once(kafka, topic)
+    one = task(made, topic)
+
+    def has_given_up() -> bool:
+        try:
+            one._open[0]._sender.producer.produce(topic, b"late")
+        except confluent_kafka.KafkaException as exc:
+            return bool(exc.args[0].name() == "_FATAL")
+        return False
+
+    def more() -> Iterator[pa.RecordBatch]:
+        yield from batches("a")
+        made.fenceTasks()
+        wait_until(has_given_up, "the producer notices", 30)
+        yield from batches("b")
+
+    with pytest.raises(SinkUnavailableError, match="_FATAL"):
+        one.write(0, more())
+    assert values(kafka, topic) == []
+    one.close()
 
 
 def sent(made: Any) -> bytes:
