@@ -52,8 +52,8 @@ _LEVELS = """\
   taken over and woken up, kept away with something prepared; tasks fail; servers are killed,
   suspended, and away for more than a minute (moto's S3 has all in memory: it is suspended only).
   On the road to Kafka transactions time out meanwhile, some of an epoch perhaps when others are
-  committed; on that to Redis what was staged is gone. The one of MQTT is at least once: what came
-  again is counted.
+  committed; on that to Redis what was staged is gone; on those to Delta the table is compacted. The
+  one of MQTT is at least once: what came again is counted.
 - **Mutants**: wrong versions of the protocol, one at a time. A harness that does not catch them
   proves nothing.
 
