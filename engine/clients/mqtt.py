@@ -20,7 +20,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
 from engine.base.connector_options import Options
@@ -60,6 +60,11 @@ class MqttServer:
                 "certificates.",
                 hint="Begin it with mqtts://.",
             )
+        if files[2] is not None and files[1] is None:
+            raise ConfigError(
+                f"{owner}: there is a keyFile, and no certFile.",
+                hint="Set certFile to the certificate that the key belongs to.",
+            )
         if password is not None and username is None:
             raise ConfigError(f"{owner}: there is a password, and no username.")
         return cls(owner, host, port, scheme == "mqtts", username, password, *files)
@@ -77,6 +82,7 @@ class MqttServer:
         :raises ConfigError: it is not installed, or a certificate cannot be read.
         """
         paho = import_client(self.owner)
+        context = self._tls() if self.has_tls else None
         client = paho.Client(
             paho.CallbackAPIVersion.VERSION2,
             client_id=client_id,
@@ -87,18 +93,30 @@ class MqttServer:
         client.max_inflight_messages_set(0)
         if self.username is not None:
             client.username_pw_set(self.username, self.password)
-        if self.has_tls:
-            try:
-                context = ssl.create_default_context(cafile=self.ca_file)
-                if self.cert_file is not None:
-                    context.load_cert_chain(self.cert_file, self.key_file)
-            except OSError as exc:
-                raise ConfigError(
-                    f"{self.owner}: a certificate cannot be used: {exc}.",
-                    hint="caFile, certFile and keyFile name files of PEM, also on the executors.",
-                ) from exc
+        if context is not None:
             client.tls_set_context(context)
         return client
+
+    def _tls(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.cert_file is not None:
+                context.load_cert_chain(self.cert_file, self.key_file, self._refuse_pass_phrase)
+        except OSError as exc:
+            raise ConfigError(
+                f"{self.owner}: a certificate cannot be used: {exc}.",
+                hint="caFile, certFile and keyFile name files of PEM, also on the executors.",
+            ) from exc
+        return context
+
+    def _refuse_pass_phrase(self) -> NoReturn:
+        """Without it OpenSSL would ask at the terminal, and wait."""
+        raise ConfigError(
+            f"{self.owner}: the client's key in {self.key_file or self.cert_file} has a pass "
+            "phrase.",
+            hint="Take it away, and let the file's permissions protect the key: "
+            "openssl pkey -in with.pem -out key.pem.",
+        )
 
 
 def import_client(owner: str) -> Any:
@@ -119,6 +137,7 @@ def _address(owner: str, url: str) -> tuple[str, str, int]:
     try:
         parts = urlsplit(url)
         port = parts.port
+        (parts.hostname or "").encode("idna")  # as to connect does, which fails with no OSError
     except ValueError:
         parts, port = urlsplit(""), None
     if "@" in parts.netloc:

@@ -102,7 +102,7 @@ class MqttWriter(ContinuousWriter, DataSourceStreamArrowWriter):
     def validate(self) -> None:
         """:raises ConfigError: the broker cannot be reached, or refuses this user."""
         rows = self._tasks.rows
-        check_broker(self._server, rows.qos, rows.retain)
+        check_broker(self._server, self._tasks.prefix, rows.qos, rows.retain)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """The broker has them."""
@@ -121,11 +121,11 @@ class PublishingWriter(TaskWriter):
     def __init__(
         self, server: MqttServer, rows: MessageFormat, prefix: str, retry_s: float
     ) -> None:
-        self._server, self.rows, self._prefix, self._retry_s = server, rows, prefix, retry_s
+        self._server, self.rows, self.prefix, self._retry_s = server, rows, prefix, retry_s
         self._publisher: Publisher | None = None
 
     def open(self, context: WriterContext) -> None:
-        client = f"{self._prefix}-{context.query_id[:8]}-{context.task}"
+        client = f"{self.prefix}-{context.query_id[:8]}-{context.task}"
         self._publisher = Publisher(self._server, client, self._retry_s)
 
     def write(self, epoch: int, batches: Iterator[pa.RecordBatch]) -> Published:

@@ -19,7 +19,8 @@ _COLUMNS: Final[dict[str, tuple[pa.DataType, ...]]] = {
     "retain": (pa.bool_(),),
     "properties": (pa.map_(pa.string(), pa.string()),),
 }
-TOPIC_BYTES_MAX: Final = 65_535
+TEXT_BYTES_MAX: Final = 65_535
+"""Of a topic, and of each text of a property."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,12 @@ class MessageFormat:
                     hint="It is 1 or 2: with 0 nobody knows whether the broker has the message.",
                 )
             pairs = tuple((key, value) for key, value in properties or () if value is not None)
+            if any("\0" in text or len(text.encode()) > TEXT_BYTES_MAX
+                   for pair in pairs for text in pair):  # fmt: skip
+                raise SinkCommitRejectedError(
+                    f"{OWNER}: a property of a row for topic {topic!r} has a zero, or a name or "
+                    f"value of more than {TEXT_BYTES_MAX:,} bytes."
+                )
             yield Publication(topic, payload, qos, retain, pairs)
 
 
@@ -117,6 +124,6 @@ def _fault(topic: str) -> str:
     """What is wrong with the name of a topic; empty if nothing is."""
     if not topic or any(each in topic for each in "+#\0"):
         return "is the name of no topic: it is empty, or has +, # or a zero"
-    if len(topic.encode()) > TOPIC_BYTES_MAX:
-        return f"is longer than {TOPIC_BYTES_MAX:,} bytes"
+    if len(topic.encode()) > TEXT_BYTES_MAX:
+        return f"is longer than {TEXT_BYTES_MAX:,} bytes"
     return ""

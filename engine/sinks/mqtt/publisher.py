@@ -34,6 +34,9 @@ _FAILURE: Final = 0x80
 _PASSING: Final = frozenset({0x80, 0x83, 0x91, 0x97})
 """Refusals that another time may not bring: unspecified, implementation specific, packet id in use,
 quota exceeded."""
+_FINAL: Final = frozenset({0x81, 0x82, 0x87, 0x90, TOO_LARGE, 0x99, 0x9A, 0x9B})
+"""Why a broker hangs up on a message, each time: malformed, against the protocol, not authorised,
+no topic, too large, no such payload, or no such thing as to retain it, or as its QoS."""
 _OVERHEAD: Final = 64
 """Of a message's packet beside topic, payload and properties, at most."""
 
@@ -53,6 +56,8 @@ class Publisher:
         """By packet id, in their order."""
         self._progress_s, self._pause_s = 0.0, _PAUSE_S
         """When the broker has last taken one, or the first of these was sent."""
+        self._hung_up: str | None = None
+        """Why the last connection has ended over which the broker has taken nothing."""
         self._heard = threading.Event()
         self._answers: deque[tuple[int, int]] = deque()
         """Packet ids and reason codes, from the client's thread."""
@@ -107,13 +112,14 @@ class Publisher:
             self._take_answers()
             if len(self._under_way) <= left:
                 return
-            if self._connection is None or self._connection.lost is not None:
-                self._send_again()
-            elif self._is_late():
+            if self._is_late():
+                why = f", and hangs up: {self._hung_up}" if self._hung_up is not None else ""
                 raise SinkUnavailableError(
-                    f"{OWNER}: {self._server.name} takes no message for {self._retry_s:g} s.",
+                    f"{OWNER}: {self._server.name} takes no message for {self._retry_s:g} s{why}.",
                     hint="See whether it is overloaded, or full.",
                 )
+            if self._connection is None or self._connection.lost is not None:
+                self._send_again()
             else:
                 self._heard.wait(LOOK_S)
 
@@ -129,6 +135,7 @@ class Publisher:
             if code >= _FAILURE:
                 raise self._refused(publication, code)
             self._progress_s, self._pause_s = time.monotonic(), _PAUSE_S
+            self._hung_up = None
 
     def _refused(self, publication: Publication, code: int) -> SinkError:
         told = (
@@ -142,6 +149,8 @@ class Publisher:
         )
 
     def _send_again(self) -> None:
+        if self._connection is not None:
+            self._hung_up = self._connection.lost
         self._pause()
         self._connect()
         again = list(self._under_way.values())
@@ -166,9 +175,12 @@ class Publisher:
 
     def _connect_once(self) -> None:
         if self._connection is not None:
-            if self._connection.lost_code == TOO_LARGE:
+            if self._connection.lost_code in _FINAL:
+                topics = sorted({each.topic for each in self._under_way.values()})
                 raise SinkCommitRejectedError(
-                    f"{OWNER}: {self._server.name} has hung up: a message is larger than it allows."
+                    f"{OWNER}: {self._server.name} has hung up on one of the messages to "
+                    f"{', '.join(map(repr, topics[:3]))}: {self._connection.lost}.",
+                    hint="See what the broker allows as a topic, and this user to publish.",
                 )
             self._connection.close()
         heard, answers = self._heard, deque[tuple[int, int]]()
@@ -189,14 +201,12 @@ class Publisher:
         self._packet_max = connection.allows("MaximumPacketSize", 2**32)
 
 
-def check_broker(server: MqttServer, qos: int, retain: bool) -> None:
+def check_broker(server: MqttServer, prefix: str, qos: int, retain: bool) -> None:
     """See that the broker lets this user in, and takes such messages.
 
     :raises ConfigError: it does not.
     """
-    connection = MqttConnection(
-        server, f"continuous-check-{secrets.token_hex(4)}", away=ConfigError
-    )
+    connection = MqttConnection(server, f"{prefix}-check-{secrets.token_hex(4)}", away=ConfigError)
     connection.close()
     if connection.allows("MaximumQoS", 2) < qos:
         raise ConfigError(

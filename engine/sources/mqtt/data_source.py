@@ -42,6 +42,7 @@ from engine.sources.contract import (
     Offset,
     PartitionReader,
 )
+from engine.sources.mqtt.filters import is_filter
 from engine.sources.mqtt.partition_reader import MqttPartitionReader, NothingAgain
 from engine.sources.mqtt.rows import OWNER, SCHEMA
 from engine.sources.mqtt.session import Position, SessionOptions
@@ -64,6 +65,13 @@ class MqttSource(DataSource):
         topics = tuple(dict.fromkeys(name.strip() for name in named if name.strip()))
         if not topics:
             raise taken.wrong("topics", ",", "filters of topics, with commas")
+        for each in topics:
+            if not is_filter(each):
+                raise ConfigError(
+                    f"{OWNER}: option topics: {each[:100]!r} is no filter.",
+                    hint="+ and # stand for whole levels, # for the last: plant/+/temperature, "
+                    "alarms/#, $share/readings/plant/#.",
+                )
         expiry = taken.text("sessionExpiry") or "7 days"
         expiry_s = parse_interval_ms(expiry, f"{OWNER}: option sessionExpiry") // 1_000
         if not 1 <= expiry_s <= EXPIRY_S_MAX:

@@ -22,6 +22,8 @@ from engine.sources.mqtt.rows import Message, batch_of
 from engine.sources.mqtt.session import Position, SessionOptions
 
 BATCH_ROWS: Final = 5_000
+BATCH_BYTES: Final = 64 * 2**20
+"""Of payloads, unless a single one is larger: a column of 2 GiB is no column."""
 WAITING_MAX: Final = 65_535
 """Messages that nobody has read yet: with QoS 0 nothing else bounds them."""
 
@@ -65,8 +67,7 @@ class MqttPartitionReader(PartitionReader):
             self._interrupted = False
             if self._lost:
                 raise self._connection.gone()
-            count = min(len(self._waiting), BATCH_ROWS)
-            messages = [self._waiting.popleft() for _ in range(count)]
+            messages = self._take_waiting()
             self._changed.notify_all()
         if not messages:
             return None
@@ -75,6 +76,17 @@ class MqttPartitionReader(PartitionReader):
                 self._unacknowledged.append((number, message.packet))
         self._at = replace(self._at, received=self._at.received + len(messages))
         return batch_of(messages, self._columns)
+
+    def _take_waiting(self) -> list[Message]:
+        """As many as make a batch."""
+        taken: list[Message] = []
+        size = 0
+        while self._waiting and len(taken) < BATCH_ROWS:
+            size += len(self._waiting[0].payload)
+            if taken and size > BATCH_BYTES:
+                break
+            taken.append(self._waiting.popleft())
+        return taken
 
     @property
     def offset(self) -> Offset:

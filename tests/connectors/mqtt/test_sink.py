@@ -12,8 +12,10 @@ import pytest
 from pyspark.sql.types import MapType, StringType, StructType
 
 from engine.clients import mqtt_connection
+from engine.clients.mqtt_connection import MqttConnection
 from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
 from engine.sinks.contract import WriterContext
+from engine.sinks.mqtt import publisher
 from engine.sinks.mqtt.data_source import MqttSink, MqttWriter, Published, PublishingWriter
 from tests.connectors.mqtt.test_outages import kill, suspend
 from tests.servers.mqtt import PASSWORD, USER, MqttBroker
@@ -143,6 +145,34 @@ def test_a_message_that_is_too_large(broker: MqttBroker, topic: str) -> None:
         write(broker, b"x" * 1_000_000, topic=topic)
 
 
+@pytest.mark.parametrize("name", ["$SYS/x", "a/\1"])
+def test_a_broker_that_hangs_up_on_a_message(broker: MqttBroker, name: str) -> None:
+    with pytest.raises(SinkCommitRejectedError, match=r"hung up on .*: (Protocol|Malformed)"):
+        write(broker, b"x", topic=name, retryFor="3 seconds")
+
+
+def test_a_broker_that_hangs_up_again_and_again(
+    broker: MqttBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "_FINAL", frozenset())
+    with pytest.raises(SinkUnavailableError, match="for 1 s, and hangs up: Protocol error"):
+        write(broker, b"x", topic="$SYS/x", retryFor="1 second")
+
+
+@pytest.mark.parametrize("pair", [("a", "x" * 65_536), ("x" * 65_536, "a"), ("a", "\0")])
+def test_properties_that_are_none(broker: MqttBroker, topic: str, pair: tuple[str, str]) -> None:
+    schema = StructType().add("payload", "binary")
+    schema = schema.add("properties", MapType(StringType(), StringType()))
+    columns = pa.schema(
+        [("payload", pa.binary()), ("properties", pa.map_(pa.string(), pa.string()))]
+    )
+    writer = task(sink(broker, schema, topic=topic))
+    rows = [{"payload": b"x", "properties": [pair]}]
+    with pytest.raises(SinkCommitRejectedError, match=r"property of a row .* 65,535 bytes"):
+        writer.write(0, iter([pa.RecordBatch.from_pylist(rows, columns)]))
+    writer.close()
+
+
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
@@ -202,6 +232,22 @@ def test_the_broker_is_tried_before_anything_runs(broker: MqttBroker, topic: str
     sink(broker, topic=topic, url=broker.url_tls, caFile=str(broker.certificate)).validate()
     with pytest.raises(ConfigError, match="cannot be reached"):
         sink(broker, topic=topic, url="mqtt://127.0.0.1:1").validate()
+
+
+def test_all_client_ids_have_the_prefix(
+    broker: MqttBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[str] = []
+
+    class Noting(MqttConnection):
+        def __init__(self, server: Any, client_id: str, **given: Any) -> None:
+            used.append(client_id)
+            super().__init__(server, client_id, **given)
+
+    monkeypatch.setattr(publisher, "MqttConnection", Noting)
+    sink(broker, topic=topic, clientIdPrefix="plant").validate()
+    write(broker, b"1", topic=topic, clientIdPrefix="plant")
+    assert [each.partition("-")[0] for each in used] == ["plant", "plant"]
 
 
 def test_what_micro_batches_call(broker: MqttBroker, topic: str, listener: Listener) -> None:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from engine.errors import (
     ConfigError,
@@ -15,11 +22,12 @@ from engine.errors import (
     SourceUnavailableError,
 )
 from engine.sources.contract import Offset
-from engine.sources.mqtt import rows
+from engine.sources.mqtt import partition_reader, rows
 from engine.sources.mqtt.data_source import MqttReader, MqttSource
 from engine.sources.mqtt.rows import SCHEMA
 from engine.sources.mqtt.session import Position
 from tests.connectors.mqtt.queries import Kept, opened, read, source, start
+from tests.servers.certificates import write_certificate
 from tests.servers.mqtt import PASSWORD, USER, MqttBroker
 from tests.servers.mqtt_clients import connected, publish
 from tests.waiting import wait_until
@@ -155,6 +163,26 @@ def test_so_many_come_that_are_not_committed(broker: MqttBroker, topic: str) -> 
     task.committed(task.offset)
     assert read(task, 1) == [b"3"]
     task.close()
+
+
+def test_a_batch_is_not_larger_than_it_may_be(
+    broker: MqttBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_reader, "BATCH_BYTES", 5)
+    sent = [b"1", b"2", b"four", b"a large one", b"5"]
+    reader = source(broker, topic)
+    task = opened(reader, reader.initialOffset())
+    assert task.read(0.0) is None
+    for each in sent:  # at once, as no broker promises to send them
+        came = SimpleNamespace(
+            mid=0, topic=topic, payload=each, qos=0, retain=False, properties=None
+        )
+        task._arrive(came)  # type: ignore[attr-defined]
+    batches = [task.read(0.0) for _ in range(4)]
+    task.close()
+    assert [batch and batch.column("payload").to_pylist() for batch in batches] == [
+        [b"1", b"2"], [b"four"], [b"a large one"], [b"5"],
+    ]  # fmt: skip
 
 
 def test_other_topics_from_now_on(broker: MqttBroker, topic: str) -> None:
@@ -322,8 +350,17 @@ def test_a_broker_shows_its_certificate(broker: MqttBroker, topic: str) -> None:
         ({"url": "mqtt://localhost:x"}, "is no address of a broker"),
         ({"url": "mqtt://localhost/path"}, "is no address of a broker"),
         ({"caFile": "/ca.pem"}, "without TLS"),
+        ({"url": "mqtt://a..b"}, "is no address of a broker"),
+        ({"url": "mqtts://localhost", "keyFile": "/key.pem"}, "keyFile, and no certFile"),
         ({"password": "x"}, "no username"),
         ({"topics": " , "}, "filters of topics"),
+        ({"topics": "a,b/#/c"}, "topics: 'b/#/c' is no filter"),
+        ({"topics": "a+"}, "is no filter"),
+        ({"topics": "a\0"}, "is no filter"),
+        ({"topics": "x" * 65_536}, "is no filter"),
+        ({"topics": "$share/readings"}, "is no filter"),
+        ({"topics": "$share//a"}, "is no filter"),
+        ({"topics": "$share/a+/b"}, "is no filter"),
         ({"receiveMaximum": "0"}, "receiveMaximum"),
         ({"sessionExpiry": "0 seconds"}, "sessionExpiry"),
         ({"sessionExpiry": "soon"}, "sessionExpiry"),
@@ -340,9 +377,28 @@ def test_an_offset_of_another_source(broker: MqttBroker) -> None:
         source(broker, "a").partitions({"a": "0-0"})
 
 
-def test_a_filter_that_is_none(broker: MqttBroker) -> None:
-    with pytest.raises((ConfigError, ValueError), match="filter"):
-        source(broker, "a/#/b").initialOffset()
+@pytest.mark.parametrize("topics", ["#", "+", "/", "a//+/#", "$SYS/#", "$share/g/+/a", "ä b"])
+def test_filters(topics: str) -> None:
+    MqttSource({"url": "mqtt://localhost", "topics": topics})
+
+
+def test_a_key_with_a_pass_phrase_is_refused_and_none_is_asked_for(tmp_path: Path) -> None:
+    with_key, _ = write_certificate(tmp_path)
+    key = load_pem_private_key(with_key.read_bytes(), None)
+    encrypted = tmp_path / "key.pem"
+    encrypted.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    )
+    found = MqttSource(
+        {
+            "url": "mqtts://localhost",
+            "topics": "a",
+            "certFile": str(with_key),
+            "keyFile": str(encrypted),
+        }
+    )
+    with pytest.raises(ConfigError, match="has a pass phrase"):
+        found.continuousReader(found.schema()).initialOffset()
 
 
 def test_micro_batches_are_refused() -> None:
