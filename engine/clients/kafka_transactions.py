@@ -330,7 +330,7 @@ def _tls(client: Mapping[str, str]) -> ssl.SSLContext:
         context.load_cert_chain(
             client["ssl.certificate.location"],
             client.get("ssl.key.location"),
-            client.get("ssl.key.password"),
+            client.get("ssl.key.password", ""),  # without one OpenSSL asks at the terminal
         )
     elif "ssl.certificate.pem" in client or "ssl.keystore.location" in client:
         raise ConfigError(

@@ -120,7 +120,9 @@ class Access:
                 made.load_cert_chain(
                     settings["ssl.certificate.location"],
                     settings.get("ssl.key.location"),
-                    settings.get("ssl.key.password"),
+                    settings.get(
+                        "ssl.key.password", ""
+                    ),  # without one OpenSSL asks at the terminal
                 )
         except (OSError, ssl.SSLError) as exc:
             raise ConfigError(f"{OWNER}: a certificate cannot be read: {exc}.") from exc
