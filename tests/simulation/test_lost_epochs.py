@@ -22,31 +22,41 @@ from engine.query.handle import ContinuousQuery
 from tests.model import HOUR_MS, ModelMessage, ModelSink
 from tests.simulation.story import WAIT_S, Story
 
-PARTITIONS, ROWS, LOST = 4, 12, 2
+PARTITIONS, ROWS = 4, 12
 
 
 @dataclass
 class DroppingSink(ModelSink):
-    """Each task has a transaction of its own.
+    """Each task has a transaction of its own. It fails the first epoch that has rows of all
+    partitions: which one that is depends on when the tasks come to them.
 
-    :ivar drops: epoch → for its first, second, ... commit: the partitions whose rows it has lost.
+    :ivar failure: of the first commit of that epoch.
+    :ivar drops: for its first, second, ... commit: the partitions whose rows it has lost.
+    :ivar lost: that epoch.
     :ivar fenced: how often earlier tasks were shut out.
     """
 
-    drops: dict[int, list[set[int]]] = field(default_factory=dict)
+    failure: ContinuousError | None = None
+    drops: list[set[int]] = field(default_factory=list)
+    lost: int = -1
     fenced: int = 0
     on_fence: Callable[[], None] = lambda: None
     mayDropPrepared = True
 
     def commit(self, messages: list[ModelMessage], epoch: int) -> None:
         self.commit_calls.append(epoch)
-        if epoch in self.fail_commit:
-            raise self.fail_commit.pop(epoch)
-        drops = self.drops.get(epoch, [])
-        lost = drops.pop(0) if drops else set()
+        found = [{partition for partition, _ in message.rows} for message in messages]
+        if self.lost < 0 and len(set().union(*found)) == PARTITIONS:
+            self.lost = epoch
+        lost: set[int] = set()
+        if epoch == self.lost:
+            if self.failure is not None:
+                failure, self.failure = self.failure, None
+                raise failure
+            lost = self.drops.pop(0) if self.drops else lost
         done = []
         for task, message in enumerate(messages):
-            if lost.intersection(partition for partition, _ in message.rows):
+            if lost & found[task]:
                 continue
             done.append(task)
             have = self.committed.setdefault(epoch, [])
@@ -102,9 +112,9 @@ def test_what_was_lost_is_written_again_and_nothing_else(
 ) -> None:
     sink = story.sink
     assert isinstance(sink, DroppingSink)
-    sink.drops[LOST] = list(drops)
+    sink.drops = list(drops)
     finish(story, retry_sink_for_ms=HOUR_MS)
-    assert sink.commit_calls.count(LOST) == len(drops) + 1
+    assert sink.commit_calls.count(sink.lost) == len(drops) + 1
     # Those that lost it, those that ran it again, and those that went on behind it.
     assert sink.fenced == len(drops) + 2
 
@@ -113,7 +123,7 @@ def test_what_was_lost_is_written_again_and_nothing_else(
 def test_the_next_start_may_share_partitions_differently(story: Story, per_task: int) -> None:
     sink = story.sink
     assert isinstance(sink, DroppingSink)
-    sink.drops[LOST] = [{1, 2}]
+    sink.drops = [{1, 2}]
     fail(story)
     finish(story, partitions_per_task=per_task)
 
@@ -122,10 +132,10 @@ def test_the_loss_is_known_after_a_crash(story: Story) -> None:
     """Also if the crash came when the epoch had been written again, and lost again."""
     sink = story.sink
     assert isinstance(sink, DroppingSink)
-    sink.drops[LOST] = [{1, 2}, {2}]
+    sink.drops = [{1, 2}, {2}]
     for done in ({"0/0", "0/3"}, {"0/0", "0/1", "0/3"}):
         fail(story)
-        entry = story.checkpoint.prepared.get(LOST)
+        entry = story.checkpoint.prepared.get(sink.lost)
         assert entry is not None
         assert (entry.lost, entry.done, entry.messages) == (True, done, ())
     finish(story)
@@ -134,19 +144,19 @@ def test_the_loss_is_known_after_a_crash(story: Story) -> None:
 def test_a_start_that_finds_the_loss_goes_on(story: Story) -> None:
     sink = story.sink
     assert isinstance(sink, DroppingSink)
-    sink.fail_commit[LOST] = SinkUnavailableError("It is away.")
+    sink.failure = SinkUnavailableError("It is away.")
     fail(story, SinkUnavailableError)
-    sink.drops[LOST] = [{1, 3}]
+    sink.drops = [{1, 3}]
     finish(story)
-    assert sink.commit_calls.count(LOST) == 3
+    assert sink.commit_calls.count(sink.lost) == 3
 
 
 def test_what_another_run_has_prepared_meanwhile_is_not_replaced(story: Story) -> None:
     sink, log = story.sink, story.checkpoint.prepared
     assert isinstance(sink, DroppingSink)
-    sink.drops[LOST] = [{1}]
+    sink.drops = [{1}]
     fail(story)
     text = log.text(PreparedEntry(99, "another run", (None,) * PARTITIONS))
-    sink.on_fence = lambda: log.restore(LOST, text)
+    sink.on_fence = lambda: log.restore(sink.lost, text)
     fail(story, CheckpointError)
-    assert log.text_of(LOST) == text
+    assert log.text_of(sink.lost) == text
