@@ -1,0 +1,122 @@
+"""Plays trees: in Spark and here, on the same rows, in one setting of the session."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+
+from engine.expressions.tree import Expr
+from tests.parity.columns import table
+from tests.parity.invented.columns import COLUMNS
+from tests.parity.invented.java_texts import writes_floating
+from tests.parity.invented.reading import quick_reading
+from tests.parity.invented.trees import Tree, sql, ulps
+from tests.parity.oracle import Setting
+from tests.spark.expressions import Difference, compare_trees, frame_of, read_each
+
+_ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu")
+_ROWS = (1, 2, 40)
+
+
+@dataclass
+class Counts:
+    """What was played.
+
+    :param redrawn: what Spark's analyzer refuses, by its error class.
+    :param refused: what our side refuses, by reason.
+    """
+
+    trees: int = 0
+    values: int = 0
+    redrawn: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+
+
+def draw_setting(rng: random.Random) -> tuple[Setting, bool]:
+    """A setting, and whether our side gets the end of a longer batch."""
+    seed, rows, ansi = rng.getrandbits(32), rng.choice(_ROWS), rng.random() < 0.5
+    return Setting(seed, rows, ansi, rng.choice(_ZONES)), rng.random() < 0.5
+
+
+class Player:
+    """Compares trees on the rows of one table.
+
+    :param rows: the table; if None, that of the setting.
+    """
+
+    def __init__(
+        self, spark: SparkSession, setting: Setting, sliced: bool, rows: pa.Table | None = None
+    ) -> None:
+        self.table = table(COLUMNS, setting.rows, setting.seed) if rows is None else rows
+        self.setting = setting
+        self.sliced = sliced
+        self._spark = spark
+        self._frame: DataFrame = frame_of(spark, self.table)
+
+    def with_rows(self, numbers: Sequence[int]) -> Player:
+        """On some of the rows only."""
+        return Player(self._spark, self.setting, self.sliced, self.table.take(list(numbers)))
+
+    def accepted(self, trees: Sequence[Tree], counts: Counts | None = None) -> list[bool]:
+        """Which of the trees Spark's analyzer takes."""
+        try:
+            self._frame.selectExpr(*(sql(tree) for tree in trees))
+        except (AnalysisException, ParseException) as error:
+            if len(trees) == 1:
+                if counts is not None:
+                    counts.redrawn[error.getCondition() or type(error).__name__] += 1
+                return [False]
+            half = len(trees) // 2
+            return self.accepted(trees[:half], counts) + self.accepted(trees[half:], counts)
+        return [True] * len(trees)
+
+    def differences(
+        self, trees: Sequence[Tree], counts: Counts | None = None
+    ) -> dict[int, list[Difference]]:
+        """Position of a tree → how it differs. Spark's analyzer takes all of the trees."""
+        texts = [sql(tree) for tree in trees]
+        read = list(self._read(texts))
+        counts = counts or Counts()
+        kept: list[int] = []
+        for position, (_, problems) in enumerate(read):
+            if problems:
+                counts.refused.update({_reason(problem) for problem in problems})
+            elif writes_floating(self._spark, read[position][0]):
+                counts.refused["Java before 19 writes floating numbers differently"] += 1
+            else:
+                kept.append(position)
+        counts.trees += len(kept)
+        counts.values += len(kept) * self.table.num_rows
+        if not kept:
+            return {}
+        found = compare_trees(
+            self._frame,
+            self.table,
+            [texts[position] for position in kept],
+            [read[position][0] for position in kept],
+            self.setting.timezone,
+            [ulps(trees[position]) for position in kept],
+            sliced=self.sliced,
+        )
+        every = {
+            position: [each for each in found if each.expression == texts[position]]
+            for position in kept
+        }
+        return {position: alike for position, alike in every.items() if alike}
+
+    def _read(self, texts: Sequence[str]) -> Iterator[tuple[Expr, list[str]]]:
+        with quick_reading():
+            yield from read_each(self._frame, texts, self.setting.timezone)
+
+
+def _reason(problem: str) -> str:
+    """Without the expression, which is another each time."""
+    why = problem.rpartition(": ")[2] if problem.startswith("the expression") else problem
+    return re.sub(r"'[^']*'|\d+", "_", why)[:160]
