@@ -272,7 +272,9 @@ def _spark_values(frame: DataFrame, expressions: Sequence[str], ours: list[OurRe
             rows = ", ".join(map(str, result.errors))
             text = f"CASE WHEN {_ROW} NOT IN ({rows}) THEN {text} END"
         columns.append(f"{text} AS _{index}")
-    return frame.selectExpr(*columns, _ROW).toArrow().sort_by(_ROW)
+    # Not toArrow: it refuses a NULL where Spark itself is wrong about what can be NULL.
+    batches = frame.selectExpr(*columns, _ROW)._collect_as_arrow(empty_list_if_zero_records=False)
+    return pa.Table.from_batches(batches).sort_by(_ROW)
 
 
 def _compare_values(

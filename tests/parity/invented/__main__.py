@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 import time
 
@@ -38,6 +39,8 @@ def main(spark: SparkSession, arguments: argparse.Namespace) -> int:
         "seed": arguments.seed,
         "trees": result.counts.trees,
         "values": result.counts.values,
+        "constants": result.counts.constants,
+        "nameless": result.counts.nameless,
         "differing": result.differing,
         "differences": [finding.expression for finding in result.findings.values()],
         "refused": dict(result.counts.refused.most_common()),
@@ -58,6 +61,8 @@ def _arguments() -> argparse.Namespace:
 
 if __name__ == "__main__":
     options = _arguments()
+    # PySpark logs everything that its analyzer refuses, and much is refused here.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     session = start()
     code = main(session, options)
     session.stop()

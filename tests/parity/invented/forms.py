@@ -6,6 +6,7 @@ says.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 OTHER_HOLES: Final = {"t": "boolean", "u": "boolean", "m": "int", "bin": "binary"}
@@ -77,3 +78,21 @@ OF_ITEMS: Final = {
     "filter": ["filter(array({a}, {b}), v -> {t})"],
 }
 """The result is an array of what ``{a}`` is."""
+NO_MAPS: Final = frozenset(
+    {"nullif", "greatest", "least", "array_max", "=", "<=>", "<", "in", "array_contains", "exists"}
+    | {"hash", "size", "xxhash64", "array_position", "array_distinct", "sort_array", "array_union"}
+)
+"""Spark neither compares nor hashes maps."""
+_NUMBERS: Final = ["tinyint", "smallint", "int", "bigint", "float", "double", "decimal"]
+_MOMENTS: Final = ["date", "timestamp", "timestamp_ntz", "string"]
+CAST_FROM: Final[Mapping[str, list[str]]] = {
+    **{
+        f"cast {name}": [*_NUMBERS, "boolean", "string"]
+        for name in ("decimal", "float", "double", "tinyint", "smallint")
+    },
+    "cast binary": ["string", "int"],
+    "cast date": _MOMENTS,
+    "cast timestamp": [*_MOMENTS, "int"],
+    "cast timestamp_ntz": _MOMENTS,
+}
+"""What Spark casts to the type."""

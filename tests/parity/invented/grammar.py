@@ -14,7 +14,7 @@ from pyspark.sql.types import DataType
 
 from tests.parity.columns import table
 from tests.parity.invented.columns import TEMPLATE_COLUMNS, column_name
-from tests.parity.invented.forms import AROUND, OF_ITEMS, OTHER_HOLES, TAKING
+from tests.parity.invented.forms import AROUND, CAST_FROM, NO_MAPS, OF_ITEMS, OTHER_HOLES, TAKING
 from tests.parity.invented.holes import holes
 from tests.parity.invented.kinds import NEVER_ROOT, kind_of
 from tests.parity.invented.trees import Hole, Production
@@ -70,11 +70,6 @@ class Grammar:
         """All of them."""
         return sorted(self.types)
 
-    @cached_property
-    def atomic(self) -> list[str]:
-        """Those that a column has and a cast takes."""
-        return [kind for kind in sorted(self.columns) if "<" not in kind]
-
     def root(self, rng: random.Random) -> Production:
         """A template of any name."""
         return self._production(rng.choice(self.roots[rng.choice(sorted(self.roots))]))
@@ -94,10 +89,10 @@ class Grammar:
         if kind.startswith("array<") and kind[6:-1] in self.types:
             pools.append((OF_ITEMS, kind[6:-1]))
         pool, inner = rng.choice(pools)
-        name = rng.choice(sorted(pool))
+        name = rng.choice([n for n in sorted(pool) if n not in NO_MAPS or "map<" not in inner])
         if not inner:
-            some = self.atomic if name.startswith("cast ") else self.kinds
-            inner = rng.choice(some)
+            some = CAST_FROM.get(name, self.kinds)
+            inner = rng.choice([k for k in some if name not in NO_MAPS or "map<" not in k])
         return _form(name, rng.choice(pool[name]), inner, kind)
 
     def _production(self, template: _Template) -> Production:

@@ -12,9 +12,11 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
+from engine.expressions.registry import Context
 from engine.expressions.tree import Expr
 from tests.parity.columns import table
 from tests.parity.invented.columns import COLUMNS
+from tests.parity.invented.constants import raises_before_any_row
 from tests.parity.invented.java_texts import writes_floating
 from tests.parity.invented.reading import quick_reading
 from tests.parity.invented.trees import Tree, sql, ulps
@@ -23,17 +25,22 @@ from tests.spark.expressions import Difference, compare_trees, frame_of, read_ea
 
 _ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu")
 _ROWS = (1, 2, 40)
+_NAMELESS = re.compile(r"raises \[java\.\S* .*\] in Spark, [A-Z][A-Z0-9_]+ here$", re.DOTALL)
 
 
 @dataclass
 class Counts:
     """What was played.
 
+    :param constants: trees left out for a constant that raises, see :mod:`.constants`.
+    :param nameless: rows for which Spark raises a plain Java exception, and we an error with a name.
     :param redrawn: what Spark's analyzer refuses, by its error class.
     :param refused: what our side refuses, by reason.
     """
 
     trees: int = 0
+    constants: int = 0
+    nameless: int = 0
     values: int = 0
     redrawn: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -82,38 +89,64 @@ class Player:
     ) -> dict[int, list[Difference]]:
         """Position of a tree → how it differs. Spark's analyzer takes all of the trees."""
         texts = [sql(tree) for tree in trees]
-        read = list(self._read(texts))
         counts = counts or Counts()
-        kept: list[int] = []
-        for position, (_, problems) in enumerate(read):
+        chosen: list[tuple[str, Expr, int]] = []
+        found: list[Difference] = []
+        for tree, text, read in zip(trees, texts, self._read(texts), strict=True):
+            if isinstance(read, Difference):
+                found.append(read)
+                continue
+            expr, problems = read
             if problems:
                 counts.refused.update({_reason(problem) for problem in problems})
-            elif writes_floating(self._spark, read[position][0]):
+            elif writes_floating(self._spark, expr):
                 counts.refused["Java before 19 writes floating numbers differently"] += 1
+            elif raises_before_any_row(expr, Context(self.setting.timezone)):
+                counts.constants += 1
             else:
-                kept.append(position)
-        counts.trees += len(kept)
-        counts.values += len(kept) * self.table.num_rows
-        if not kept:
-            return {}
-        found = compare_trees(
-            self._frame,
-            self.table,
-            [texts[position] for position in kept],
-            [read[position][0] for position in kept],
-            self.setting.timezone,
-            [ulps(trees[position]) for position in kept],
-            sliced=self.sliced,
-        )
+                chosen.append((text, expr, ulps(tree)))
+        counts.trees += len(chosen)
+        counts.values += len(chosen) * self.table.num_rows
+        if chosen:
+            found += self._compared(chosen)
+        named = [each for each in found if not _NAMELESS.search(each.text)]
+        counts.nameless += len(found) - len(named)
         every = {
-            position: [each for each in found if each.expression == texts[position]]
-            for position in kept
+            number: [each for each in named if each.expression == text]
+            for number, text in enumerate(texts)
         }
-        return {position: alike for position, alike in every.items() if alike}
+        return {n: alike for n, alike in every.items() if alike}
 
-    def _read(self, texts: Sequence[str]) -> Iterator[tuple[Expr, list[str]]]:
-        with quick_reading():
-            yield from read_each(self._frame, texts, self.setting.timezone)
+    def _compared(self, chosen: Sequence[tuple[str, Expr, int]]) -> list[Difference]:
+        """What makes the comparison itself fail is a difference of the expression."""
+        try:
+            return compare_trees(
+                self._frame,
+                self.table,
+                [text for text, _, _ in chosen],
+                [tree for _, tree, _ in chosen],
+                self.setting.timezone,
+                [tolerance for _, _, tolerance in chosen],
+                sliced=self.sliced,
+            )
+        except Exception as error:
+            if len(chosen) == 1:
+                reason = f"cannot be compared: {type(error).__name__}: {error}"
+                return [Difference(chosen[0][0], reason[:500])]
+        half = len(chosen) // 2
+        return self._compared(chosen[:half]) + self._compared(chosen[half:])
+
+    def _read(self, texts: Sequence[str]) -> list[tuple[Expr, list[str]] | Difference]:
+        """The trees and why they are refused; what fails otherwise is a difference."""
+        try:
+            with quick_reading():
+                return list(read_each(self._frame, texts, self.setting.timezone))
+        except Exception as error:
+            if len(texts) == 1:
+                reason = f"{texts[0]}: cannot be read: {type(error).__name__}: {error}"
+                return [Difference(texts[0], reason[:500])]
+        half = len(texts) // 2
+        return self._read(texts[:half]) + self._read(texts[half:])
 
 
 def _reason(problem: str) -> str:

@@ -23,6 +23,12 @@ from tests.spark.expressions import configured
 AT_ONCE = 60
 """Trees in a batch."""
 _TRIES = 6
+_COMPILED_SHARE = 0.1
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Compiling takes Spark far longer than to evaluate a few rows."""
 _ALIKE_MAX = 4
 """So many differences with the same operators are made small, the others are counted."""
 
@@ -81,8 +87,10 @@ class Run:
         :param trees: so many of its trees.
         :param report: is told every finding that is the first of its operators.
         """
-        setting, sliced = draw_setting(random.Random(f"{self._seed} batch {batch}"))
-        with configured(self._spark, setting.conf):
+        rng = random.Random(f"{self._seed} batch {batch}")
+        setting, sliced = draw_setting(rng)
+        conf = setting.conf if rng.random() < _COMPILED_SHARE else setting.conf | _INTERPRETED
+        with configured(self._spark, conf):
             grammar = self.grammar(setting.ansi)
             player = Player(self._spark, setting, sliced)
             numbers = range(batch * AT_ONCE, batch * AT_ONCE + trees)
