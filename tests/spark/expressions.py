@@ -273,7 +273,8 @@ def _spark_values(frame: DataFrame, expressions: Sequence[str], ours: list[OurRe
             text = f"CASE WHEN {_ROW} NOT IN ({rows}) THEN {text} END"
         columns.append(f"{text} AS _{index}")
     # Not toArrow: it refuses a NULL where Spark itself is wrong about what can be NULL.
-    batches = frame.selectExpr(*columns, _ROW)._collect_as_arrow(empty_list_if_zero_records=False)
+    selected: Any = frame.selectExpr(*columns, _ROW)
+    batches = selected._collect_as_arrow(empty_list_if_zero_records=False)
     return pa.Table.from_batches(batches).sort_by(_ROW)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import cached_property
 from typing import Final
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from tests.parity.columns import table
 from tests.parity.invented.columns import COLUMNS
 from tests.parity.invented.constants import raises_before_any_row
 from tests.parity.invented.java_texts import writes_floating
+from tests.parity.invented.modes import Mode
 from tests.parity.invented.reading import quick_reading
 from tests.parity.invented.trees import Tree, sql, ulps
 from tests.parity.oracle import Setting
@@ -33,7 +34,7 @@ class Counts:
     """What was played.
 
     :param constants: trees left out for a constant that raises, see :mod:`.constants`.
-    :param nameless: rows for which Spark raises a plain Java exception, and we an error with a name.
+    :param nameless: where Spark raises a plain Java exception and we an error with a name.
     :param redrawn: what Spark's analyzer refuses, by its error class.
     :param refused: what our side refuses, by reason.
     """
@@ -59,17 +60,24 @@ class Player:
     """
 
     def __init__(
-        self, spark: SparkSession, setting: Setting, sliced: bool, rows: pa.Table | None = None
+        self,
+        spark: SparkSession,
+        setting: Setting,
+        sliced: bool,
+        mode: Mode,
+        rows: pa.Table | None = None,
     ) -> None:
         self.table = table(COLUMNS, setting.rows, setting.seed) if rows is None else rows
         self.setting = setting
         self.sliced = sliced
+        self.mode = mode
         self._spark = spark
         self._frame: DataFrame = frame_of(spark, self.table)
 
     def with_rows(self, numbers: Sequence[int]) -> Player:
         """On some of the rows only."""
-        return Player(self._spark, self.setting, self.sliced, self.table.take(list(numbers)))
+        rows = self.table.take(list(numbers))
+        return Player(self._spark, self.setting, self.sliced, self.mode, rows)
 
     def accepted(self, trees: Sequence[Tree], counts: Counts | None = None) -> list[bool]:
         """Which of the trees Spark's analyzer takes."""
@@ -90,6 +98,7 @@ class Player:
         """Position of a tree → how it differs. Spark's analyzer takes all of the trees."""
         texts = [sql(tree) for tree in trees]
         counts = counts or Counts()
+        context = Context(self.setting.timezone)
         chosen: list[tuple[str, Expr, int]] = []
         found: list[Difference] = []
         for tree, text, read in zip(trees, texts, self._read(texts), strict=True):
@@ -101,7 +110,7 @@ class Player:
                 counts.refused.update({_reason(problem) for problem in problems})
             elif writes_floating(self._spark, expr):
                 counts.refused["Java before 19 writes floating numbers differently"] += 1
-            elif raises_before_any_row(expr, Context(self.setting.timezone)):
+            elif self.mode.optimized and raises_before_any_row(expr, context):
                 counts.constants += 1
             else:
                 chosen.append((text, expr, ulps(tree)))

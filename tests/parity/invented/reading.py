@@ -17,7 +17,8 @@ _classes: dict[tuple[str, str], bool] = {}
 @contextmanager
 def quick_reading() -> Iterator[None]:
     """Within it, the reader of expressions remembers answers about classes."""
-    simple_name, is_instance_of = catalyst.simple_name, catalyst_expressions.is_instance_of
+    reader: Any = catalyst_expressions
+    simple_name, is_instance_of = catalyst.simple_name, reader.is_instance_of
 
     def name_of(obj: Any) -> str:
         known = obj.__dict__.get("_name_of_class")
@@ -31,7 +32,6 @@ def quick_reading() -> Iterator[None]:
             _classes[key] = bool(is_instance_of(gateway, obj, class_name))
         return _classes[key]
 
-    reader: Any = catalyst_expressions
     reader.simple_name, reader.is_instance_of = name_of, is_a
     try:
         yield

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests.parity.invented.drawing import draw_tree
 from tests.parity.invented.grammar import Grammar
+from tests.parity.invented.modes import draw_mode
 from tests.parity.invented.player import Counts, Player, draw_setting
 from tests.parity.invented.shrink import shrink
 from tests.parity.invented.trees import Tree, operators, sql
@@ -23,12 +24,6 @@ from tests.spark.expressions import configured
 AT_ONCE = 60
 """Trees in a batch."""
 _TRIES = 6
-_COMPILED_SHARE = 0.1
-_INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""Compiling takes Spark far longer than to evaluate a few rows."""
 _ALIKE_MAX = 4
 """So many differences with the same operators are made small, the others are counted."""
 
@@ -89,10 +84,10 @@ class Run:
         """
         rng = random.Random(f"{self._seed} batch {batch}")
         setting, sliced = draw_setting(rng)
-        conf = setting.conf if rng.random() < _COMPILED_SHARE else setting.conf | _INTERPRETED
-        with configured(self._spark, conf):
+        mode = draw_mode(rng)
+        with configured(self._spark, setting.conf | mode.conf):
             grammar = self.grammar(setting.ansi)
-            player = Player(self._spark, setting, sliced)
+            player = Player(self._spark, setting, sliced, mode)
             numbers = range(batch * AT_ONCE, batch * AT_ONCE + trees)
             drawn = self.draw(grammar, player, numbers)
             order = list(drawn)
@@ -109,7 +104,7 @@ class Run:
                     finding = Finding(
                         order[position],
                         self._seed,
-                        f"{setting}{' sliced' if sliced else ''}",
+                        f"{setting}{' sliced' if sliced else ''} {mode}",
                         sql(small),
                         difference.text,
                         names,

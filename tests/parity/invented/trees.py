@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Union
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Node:
         return self.production.kind
 
 
-Tree = Union[Leaf, Node]
+Tree = Leaf | Node
 
 
 def sql(tree: Tree) -> str:
