@@ -160,5 +160,6 @@ class Player:
 
 def _reason(problem: str) -> str:
     """Without the expression, which is another each time."""
-    why = problem.rpartition(": ")[2] if problem.startswith("the expression") else problem
+    parts = problem.split(": ")[-2:]
+    why = ": ".join(part for part in parts if not part.startswith("the expression "))
     return re.sub(r"'[^']*'|\d+", "_", why)[:160]
