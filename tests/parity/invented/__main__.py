@@ -43,6 +43,7 @@ def main(spark: SparkSession, arguments: argparse.Namespace) -> int:
         "nameless": result.counts.nameless,
         "differing": result.differing,
         "differences": [finding.expression for finding in result.findings.values()],
+        "only_interpreted": result.interpreted,
         "refused": dict(result.counts.refused.most_common()),
         "redrawn": dict(result.counts.redrawn.most_common()),
     }

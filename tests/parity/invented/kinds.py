@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql.types import DataType
 
 DAYS: Final = "interval day to second"
@@ -21,3 +22,11 @@ def kind_of(dtype: DataType) -> str:
     text = re.sub(r"decimal\(\d+,-?\d+\)", "decimal", dtype.simpleString())
     text = re.sub(r"interval (day|hour|minute|second)( to \w+)?", DAYS, text)
     return re.sub(r"interval (year|month)( to month)?", MONTHS, text)
+
+
+def names_a_field_twice(dtype: pa.DataType) -> bool:
+    """Whether a struct in the type has two fields of one name: results of it cannot be collected."""
+    fields = [dtype.field(index) for index in range(dtype.num_fields)]
+    names = [field.name for field in fields]
+    twice = pa.types.is_struct(dtype) and len(set(names)) < len(names)
+    return twice or any(names_a_field_twice(field.type) for field in fields)

@@ -50,10 +50,10 @@ class Mode:
     @property
     def conf(self) -> dict[str, str]:
         """Spark's settings, above those of the oracle."""
-        conf = {}
-        if not self.compiled:
-            conf["spark.sql.codegen.wholeStage"] = "false"
-            conf["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
+        conf = {
+            "spark.sql.codegen.wholeStage": str(self.compiled).lower(),
+            "spark.sql.codegen.factoryMode": "FALLBACK" if self.compiled else "NO_CODEGEN",
+        }
         if not self.optimized:
             package = "org.apache.spark.sql.catalyst.optimizer"
             conf[_EXCLUDED] = ",".join(f"{package}.{rule}" for rule in _RULES)

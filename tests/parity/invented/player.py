@@ -18,6 +18,7 @@ from tests.parity.columns import table
 from tests.parity.invented.columns import COLUMNS
 from tests.parity.invented.constants import raises_before_any_row
 from tests.parity.invented.java_texts import writes_floating
+from tests.parity.invented.kinds import names_a_field_twice
 from tests.parity.invented.modes import Mode
 from tests.parity.invented.reading import quick_reading
 from tests.parity.invented.trees import Tree, sql, ulps
@@ -110,6 +111,8 @@ class Player:
                 counts.refused.update({_reason(problem) for problem in problems})
             elif writes_floating(self._spark, expr):
                 counts.refused["Java before 19 writes floating numbers differently"] += 1
+            elif names_a_field_twice(expr.dtype):
+                counts.refused["Spark has no Arrow struct with two fields of one name"] += 1
             elif self.mode.optimized and raises_before_any_row(expr, context):
                 counts.constants += 1
             else:

@@ -16,13 +16,13 @@ _AT_ONCE = 80
 
 def shrink(
     player: Player, grammar: Grammar, tree: Tree, found: list[Difference]
-) -> tuple[Tree, Difference]:
-    """The smallest tree that still differs, on one row if that is enough, and how it does."""
+) -> tuple[Tree, Difference, Player]:
+    """The smallest tree that still differs, how it does, and the rows: one if that is enough."""
     player, found = _fewest_rows(player, tree, found)
     while True:
         smaller = _first_that_differs(player, grammar, tree)
         if smaller is None:
-            return tree, found[0]
+            return tree, found[0], player
         tree, found = smaller
 
 
