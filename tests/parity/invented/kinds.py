@@ -25,7 +25,7 @@ def kind_of(dtype: DataType) -> str:
 
 
 def names_a_field_twice(dtype: pa.DataType) -> bool:
-    """Whether a struct in the type has two fields of one name: results of it cannot be collected."""
+    """Whether a struct in the type has two fields of one name: Spark cannot hand it over."""
     fields = [dtype.field(index) for index in range(dtype.num_fields)]
     names = [field.name for field in fields]
     twice = pa.types.is_struct(dtype) and len(set(names)) < len(names)
