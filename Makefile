@@ -6,7 +6,7 @@ SHELL := /bin/sh
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-unit test-spark test-matrix parity faults airflow-faults check demo demo-kafka servers up docker-up bench clean
+.PHONY: help install test test-unit test-spark test-matrix parity invent faults airflow-faults check demo demo-kafka servers up docker-up bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -29,6 +29,9 @@ test-matrix: install ## import, doctor and unit tiers on Airflow 3.1, 3.2 and 3.
 parity: install ## every expression beside Spark over a million generated values; writes docs/expressions.md
 	$(PYTHON_IN_VENV) -m tests.parity
 	$(PYTHON_IN_VENV) -m tests.parity.support > docs/expressions.md
+
+invent: install ## random trees of expressions beside Spark; TREES=2000 SEED=1: so many, these
+	$(PYTHON_IN_VENV) -m tests.parity.invented --trees $(or $(TREES),2000) --seed $(or $(SEED),1)
 
 check: install ## format, lint, types, import contracts, docker/
 	.venv/bin/ruff format --check .

@@ -101,14 +101,37 @@ def compare(
 
     :param ulps: for each expression, by how many units in the last place a result may differ.
     """
-    positions = pa.array(range(table.num_rows), pa.int32())
-    numbered = table.append_column(_ROW, positions)
-    schema = StructType.fromJson(schema_to_spark(numbered.schema))
-    frame = spark.createDataFrame(numbered, schema)
+    frame = frame_of(spark, table)
     trees, problems = read_expressions(frame, expressions, timezone)
     if problems:
         return [Difference("", f"unsupported: {text}", None, True) for text in problems]
-    batch = table.combine_chunks().to_batches()[0]
+    return compare_trees(frame, table, expressions, trees, timezone, ulps)
+
+
+def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A local DataFrame of these rows, which are numbered in a last column."""
+    numbered = table.append_column(_ROW, pa.array(range(table.num_rows), pa.int32()))
+    return spark.createDataFrame(numbered, StructType.fromJson(schema_to_spark(numbered.schema)))
+
+
+def compare_trees(
+    frame: DataFrame,
+    table: pa.Table,
+    expressions: Sequence[str],
+    trees: Sequence[Expr],
+    timezone: str = "UTC",
+    ulps: Sequence[int] | None = None,
+    *,
+    sliced: bool = False,
+) -> list[Difference]:
+    """The differences of expressions that have been read.
+
+    :param frame: what :func:`frame_of` made of the table.
+    :param sliced: our side gets the rows as the end of a longer batch.
+    """
+    table = table.combine_chunks()
+    longer = pa.concat_tables([table, table]).combine_chunks() if sliced else table
+    batch = longer.to_batches()[0].slice(longer.num_rows - table.num_rows)
     context = Context(timezone)
     rows = Rows(batch.num_rows, batch.column)  # as in a task
     ours = [_evaluate(tree, rows, context) for tree in trees]
@@ -127,8 +150,11 @@ def compare(
         try:
             alone = _spark_values(frame, [text], [result])
             differences += _compare_values(text, result, alone.column(0), table, ulps[index])
-        except (PySparkException, Py4JJavaError):
-            differences += _rows_that_raise_in_spark_only(frame, text, result, table)
+        except (PySparkException, Py4JJavaError) as error:
+            raising = list(_rows_that_raise_in_spark_only(frame, text, result, table))
+            reason = str(error).partition("\n")[0]
+            unexplained = Difference(text, f"{text}: no row explains why Spark fails: {reason}")
+            differences += raising or [unexplained]
     return differences
 
 
@@ -136,13 +162,22 @@ def read_expressions(
     frame: DataFrame, expressions: Sequence[str], timezone: str = "UTC"
 ) -> tuple[list[Expr], list[str]]:
     """The trees of SQL expressions over the columns of ``frame``, and what cannot be evaluated."""
+    read = list(read_each(frame, expressions, timezone))
+    return [tree for tree, _ in read], [problem for _, problems in read for problem in problems]
+
+
+def read_each(
+    frame: DataFrame, expressions: Sequence[str], timezone: str = "UTC"
+) -> Iterator[tuple[Expr, list[str]]]:
+    """For each SQL expression its tree, and why it cannot be evaluated."""
     project = frame.selectExpr(*expressions)._jdf.queryExecution().analyzed()
     output = scala_seq(project.child().output())
     columns = {a.exprId().id(): (i, a.name()) for i, a in enumerate(output)}
-    problems: list[str] = []
     gateway = frame.sparkSession.sparkContext._gateway
-    reader = ExpressionReader(gateway, columns, Context(timezone), problems)
-    return [reader.read(node) for node in scala_seq(project.projectList())], problems
+    for node in scala_seq(project.projectList()):
+        problems: list[str] = []
+        reader = ExpressionReader(gateway, columns, Context(timezone), problems)
+        yield reader.read(node), problems
 
 
 @contextmanager
@@ -159,18 +194,42 @@ def configured(spark: SparkSession, conf: dict[str, str]) -> Iterator[None]:
 
 
 def _evaluate(tree: Expr, rows: Rows, context: Context) -> OurResult:
-    evaluator = compile_expression(tree, context)
+    """What has been accepted may raise a TransformError, never anything else: a complaint of
+    another kind equals none of Spark's."""
+    every = range(rows.num_rows)
+    try:
+        evaluator = compile_expression(tree, context)
+    except Exception as error:
+        return OurResult(tree, [None] * len(every), dict.fromkeys(every, _complaint(error)))
     try:
         return OurResult(tree, _values(evaluator, rows, tree.dtype))
-    except TransformError:
-        result = OurResult(tree, [])
-    for row in range(rows.num_rows):
+    except Exception as error:
+        together = _complaint(error)
+    result = OurResult(tree, [])
+    for row in every:
         try:
             result.values += _values(evaluator, rows.slice(row, 1), tree.dtype)
-        except TransformError as error:
+        except Exception as error:
             result.values.append(None)
-            result.errors[row] = error_class(error.message)
+            result.errors[row] = _complaint(error)
+    if together not in result.errors.values():
+        result.errors = dict.fromkeys(every, f"{together}, though no row alone does")
+        return result
+    good = [row for row in every if row not in result.errors]
+    try:  # many rows at once go other ways than one
+        values = _values(evaluator, rows.taken(pa.array(good, pa.int32())), tree.dtype)
+    except Exception as error:
+        result.errors.update(dict.fromkeys(good, f"{_complaint(error)}, though no row alone does"))
+    else:
+        for row, value in zip(good, values, strict=True):
+            result.values[row] = value
     return result
+
+
+def _complaint(error: Exception) -> str:
+    if isinstance(error, TransformError):
+        return error_class(error.message)
+    return f"{type(error).__name__}: {error}"
 
 
 def _values(evaluator: Evaluator, rows: Rows, dtype: pa.DataType) -> list[Any]:
@@ -213,7 +272,10 @@ def _spark_values(frame: DataFrame, expressions: Sequence[str], ours: list[OurRe
             rows = ", ".join(map(str, result.errors))
             text = f"CASE WHEN {_ROW} NOT IN ({rows}) THEN {text} END"
         columns.append(f"{text} AS _{index}")
-    return frame.selectExpr(*columns, _ROW).toArrow().sort_by(_ROW)
+    # Not toArrow: it refuses a NULL where Spark itself is wrong about what can be NULL.
+    selected: Any = frame.selectExpr(*columns, _ROW)
+    batches = selected._collect_as_arrow(empty_list_if_zero_records=False)
+    return pa.Table.from_batches(batches).sort_by(_ROW)
 
 
 def _compare_values(

@@ -1,0 +1,168 @@
+"""Plays trees: in Spark and here, on the same rows, in one setting of the session."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+
+from engine.expressions.registry import Context
+from engine.expressions.tree import Expr
+from tests.parity.columns import table
+from tests.parity.invented.columns import COLUMNS
+from tests.parity.invented.constants import raises_before_any_row
+from tests.parity.invented.java_texts import writes_floating
+from tests.parity.invented.kinds import names_a_field_twice
+from tests.parity.invented.modes import Mode
+from tests.parity.invented.reading import quick_reading
+from tests.parity.invented.trees import Tree, sql, ulps
+from tests.parity.oracle import Setting
+from tests.spark.expressions import Difference, compare_trees, frame_of, read_each
+
+_ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu")
+_ROWS = (1, 2, 40)
+_NAMELESS = re.compile(r"raises \[java\.\S* .*\] in Spark, [A-Z][A-Z0-9_]+ here$", re.DOTALL)
+
+
+@dataclass
+class Counts:
+    """What was played.
+
+    :param constants: trees left out for a constant that raises, see :mod:`.constants`.
+    :param nameless: where Spark raises a plain Java exception and we an error with a name.
+    :param redrawn: what Spark's analyzer refuses, by its error class.
+    :param refused: what our side refuses, by reason.
+    """
+
+    trees: int = 0
+    constants: int = 0
+    nameless: int = 0
+    values: int = 0
+    redrawn: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+
+
+def draw_setting(rng: random.Random) -> tuple[Setting, bool]:
+    """A setting, and whether our side gets the end of a longer batch."""
+    seed, rows, ansi = rng.getrandbits(32), rng.choice(_ROWS), rng.random() < 0.5
+    return Setting(seed, rows, ansi, rng.choice(_ZONES)), rng.random() < 0.5
+
+
+class Player:
+    """Compares trees on the rows of one table.
+
+    :param rows: the table; if None, that of the setting.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        setting: Setting,
+        sliced: bool,
+        mode: Mode,
+        rows: pa.Table | None = None,
+    ) -> None:
+        self.table = table(COLUMNS, setting.rows, setting.seed) if rows is None else rows
+        self.setting = setting
+        self.sliced = sliced
+        self.mode = mode
+        self._spark = spark
+        self._frame: DataFrame = frame_of(spark, self.table)
+
+    def with_rows(self, numbers: Sequence[int]) -> Player:
+        """On some of the rows only."""
+        rows = self.table.take(list(numbers))
+        return Player(self._spark, self.setting, self.sliced, self.mode, rows)
+
+    def accepted(self, trees: Sequence[Tree], counts: Counts | None = None) -> list[bool]:
+        """Which of the trees Spark's analyzer takes."""
+        try:
+            self._frame.selectExpr(*(sql(tree) for tree in trees))
+        except (AnalysisException, ParseException) as error:
+            if len(trees) == 1:
+                if counts is not None:
+                    counts.redrawn[error.getCondition() or type(error).__name__] += 1
+                return [False]
+            half = len(trees) // 2
+            return self.accepted(trees[:half], counts) + self.accepted(trees[half:], counts)
+        return [True] * len(trees)
+
+    def differences(
+        self, trees: Sequence[Tree], counts: Counts | None = None
+    ) -> dict[int, list[Difference]]:
+        """Position of a tree → how it differs. Spark's analyzer takes all of the trees."""
+        texts = [sql(tree) for tree in trees]
+        counts = counts or Counts()
+        context = Context(self.setting.timezone)
+        chosen: list[tuple[str, Expr, int]] = []
+        found: list[Difference] = []
+        for tree, text, read in zip(trees, texts, self._read(texts), strict=True):
+            if isinstance(read, Difference):
+                found.append(read)
+                continue
+            expr, problems = read
+            if problems:
+                counts.refused.update({_reason(problem) for problem in problems})
+            elif writes_floating(self._spark, expr):
+                counts.refused["Java before 19 writes floating numbers differently"] += 1
+            elif names_a_field_twice(expr.dtype):
+                counts.refused["Spark has no Arrow struct with two fields of one name"] += 1
+            elif self.mode.optimized and raises_before_any_row(expr, context):
+                counts.constants += 1
+            else:
+                chosen.append((text, expr, ulps(tree)))
+        counts.trees += len(chosen)
+        counts.values += len(chosen) * self.table.num_rows
+        if chosen:
+            found += self._compared(chosen)
+        named = [each for each in found if not _NAMELESS.search(each.text)]
+        counts.nameless += len(found) - len(named)
+        every = {
+            number: [each for each in named if each.expression == text]
+            for number, text in enumerate(texts)
+        }
+        return {n: alike for n, alike in every.items() if alike}
+
+    def _compared(self, chosen: Sequence[tuple[str, Expr, int]]) -> list[Difference]:
+        """What makes the comparison itself fail is a difference of the expression."""
+        try:
+            return compare_trees(
+                self._frame,
+                self.table,
+                [text for text, _, _ in chosen],
+                [tree for _, tree, _ in chosen],
+                self.setting.timezone,
+                [tolerance for _, _, tolerance in chosen],
+                sliced=self.sliced,
+            )
+        except Exception as error:
+            if len(chosen) == 1:
+                reason = f"cannot be compared: {type(error).__name__}: {error}"
+                return [Difference(chosen[0][0], reason[:500])]
+        half = len(chosen) // 2
+        return self._compared(chosen[:half]) + self._compared(chosen[half:])
+
+    def _read(self, texts: Sequence[str]) -> list[tuple[Expr, list[str]] | Difference]:
+        """The trees and why they are refused; what fails otherwise is a difference."""
+        try:
+            with quick_reading():
+                return list(read_each(self._frame, texts, self.setting.timezone))
+        except Exception as error:
+            if len(texts) == 1:
+                reason = f"{texts[0]}: cannot be read: {type(error).__name__}: {error}"
+                return [Difference(texts[0], reason[:500])]
+        half = len(texts) // 2
+        return self._read(texts[:half]) + self._read(texts[half:])
+
+
+def _reason(problem: str) -> str:
+    """Without the expression, which is another each time."""
+    parts = problem.split(": ")[-2:]
+    why = ": ".join(part for part in parts if not part.startswith("the expression "))
+    return re.sub(r"'[^']*'|\d+", "_", why)[:160]

@@ -1,0 +1,84 @@
+"""The tool itself: a seed draws the same trees always; what is wrong is found and made small."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from engine.expressions.registry import KERNELS
+from tests.parity.invented.columns import TEMPLATE_COLUMNS
+from tests.parity.invented.drawing import draw_tree
+from tests.parity.invented.grammar import Grammar
+from tests.parity.invented.holes import holes
+from tests.parity.invented.run import Run
+from tests.parity.invented.trees import sql
+from tests.parity.templates import Family, families
+
+pytestmark = pytest.mark.spark
+
+
+def _family(*names: str) -> Family:
+    (family,) = (each for each in families() if each.name == "arithmetic")
+    return replace(family, templates={name: family.templates[name] for name in names})
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("substring(s, i, i2)", ["s", "i", "i2"]),
+        ("i + i", ["i", "i"]),
+        ("points[m].x", ["points", "m"]),
+        ("records.at.y", ["records"]),
+        ("transform(nested, v -> transform(v, w -> w + few))", ["nested", "few"]),
+        ("aggregate(ints, 0, (acc, v) -> acc + v)", ["ints"]),
+        ("timestampadd(DAY, i, ntz)", ["i", "ntz"]),
+        ("extract(DAY FROM ts - ts2)", ["ts", "ts2"]),
+        ("trim(BOTH 's ' FROM s)", ["s"]),
+        ("struct(few as x, key as y)", ["few", "key"]),
+        ("to_json(named_struct('a', i, 'b', s))", ["i", "s"]),
+        ("concat('😀', s, \"s\")", ["s"]),
+    ],
+)
+def test_holes(spark: SparkSession, text: str, names: list[str]) -> None:
+    found = holes(spark, text, TEMPLATE_COLUMNS)
+    assert [text[span.start : span.end] for span in found] == names
+    assert [span.name for span in found] == names
+
+
+def test_the_same_seed_draws_the_same_trees(spark: SparkSession) -> None:
+    family = _family("+", "if", "case", "coalesce", "in")
+
+    def drawn(before: int) -> list[str]:
+        grammar = Grammar(spark, [family])
+        for other in range(before):
+            draw_tree(grammar, random.Random(other))
+        return [sql(draw_tree(grammar, random.Random(f"7 {number}"))) for number in range(20)]
+
+    first = drawn(0)
+    assert first == drawn(5)
+    assert len(set(first)) > 15
+
+
+def test_a_wrong_kernel_is_found_and_made_small(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = KERNELS["Abs"]
+    monkeypatch.setitem(
+        KERNELS, "Abs", replace(kernel, factory=lambda expr, children, context: children[0])
+    )
+    run = Run(spark, 3, [_family("abs", "if", "coalesce")])
+    run.play(0, 30, lambda finding: None)
+    assert set(run.result.findings) == {frozenset({"abs"})}
+    (finding,) = run.result.findings.values()
+    assert finding.expression in [f"abs({name})" for name in TEMPLATE_COLUMNS]
+    assert "in Spark" in finding.text
+
+
+def test_nothing_differs(spark: SparkSession) -> None:
+    run = Run(spark, 4, [_family("and", "or", "if", "coalesce")])
+    run.play(0, 20, lambda finding: None)
+    assert [str(finding) for finding in run.result.findings.values()] == []
+    assert run.result.counts.trees > 10
