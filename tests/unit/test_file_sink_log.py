@@ -282,6 +282,22 @@ def test_another_writer_is_noticed(tmp_path: Path) -> None:
     assert log_in(tmp_path).files() == [file(0)]
 
 
+def test_an_entry_that_arrives_late_is_ours(tmp_path: Path) -> None:
+    """A request that seemed to fail, or that of a run that was killed, may reach the store between
+    the look and the write."""
+
+    class Late(LocalStorage):
+        def create(self, name: str, data: bytes) -> bool:
+            super().create(name, data)
+            return super().create(name, data)
+
+    log = FileSinkLog(Late(tmp_path), interval=2)
+    for epoch in range(4):
+        assert log.add(epoch, [file(epoch)])
+    log.verify()
+    assert log_in(tmp_path).files() == [file(epoch) for epoch in range(4)]
+
+
 def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SinkCommitUnknownError):

@@ -360,7 +360,9 @@ class FileSinkLog:
     def _create(self, epoch: int, interval: int, lines: Sequence[str]) -> None:
         name, data = entry_name(epoch, interval), "\n".join([HEADER, *lines]).encode("utf-8")
         reach("sinkLog.before")
-        if not self.storage.create(name, data):
+        # The same may be there: a request that a store has answered too late, or that of a run
+        # which was killed, arrives when it likes.
+        if not self.storage.create(name, data) and self.storage.read(name) != data:
             raise SinkCommitRejectedError(
                 f"{self.storage.path(name)} was written by another query.",
                 hint="Two queries must not write to one folder: stop one of them.",

@@ -16,6 +16,7 @@ from engine.sinks.kafka.data_source import KafkaWriter
 from engine.sources.kafka.partition_reader import KafkaPartitionsReader
 from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
 
+BLINDLY = "an end that is refused is tried again as the newest producer"
 MUTANTS: dict[str, Callable[[], None]] = {COMMITTED_EARLY: commit_before_log}
 
 
@@ -42,7 +43,7 @@ def _() -> None:
     _set(KafkaWriter, "_look", look)
 
 
-@mutant("an end that is refused is tried again as the newest producer")
+@mutant(BLINDLY)
 def _() -> None:
     right = KafkaTransactions.end
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from pyspark.sql.types import StructType
 
@@ -19,6 +20,7 @@ from tests.faults.roads import kafka_mutants
 from tests.faults.roads.from_kafka import FromKafka
 from tests.faults.roads.kafka_topics import COLUMNS, all_of
 from tests.faults.roads.road import BETWEEN, PLACES, Meanwhile, Setup
+from tests.faults.roads.world import ZOMBIE
 
 TRANSACTION_MS = 20_000
 """Longer than the broker takes to start: it drops the markers of transactions that it aborts before
@@ -35,6 +37,7 @@ class KafkaToKafka(FromKafka):
     places = (*PLACES, "transactions.told")
     between = (*BETWEEN, "transactions.told")
     mutants = kafka_mutants.MUTANTS
+    brought_out: ClassVar = {kafka_mutants.BLINDLY: ZOMBIE}
 
     def make(self, name: str) -> dict[str, str]:
         return {**super().make(name), "sink": self.new_topic(f"out-{name}")}
