@@ -1,7 +1,8 @@
-"""Places between two durable steps where a test may kill the process.
+"""Places between two durable steps where a test may kill or suspend the process.
 
 Armed only by the environment, ``CONTINUOUS_FAILPOINT="commitSink.before:3:kill"``: the third time
-that the process comes there it is killed, as by ``kill -9``. Several are separated by commas.
+that the process comes there it is killed, as by ``kill -9``; with ``stop`` it is suspended, until
+somebody wakes it up. Several are separated by commas.
 Otherwise a place costs one look at an empty dictionary.
 """
 
@@ -66,7 +67,8 @@ NAMES: Final = (
     "report.after",
 )
 
-_armed: dict[str, int] = {}  # name → how many times from now
+_SIGNALS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+_armed: dict[str, tuple[int, signal.Signals]] = {}  # name → how many times from now, and what then
 _lock = threading.Lock()
 
 
@@ -77,25 +79,27 @@ def reach(name: str) -> None:
 
 
 def arm(text: str) -> None:
-    """Kill the process where ``text`` says; see the module. Empty: nowhere.
+    """Kill or suspend the process where ``text`` says; see the module. Empty: nowhere.
 
-    :raises ValueError: there is no such place, or it is not ``name:nth:kill``.
+    :raises ValueError: there is no such place, or it is not ``name:nth:kill`` or ``name:nth:stop``.
     """
     _armed.clear()
     for part in filter(None, text.split(",")):
         name, nth, action = part.split(":")
-        if name not in NAMES or action != "kill" or int(nth) < 1:
+        if name not in NAMES or action not in _SIGNALS or int(nth) < 1:
             raise ValueError(f"CONTINUOUS_FAILPOINT: {part!r} is no failpoint")
-        _armed[name] = int(nth)
+        _armed[name] = int(nth), _SIGNALS[action]
 
 
 def _count(name: str) -> None:
     with _lock:
         if name not in _armed:
             return
-        _armed[name] -= 1
-        if _armed[name] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+        left, what = _armed.pop(name)
+        if left > 1:
+            _armed[name] = left - 1, what
+            return
+    os.kill(os.getpid(), what)
 
 
 arm(os.environ.get("CONTINUOUS_FAILPOINT", ""))

@@ -27,7 +27,9 @@ def test_each_place_is_there_once() -> None:
     assert found == Counter(failpoints.NAMES)
 
 
-@pytest.mark.parametrize("text", ["prepare.befor:1:kill", "prepare.before:0:kill", "file.synced"])
+@pytest.mark.parametrize(
+    "text", ["prepare.befor:1:kill", "prepare.before:0:kill", "file.synced:1:die", "file.synced"]
+)
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"unpack|no failpoint"):
         failpoints.arm(text)
@@ -49,3 +51,18 @@ def test_the_environment_kills_at_the_nth_visit() -> None:
     )
     assert killed.returncode == -signal.SIGKILL
     assert killed.stdout.split() == ["0", "1", "2"]
+
+
+def test_or_suspends_until_somebody_wakes_it_up() -> None:
+    program = "from engine.base.failpoints import reach\nreach('file.synced'); print('awake')"
+    suspended = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, "CONTINUOUS_FAILPOINT": "file.synced:1:stop"},
+        cwd=ENGINE.parent,
+        stdout=subprocess.PIPE,
+    )
+    _, status = os.waitpid(suspended.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    suspended.send_signal(signal.SIGCONT)
+    assert suspended.communicate(timeout=60)[0] == b"awake\n"
+    assert suspended.returncode == 0

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 
 from engine.base import failpoints
@@ -39,7 +40,7 @@ _forks.set_forkserver_preload([__name__])
 class Driver:
     """See above.
 
-    :param armed: where it is killed: :mod:`engine.base.failpoints`.
+    :param armed: where it is killed, or suspended: :mod:`engine.base.failpoints`.
     """
 
     def __init__(self, setup: Setup, armed: str = "") -> None:
@@ -55,6 +56,14 @@ class Driver:
         """:raises ChildProcessError: it has ended."""
         if not self._process.is_alive():
             raise ChildProcessError(f"the driver has ended: {self._says()}")
+
+    def await_stop(self, seconds: float) -> None:
+        """Or suspend it, when the time is over."""
+        assert self._process.pid is not None
+        process, deadline_s = psutil.Process(self._process.pid), time.monotonic() + seconds
+        while process.status() != psutil.STATUS_STOPPED and time.monotonic() < deadline_s:
+            threading.Event().wait(0.02)
+        self.signal(signal.SIGSTOP)
 
     def await_death(self, seconds: float) -> None:
         """Or until the time is over."""

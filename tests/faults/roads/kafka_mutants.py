@@ -17,6 +17,7 @@ from engine.sources.kafka.partition_reader import KafkaPartitionsReader
 from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
 
 BLINDLY = "an end that is refused is tried again as the newest producer"
+FORGETS = "an epoch that is run again forgets what the sink has"
 MUTANTS: dict[str, Callable[[], None]] = {COMMITTED_EARLY: commit_before_log}
 
 
@@ -57,7 +58,7 @@ def _() -> None:
     _set(Transaction, "__eq__", lambda self, other: self.id == other.id)
 
 
-@mutant("an epoch that is run again forgets what the sink has")
+@mutant(FORGETS)
 def _() -> None:
     right = attempt.plan_restart
     _set(attempt, "plan_restart", lambda *given: replace(right(*given), done=frozenset()))
@@ -92,11 +93,11 @@ def _() -> None:
 
 @mutant("tasks end their transactions themselves, as soon as they are prepared")
 def _() -> None:
-    right = task_writers._Producer.prepared
+    right, end = task_writers._Producer.prepared, task_writers._Producer.end
 
     def prepared(self: Any, records: int) -> Any:
         message = right(self, records)
-        self.end()
+        end(self)
         return message
 
     _set(task_writers._Producer, "prepared", prepared)

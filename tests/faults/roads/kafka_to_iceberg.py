@@ -25,8 +25,11 @@ from tests.faults.roads.mutants import (
     asks_nothing,
     commit_before_log,
 )
-from tests.faults.roads.road import PLACES, Setup
+from tests.faults.roads.road import BETWEEN, PLACES, Setup
+from tests.faults.roads.world import ZOMBIE
 from tests.servers.iceberg_catalog import iceberg_catalog
+
+AGAIN = "the client tries again what was refused"
 
 
 def _tries_again() -> None:
@@ -50,10 +53,11 @@ class KafkaToIceberg(FromKafka):
     mutants: ClassVar = {
         COMMITTED_EARLY: commit_before_log,
         ASKS_NOTHING: partial(asks_nothing, IcebergLog),
-        "the client tries again what was refused": _tries_again,
+        AGAIN: _tries_again,
     }
 
-    brought_out: ClassVar = {ASKS_NOTHING: "tableLog.after"}
+    between = (*BETWEEN, "tableLog.before")
+    brought_out: ClassVar = {ASKS_NOTHING: "tableLog.after", AGAIN: ZOMBIE}
 
     @contextmanager
     def serving(self, folder: Path) -> Iterator[None]:

@@ -37,7 +37,10 @@ class KafkaToKafka(FromKafka):
     places = (*PLACES, "transactions.told")
     between = (*BETWEEN, "transactions.told")
     mutants = kafka_mutants.MUTANTS
-    brought_out: ClassVar = {kafka_mutants.BLINDLY: ZOMBIE}
+    brought_out: ClassVar = {
+        kafka_mutants.BLINDLY: ZOMBIE,
+        kafka_mutants.FORGETS: ABORTED,
+    }
 
     def make(self, name: str) -> dict[str, str]:
         return {**super().make(name), "sink": self.new_topic(f"out-{name}")}

@@ -35,6 +35,8 @@ FAILED, ZOMBIE = "a task failed", "suspended and replaced"
 CHANCES: Final = {KILLED: 45, ANY_TIME: 10, AWAY: 5, FAILED: 10, ZOMBIE: 5}
 SERVER_CHANCES: Final = {"killed": 5, "suspended": 5, "away": 1}
 """Of each server."""
+_AT_A_PLACE: Final = 0.7
+"""So many of those that are suspended are so between two steps, the others at any time."""
 
 
 def run(
@@ -156,6 +158,10 @@ class _World:
         self._await_commit()
 
     def _replace(self) -> None:
+        if self._chance.random() < _AT_A_PLACE:
+            place = self._chance.choice(self._road.between)
+            self._restart(f"{place}:{self._chance.choice((1, 2, 3))}:stop")
+            self._driver.await_stop(5.0)
         zombie = self._driver
         try:
             zombie.signal(signal.SIGSTOP)
