@@ -26,7 +26,7 @@ EXACT: Final = Context(prec=400, rounding=ROUND_HALF_UP, Emax=10_000, Emin=-10_0
 
 _ARROW_DIGITS_MAX: Final = 76
 _QUOTIENT_SCALE: Final = 39
-"""Spark rounds a quotient to so many places, before it rounds to the type's."""
+"""Spark cuts a quotient off behind so many places, before it rounds to the type's."""
 
 
 def arithmetic(expr: Expr) -> ValueFunction:
@@ -114,7 +114,7 @@ def _in_arrow(
 
 def _quotient(left: Decimal, right: Decimal) -> Decimal:
     unit = Decimal(1).scaleb(-_QUOTIENT_SCALE)
-    return EXACT.divide(left, right).quantize(unit, context=EXACT)
+    return EXACT.divide(left, right).quantize(unit, ROUND_DOWN, EXACT)
 
 
 def _positive_remainder(left: Decimal, right: Decimal) -> Decimal:

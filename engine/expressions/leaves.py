@@ -27,7 +27,7 @@ def _literal_supports(expr: Expr) -> str | None:
     return None
 
 
-@lazy("Literal", supports=_literal_supports)
+@lazy("Literal", supports=_literal_supports, reads=("value",))
 def literal(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """A constant."""
     value: pa.Scalar | None = constant(expr)

@@ -22,7 +22,12 @@ def _is_user_error(expr: Expr) -> str | None:
     return "only errors of the class USER_RAISED_EXCEPTION can be raised"
 
 
-@lazy("RaiseError", can_fail=lambda expr: True, supports=_is_user_error)
+@lazy(
+    "RaiseError",
+    can_fail=lambda expr: True,
+    supports=_is_user_error,
+    presumes=("spark.sql.legacy.raiseErrorWithoutErrorClass",),
+)
 def raise_error(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``raise_error``, ``assert_true``: fails for every row that reaches it."""
     message = children[1]

@@ -42,6 +42,11 @@ class Kernel:
         conditionals evaluate it only on the rows that reach it.
     :param supports: returns why a node cannot be evaluated, or None if it can.
     :param loop: it runs Python code for each row, for some types at least.
+    :param reads: what it heeds beyond the children and the type of the node: constructor
+        parameters of Spark's class, under their snake-case names, and session settings, under
+        their keys. They are in the node's ``params``; nothing else is.
+    :param presumes: session settings that Spark's class looks at, and this does not: it computes
+        what Spark does where they have their defaults, and is refused where they have not.
     """
 
     op: str
@@ -49,6 +54,8 @@ class Kernel:
     can_fail: Callable[[Expr], bool]
     supports: Callable[[Expr], str | None]
     loop: bool = False
+    reads: tuple[str, ...] = ()
+    presumes: tuple[str, ...] = ()
 
 
 KERNELS: dict[str, Kernel] = {}
@@ -69,6 +76,8 @@ def lazy(
     can_fail: Callable[[Expr], bool] = _never,
     supports: Callable[[Expr], str | None] = _always_supported,
     loop: bool = False,
+    reads: tuple[str, ...] = (),
+    presumes: tuple[str, ...] = (),
 ) -> Callable[[Factory], Factory]:
     """Register a factory that gets its children's evaluators."""
 
@@ -76,7 +85,7 @@ def lazy(
         for op in ops:
             if op in KERNELS:
                 raise ValueError(f"two kernels for {op}")
-            KERNELS[op] = Kernel(op, factory, can_fail, supports, loop)
+            KERNELS[op] = Kernel(op, factory, can_fail, supports, loop, reads, presumes)
         return factory
 
     return register
@@ -87,6 +96,8 @@ def strict(
     can_fail: Callable[[Expr], bool] = _never,
     supports: Callable[[Expr], str | None] = _always_supported,
     loop: bool = False,
+    reads: tuple[str, ...] = (),
+    presumes: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Expr, Context], ValueFunction]], Callable[[Expr, Context], ValueFunction]]:
     """Register ``make(expr, context) -> function(*values)`` for a node whose children are always
     evaluated on all rows. Values are Arrays or Scalars; so may be the result."""
@@ -104,7 +115,8 @@ def strict(
                 return lambda batch: function(left(batch), right(batch))
             return lambda batch: function(*(child(batch) for child in children))
 
-        lazy(*ops, can_fail=can_fail, supports=supports, loop=loop)(factory)
+        declared = {"reads": reads, "presumes": presumes}
+        lazy(*ops, can_fail=can_fail, supports=supports, loop=loop, **declared)(factory)
         STRICT.update(ops)
         return make
 

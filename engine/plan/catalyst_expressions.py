@@ -34,17 +34,25 @@ from engine.expressions.registry import KERNELS, Context
 from engine.expressions.tree import Expr
 from engine.expressions.types import UnsupportedTypeError, cuts_intervals
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
+from engine.plan.session_settings import SessionSettings
 
 if TYPE_CHECKING:
     from engine.plan.python_functions import FunctionCalls
 
 _CATALYST = "org.apache.spark.sql.catalyst.expressions"
-_MAP_BUILDERS = {
-    *("CreateMap", "MapFromArrays", "MapFromEntries", "MapConcat", "StringToMap"),
-    "TransformKeys",
-}
 _NULL_SAFE_KINDS = ("Binary", "Ternary", "Quaternary")
 _NULL_SAFE = {"ArrayInsert", "ArrayContains", "ArrayAppend", "ArrayPrepend", "ArrayRemove"}
+DERIVED = {
+    "data_type", "schema", "use_string_type_when_empty", "legacy_interval",  # the node's type
+    "names", "name", "field", "num_fields", "contains_null",  # that of a child
+    "branches",  # children
+    "suggested_func_on_fail",  # words of an error
+    "random_seed",  # Spark draws another for each batch of a stream
+    "hidden",
+    "variant_allow_duplicate_keys",  # of a type that is not supported
+}  # fmt: skip
+"""Constructor parameters that say nothing which the node does not say by its type and children, or
+that does not matter."""
 _OF_SESSION = {"CurrentUser", "CurrentCatalog", "CurrentDatabase"}
 _TRANSPARENT = {"Alias", "KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized"}
 
@@ -71,6 +79,7 @@ class ExpressionReader:
         self._context = context
         self._problems = problems
         self._calls = calls
+        self._settings = SessionSettings(gateway)
         self._common: dict[str, Expr] = {}
 
     def read(self, node: JavaObject) -> Expr:
@@ -127,7 +136,7 @@ class ExpressionReader:
                     " interval would be cut off"
                 )
             return children[0]
-        params = self._params(node)
+        params = self._params(op, node, obstacles)
         if len(children) > 1 and self._skips_arguments(op, node):
             params["null_safe"] = True
         return Expr(op, children, dtype, node.nullable(), params)
@@ -154,7 +163,7 @@ class ExpressionReader:
         replacement = node.replacement()
         dtype = self._dtype(replacement, mine)
         children = self._convert_all(arguments, mine)
-        outer = Expr(op, children, dtype, replacement.nullable(), self._params(node))
+        outer = Expr(op, children, dtype, replacement.nullable(), self._params(op, node, mine))
         if op in KERNELS and not mine and not unsupported(outer, self._context):
             return outer
         if self._calls is not None:
@@ -163,7 +172,7 @@ class ExpressionReader:
         expr = self._convert(replacement, theirs)
         if not theirs and not unsupported(expr, self._context):
             return expr
-        obstacles += mine
+        obstacles += mine or ([] if op in KERNELS else theirs)
         return outer
 
     def _constant_text(self, op: str, node: JavaObject) -> str | None:
@@ -211,24 +220,31 @@ class ExpressionReader:
             for item in scala_seq(value):
                 yield from self._expressions_in(item)
 
-    def _params(self, node: JavaObject) -> dict[str, Any]:
+    def _params(self, op: str, node: JavaObject, obstacles: list[str]) -> dict[str, Any]:
+        """What the kernel reads. What it does not read, and Spark does, is an obstacle."""
+        kernel = KERNELS.get(op)
+        if kernel is None:
+            return {}
         params: dict[str, Any] = {}
-        if simple_name(node) in _MAP_BUILDERS:
-            policy = self._gateway.jvm.org.apache.spark.sql.internal.SQLConf.get().getConfString(
-                "spark.sql.mapKeyDedupPolicy"
-            )
-            params["map_key_dedup_policy"] = policy.upper()
         for name, value in constructor_parts(node):
-            if name == "replacement" or next(self._expressions_in(value), None) is not None:
-                if name == "defaultValueOutOfBound":  # of ElementAt, and none of its children
-                    params["default_value_out_of_bound"] = True
-                continue
-            if name in ("evalContext", "evalMode"):
-                mode = value.evalMode() if name == "evalContext" else value
-                params["eval_mode"] = mode.toString()
-            elif name != "dataType" or simple_name(node) != "Literal":
-                params[_snake_case(name)] = self._plain(value)
+            name = parameter_name(name)
+            if name in kernel.reads:
+                params[name] = self._plain(value)
+            elif name not in DERIVED and self._says_something(value):
+                told = self._plain(value)
+                obstacles.append(f"{op} does not look at {name}, which is {told!r} here")
+        for key in kernel.reads:
+            if "." in key:
+                params[key] = self._settings.value(key)
+        for key in kernel.presumes:
+            if (value := self._settings.other_than_default(key)) is not None:
+                obstacles.append(f"{op} does not look at {key}, which is {value} in this session")
         return params
+
+    def _says_something(self, value: Any) -> bool:
+        """Beyond expressions, which are children."""
+        is_child = next(self._expressions_in(value), None) is not None
+        return not is_child and self._plain(value) not in (None, ())
 
     def _plain(self, value: Any) -> Any:
         """A constructor argument as plain Python data; its text if it is none."""
@@ -237,6 +253,8 @@ class ExpressionReader:
         kind = simple_name(value)
         if kind == "Some":
             return self._plain(value.get())
+        if kind == "NumericEvalContext":
+            return self._plain(value.evalMode())
         if kind == "None$":
             return None
         if self._is_a(value, "org.apache.spark.sql.types.DataType"):
@@ -268,5 +286,8 @@ def _variable_name(variable: JavaObject) -> str:
     return f"{variable.name()}#{variable.exprId().id()}"
 
 
-def _snake_case(name: str) -> str:
+def parameter_name(name: str) -> str:
+    """How a constructor parameter of Spark's is called in :attr:`Expr.params`."""
+    if name == "evalContext":
+        return "eval_mode"
     return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()

@@ -32,6 +32,12 @@ def test_negating_rounds_to_34_digits(spark: SparkSession) -> None:
     assert_parity(spark, table, ["-a", "abs(a)"])
 
 
+def test_quotients_are_rounded_once(spark: SparkSession) -> None:
+    """This one has 38 places, behind which is 0.4711."""
+    left = pa.array([Decimal("0.977056002519394066")], pa.decimal128(18, 18))
+    assert_parity(spark, pa.table({"a": left, "b": pa.array([319_608], pa.int64())}), ["a / b"])
+
+
 def test_intervals_of_months_are_compared(spark: SparkSession) -> None:
     table = pa.table({"n": pa.array([None, 0, 1, 2], pa.int32())})
     months = "(INTERVAL '1' MONTH * n)"

@@ -48,7 +48,18 @@ def _may_not_fit(source: pa.DataType, target: pa.DataType) -> bool:
     return not harmless and not to_text
 
 
-@strict("Cast", supports=_supports, can_fail=_can_fail, loop=True)
+@strict(
+    "Cast",
+    supports=_supports,
+    can_fail=_can_fail,
+    loop=True,
+    reads=("time_zone_id", "eval_mode"),
+    presumes=(
+        "spark.sql.legacy.castComplexTypesToString.enabled",
+        "spark.sql.legacy.fromDayTimeString.enabled",
+        "spark.sql.legacy.timeParserPolicy",
+    ),
+)
 def cast(expr: Expr, context: Context) -> ValueFunction:
     """Null stays null."""
     casting = _casting(expr, context)

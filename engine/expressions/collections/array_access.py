@@ -32,7 +32,11 @@ from engine.expressions.tree import Expr
 from engine.expressions.types import sql_name
 
 
-@strict("GetArrayItem", can_fail=lambda expr: bool(expr.params["fail_on_error"]))
+@strict(
+    "GetArrayItem",
+    can_fail=lambda expr: bool(expr.params["fail_on_error"]),
+    reads=("fail_on_error",),
+)
 def get_array_item(expr: Expr, context: Context) -> ValueFunction:
     """``a[i]``, from 0, and ``get``."""
     strictly: bool = expr.params["fail_on_error"]
@@ -66,7 +70,12 @@ def _may_be_outside(expr: Expr) -> bool:
     return bool(pa.types.is_list(expr.children[0].dtype))
 
 
-@strict("ElementAt", can_fail=_may_be_outside, supports=_element_at_supports)
+@strict(
+    "ElementAt",
+    can_fail=_may_be_outside,
+    supports=_element_at_supports,
+    reads=("fail_on_error", "default_value_out_of_bound"),
+)
 def element_at(expr: Expr, context: Context) -> ValueFunction:
     """``element_at``, ``try_element_at``: the value of a key, or an item of an array, from 1 or, at
     its end, from -1."""
@@ -103,7 +112,7 @@ def get_map_value(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, value)
 
 
-@strict("GetArrayStructFields")
+@strict("GetArrayStructFields", reads=("ordinal",))
 def get_array_struct_fields(expr: Expr, context: Context) -> ValueFunction:
     """``array_of_structs.field``: the field of each item."""
     ordinal: int = expr.params["ordinal"]
@@ -116,7 +125,7 @@ def get_array_struct_fields(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, fields)
 
 
-@strict("Size")
+@strict("Size", reads=("legacy_size_of_null",))
 def size(expr: Expr, context: Context) -> ValueFunction:
     """``size``, ``cardinality``, ``array_size``: NULL has none, or (legacy) -1."""
     legacy: bool = expr.params["legacy_size_of_null"]

@@ -62,7 +62,12 @@ def sort_array(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, sort)
 
 
-@lazy("ArraySort", can_fail=lambda expr: not _is_natural(expr.children[1]), loop=True)
+@lazy(
+    "ArraySort",
+    can_fail=lambda expr: not _is_natural(expr.children[1]),
+    loop=True,
+    reads=("allow_null_comparison_result",),
+)
 def array_sort(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``array_sort``: NULL last, or as the comparator says."""
     argument = expr.children[0]

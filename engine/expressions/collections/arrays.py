@@ -99,7 +99,7 @@ def flatten(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, make)
 
 
-@strict("ArrayInsert", can_fail=lambda expr: True)
+@strict("ArrayInsert", can_fail=lambda expr: True, reads=("legacy_negative_index",))
 def array_insert(expr: Expr, context: Context) -> ValueFunction:
     """``array_insert``, ``array_append``, ``array_prepend``: gaps are filled with NULL.
 

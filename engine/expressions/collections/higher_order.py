@@ -61,7 +61,7 @@ def is_true(array: pa.Array) -> Mask:
     return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False))
 
 
-@lazy("ArrayExists", "ArrayForAll")
+@lazy("ArrayExists", "ArrayForAll", reads=("follow_three_valued_logic",))
 def quantifier(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``exists``, ``forall``: NULL if no item decides and the lambda is NULL for one.
 

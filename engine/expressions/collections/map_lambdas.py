@@ -12,7 +12,12 @@ import pyarrow as pa
 
 from engine.expressions.collections.array_sets import first_of_equals, row_keys
 from engine.expressions.collections.higher_order import is_true, lists_of
-from engine.expressions.collections.maps import build_maps, may_have_bad_keys
+from engine.expressions.collections.maps import (
+    BUILDERS_PRESUME,
+    BUILDERS_READ,
+    build_maps,
+    may_have_bad_keys,
+)
 from engine.expressions.datum import evaluate_where, to_array
 from engine.expressions.lambdas import Lambda
 from engine.expressions.lists import Ints, Lists, entries, take
@@ -49,7 +54,7 @@ def transform_values(expr: Expr, children: Sequence[Evaluator], context: Context
     return evaluate
 
 
-@lazy("TransformKeys", can_fail=may_have_bad_keys)
+@lazy("TransformKeys", can_fail=may_have_bad_keys, reads=BUILDERS_READ, presumes=BUILDERS_PRESUME)
 def transform_keys(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``transform_keys``."""
     function = Lambda(expr.children[1], children[1])

@@ -10,6 +10,8 @@ Spark.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +23,11 @@ from engine.expressions.lists import Lists, entries, joined, on_arrays, take, va
 from engine.expressions.logic.ranks import has_floats, normalized, ranks
 from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.tree import Expr
+
+DEDUPLICATION: Final = "spark.sql.mapKeyDedupPolicy"
+BUILDERS_READ: Final = (DEDUPLICATION,)
+BUILDERS_PRESUME: Final = ("spark.sql.legacy.disableMapKeyNormalization",)
+"""What every kernel that calls :func:`build_maps` declares."""
 
 
 def may_have_bad_keys(expr: Expr) -> bool:
@@ -39,7 +46,7 @@ def build_maps(
     """
     same = row_keys(keys, ranks(keys.items), len(keys.items) + 1)
     null, first = ~valid(keys.items), first_of_equals(same)
-    last_wins = expr.params["map_key_dedup_policy"] == "LAST_WIN"
+    last_wins = expr.params[DEDUPLICATION].upper() == "LAST_WIN"
     bad = null if last_wins else null | ~first
     if bad.any():
         index = int(np.argmax(bad))
@@ -69,7 +76,13 @@ def _create_map_supports(expr: Expr) -> str | None:
     return None
 
 
-@strict("CreateMap", can_fail=may_have_bad_keys, supports=_create_map_supports)
+@strict(
+    "CreateMap",
+    can_fail=may_have_bad_keys,
+    reads=BUILDERS_READ,
+    presumes=BUILDERS_PRESUME,
+    supports=_create_map_supports,
+)
 def create_map(expr: Expr, context: Context) -> ValueFunction:
     """``map(key, value, key, value, ...)``."""
     width, dtype = len(expr.children) // 2, expr.dtype
@@ -89,7 +102,7 @@ def create_map(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, make)
 
 
-@strict("MapFromArrays", can_fail=may_have_bad_keys)
+@strict("MapFromArrays", can_fail=may_have_bad_keys, reads=BUILDERS_READ, presumes=BUILDERS_PRESUME)
 def map_from_arrays(expr: Expr, context: Context) -> ValueFunction:
     """``map_from_arrays``."""
 
@@ -103,7 +116,9 @@ def map_from_arrays(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, make)
 
 
-@strict("MapFromEntries", can_fail=may_have_bad_keys)
+@strict(
+    "MapFromEntries", can_fail=may_have_bad_keys, reads=BUILDERS_READ, presumes=BUILDERS_PRESUME
+)
 def map_from_entries(expr: Expr, context: Context) -> ValueFunction:
     """``map_from_entries``: NULL if one of the entries is."""
 
@@ -117,7 +132,7 @@ def map_from_entries(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, make)
 
 
-@strict("MapConcat", can_fail=may_have_bad_keys)
+@strict("MapConcat", can_fail=may_have_bad_keys, reads=BUILDERS_READ, presumes=BUILDERS_PRESUME)
 def map_concat(expr: Expr, context: Context) -> ValueFunction:
     """``map_concat``: NULL if one of the maps is."""
 

@@ -12,7 +12,7 @@ from engine.expressions.registry import Context, Datum, Evaluator, ValueFunction
 from engine.expressions.tree import Expr
 
 
-@strict("GetStructField")
+@strict("GetStructField", reads=("ordinal",))
 def get_struct_field(expr: Expr, context: Context) -> ValueFunction:
     """Null if the struct is."""
     ordinal: int = expr.params["ordinal"]

@@ -69,7 +69,19 @@ def _supports(expr: Expr) -> str | None:
 
 
 @strict(
-    "JsonToStructs", can_fail=lambda expr: _mode(expr) == "FAILFAST", supports=_supports, loop=True
+    "JsonToStructs",
+    can_fail=lambda expr: _mode(expr) == "FAILFAST",
+    supports=_supports,
+    loop=True,
+    reads=("options", "time_zone_id"),
+    presumes=(
+        "spark.sql.columnNameOfCorruptRecord",
+        "spark.sql.json.enableExactStringParsing",
+        "spark.sql.json.enablePartialResults",
+        "spark.sql.legacy.json.allowEmptyString.enabled",
+        "spark.sql.legacy.json.enableDateTimeParsingFallback",
+        "spark.sql.legacy.timeParserPolicy",
+    ),
 )
 def from_json(expr: Expr, context: Context) -> ValueFunction:
     """One value of the schema's type per text."""

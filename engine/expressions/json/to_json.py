@@ -50,7 +50,17 @@ def _supports(expr: Expr) -> str | None:
     return _why_not(expr.children[0].dtype)
 
 
-@strict("StructsToJson", supports=_supports, loop=True)
+@strict(
+    "StructsToJson",
+    supports=_supports,
+    loop=True,
+    reads=("options", "time_zone_id"),
+    presumes=(
+        "spark.sql.jsonGenerator.ignoreNullFields",
+        "spark.sql.jsonGenerator.writeNullIfWithDefaultValue",
+        "spark.sql.legacy.timeParserPolicy",
+    ),
+)
 def to_json(expr: Expr, context: Context) -> ValueFunction:
     """One text per value."""
     options = {name.lower(): value for name, value in expr.params["options"].items()}

@@ -21,7 +21,7 @@ def _supports(expr: Expr) -> str | None:
     return comparable(expr)
 
 
-@lazy("In", supports=_supports)
+@lazy("In", supports=_supports, presumes=("spark.sql.legacy.nullInEmptyListBehavior",))
 def is_in(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """Constants are looked up in a hash table; anything else is compared one by one."""
     dtype = expr.children[0].dtype

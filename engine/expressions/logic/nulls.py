@@ -70,7 +70,7 @@ def coalesce(expr: Expr, children: Sequence[Evaluator], context: Context) -> Eva
     return in_turn
 
 
-@strict("AtLeastNNonNulls")
+@strict("AtLeastNNonNulls", reads=("n",))
 def at_least_n_non_nulls(expr: Expr, context: Context) -> ValueFunction:
     """Whether ``n`` of the values are neither null nor NaN: what ``df.na.drop`` asks."""
     n: int = expr.params["n"]

@@ -71,7 +71,15 @@ def _may_fail_to_divide(expr: Expr) -> bool:
     return _ansi(expr) and not harmless
 
 
-@strict("Add", "Subtract", "Multiply", supports=_numeric, can_fail=_may_overflow, loop=True)
+@strict(
+    "Add",
+    "Subtract",
+    "Multiply",
+    supports=_numeric,
+    can_fail=_may_overflow,
+    loop=True,
+    reads=("eval_mode",),
+)
 def add_subtract_multiply(expr: Expr, context: Context) -> ValueFunction:
     """Both sides have the result's type, except for decimals."""
     dtype, mode = expr.dtype, expr.params["eval_mode"]
@@ -106,7 +114,7 @@ def _overflow(op: str, dtype: pa.DataType) -> TransformError:
     return ansi.arithmetic_overflow(dtype, f"try_{op.lower()}")
 
 
-@strict("Divide", supports=_numeric, can_fail=_may_fail_to_divide, loop=True)
+@strict("Divide", supports=_numeric, can_fail=_may_fail_to_divide, loop=True, reads=("eval_mode",))
 def divide(expr: Expr, context: Context) -> ValueFunction:
     """DOUBLE or decimal: Spark's analyzer casts everything else."""
     if pa.types.is_decimal(expr.dtype):
@@ -121,7 +129,13 @@ def divide(expr: Expr, context: Context) -> ValueFunction:
     return lambda left, right: on_numpy(quotient, expr.dtype, left, right, failure=failure)
 
 
-@strict("IntegralDivide", supports=_numeric, can_fail=_may_fail_to_divide, loop=True)
+@strict(
+    "IntegralDivide",
+    supports=_numeric,
+    can_fail=_may_fail_to_divide,
+    loop=True,
+    reads=("eval_mode",),
+)
 def integral_divide(expr: Expr, context: Context) -> ValueFunction:
     """Towards zero; the result is BIGINT."""
     if pa.types.is_decimal(expr.children[0].dtype):
@@ -145,7 +159,9 @@ def integral_divide(expr: Expr, context: Context) -> ValueFunction:
     return lambda left, right: on_numpy(quotient, expr.dtype, left, right, failure=raises)
 
 
-@strict("Remainder", supports=_numeric, can_fail=_may_fail_to_divide, loop=True)
+@strict(
+    "Remainder", supports=_numeric, can_fail=_may_fail_to_divide, loop=True, reads=("eval_mode",)
+)
 def remainder(expr: Expr, context: Context) -> ValueFunction:
     """The sign is that of the left side, as in Java."""
     if pa.types.is_decimal(expr.dtype):
@@ -181,7 +197,7 @@ def _remainder_by_constant(divisor: int, dtype: pa.DataType) -> Callable[[pa.Arr
     return rest
 
 
-@strict("Pmod", supports=_numeric, can_fail=_may_fail_to_divide, loop=True)
+@strict("Pmod", supports=_numeric, can_fail=_may_fail_to_divide, loop=True, reads=("eval_mode",))
 def pmod(expr: Expr, context: Context) -> ValueFunction:
     """The positive remainder (for a positive divisor)."""
     if pa.types.is_decimal(expr.dtype):
@@ -198,13 +214,19 @@ def pmod(expr: Expr, context: Context) -> ValueFunction:
     return lambda left, right: on_numpy(rest, expr.dtype, left, right, failure=failure)
 
 
-@strict("UnaryMinus", supports=_numeric, can_fail=_may_fail_to_negate, loop=True)
+@strict(
+    "UnaryMinus",
+    supports=_numeric,
+    can_fail=_may_fail_to_negate,
+    loop=True,
+    reads=("fail_on_error",),
+)
 def unary_minus(expr: Expr, context: Context) -> ValueFunction:
     """The lowest integer has no negative."""
     return _unary(expr, pc.negate, pc.negate_checked)
 
 
-@strict("Abs", supports=_numeric, can_fail=_may_fail_to_negate, loop=True)
+@strict("Abs", supports=_numeric, can_fail=_may_fail_to_negate, loop=True, reads=("fail_on_error",))
 def absolute(expr: Expr, context: Context) -> ValueFunction:
     """The lowest integer has no absolute value."""
     return _unary(expr, pc.abs, pc.abs_checked)

@@ -87,7 +87,12 @@ def binary_digits(expr: Expr, context: Context) -> ValueFunction:
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-@strict("Conv", can_fail=lambda expr: bool(expr.params["ansi_enabled"]), loop=True)
+@strict(
+    "Conv",
+    can_fail=lambda expr: bool(expr.params["ansi_enabled"]),
+    loop=True,
+    reads=("ansi_enabled",),
+)
 def conv(expr: Expr, context: Context) -> ValueFunction:
     """``conv``: through an unsigned number of 64 bits; a negative base means signed output."""
     strictly = bool(expr.params["ansi_enabled"])

@@ -242,7 +242,7 @@ def _unscaled(array: pa.Array) -> pa.Array:
 
 
 def _register(op: str, make: Callable[[], _Murmur3 | _XxHash64]) -> None:
-    @strict(op, supports=_supports, loop=True)
+    @strict(op, supports=_supports, loop=True, reads=("seed",))
     def hashed(expr: Expr, context: Context) -> ValueFunction:
         """Never NULL. Only decimals beyond 64 bits are looped over."""
         kind = make()

@@ -29,13 +29,13 @@ def _without_seed(expr: Expr) -> str | None:
     return None if expr.params.get("hide_seed") else "a seed is not supported: leave it out"
 
 
-@lazy("Rand", supports=_without_seed)
+@lazy("Rand", supports=_without_seed, reads=("hide_seed",))
 def rand(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """Uniform in [0, 1)."""
     return lambda batch: pc.random(batch.num_rows)
 
 
-@lazy("Randn", supports=_without_seed)
+@lazy("Randn", supports=_without_seed, reads=("hide_seed",))
 def randn(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """Of the standard normal distribution (the method of Box and Muller)."""
 

@@ -48,7 +48,7 @@ def _can_fail(expr: Expr) -> bool:
     return is_decimal or (is_integral(expr.dtype) and bool(expr.params["ansi_enabled"]))
 
 
-@strict(*_MODES, can_fail=_can_fail, supports=_supports, loop=True)
+@strict(*_MODES, can_fail=_can_fail, supports=_supports, loop=True, reads=("ansi_enabled",))
 def round_to_scale(expr: Expr, context: Context) -> ValueFunction:
     """To so many places after the point; before it if the scale is negative."""
     scale, mode, dtype = constant_value(expr.children[1]), _MODES[expr.op], expr.dtype

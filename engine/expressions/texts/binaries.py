@@ -20,14 +20,14 @@ _PREDICATES: Final = {
 }
 
 
-@strict("BinaryPredicate", loop=True)
+@strict("BinaryPredicate", loop=True, reads=("pretty_name",))
 def predicate(expr: Expr, context: Context) -> ValueFunction:
     """Whether bytes are found in others."""
     name = next(str(v) for v in expr.params.values() if str(v).lower() in _PREDICATES).lower()
     return lambda value, part: per_row(_PREDICATES[name], expr.dtype, value, part)
 
 
-@strict("BinaryPad", can_fail=lambda expr: True, loop=True)
+@strict("BinaryPad", can_fail=lambda expr: True, loop=True, reads=("func_name",))
 def pad(expr: Expr, context: Context) -> ValueFunction:
     """``lpad`` and ``rpad``: cuts what is longer."""
     left = expr.params["func_name"] == "lpad"

@@ -47,7 +47,13 @@ def _supports(expr: Expr) -> str | None:
     return None if source == expected else f"its argument must be cast to {expected} first"
 
 
-@strict("Encode", can_fail=lambda expr: True, supports=_supports, loop=True)
+@strict(
+    "Encode",
+    can_fail=lambda expr: True,
+    supports=_supports,
+    loop=True,
+    reads=("legacy_charsets", "legacy_error_action"),
+)
 def encode(expr: Expr, context: Context) -> ValueFunction:
     """``encode``."""
     if constant_value(expr.children[1]) is None:
@@ -63,7 +69,13 @@ def encode(expr: Expr, context: Context) -> ValueFunction:
     return lambda s, charset: per_row(_checked(to_bytes, name), expr.dtype, s)
 
 
-@strict("StringDecode", can_fail=lambda expr: True, supports=_supports, loop=True)
+@strict(
+    "StringDecode",
+    can_fail=lambda expr: True,
+    supports=_supports,
+    loop=True,
+    reads=("legacy_charsets", "legacy_error_action"),
+)
 def decode(expr: Expr, context: Context) -> ValueFunction:
     """``decode`` with a character set."""
     if constant_value(expr.children[1]) is None:

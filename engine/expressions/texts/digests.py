@@ -31,7 +31,12 @@ def hex_text(expr: Expr, context: Context) -> ValueFunction:
     )  # fmt: skip
 
 
-@strict("Unhex", can_fail=lambda expr: bool(expr.params["fail_on_error"]), loop=True)
+@strict(
+    "Unhex",
+    can_fail=lambda expr: bool(expr.params["fail_on_error"]),
+    loop=True,
+    reads=("fail_on_error",),
+)
 def unhex(expr: Expr, context: Context) -> ValueFunction:
     """``unhex``: NULL for what is not hexadecimal; a digit too few counts as a leading zero."""
     strictly = expr.params["fail_on_error"]
@@ -46,7 +51,7 @@ def unhex(expr: Expr, context: Context) -> ValueFunction:
     return lambda s: per_row(decode, expr.dtype, s)
 
 
-@strict("Base64", loop=True)
+@strict("Base64", loop=True, reads=("chunk_base64",))
 def to_base64(expr: Expr, context: Context) -> ValueFunction:
     """``base64``: in lines of 76 characters if the session says so."""
     if not expr.params["chunk_base64"]:
@@ -60,13 +65,34 @@ def to_base64(expr: Expr, context: Context) -> ValueFunction:
 
 
 _NOT_BASE64 = re.compile("[^A-Za-z0-9+/]")
+_WHITESPACE = re.compile("[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]")
+"""What ``java.lang.Character.isWhitespace`` takes for such."""
 _AFTER_PADDING = re.compile("[A-Za-z0-9+/]")
 
 
-@strict("UnBase64", can_fail=lambda expr: True, loop=True)
+@strict("UnBase64", can_fail=lambda expr: True, loop=True, reads=("fail_on_error",))
 def from_base64(expr: Expr, context: Context) -> ValueFunction:
-    """``unbase64``: skips other characters, as MIME does; what cannot be decoded raises."""
-    return lambda s: per_row(_from_base64, expr.dtype, s)
+    """``unbase64``: skips other characters, as MIME does; what cannot be decoded raises.
+    ``to_binary(s, 'base64')`` refuses other characters."""
+    if not expr.params["fail_on_error"]:
+        return lambda s: per_row(_from_base64, expr.dtype, s)
+
+    def strictly(text: str) -> bytes:
+        if not _is_base64(text):
+            raise failure("CONVERSION_INVALID_INPUT", f"{text!r} is not base64.")
+        return _from_base64(text)
+
+    return lambda s: per_row(strictly, expr.dtype, s)
+
+
+def _is_base64(text: str) -> bool:
+    """Digits, perhaps with white space between them, and padding at the very end if at all."""
+    body, padding, rest = text.partition("=")
+    digits = _WHITESPACE.sub("", body)
+    over = len(digits) % 4
+    if not padding:
+        return _NOT_BASE64.search(digits) is None and over != 1
+    return _NOT_BASE64.search(digits) is None and (over, rest) in ((2, "="), (3, ""))
 
 
 def _from_base64(text: str) -> bytes:

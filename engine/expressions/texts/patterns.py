@@ -41,7 +41,7 @@ def _like_supports(expr: Expr) -> str | None:
     return None
 
 
-@strict("Like", supports=_like_supports)
+@strict("Like", supports=_like_supports, reads=("escape_char",))
 def like(expr: Expr, context: Context) -> ValueFunction:
     """``%`` is any text, ``_`` any one character."""
     pattern = constant_value(expr.children[1])
@@ -82,7 +82,14 @@ def _like_many_supports(expr: Expr) -> str | None:
     return None
 
 
-@strict("LikeAny", "LikeAll", "NotLikeAny", "NotLikeAll", supports=_like_many_supports)
+@strict(
+    "LikeAny",
+    "LikeAll",
+    "NotLikeAny",
+    "NotLikeAll",
+    supports=_like_many_supports,
+    reads=("patterns",),
+)
 def like_many(expr: Expr, context: Context) -> ValueFunction:
     """``LIKE ANY (...)`` and ``LIKE ALL (...)`` with constants, of which some may be NULL."""
     patterns = expr.params["patterns"]

@@ -57,7 +57,12 @@ def _supports(expr: Expr) -> str | None:
     return None
 
 
-@strict("FormatString", supports=_supports, loop=True)
+@strict(
+    "FormatString",
+    supports=_supports,
+    loop=True,
+    presumes=("spark.sql.legacy.allowZeroIndexInFormatString",),
+)
 def format_string(expr: Expr, context: Context) -> ValueFunction:
     """``format_string``, ``printf``: NULL is written as ``null``."""
     text = constant_value(expr.children[0])

@@ -205,7 +205,12 @@ def _split_supports(expr: Expr) -> str | None:
     return None if constant_value(expr.children[1]) == "" else _found_repeatedly(expr)
 
 
-@strict("StringSplit", supports=_split_supports, loop=True)
+@strict(
+    "StringSplit",
+    supports=_split_supports,
+    loop=True,
+    presumes=("spark.sql.legacy.truncateForEmptyRegexSplit",),
+)
 def split(expr: Expr, context: Context) -> ValueFunction:
     """``split``: by a pattern; an empty one splits into characters."""
     regex = _constant_regex(expr)

@@ -58,19 +58,19 @@ def _is_ascii(value: Datum) -> bool:
     return isinstance(value, pa.Array) and pc.all(pc.string_is_ascii(value)).as_py() is not False
 
 
-@strict("Upper", loop=True)
+@strict("Upper", loop=True, presumes=("spark.sql.icu.caseMappings.enabled",))
 def upper(expr: Expr, context: Context) -> ValueFunction:
     """``upper``."""
     return lambda s: pc.ascii_upper(s) if _is_ascii(s) else per_row(to_upper, expr.dtype, s)
 
 
-@strict("Lower", loop=True)
+@strict("Lower", loop=True, presumes=("spark.sql.icu.caseMappings.enabled",))
 def lower(expr: Expr, context: Context) -> ValueFunction:
     """``lower``."""
     return lambda s: pc.ascii_lower(s) if _is_ascii(s) else per_row(to_lower, expr.dtype, s)
 
 
-@strict("InitCap", loop=True)
+@strict("InitCap", loop=True, presumes=("spark.sql.icu.caseMappings.enabled",))
 def initcap(expr: Expr, context: Context) -> ValueFunction:
     """``initcap``."""
     return lambda s: per_row(to_title, expr.dtype, s)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from engine.expressions.collections.maps import build_maps, may_have_bad_keys
+from engine.expressions.collections.maps import (
+    BUILDERS_PRESUME,
+    BUILDERS_READ,
+    build_maps,
+    may_have_bad_keys,
+)
 from engine.expressions.datum import constant, constant_value
 from engine.expressions.lists import Lists, on_arrays
 from engine.expressions.registry import Context, ValueFunction, strict
@@ -26,7 +31,14 @@ def _supports(expr: Expr) -> str | None:
     return None
 
 
-@strict("StringToMap", can_fail=may_have_bad_keys, supports=_supports, loop=True)
+@strict(
+    "StringToMap",
+    can_fail=may_have_bad_keys,
+    supports=_supports,
+    loop=True,
+    reads=BUILDERS_READ,
+    presumes=(*BUILDERS_PRESUME, "spark.sql.legacy.truncateForEmptyRegexSplit"),
+)
 def str_to_map(expr: Expr, context: Context) -> ValueFunction:
     """Splits into pairs, and those into key and value: NULL where there is no delimiter."""
     pairs, pair = (cutter(compile_java_regex(constant_value(d))) for d in expr.children[1:])

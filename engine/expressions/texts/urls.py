@@ -36,7 +36,7 @@ def _fails(expr: Expr) -> bool:
     return expr.params.get("fail_on_error") is not False
 
 
-@strict("UrlDecode", can_fail=_fails, loop=True)
+@strict("UrlDecode", can_fail=_fails, loop=True, reads=("fail_on_error",))
 def url_decode(expr: Expr, context: Context) -> ValueFunction:
     """``url_decode``: bytes that are no UTF-8 become U+FFFD."""
     strictly = _fails(expr)
@@ -111,7 +111,7 @@ def _key_pattern(expr: Expr) -> re.Pattern[str]:
     return compile_java_regex(f"(&|^){constant_value(expr.children[2])}=([^&]*)").pattern
 
 
-@strict("ParseUrl", can_fail=_fails, supports=_supports, loop=True)
+@strict("ParseUrl", can_fail=_fails, supports=_supports, loop=True, reads=("fail_on_error",))
 def parse_url(expr: Expr, context: Context) -> ValueFunction:
     """``parse_url``: NULL for a part that the URL has not, or that there is not."""
     if any(constant_value(child) is None for child in expr.children[1:]):

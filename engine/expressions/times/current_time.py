@@ -40,14 +40,14 @@ def current_timestamp(expr: Expr, children: Sequence[Evaluator], context: Contex
     return lambda batch: pa.scalar(batch_micros(), expr.dtype)
 
 
-@lazy("LocalTimestamp")
+@lazy("LocalTimestamp", reads=("time_zone_id",))
 def local_timestamp(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """What the clock on the wall shows in the session's time zone."""
     local = zone(_zone_name(expr, context))
     return lambda batch: pa.scalar(int(local.to_local(batch_micros())), expr.dtype)
 
 
-@lazy("CurrentDate")
+@lazy("CurrentDate", reads=("time_zone_id",))
 def current_date(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """The date in the session's time zone."""
     local = zone(_zone_name(expr, context))

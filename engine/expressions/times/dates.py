@@ -104,7 +104,7 @@ def months_later(dtype: pa.DataType) -> ValueFunction:
     )
 
 
-@strict("MakeDate", can_fail=lambda expr: True)
+@strict("MakeDate", can_fail=lambda expr: True, reads=("fail_on_error",))
 def make_date(expr: Expr, context: Context) -> ValueFunction:
     """``make_date``: NULL for what is no date, in ANSI mode an error."""
     strictly = bool(expr.params["fail_on_error"])
@@ -130,7 +130,12 @@ _DAY_NUMBERS: Final = {
 }
 
 
-@strict("NextDay", can_fail=lambda expr: bool(expr.params["fail_on_error"]), loop=True)
+@strict(
+    "NextDay",
+    can_fail=lambda expr: bool(expr.params["fail_on_error"]),
+    loop=True,
+    reads=("fail_on_error",),
+)
 def next_day(expr: Expr, context: Context) -> ValueFunction:
     """``next_day``: the first such day of the week after the date."""
     strictly = bool(expr.params["fail_on_error"])

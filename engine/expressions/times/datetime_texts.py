@@ -64,7 +64,14 @@ def _formatter(pattern: str, zone: Zone, unit: int) -> Callable[[Datum], Datum]:
     return function
 
 
-@strict("DateFormatClass", "FromUnixTime", supports=_understood_by(printer), loop=True)
+@strict(
+    "DateFormatClass",
+    "FromUnixTime",
+    supports=_understood_by(printer),
+    loop=True,
+    reads=("time_zone_id",),
+    presumes=("spark.sql.legacy.timeParserPolicy",),
+)
 def date_format(expr: Expr, context: Context) -> ValueFunction:
     """``date_format`` of a timestamp, ``from_unixtime`` of seconds."""
     pattern = constant(expr.children[1])
@@ -86,7 +93,9 @@ def _parse_supports(expr: Expr) -> str | None:
 @strict(
     "GetTimestamp", "UnixTimestamp", "ToUnixTimestamp",
     can_fail=lambda expr: pa.types.is_string(expr.children[0].dtype),
-    supports=_parse_supports, loop=True)  # fmt: skip
+    supports=_parse_supports, loop=True, reads=("time_zone_id", "fail_on_error"),
+    presumes=("spark.sql.legacy.timeParserPolicy",),
+)  # fmt: skip
 def to_timestamp(expr: Expr, context: Context) -> ValueFunction:
     """``to_timestamp``, ``to_date``, ``unix_timestamp`` with a pattern. The latter gives seconds,
     cut towards 1970."""

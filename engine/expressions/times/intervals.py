@@ -64,13 +64,18 @@ def _subtracts_months(expr: Expr) -> str | None:
     return None
 
 
-@strict("TimestampAddInterval", can_fail=lambda expr: True)
+@strict("TimestampAddInterval", can_fail=lambda expr: True, reads=("time_zone_id",))
 def add_day_time(expr: Expr, context: Context) -> ValueFunction:
     """``ts + INTERVAL 1 DAY``."""
     return _day_time_later(expr, zone_for(expr, expr.children[0].dtype, context), 1)
 
 
-@strict("TimestampAddYMInterval", "DateAddYMInterval", can_fail=lambda expr: True)
+@strict(
+    "TimestampAddYMInterval",
+    "DateAddYMInterval",
+    can_fail=lambda expr: True,
+    reads=("time_zone_id",),
+)
 def add_year_month(expr: Expr, context: Context) -> ValueFunction:
     """``ts + INTERVAL 1 MONTH``."""
     return _months_later(expr, context, 1)
@@ -123,7 +128,9 @@ def _known_unit(expr: Expr) -> str | None:
     return f"the unit {unit} is not supported"
 
 
-@strict("TimestampAdd", can_fail=lambda expr: True, supports=_known_unit)
+@strict(
+    "TimestampAdd", can_fail=lambda expr: True, supports=_known_unit, reads=("unit", "time_zone_id")
+)
 def timestampadd(expr: Expr, context: Context) -> ValueFunction:
     """``timestampadd``, and ``dateadd`` with a unit."""
     unit, local_zone = expr.params["unit"].upper(), zone_for(expr, expr.dtype, context)
@@ -150,7 +157,7 @@ def _datetime_overflow(*_: Any) -> TransformError:
     return failure("DATETIME_OVERFLOW", "The result is out of the range of timestamps.")
 
 
-@strict("TimestampDiff", supports=_known_unit)
+@strict("TimestampDiff", supports=_known_unit, reads=("unit", "time_zone_id"))
 def timestampdiff(expr: Expr, context: Context) -> ValueFunction:
     """``timestampdiff``, and ``datediff`` with a unit: whole units between two local times."""
     unit, local_zone = (
@@ -180,7 +187,7 @@ def whole_months(start: Any, end: Any) -> Any:
     return truncated(((year2 - year) * 12 + month2 - month) * 32 + day2 - day, 32)
 
 
-@strict("SubtractTimestamps")
+@strict("SubtractTimestamps", reads=("time_zone_id",))
 def subtract_timestamps(expr: Expr, context: Context) -> ValueFunction:
     """``ts - ts``: between what the clock on the wall shows."""
     local_zone = zone_for(expr, expr.children[0].dtype, context)

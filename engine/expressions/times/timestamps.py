@@ -67,14 +67,14 @@ _TIME_FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-@strict(*_TIME_FIELDS)
+@strict(*_TIME_FIELDS, reads=("time_zone_id",))
 def time_field(expr: Expr, context: Context) -> ValueFunction:
     """``hour``, ``minute``, ``second``."""
     local, part = zone_for(expr, expr.children[0].dtype, context), _TIME_FIELDS[expr.op]
     return lambda ts: on_numpy(lambda utc: part(local.to_local(utc)), expr.dtype, ts)
 
 
-@strict("SecondWithFraction", loop=True)
+@strict("SecondWithFraction", loop=True, reads=("time_zone_id",))
 def second_with_fraction(expr: Expr, context: Context) -> ValueFunction:
     """``extract(SECOND FROM ...)``, with microseconds."""
     local = zone_for(expr, expr.children[0].dtype, context)
@@ -90,7 +90,7 @@ _LOCAL_UNITS: Final = {
 }  # fmt: skip
 
 
-@strict("TruncTimestamp", supports=dates.constant_unit(0))
+@strict("TruncTimestamp", supports=dates.constant_unit(0), reads=("time_zone_id",))
 def date_trunc(expr: Expr, context: Context) -> ValueFunction:
     """``date_trunc``: NULL for a unit that there is not."""
     text = constant_value(expr.children[0])
@@ -120,7 +120,7 @@ def _truncate_local(utc: Any, unit: int, local_zone: Zone) -> Any:
     return local_zone.to_utc(local - local % unit, preferred_offset=offset)
 
 
-@strict("MonthsBetween")
+@strict("MonthsBetween", reads=("time_zone_id",))
 def months_between(expr: Expr, context: Context) -> ValueFunction:
     """``months_between``: whole months between equal days or last days, otherwise with a fraction
     of 31 days."""
@@ -232,7 +232,13 @@ def from_number(expr: Expr, context: Context) -> ValueFunction:
     return lambda value: on_numpy(floating, expr.dtype, value)
 
 
-@strict("MakeTimestamp", can_fail=lambda expr: True, supports=unknown_zone(6), loop=True)
+@strict(
+    "MakeTimestamp",
+    can_fail=lambda expr: True,
+    supports=unknown_zone(6),
+    loop=True,
+    reads=("time_zone_id", "fail_on_error"),
+)
 def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
     """``make_timestamp``: NULL for what is no time, in ANSI mode an error. The 60th second is the
     first of the next minute."""

@@ -1,0 +1,38 @@
+"""What a session's settings say, and whether that is their default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+
+class SessionSettings:
+    """Those of the active session, each read once.
+
+    :param gateway: the py4j gateway of the session.
+    """
+
+    def __init__(self, gateway: Any) -> None:
+        kind = gateway.jvm.org.apache.spark.sql.internal.SQLConf
+        self._session, self._defaults = kind.get(), kind()
+        self._found: dict[str, tuple[str, str]] = {}
+
+    def value(self, key: str) -> str:
+        """What the setting says, by default too; empty if this Spark does not have it."""
+        return self._read(key)[0]
+
+    def other_than_default(self, key: str) -> str | None:
+        """What the setting says, if that is not its default."""
+        value, default = self._read(key)
+        return None if value.lower() == default.lower() else value
+
+    def _read(self, key: str) -> tuple[str, str]:
+        if key not in self._found:
+            try:
+                default = str(self._defaults.getConfString(key))
+            except Py4JJavaError:  # it is none of this version
+                self._found[key] = ("", "")
+            else:
+                self._found[key] = (str(self._session.getConfString(key)), default)
+        return self._found[key]
