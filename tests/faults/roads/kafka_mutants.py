@@ -16,7 +16,7 @@ from engine.sinks.kafka.data_source import KafkaWriter
 from engine.sources.kafka.partition_reader import KafkaPartitionsReader
 from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
 
-BLINDLY = "an end that is refused is tried again as the newest producer"
+BLINDLY = "what is not open any more is written again, blindly"
 FORGETS = "an epoch that is run again forgets what the sink has"
 MUTANTS: dict[str, Callable[[], None]] = {COMMITTED_EARLY: commit_before_log}
 
@@ -46,16 +46,13 @@ def _() -> None:
 
 @mutant(BLINDLY)
 def _() -> None:
-    right = KafkaTransactions.end
+    right = KafkaWriter._look
 
-    def end(self: Any, transactions: Sequence[Transaction], *, commit: bool) -> Any:
-        newest = self.describe([each.id for each in transactions])
-        again = [newest[each.id].newest for each in transactions if each.id in newest]
-        right(self, again, commit=commit)
-        return []
+    def look(self: Any, found: Any) -> Any:
+        open_, _ = right(self, found)
+        return open_, {}
 
-    _set(KafkaTransactions, "end", end)
-    _set(Transaction, "__eq__", lambda self, other: self.id == other.id)
+    _set(KafkaWriter, "_look", look)
 
 
 @mutant(FORGETS)

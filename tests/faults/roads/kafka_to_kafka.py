@@ -20,7 +20,6 @@ from tests.faults.roads import kafka_mutants
 from tests.faults.roads.from_kafka import FromKafka
 from tests.faults.roads.kafka_topics import COLUMNS, all_of
 from tests.faults.roads.road import BETWEEN, PLACES, Meanwhile, Setup
-from tests.faults.roads.world import ZOMBIE
 
 TRANSACTION_MS = 20_000
 """Longer than the broker takes to start: it drops the markers of transactions that it aborts before
@@ -38,7 +37,7 @@ class KafkaToKafka(FromKafka):
     between = (*BETWEEN, "transactions.told")
     mutants = kafka_mutants.MUTANTS
     brought_out: ClassVar = {
-        kafka_mutants.BLINDLY: ZOMBIE,
+        kafka_mutants.BLINDLY: "transactions.told",
         kafka_mutants.FORGETS: ABORTED,
     }
 
