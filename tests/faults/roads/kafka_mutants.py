@@ -5,11 +5,10 @@ Each is put in place in the process that runs the query (:mod:`tests.faults.road
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from engine.clients.kafka_transactions import KafkaTransactions, Transaction
 from engine.execution import attempt
 from engine.sinks.kafka import task_writers
 from engine.sinks.kafka.data_source import KafkaWriter
