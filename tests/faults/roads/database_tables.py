@@ -39,7 +39,7 @@ MUTANTS: Final[Mapping[str, Callable[[], None]]] = {
     "the table is not asked whether it has the epoch": _asks_nothing,
     _TWO: _notes_later,
 }
-BROUGHT_OUT: Final = {_TWO: "database.taken"}
+BROUGHT_OUT: Final = {_TWO: ("database.taken",)}
 
 
 def table_of(name: str) -> str:

@@ -67,7 +67,7 @@ class DeltaToKafka(KafkaToKafka):
     level = "L5 Delta to Kafka"
     places = (*PLACES, "transactions.told")
     between = (*BETWEEN, "transactions.told")
-    brought_out: ClassVar = {ENDS_EARLY: ABORTED}
+    brought_out: ClassVar = {ENDS_EARLY: (ABORTED,)}
     mutants: ClassVar[Mapping[str, Callable[[], None]]] = {
         **handed_mutants.MUTANTS,
         "files that were read before others are forgotten": forgets_ahead,

@@ -83,7 +83,7 @@ class FilesToKafka(KafkaToKafka):
     level = "L5 files to Kafka"
     places = (*PLACES, "transactions.told", "sourceLog.before", "sourceLog.after")
     between = (*BETWEEN, "transactions.told")
-    brought_out: ClassVar = {ANY_PARTITION: ABORTED}
+    brought_out: ClassVar = {ANY_PARTITION: (ABORTED,)}
     mutants: ClassVar[Mapping[str, Callable[[], None]]] = {
         **handed_mutants.MUTANTS,
         ANY_PARTITION: handed_mutants.any_partition,

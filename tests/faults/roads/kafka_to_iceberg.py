@@ -57,7 +57,7 @@ class KafkaToIceberg(FromKafka):
     }
 
     between = (*BETWEEN, "tableLog.before")
-    brought_out: ClassVar = {ASKS_NOTHING: "tableLog.after", AGAIN: ZOMBIE}
+    brought_out: ClassVar = {ASKS_NOTHING: ("tableLog.after",), AGAIN: (ZOMBIE,)}
 
     @contextmanager
     def serving(self, folder: Path) -> Iterator[None]:

@@ -26,6 +26,8 @@ TRANSACTION_MS = 20_000
 it knows the leaders of their partitions, and what was aborted is then seen as committed."""
 GONE_S = 2.0 + TRANSACTION_MS / 1000
 """By then the broker has aborted what is not ended."""
+TOLD = "transactions.told"
+"""Behind each request: first those that shut out earlier tasks, then those that end an epoch."""
 ABORTED = "transactions aborted meanwhile"
 
 
@@ -33,12 +35,13 @@ class KafkaToKafka(FromKafka):
     """Each world has topics of its own."""
 
     level = "L5 Kafka to Kafka"
-    places = (*PLACES, "transactions.told")
-    between = (*BETWEEN, "transactions.told")
+    places = (*PLACES, TOLD)
+    between = (*BETWEEN, TOLD)
+    visits = (1, 2, 5, 6, 7, 11, 12, 13, 14)
     mutants = kafka_mutants.MUTANTS
     brought_out: ClassVar = {
-        kafka_mutants.BLINDLY: "transactions.told",
-        kafka_mutants.FORGETS: ABORTED,
+        kafka_mutants.BLINDLY: (TOLD,),
+        kafka_mutants.FORGETS: (TOLD, ABORTED),
     }
 
     def make(self, name: str) -> dict[str, str]:

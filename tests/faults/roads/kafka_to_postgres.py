@@ -44,7 +44,7 @@ class KafkaToPostgres(FromKafka):
     places = (*PLACES, *COMMITTING)
     between = (*BETWEEN, "commitOffsets.after")
     mutants: ClassVar = {**MUTANTS, HURRY: _does_not_wait}
-    brought_out: ClassVar = {**BROUGHT_OUT, HURRY: CRASHED}
+    brought_out: ClassVar = {**BROUGHT_OUT, HURRY: (CRASHED,)}
 
     @contextmanager
     def serving(self, folder: Path) -> Iterator[None]:

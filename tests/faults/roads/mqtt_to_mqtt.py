@@ -80,9 +80,9 @@ class MqttToMqtt(Road):
         "each start begins a session of its own": _begins_anew,
     }
     brought_out: ClassVar = {
-        "a message is acknowledged when it is read": "killed at any time",
-        "what was under way when the broker was lost is taken for taken": f"{SINK} killed",
-        "each start begins a session of its own": "killed at any time",
+        "a message is acknowledged when it is read": ("killed at any time",),
+        "what was under way when the broker was lost is taken for taken": (f"{SINK} killed",),
+        "each start begins a session of its own": ("killed at any time",),
     }
 
     def __init__(self) -> None:

@@ -67,8 +67,9 @@ class Road(ABC):
     :cvar repeats: whether what it promises, at least once, lets records come again: they are
         counted, and no fault.
     :cvar mutants: by name: what puts a wrong version in place, in the query's process.
-    :cvar brought_out: mutants that one kind of fault, or a kill at one of the places, brings to
-        light, which chance would seldom draw.
+    :cvar visits: at which visit of a place something happens to the process.
+    :cvar brought_out: mutants that some kinds of faults, or some of the places, bring to light,
+        which chance would seldom draw; places alone: a kill there.
     :ivar servers: by the name of each; there inside :meth:`serving`.
     """
 
@@ -78,7 +79,8 @@ class Road(ABC):
     forgetful: ClassVar[Collection[str]] = ()
     repeats: ClassVar[bool] = False
     mutants: ClassVar[Mapping[str, Callable[[], None]]] = {}
-    brought_out: ClassVar[Mapping[str, str]] = {}
+    visits: ClassVar[Sequence[int]] = (1, 2, 3, 5)
+    brought_out: ClassVar[Mapping[str, Collection[str]]] = {}
 
     def __init__(self) -> None:
         self.servers: dict[str, Server] = {}

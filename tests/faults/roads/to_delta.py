@@ -33,7 +33,7 @@ class ToDelta(Road):
         COMMITTED_EARLY: commit_before_log,
         ASKS_NOTHING: partial(asks_nothing, DeltaLog),
     }
-    brought_out: ClassVar = {ASKS_NOTHING: COMPACTED}
+    brought_out: ClassVar = {ASKS_NOTHING: (COMPACTED,)}
     """A file that is added again, under the same path, is one file."""
 
     @staticmethod

@@ -14,7 +14,7 @@ import signal
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -103,11 +103,11 @@ class _World:
         for name, meanwhile in road.meanwhile(self._setup, chance.random).items():
             self._acts[name] = lambda act=meanwhile.act: self._stay_away(act)
             self._chances[name] = meanwhile.chance
-        self._places = road.places
-        if (by := road.brought_out.get(mutant)) in road.places:
-            self._places, self._chances = (by,), {KILLED: 1}
-        elif by is not None:
-            self._chances = {by: 1}
+        by = road.brought_out.get(mutant, ())
+        places = tuple(each for each in by if each in road.places)
+        self._places, self._between = places or road.places, places or road.between
+        if by:
+            self._chances = dict.fromkeys(set(by).difference(places) or (KILLED,), 1)
 
     def play(self, faults: int) -> None:
         try:
@@ -132,8 +132,7 @@ class _World:
     # -- faults -----------------------------------------------------------------------------------
 
     def _kill_at(self) -> None:
-        place = self._chance.choice(self._places)
-        self._restart(f"{place}:{self._chance.choice((1, 2, 5))}:kill")
+        self._restart(f"{self._some_place(self._places)}:kill")
         # A place that this process does not come to: it is killed some time.
         self._driver.await_death(self._chance.uniform(1.0, 3.0))
         self._restart()
@@ -145,8 +144,7 @@ class _World:
         self._await_commit()
 
     def _stay_away(self, meanwhile: Callable[[], None]) -> None:
-        place = self._chance.choice(self._road.between)
-        self._restart(f"{place}:{self._chance.choice((1, 2, 3))}:kill")
+        self._restart(f"{self._some_place(self._between)}:kill")
         self._driver.await_death(5.0)
         self._driver.kill()
         meanwhile()
@@ -159,8 +157,7 @@ class _World:
 
     def _replace(self) -> None:
         if self._chance.random() < _AT_A_PLACE:
-            place = self._chance.choice(self._road.between)
-            self._restart(f"{place}:{self._chance.choice((1, 2, 3))}:stop")
+            self._restart(f"{self._some_place(self._between)}:stop")
             self._driver.await_stop(5.0)
         zombie = self._driver
         try:
@@ -194,6 +191,10 @@ class _World:
         for what, act in acts.items():
             self._acts[f"{name} {what}"] = act
             self._chances[f"{name} {what}"] = SERVER_CHANCES[what]
+
+    def _some_place(self, places: Sequence[str]) -> str:
+        """And one of its visits."""
+        return f"{self._chance.choice(places)}:{self._chance.choice(self._road.visits)}"
 
     def _restart(self, armed: str = "") -> None:
         self._driver.kill()
