@@ -106,9 +106,15 @@ def _round_floating(scale: int, mode: str) -> Callable[[Any], Any]:
     return compute
 
 
-@strict("Ceil", "Floor", loop=True)
+def _too_large_fails(expr: Expr) -> bool:
+    """Spark 4.3 in ANSI mode; earlier ones do not have the parameter."""
+    return bool(expr.params.get("fail_on_error")) and pa.types.is_floating(expr.children[0].dtype)
+
+
+@strict("Ceil", "Floor", can_fail=_too_large_fails, loop=True, reads=("fail_on_error",))
 def to_whole_number(expr: Expr, context: Context) -> ValueFunction:
-    """Of DOUBLE a BIGINT, the nearest one where there is none; of DECIMAL a DECIMAL."""
+    """Of DOUBLE a BIGINT, the nearest one where there is none, or an error; of DECIMAL a
+    DECIMAL."""
     dtype = expr.dtype
     source = expr.children[0].dtype
     if source == dtype and is_integral(dtype):
@@ -117,8 +123,15 @@ def to_whole_number(expr: Expr, context: Context) -> ValueFunction:
         mode = ROUND_CEILING if expr.op == "Ceil" else ROUND_FLOOR
         return lambda value: per_row(lambda n: _set_scale(n, 0, mode), dtype, value)
     function = np.ceil if expr.op == "Ceil" else np.floor
+    failure = (lambda _: ansi.arithmetic_overflow(dtype)) if _too_large_fails(expr) else None
+
+    def whole(x: Any) -> Any:
+        rounded = function(x)
+        if failure is None:
+            return saturated(rounded)
+        return saturated(rounded), ~((rounded < -(2.0**63)) | (rounded >= 2.0**63))
 
     def compute(value: Datum) -> Datum:
-        return on_numpy(lambda x: saturated(function(x)), dtype, value)
+        return on_numpy(whole, dtype, value, failure=failure)
 
     return compute
