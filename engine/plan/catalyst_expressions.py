@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from engine.plan.python_functions import FunctionCalls
 
 _CATALYST = "org.apache.spark.sql.catalyst.expressions"
-_NULL_SAFE_KINDS = ("Binary", "Ternary", "Quaternary")
+_NULL_SAFE_KINDS = ("Binary", "Ternary", "Quaternary", "Septenary")
 _NULL_SAFE = {"ArrayInsert", "ArrayContains", "ArrayAppend", "ArrayPrepend", "ArrayRemove"}
 DERIVED = {
     "data_type", "schema", "use_string_type_when_empty", "legacy_interval",  # the node's type

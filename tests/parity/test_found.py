@@ -38,6 +38,30 @@ def test_quotients_are_rounded_once(spark: SparkSession) -> None:
     assert_parity(spark, pa.table({"a": left, "b": pa.array([319_608], pa.int64())}), ["a / b"])
 
 
+def test_decimals_that_are_all_fraction_are_cut(spark: SparkSession) -> None:
+    table = pa.table({"a": pa.array([Decimal("-0.00288"), None], pa.decimal128(5, 5))})
+    assert_parity(
+        spark, table, ["CAST(a AS SMALLINT)", "TRY_CAST(a AS BIGINT)", "CAST(.5BD AS INT)"]
+    )
+
+
+def test_what_is_not_evaluated_does_not_fail(spark: SparkSession) -> None:
+    moments = pa.array([None, 0], pa.timestamp("us", "UTC"))
+    numbers = {"n": pa.array([None, 1], pa.int32()), "k": pa.array([0, 0], pa.int32())}
+    table = pa.table({**numbers, "ts": moments, "s": ["Mars", "UTC"]})
+    assert_parity(
+        spark, table,
+        [
+            "make_timestamp(2024, 2, n, 0, 0, array(1, 2)[k + 11])",
+            "make_timestamp_ltz(2024, 2, n, 0, 0, array(1, 2)[k + 11])",
+            "try_make_timestamp(2024, 2, n, 0, 0, array(1, 2)[k + 11])",
+            "typeof(map(n, 1))",
+            "typeof(array(1)[7])",
+            "from_utc_timestamp(ts, s)",
+        ],
+    )  # fmt: skip
+
+
 def test_intervals_of_months_are_compared(spark: SparkSession) -> None:
     table = pa.table({"n": pa.array([None, 0, 1, 2], pa.int32())})
     months = "(INTERVAL '1' MONTH * n)"

@@ -147,6 +147,8 @@ def decimal_to_integral(casting: Casting) -> Convert:
         return int((low_64_bits(int(value)) + half) % (2 * half) - half)
 
     def convert(array: pa.Array) -> pa.Array:
+        if array.type.precision == array.type.scale:  # Arrow wants a digit for the 0
+            array = array.cast(pa.decimal256(array.type.precision + 1, array.type.scale))
         whole = pc.trunc(array)
         wrapped = per_row(row, casting.target, whole)
         if not casting.exact:

@@ -5,9 +5,11 @@ Source: ``DataType.catalogString`` of Spark.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
-from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.registry import Context, Evaluator, lazy
 from engine.expressions.tree import Expr
 from engine.expressions.types import sql_name
 
@@ -29,8 +31,8 @@ def _supports(expr: Expr) -> str | None:
     return None
 
 
-@strict("TypeOf", supports=_supports)
-def type_of(expr: Expr, context: Context) -> ValueFunction:
-    """``typeof``."""
-    name = pa.scalar(catalog_name(expr.children[0].dtype))
-    return lambda value: name
+@lazy("TypeOf", supports=_supports)
+def type_of(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """``typeof``: its argument is not evaluated."""
+    name: pa.Scalar = pa.scalar(catalog_name(expr.children[0].dtype))
+    return lambda batch: name
