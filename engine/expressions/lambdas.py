@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from engine.expressions.datum import may_raise, to_array
 from engine.expressions.lists import Ints
-from engine.expressions.registry import Context, Evaluator, lazy
+from engine.expressions.registry import Context, Datum, Evaluator, lazy
 from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
 
@@ -28,6 +28,25 @@ def variable(expr: Expr, children: Sequence[Evaluator], context: Context) -> Eva
 def lambda_function(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """Its body, over a batch that holds its variables."""
     return children[0]
+
+
+@lazy("Let", reads=("name",))
+def let(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """Its second child, in which the first one is a variable: computed once for each row, however
+    often it is used. The plan reader makes it of Spark's ``With``."""
+    name: str = expr.params["name"]
+    dtype, (value, body) = expr.children[0].dtype, children
+
+    def evaluate(batch: pa.RecordBatch) -> Datum:
+        found = to_array(value(batch), batch.num_rows, dtype)
+        return body(with_variable(batch, name, found))
+
+    return evaluate
+
+
+def with_variable(batch: pa.RecordBatch, name: str, value: pa.Array) -> Rows:
+    """The batch, and a variable of that name."""
+    return Rows(batch.num_rows, lambda key: value if key == name else batch.column(key))
 
 
 class Lambda:

@@ -13,7 +13,8 @@ What is different on purpose:
 - ``null_safe`` is set where Spark skips the arguments behind one that is NULL;
 - a call of a Python function becomes a column behind the input's, see
   :mod:`engine.plan.python_functions`;
-- aliases vanish; ``With`` is written out (``CommonExpressionRef`` → the expression it refers to);
+- aliases vanish; ``With`` is written out (``CommonExpressionRef`` → the expression it refers to),
+  or a ``Let`` where that expression is random;
 - constant texts that no kernel computes, such as ``version()``, are computed by Spark;
 - a ``RuntimeReplaceable`` such as ``nvl`` is kept when a kernel of its own name supports it (its
   children are then the arguments as the user wrote them, without implicit casts); otherwise what
@@ -31,7 +32,7 @@ from py4j.java_gateway import JavaObject, is_instance_of
 
 from engine.expressions.compile import unsupported
 from engine.expressions.registry import KERNELS, Context
-from engine.expressions.tree import Expr
+from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.expressions.types import UnsupportedTypeError, cuts_intervals
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
 from engine.plan.session_settings import SessionSettings
@@ -103,10 +104,7 @@ class ExpressionReader:
         if op == "PythonUDF" and self._calls is not None:
             return self._calls.call(node, self._convert, obstacles)
         if op == "With":
-            for definition in scala_seq(node.defs()):
-                key = definition.id().toString()
-                self._common[key] = self._convert(definition.child(), obstacles)
-            return self._convert(node.child(), obstacles)
+            return self._with(node, obstacles)
         if op == "LambdaFunction":
             return self._lambda(node, obstacles)
         if op == "UpdateFields":
@@ -140,6 +138,22 @@ class ExpressionReader:
         if len(children) > 1 and self._skips_arguments(op, node):
             params["null_safe"] = True
         return Expr(op, children, dtype, node.nullable(), params)
+
+    def _with(self, node: JavaObject, obstacles: list[str]) -> Expr:
+        """What has the same value each time is written out."""
+        drawn: dict[str, Expr] = {}
+        for definition in scala_seq(node.defs()):
+            name = definition.id().toString()
+            value = self._convert(definition.child(), obstacles)
+            if any(each.op in NONDETERMINISTIC for each in value.walk()):
+                drawn[name] = value
+                params = {"name": name}
+                value = Expr("NamedLambdaVariable", (), value.dtype, value.nullable, params)
+            self._common[name] = value
+        body = self._convert(node.child(), obstacles)
+        for name, value in reversed(drawn.items()):
+            body = Expr("Let", (value, body), body.dtype, body.nullable, {"name": name})
+        return body
 
     def _skips_arguments(self, op: str, node: JavaObject) -> bool:
         """Whether Spark evaluates an argument only where those before it are not NULL."""

@@ -250,6 +250,25 @@ def test_a_random_value_is_computed_once_where_it_stands(rate: DataFrame) -> Non
     assert len(set(u)) == len(u)
 
 
+def test_a_random_value_that_is_used_twice_is_computed_once(rate: DataFrame) -> None:
+    coin = "CAST(rand() * 2 AS INT)"
+    df = rate.selectExpr(
+        f"{coin} BETWEEN 1 AND 0 AS both",
+        f"nullif({coin}, 1) AS other",
+        f"{coin} IN (CAST(value - value AS INT), 1) AS any",
+        f"CASE WHEN value < 500 THEN {coin} BETWEEN 1 AND 0 END AS some",
+    )
+    (pipeline,) = plan_query(df)
+    batch = pa.RecordBatch.from_pylist(
+        [{"timestamp": None, "value": value} for value in range(1_000)], pipeline.source.schema
+    )
+    both, other, any_, some = (c.to_pylist() for c in compile_steps(pipeline)(batch).columns)
+    assert set(both) == {False}
+    assert set(other) == {0, None}
+    assert set(any_) == {True}
+    assert set(some) == {False, None}
+
+
 def test_explain(rate: DataFrame) -> None:
     (pipeline,) = plan_query(rate.where("value > 1").selectExpr("value + 1 AS v"))
     text = explain(

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.datum import constant, evaluate_where, may_raise, to_array
+from engine.expressions.lambdas import with_variable
 from engine.expressions.logic.comparison import comparable
 from engine.expressions.registry import KERNELS, Context, Datum, Evaluator, lazy
 from engine.expressions.tree import Expr
@@ -47,24 +48,27 @@ def is_in(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evalua
 
 
 def _any_equal(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
-    """``v = a OR v = b OR ...``, which is what IN means."""
+    """``v = a OR v = b OR ...``, which is what IN means. The value is computed once."""
     value, *items = expr.children
+    name = f"IN {id(expr)}"
+    variable = Expr("NamedLambdaVariable", (), value.dtype, value.nullable, {"name": name})
     tree, evaluator = None, None
     for item, child in zip(reversed(items), reversed(children[1:]), strict=True):
-        equal = Expr("EqualTo", (value, item), pa.bool_())
-        test = KERNELS["EqualTo"].factory(equal, (children[0], child), context)
+        equal = Expr("EqualTo", (variable, item), pa.bool_())
+        test = KERNELS["EqualTo"].factory(equal, (lambda batch: batch.column(name), child), context)
         if tree is None or evaluator is None:
             tree, evaluator = equal, test
         else:
             tree = Expr("Or", (equal, tree), pa.bool_())
             evaluator = KERNELS["Or"].factory(tree, (test, evaluator), context)
     assert evaluator is not None
-    any_equal = evaluator
-    if not any(may_raise(item) for item in items):
-        return any_equal
+    any_equal, items_may_raise = evaluator, any(may_raise(item) for item in items)
 
-    def where_not_null(batch: pa.RecordBatch) -> Datum:
-        value_given = pc.is_valid(to_array(children[0](batch), batch.num_rows, value.dtype))
-        return evaluate_where(any_equal, batch, value_given, _NULL.type)
+    def compare(batch: pa.RecordBatch) -> Datum:
+        found = to_array(children[0](batch), batch.num_rows, value.dtype)
+        bound = with_variable(batch, name, found)
+        if not items_may_raise:
+            return any_equal(bound)
+        return evaluate_where(any_equal, bound, pc.is_valid(found), _NULL.type)
 
-    return where_not_null
+    return compare
