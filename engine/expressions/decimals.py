@@ -25,6 +25,8 @@ EXACT: Final = Context(prec=400, rounding=ROUND_HALF_UP, Emax=10_000, Emin=-10_0
 """More digits than any result of two decimals has."""
 
 _ARROW_DIGITS_MAX: Final = 76
+_QUOTIENT_SCALE_MIN: Final = 4
+"""Arrow gives a quotient so many places at least; more, by the digits of its operands."""
 _QUOTIENT_SCALE: Final = 39
 """Spark cuts a quotient off behind so many places, before it rounds to the type's."""
 
@@ -36,6 +38,8 @@ def arithmetic(expr: Expr) -> ValueFunction:
     ansi_mode = expr.params["eval_mode"] == "ANSI"
     if expr.op in _IN_ARROW and _digits_needed(expr) <= _ARROW_DIGITS_MAX:
         return _in_arrow(_IN_ARROW[expr.op], expr.dtype, ansi_mode)
+    if expr.op == "Divide" and (wider := _wider_dividend(expr)) is not None:
+        return _divide_in_arrow(wider, expr.dtype, ansi_mode)
     operation, by_zero = _ROW_BY_ROW[expr.op]
     dtype = expr.dtype
 
@@ -110,6 +114,38 @@ def _in_arrow(
         return fit_array(result, dtype, ansi_mode)
 
     return compute
+
+
+def _wider_dividend(expr: Expr) -> pa.DataType | None:
+    """What the dividend has to be for a quotient with a place more than the result has; None if
+    Arrow has no such type. Arrow cuts off what is behind, so that one rounding follows."""
+    left, right = (child.dtype for child in expr.children)
+    wanted, own = expr.dtype.scale + 1, left.scale + right.precision - right.scale + 1
+    more = wanted - own if max(own, _QUOTIENT_SCALE_MIN) < wanted else 0
+    scale = max(own + more, _QUOTIENT_SCALE_MIN)
+    digits = left.precision - left.scale + right.scale + scale
+    if max(digits, left.precision + more) > _ARROW_DIGITS_MAX:
+        return None
+    return pa.decimal256(left.precision + more, left.scale + more)
+
+
+def _divide_in_arrow(wider: pa.DataType, dtype: pa.DataType, ansi_mode: bool) -> ValueFunction:
+    def compute(left: Datum, right: Datum) -> Datum:
+        is_zero = pc.equal(right, pa.scalar(Decimal(0), right.type))
+        if ansi_mode and _is_any(pc.and_(is_zero, pc.is_valid(left))):
+            raise ansi.divide_by_zero()
+        right = right.cast(pa.decimal256(right.type.precision, right.type.scale))
+        divisor = pc.if_else(is_zero, pa.scalar(None, right.type), right)
+        quotient = pc.divide(left.cast(wider), divisor)
+        if isinstance(quotient, pa.Scalar):
+            return fit_array(pa.array([quotient.as_py()], quotient.type), dtype, ansi_mode)[0]
+        return fit_array(quotient, dtype, ansi_mode)
+
+    return compute
+
+
+def _is_any(mask: Datum) -> bool:
+    return bool(mask.as_py() if isinstance(mask, pa.Scalar) else pc.any(mask).as_py())
 
 
 def _quotient(left: Decimal, right: Decimal) -> Decimal:
