@@ -15,6 +15,7 @@ from engine.sinks.kafka.data_source import KafkaWriter
 from engine.sources.kafka.partition_reader import KafkaPartitionsReader
 from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
 
+GONE = "a transaction that is gone is taken for committed"
 BLINDLY = "what is not open any more is written again, blindly"
 FORGETS = "an epoch that is run again forgets what the sink has"
 MUTANTS: dict[str, Callable[[], None]] = {COMMITTED_EARLY: commit_before_log}
@@ -32,7 +33,7 @@ def _set(owner: Any, name: str, value: Any) -> None:
     setattr(owner, name, value)
 
 
-@mutant("a transaction that is gone is taken for committed")
+@mutant(GONE)
 def _() -> None:
     right = KafkaWriter._look
 
@@ -109,4 +110,4 @@ def _() -> None:
         self.fenceTasks()
 
     _set(KafkaWriter, "bind", bind)
-    MUTANTS["a transaction that is gone is taken for committed"]()
+    MUTANTS[GONE]()

@@ -40,6 +40,7 @@ class KafkaToKafka(FromKafka):
     visits = (1, 2, 5, 6, 7, 11, 12, 13, 14)
     mutants = kafka_mutants.MUTANTS
     brought_out: ClassVar = {
+        kafka_mutants.GONE: (ABORTED,),
         kafka_mutants.BLINDLY: (TOLD,),
         kafka_mutants.FORGETS: (TOLD, ABORTED),
     }
