@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -14,8 +15,7 @@ class SessionSettings:
     """
 
     def __init__(self, gateway: Any) -> None:
-        kind = gateway.jvm.org.apache.spark.sql.internal.SQLConf
-        self._session, self._defaults = kind.get(), kind()
+        self._gateway = gateway
         self._found: dict[str, tuple[str, str]] = {}
 
     def value(self, key: str) -> str:
@@ -27,12 +27,19 @@ class SessionSettings:
         value, default = self._read(key)
         return None if value.lower() == default.lower() else value
 
+    @cached_property
+    def _confs(self) -> tuple[Any, Any]:
+        """The session's, and one that nobody has set anything in."""
+        kind = self._gateway.jvm.org.apache.spark.sql.internal.SQLConf
+        return kind.get(), kind()
+
     def _read(self, key: str) -> tuple[str, str]:
         if key not in self._found:
+            session, defaults = self._confs
             try:
-                default = str(self._defaults.getConfString(key))
+                default = str(defaults.getConfString(key))
             except Py4JJavaError:  # it is none of this version
                 self._found[key] = ("", "")
             else:
-                self._found[key] = (str(self._session.getConfString(key)), default)
+                self._found[key] = (str(session.getConfString(key)), default)
         return self._found[key]

@@ -77,11 +77,11 @@ def test_what_is_declared_is_there(classes: Classes, expressions: dict[str, str]
 
 
 def _shared(op: str, rest: set[str], classes: Classes, expressions: dict[str, str]) -> bool:
-    """Whether another of the classes that a kernel serves has them."""
-    factory = KERNELS[op].reads
-    others = [name for name, kernel in KERNELS.items() if kernel.reads == factory and name != op]
+    """Whether another of the classes that the same kernel serves has them."""
     names: set[str] = set()
-    for other in others:
-        if other in expressions and (found := classes.get(expressions[other])) is not None:
+    for other, kernel in KERNELS.items():
+        if kernel.factory is KERNELS[op].factory and other in expressions:
+            found = classes.get(expressions[other])
+            assert found is not None
             names |= {parameter_name(name) for name in found.parameters}
     return rest <= names

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant, constant_value
 from engine.expressions.registry import Datum
@@ -39,16 +38,13 @@ def per_zone(
     :raises TransformError: a row without NULLs names a zone that there is not.
     """
     if isinstance(zones, pa.Scalar):
-        if not zones.is_valid:
-            return all_null(values, dtype)
-        try:
-            known = _known(zones.as_py())
-        except TransformError:
-            if pc.any(_reached(zones, values)).as_py():
-                raise
-            return all_null(values, dtype)
-        return function(known, *values)
-    count, reached = len(zones), _reached(zones, values)
+        return (
+            function(_known(zones.as_py()), *values) if zones.is_valid else all_null(values, dtype)
+        )
+    count = len(zones)
+    reached = zones.is_valid()
+    for value in values:
+        reached = pc.and_(reached, pc.is_valid(value))
     result = pa.nulls(count, dtype)
     for name in pc.unique(zones.filter(reached)).to_pylist():
         mask = pc.fill_null(pc.and_(pc.equal(zones, name), reached), False)
@@ -58,14 +54,6 @@ def per_zone(
             found = pa.repeat(found, mask.true_count)
         result = pc.replace_with_mask(result, mask, found)
     return result
-
-
-def _reached(zones: Datum, values: Sequence[Datum]) -> Datum:
-    """Where nothing is NULL."""
-    reached = pc.is_valid(zones)
-    for value in values:
-        reached = pc.and_(reached, pc.is_valid(value))
-    return reached
 
 
 def _known(name: str) -> Zone:
