@@ -49,7 +49,6 @@ DERIVED = {
     "branches",  # children
     "suggested_func_on_fail",  # words of an error
     "random_seed",  # Spark draws another for each batch of a stream
-    "hidden",
     "variant_allow_duplicate_keys",  # of a type that is not supported
 }  # fmt: skip
 """Constructor parameters that say nothing which the node does not say by its type and children, or
