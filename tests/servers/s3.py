@@ -25,8 +25,8 @@ class S3:
     def __init__(self, folder: Path) -> None:
         (port,) = free_ports(1)
         self.endpoint = f"http://127.0.0.1:{port}"
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        self.process = Process(command, folder / "s3.log")
+        program = Path(__file__).with_name("atomic_moto.py")
+        self.process = Process([sys.executable, program, str(port)], folder / "s3.log")
 
     @property
     def delta_options(self) -> dict[str, str]:

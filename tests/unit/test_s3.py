@@ -15,7 +15,6 @@ pytest.importorskip("s3fs", reason="needs the extra s3")
 pytest.importorskip("moto.server", reason="needs moto[server]")
 
 from botocore.exceptions import ClientError
-from moto.server import ThreadedMotoServer
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.copies import copy_checkpoint
@@ -30,23 +29,21 @@ from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.fsspec_storage import FsspecStorage
 from engine.checkpoint.storage.opening import open_storage, prove_create_if_absent
 from engine.errors import CheckpointError, ConcurrentRunError, ConfigError
+from tests.servers.s3 import s3_server
 
 Options = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def options() -> Iterator[Options]:
+def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Options]:
     """How to reach the server."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield {
-        "key": "test",
-        "secret": "test",
-        "endpoint_url": f"http://{host}:{port}",
-        "client_kwargs": {"region_name": "eu-west-1"},
-    }
-    server.stop()
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield {
+            "key": "test",
+            "secret": "test",
+            "endpoint_url": server.endpoint,
+            "client_kwargs": {"region_name": "eu-west-1"},
+        }
 
 
 @pytest.fixture

@@ -205,9 +205,12 @@ def test_the_guide(
     shell(records)
     airflow, home = airflow_processes.client, airflow_processes.home
 
-    shell(trigger)
+    def begun_run() -> str | None:
+        states = ("running", "success", "failed")
+        return next((run for state in states for run in airflow.runs("orders", state)), None)
 
-    (run_id,) = airflow.runs("orders", "running") or airflow.runs("orders", "success")
+    shell(trigger)
+    run_id = wait_for(begun_run, RUN_S, "a run of orders")
     run = DagRun.of(airflow, "orders", run_id)
     expected = {"orders": 1000, "total": sum(number / 4 for number in range(1000))}
     assert run.succeeds().result("report") == expected

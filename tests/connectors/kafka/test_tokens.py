@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from engine.errors import ConfigError, SinkUnavailableError
-from tests.connectors.kafka import test_sink
+from engine.sinks.kafka import brokers
 from tests.connectors.kafka.queries import Kept, drained, start
-from tests.connectors.kafka.test_sink import batches, exactly_once, values
+from tests.connectors.kafka.sinks import batches, exactly_once, task, values
 from tests.connectors.kafka.topics import Topic
 from tests.servers.kafka import Kafka
 from tests.servers.tokens import CLIENT, SECRET
@@ -55,7 +55,7 @@ def test_exactly_once_logs_in_with_tokens(
     made = exactly_once(broker, topic.name, **of_the_sink(login))
     made.validate()
     made.fenceTasks()
-    one = test_sink.task(made, topic.name)
+    one = task(made, topic.name)
     for epoch, value in enumerate("ab"):
         made.commit([one.write(epoch, batches(value))], epoch)
         one.committed(epoch)
@@ -71,7 +71,7 @@ def test_a_secret_that_is_refused_is_told_and_not_shown(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(test_sink.brokers, "ASK_S", 3.0)
+    monkeypatch.setattr(brokers, "ASK_S", 3.0)
     text = login["kafka__sasl__jaas__config"].replace(SECRET, "hunter2-hunter2")
     made = exactly_once(
         broker, topic.name, **of_the_sink({**login, "kafka__sasl__jaas__config": text})

@@ -371,7 +371,7 @@ def test_who_dies_in_the_middle_harms_nothing(
         raise Dead
 
     with monkeypatch.context() as patch:
-        patch.setattr(failpoints, "_armed", {place: 1})
+        patch.setattr(failpoints, "_armed", {place: (1, signal.SIGKILL)})
         patch.setattr(failpoints.os, "kill", die)
         with pytest.raises(Dead):
             case.maintain(retain_s=3600.0)
