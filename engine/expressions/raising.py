@@ -12,7 +12,7 @@ import pyarrow as pa
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant_value, to_array, to_scalar
-from engine.expressions.registry import Context, Datum, Evaluator, lazy
+from engine.expressions.registry import Context, Datum, Evaluator, always, lazy
 from engine.expressions.tree import Expr
 
 
@@ -24,7 +24,7 @@ def _is_user_error(expr: Expr) -> str | None:
 
 @lazy(
     "RaiseError",
-    can_fail=lambda expr: True,
+    can_fail=always,
     supports=_is_user_error,
     presumes=("spark.sql.legacy.raiseErrorWithoutErrorClass",),
 )

@@ -63,18 +63,23 @@ STRICT: set[str] = set()
 """Nodes whose children are always evaluated on all rows."""
 
 
-def _never(expr: Expr) -> bool:
+def never(expr: Expr) -> bool:
     return False
 
 
-def _always_supported(expr: Expr) -> str | None:
+def always(expr: Expr) -> bool:
+    """``can_fail`` of what may raise whatever the node."""
+    return True
+
+
+def always_supported(expr: Expr) -> str | None:
     return None
 
 
 def lazy(
     *ops: str,
-    can_fail: Callable[[Expr], bool] = _never,
-    supports: Callable[[Expr], str | None] = _always_supported,
+    can_fail: Callable[[Expr], bool] = never,
+    supports: Callable[[Expr], str | None] = always_supported,
     loop: bool = False,
     reads: tuple[str, ...] = (),
     presumes: tuple[str, ...] = (),
@@ -93,8 +98,8 @@ def lazy(
 
 def strict(
     *ops: str,
-    can_fail: Callable[[Expr], bool] = _never,
-    supports: Callable[[Expr], str | None] = _always_supported,
+    can_fail: Callable[[Expr], bool] = never,
+    supports: Callable[[Expr], str | None] = always_supported,
     loop: bool = False,
     reads: tuple[str, ...] = (),
     presumes: tuple[str, ...] = (),

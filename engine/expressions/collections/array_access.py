@@ -27,7 +27,7 @@ from engine.expressions.lists import (
 )
 from engine.expressions.logic.comparison import alike
 from engine.expressions.logic.ranks import is_orderable
-from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.tree import Expr
 from engine.expressions.types import sql_name
 
@@ -138,7 +138,7 @@ def size(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, count)
 
 
-@strict("Slice", can_fail=lambda expr: True)
+@strict("Slice", can_fail=always)
 def array_slice(expr: Expr, context: Context) -> ValueFunction:
     """``slice``: from a position on, which is 1 or, at the end, -1."""
 

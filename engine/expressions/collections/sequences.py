@@ -19,7 +19,7 @@ from engine.expressions.collections.array_errors import (
 )
 from engine.expressions.datum import constant
 from engine.expressions.lists import Ints, Lists, on_arrays, ranges, valid
-from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.times.civil import MICROS_PER_DAY
 from engine.expressions.times.intervals import plus_months, truncated
 from engine.expressions.times.timestamps import LONG_MAX, zone_for
@@ -40,7 +40,7 @@ def _supports(expr: Expr) -> str | None:
     return None
 
 
-@strict("Sequence", can_fail=lambda expr: True, supports=_supports, reads=("time_zone_id",))
+@strict("Sequence", can_fail=always, supports=_supports, reads=("time_zone_id",))
 def sequence(expr: Expr, context: Context) -> ValueFunction:
     """``sequence``: the step is 1 or 1 day, downwards if the stop is less than the start."""
     inner = expr.dtype.value_type

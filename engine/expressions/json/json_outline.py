@@ -14,18 +14,12 @@ from engine.expressions.json.jackson import (
     JsonParser,
     as_utf8,
 )
-from engine.expressions.registry import Context, ValueFunction, strict
-from engine.expressions.tree import Expr
-from engine.expressions.vectors import per_row
+from engine.expressions.rowwise import rowwise
 
 
-@strict("LengthOfJsonArray", loop=True)
-def json_array_length(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("LengthOfJsonArray")
+def json_array_length(text: str) -> int | None:
     """``json_array_length``: NULL for what is no array."""
-    return lambda s: per_row(_length, expr.dtype, s)
-
-
-def _length(text: str) -> int | None:
     parser = JsonParser(text, for_hive=True)
     try:
         if parser.next() != START_ARRAY:
@@ -39,13 +33,9 @@ def _length(text: str) -> int | None:
     return length
 
 
-@strict("JsonObjectKeys", loop=True)
-def json_object_keys(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("JsonObjectKeys")
+def json_object_keys(text: str) -> list[str] | None:
     """``json_object_keys``: NULL for what is no object."""
-    return lambda s: per_row(_keys, expr.dtype, s)
-
-
-def _keys(text: str) -> list[str] | None:
     parser = JsonParser(text, for_hive=True)
     keys = []
     try:

@@ -12,14 +12,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-import pyarrow as pa
-
 from engine.expressions.datum import constant
 from engine.expressions.json.jackson import JsonError, Members, as_utf8, read
 from engine.expressions.json.json_writing import written
-from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.rowwise import RowFunction, rowwise_factory
 from engine.expressions.tree import Expr
-from engine.expressions.vectors import per_row
 
 Path = Sequence[str | int]
 
@@ -52,16 +49,16 @@ def _supports(expr: Expr) -> str | None:
     return None
 
 
-@strict("GetJsonObject", supports=_supports, loop=True)
-def get_json_object(expr: Expr, context: Context) -> ValueFunction:
+@rowwise_factory("GetJsonObject", supports=_supports, arguments=(0,))
+def get_json_object(expr: Expr) -> RowFunction | None:
     """Texts without quotes, other values as JSON; NULL if the text is malformed, or if nothing is
     there."""
     path = constant(expr.children[1])
     assert path is not None
     if not path.is_valid:
-        return lambda value, _: pa.scalar(None, expr.dtype)
+        return None
     steps = parse_path(path.as_py())
-    return lambda value, _: per_row(lambda text: find(text, steps), expr.dtype, value)
+    return lambda text: find(text, steps)
 
 
 def find(text: str, path: Path) -> str | None:

@@ -11,9 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 from engine.expressions.ansi import failure
-from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.registry import Context, ValueFunction, always, strict
+from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.tree import Expr
-from engine.expressions.vectors import on_numpy, per_row
+from engine.expressions.vectors import on_numpy
 
 _MASK: Final = 2**64 - 1
 _BITWISE: Final = {
@@ -48,14 +49,14 @@ def shift(expr: Expr, context: Context) -> ValueFunction:
     return lambda value, distance: on_numpy(compute, expr.dtype, value, distance)
 
 
-@strict("BitwiseCount", loop=True)
-def bit_count(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("BitwiseCount")
+def bit_count(value: int | bool) -> int:
     """``bit_count``: of 64 bits, whatever the type."""
-    return lambda value: per_row(lambda n: (int(n) & _MASK).bit_count(), expr.dtype, value)
+    return (int(value) & _MASK).bit_count()
 
 
-@strict("BitwiseGet", can_fail=lambda expr: True, loop=True)
-def bit_get(expr: Expr, context: Context) -> ValueFunction:
+@rowwise_factory("BitwiseGet", can_fail=always)
+def bit_get(expr: Expr) -> RowFunction:
     """``getbit``, counted from the right."""
     width = expr.children[0].dtype.bit_width
 
@@ -67,33 +68,28 @@ def bit_get(expr: Expr, context: Context) -> ValueFunction:
             )
         return value >> position & 1
 
-    return lambda value, position: per_row(compute, expr.dtype, value, position)
+    return compute
 
 
-@strict("Factorial", loop=True)
-def factorial(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("Factorial")
+def factorial(value: int) -> int | None:
     """``factorial``: NULL outside of 0 to 20."""
-    return lambda value: per_row(
-        lambda n: math.factorial(n) if 0 <= n <= 20 else None, expr.dtype, value
-    )
+    return math.factorial(value) if 0 <= value <= 20 else None
 
 
-@strict("Bin", loop=True)
-def binary_digits(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("Bin")
+def binary_digits(value: int) -> str:
     """``bin``: the 64 bits without leading zeros."""
-    return lambda value: per_row(lambda n: f"{n & _MASK:b}", expr.dtype, value)
+    return f"{value & _MASK:b}"
 
 
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-@strict(
-    "Conv",
-    can_fail=lambda expr: bool(expr.params["ansi_enabled"]),
-    loop=True,
-    reads=("ansi_enabled",),
+@rowwise_factory(
+    "Conv", can_fail=lambda expr: bool(expr.params["ansi_enabled"]), reads=("ansi_enabled",)
 )
-def conv(expr: Expr, context: Context) -> ValueFunction:
+def conv(expr: Expr) -> RowFunction:
     """``conv``: through an unsigned number of 64 bits; a negative base means signed output."""
     strictly = bool(expr.params["ansi_enabled"])
 
@@ -109,7 +105,7 @@ def conv(expr: Expr, context: Context) -> ValueFunction:
             value = _MASK
         return _printed(value, negative, to_base)
 
-    return lambda *values: per_row(compute, expr.dtype, *values)
+    return compute
 
 
 def _leading_number(text: str, base: int) -> int:

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from engine.expressions.buffers import saturated
 from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.rowwise import rowwise
 from engine.expressions.tree import Expr
-from engine.expressions.vectors import on_numpy, per_row
+from engine.expressions.vectors import on_numpy
 
 _BITS: Final = 8 * 4096
 """Of one bitmap."""
@@ -62,9 +63,7 @@ def bitmap_bucket_number(expr: Expr, context: Context) -> ValueFunction:
     )
 
 
-@strict("BitmapCount", loop=True)
-def bitmap_count(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("BitmapCount")
+def bitmap_count(octets: bytes) -> int:
     """``bitmap_count``: the bits that are set."""
-    return lambda value: per_row(
-        lambda octets: int.from_bytes(octets, "big").bit_count(), expr.dtype, value
-    )
+    return int.from_bytes(octets, "big").bit_count()

@@ -11,9 +11,8 @@ from decimal import ROUND_HALF_EVEN, Decimal
 import pyarrow as pa
 
 from engine.expressions.decimals import EXACT
-from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.rowwise import rowwise
 from engine.expressions.tree import Expr
-from engine.expressions.vectors import per_row
 
 
 def _supports(expr: Expr) -> str | None:
@@ -22,20 +21,16 @@ def _supports(expr: Expr) -> str | None:
     return None
 
 
-@strict("FormatNumber", supports=_supports, loop=True)
-def format_number(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("FormatNumber", supports=_supports)
+def format_number(number: int | float | Decimal, places: int) -> str | None:
     """``format_number``: rounds half to even; NULL for a negative number of places."""
-
-    def formatted(number: int | float | Decimal, places: int) -> str | None:
-        if places < 0:
-            return None
-        if isinstance(number, float):
-            return _of_double(number, places)
-        exact = Decimal(number)
-        negative = exact < 0
-        return ("-" if negative else "") + _grouped(exact.copy_abs(), places)
-
-    return lambda number, places: per_row(formatted, expr.dtype, number, places)
+    if places < 0:
+        return None
+    if isinstance(number, float):
+        return _of_double(number, places)
+    exact = Decimal(number)
+    negative = exact < 0
+    return ("-" if negative else "") + _grouped(exact.copy_abs(), places)
 
 
 def _of_double(number: float, places: int) -> str:

@@ -6,29 +6,30 @@ Source: ``BinaryPad`` and ``BinaryPredicate`` in ``stringExpressions.scala`` of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from engine.expressions.java_errors import java_error
-from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.registry import always
+from engine.expressions.rowwise import RowFunction, rowwise_factory
 from engine.expressions.tree import Expr
-from engine.expressions.vectors import per_row
 
-_PREDICATES: Final = {
+_PREDICATES: Final[dict[str, Callable[[bytes, bytes], bool]]] = {
     "startswith": bytes.startswith,
     "endswith": bytes.endswith,
     "contains": lambda value, part: part in value,
 }
 
 
-@strict("BinaryPredicate", loop=True, reads=("pretty_name",))
-def predicate(expr: Expr, context: Context) -> ValueFunction:
+@rowwise_factory("BinaryPredicate", reads=("pretty_name",))
+def predicate(expr: Expr) -> RowFunction:
     """Whether bytes are found in others."""
     name = next(str(v) for v in expr.params.values() if str(v).lower() in _PREDICATES).lower()
-    return lambda value, part: per_row(_PREDICATES[name], expr.dtype, value, part)
+    return _PREDICATES[name]
 
 
-@strict("BinaryPad", can_fail=lambda expr: True, loop=True, reads=("func_name",))
-def pad(expr: Expr, context: Context) -> ValueFunction:
+@rowwise_factory("BinaryPad", can_fail=always, reads=("func_name",))
+def pad(expr: Expr) -> RowFunction:
     """``lpad`` and ``rpad``: cuts what is longer."""
     left = expr.params["func_name"] == "lpad"
 
@@ -41,4 +42,4 @@ def pad(expr: Expr, context: Context) -> ValueFunction:
         more = (with_ * (missing // len(with_) + 1))[:missing]
         return more + value if left else value + more
 
-    return lambda *values: per_row(padded, expr.dtype, *values)
+    return padded

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant, constant_value
-from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.registry import Context, ValueFunction, always, strict
+from engine.expressions.rowwise import RowFunction, rowwise_factory
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row
 
@@ -49,7 +50,7 @@ def _supports(expr: Expr) -> str | None:
 
 @strict(
     "Encode",
-    can_fail=lambda expr: True,
+    can_fail=always,
     supports=_supports,
     loop=True,
     reads=("legacy_charsets", "legacy_error_action"),
@@ -69,17 +70,17 @@ def encode(expr: Expr, context: Context) -> ValueFunction:
     return lambda s, charset: per_row(_checked(to_bytes, name), expr.dtype, s)
 
 
-@strict(
+@rowwise_factory(
     "StringDecode",
-    can_fail=lambda expr: True,
+    can_fail=always,
     supports=_supports,
-    loop=True,
     reads=("legacy_charsets", "legacy_error_action"),
+    arguments=(0,),
 )
-def decode(expr: Expr, context: Context) -> ValueFunction:
+def decode(expr: Expr) -> RowFunction | None:
     """``decode`` with a character set."""
     if constant_value(expr.children[1]) is None:
-        return lambda b, charset: pa.scalar(None, expr.dtype)
+        return None
     name = _charset(expr)
     codec = _CODECS[name]
     little_mark, little = _LITTLE.get(name, (None, ""))
@@ -96,7 +97,7 @@ def decode(expr: Expr, context: Context) -> ValueFunction:
             raise UnicodeError("Java takes this for a byte order mark in a wrong place")
         return text
 
-    return lambda b, charset: per_row(_checked(to_text, name), expr.dtype, b)
+    return _checked(to_text, name)
 
 
 def _checked(function: Callable[..., object], name: str) -> Callable[..., object]:

@@ -11,33 +11,25 @@ import hashlib
 import re
 import zlib
 
-import pyarrow as pa
-
 from engine.expressions.ansi import failure
 from engine.expressions.java_errors import illegal_argument
-from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.registry import always
+from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.tree import Expr
-from engine.expressions.vectors import per_row
 
 
-@strict("Hex", loop=True)
-def hex_text(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("Hex")
+def hex_text(value: str | bytes | int) -> str:
     """``hex``: of a text's UTF-8, of a binary, or of a BIGINT's 64 bits without leading zeros."""
-    if pa.types.is_integer(expr.children[0].dtype):
-        return lambda n: per_row(lambda i: f"{i & 0xFFFFFFFFFFFFFFFF:X}", expr.dtype, n)
-    return lambda s: per_row(
-        lambda value: (value.encode() if isinstance(value, str) else value).hex().upper(),
-        expr.dtype, s,
-    )  # fmt: skip
+    if isinstance(value, int):
+        return f"{value & 0xFFFFFFFFFFFFFFFF:X}"
+    return (value.encode() if isinstance(value, str) else value).hex().upper()
 
 
-@strict(
-    "Unhex",
-    can_fail=lambda expr: bool(expr.params["fail_on_error"]),
-    loop=True,
-    reads=("fail_on_error",),
+@rowwise_factory(
+    "Unhex", can_fail=lambda expr: bool(expr.params["fail_on_error"]), reads=("fail_on_error",)
 )
-def unhex(expr: Expr, context: Context) -> ValueFunction:
+def unhex(expr: Expr) -> RowFunction:
     """``unhex``: NULL for what is not hexadecimal; a digit too few counts as a leading zero."""
     strictly = expr.params["fail_on_error"]
 
@@ -48,20 +40,20 @@ def unhex(expr: Expr, context: Context) -> ValueFunction:
             raise failure("CONVERSION_INVALID_INPUT", f"{text!r} is not hexadecimal.")
         return None
 
-    return lambda s: per_row(decode, expr.dtype, s)
+    return decode
 
 
-@strict("Base64", loop=True, reads=("chunk_base64",))
-def to_base64(expr: Expr, context: Context) -> ValueFunction:
+@rowwise_factory("Base64", reads=("chunk_base64",))
+def to_base64(expr: Expr) -> RowFunction:
     """``base64``: in lines of 76 characters if the session says so."""
     if not expr.params["chunk_base64"]:
-        return lambda b: per_row(lambda v: base64.b64encode(v).decode(), expr.dtype, b)
+        return lambda value: base64.b64encode(value).decode()
 
     def chunked(value: bytes) -> str:
         text = base64.b64encode(value).decode()
         return "\r\n".join(text[i : i + 76] for i in range(0, len(text), 76))
 
-    return lambda b: per_row(chunked, expr.dtype, b)
+    return chunked
 
 
 _NOT_BASE64 = re.compile("[^A-Za-z0-9+/]")
@@ -70,19 +62,19 @@ _WHITESPACE = re.compile("[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\
 _AFTER_PADDING = re.compile("[A-Za-z0-9+/]")
 
 
-@strict("UnBase64", can_fail=lambda expr: True, loop=True, reads=("fail_on_error",))
-def from_base64(expr: Expr, context: Context) -> ValueFunction:
+@rowwise_factory("UnBase64", can_fail=always, reads=("fail_on_error",))
+def from_base64(expr: Expr) -> RowFunction:
     """``unbase64``: skips other characters, as MIME does; what cannot be decoded raises.
     ``to_binary(s, 'base64')`` refuses other characters."""
     if not expr.params["fail_on_error"]:
-        return lambda s: per_row(_from_base64, expr.dtype, s)
+        return _from_base64
 
     def strictly(text: str) -> bytes:
         if not _is_base64(text):
             raise failure("CONVERSION_INVALID_INPUT", f"{text!r} is not base64.")
         return _from_base64(text)
 
-    return lambda s: per_row(strictly, expr.dtype, s)
+    return strictly
 
 
 def _is_base64(text: str) -> bool:
@@ -110,20 +102,16 @@ def _from_base64(text: str) -> bytes:
     return base64.b64decode(digits + "=" * (-last % 4))
 
 
-@strict("Md5", loop=True)
-def md5(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("Md5")
+def md5(value: bytes) -> str:
     """``md5``, in hexadecimal."""
-    return lambda b: per_row(
-        lambda v: hashlib.md5(v, usedforsecurity=False).hexdigest(), expr.dtype, b
-    )
+    return hashlib.md5(value, usedforsecurity=False).hexdigest()
 
 
-@strict("Sha1", loop=True)
-def sha1(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("Sha1")
+def sha1(value: bytes) -> str:
     """``sha1``, in hexadecimal."""
-    return lambda b: per_row(
-        lambda v: hashlib.sha1(v, usedforsecurity=False).hexdigest(), expr.dtype, b
-    )
+    return hashlib.sha1(value, usedforsecurity=False).hexdigest()
 
 
 _SHA2 = {
@@ -135,18 +123,14 @@ _SHA2 = {
 }
 
 
-@strict("Sha2", loop=True)
-def sha2(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("Sha2")
+def sha2(value: bytes, bits: int) -> str | None:
     """``sha2``, in hexadecimal; NULL for a length that there is not."""
-
-    def digest(value: bytes, bits: int) -> str | None:
-        algorithm = _SHA2.get(bits)
-        return None if algorithm is None else algorithm(value).hexdigest()
-
-    return lambda b, bits: per_row(digest, expr.dtype, b, bits)
+    algorithm = _SHA2.get(bits)
+    return None if algorithm is None else algorithm(value).hexdigest()
 
 
-@strict("Crc32", loop=True)
-def crc32(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("Crc32")
+def crc32(value: bytes) -> int:
     """``crc32``."""
-    return lambda b: per_row(zlib.crc32, expr.dtype, b)
+    return zlib.crc32(value)

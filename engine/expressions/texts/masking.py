@@ -8,9 +8,8 @@ from __future__ import annotations
 import unicodedata
 
 from engine.expressions.datum import constant, constant_value
-from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.tree import Expr
-from engine.expressions.vectors import per_row
 
 
 def _mask_supports(expr: Expr) -> str | None:
@@ -19,8 +18,8 @@ def _mask_supports(expr: Expr) -> str | None:
     return "what replaces characters must be constants"
 
 
-@strict("Mask", supports=_mask_supports, loop=True)
-def mask(expr: Expr, context: Context) -> ValueFunction:
+@rowwise_factory("Mask", supports=_mask_supports, arguments=(0,))
+def mask(expr: Expr) -> RowFunction:
     """``mask``: one character for upper-case letters, one for lower-case ones, one for digits and
     one for all others; NULL keeps what is there."""
     upper, lower, digit, other = (constant_value(child) for child in expr.children[1:5])
@@ -37,19 +36,12 @@ def mask(expr: Expr, context: Context) -> ValueFunction:
             return char if digit is None else str(digit)
         return char if other is None else str(other)
 
-    def function(s: Datum, *_: Datum) -> Datum:
-        return per_row(lambda text: "".join(map(masked, text)), expr.dtype, s)
-
-    return function
+    return lambda text: "".join(map(masked, text))
 
 
-@strict("Luhncheck", loop=True)
-def luhn_check(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("Luhncheck")
+def luhn_check(text: str) -> bool:
     """``luhn_check``: whether the last digit fits to the others."""
-    return lambda s: per_row(_fits, expr.dtype, s)
-
-
-def _fits(text: str) -> bool:
     if not text or not text.isdecimal() or any(char > "\uffff" for char in text):
         return False
     total = 0
@@ -59,7 +51,7 @@ def _fits(text: str) -> bool:
     return total % 10 == 0
 
 
-@strict("Quote", loop=True)
-def quote(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("Quote")
+def quote(text: str) -> str:
     """``quote``: between single quotes, with a backslash before those inside."""
-    return lambda s: per_row(lambda text: "'" + text.replace("'", "\\'") + "'", expr.dtype, s)
+    return "'" + text.replace("'", "\\'") + "'"

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.datum import constant, constant_value
-from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.rowwise import RowFunction, rowwise_factory
 from engine.expressions.texts.java_regex import JavaRegex, UnsupportedRegexError, compile_java_regex
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import all_null, per_row
@@ -63,35 +64,37 @@ def _why_not_group(expr: Expr) -> str | None:
     return None
 
 
-@strict("RegExpExtract", supports=lambda expr: _found_once(expr) or _why_not_group(expr), loop=True)
-def regexp_extract(expr: Expr, context: Context) -> ValueFunction:
+@rowwise_factory(
+    "RegExpExtract",
+    supports=lambda expr: _found_once(expr) or _why_not_group(expr),
+    arguments=(0,),
+)
+def regexp_extract(expr: Expr) -> RowFunction | None:
     """``regexp_extract``: empty if nothing was found, or not that group."""
     regex = _constant_regex(expr)
     if regex is None:
-        return lambda *values: all_null(values, expr.dtype)
+        return None
     search, group = regex.pattern.search, constant_value(expr.children[2])
 
     def first(text: str) -> str:
         match = search(text)
         return (match[group] or "") if match else ""
 
-    return lambda s, pattern, index: per_row(first, expr.dtype, s)
+    return first
 
 
-@strict(
+@rowwise_factory(
     "RegExpExtractAll",
     supports=lambda expr: _found_repeatedly(expr) or _why_not_group(expr),
-    loop=True,
+    arguments=(0,),
 )
-def regexp_extract_all(expr: Expr, context: Context) -> ValueFunction:
+def regexp_extract_all(expr: Expr) -> RowFunction | None:
     """``regexp_extract_all``."""
     regex = _constant_regex(expr)
     if regex is None:
-        return lambda *values: all_null(values, expr.dtype)
+        return None
     finditer, group = regex.pattern.finditer, constant_value(expr.children[2])
-    return lambda s, pattern, index: per_row(
-        lambda text: [match[group] or "" for match in finditer(text)], expr.dtype, s
-    )
+    return lambda text: [match[group] or "" for match in finditer(text)]
 
 
 def _count_supports(expr: Expr) -> str | None:
@@ -100,22 +103,22 @@ def _count_supports(expr: Expr) -> str | None:
     return _found_repeatedly(expr)
 
 
-@strict("RegExpCount", supports=_count_supports, loop=True)
-def regexp_count(expr: Expr, context: Context) -> ValueFunction:
+@rowwise_factory("RegExpCount", supports=_count_supports, arguments=(0,))
+def regexp_count(expr: Expr) -> RowFunction | None:
     """``regexp_count``."""
     regex = _constant_regex(expr)
     if regex is None:
-        return lambda *values: all_null(values, expr.dtype)
+        return None
     finditer = regex.pattern.finditer
-    return lambda s, pattern: per_row(lambda text: sum(1 for _ in finditer(text)), expr.dtype, s)
+    return lambda text: sum(1 for _ in finditer(text))
 
 
-@strict("RegExpInStr", supports=_found_once, loop=True)
-def regexp_instr(expr: Expr, context: Context) -> ValueFunction:
+@rowwise_factory("RegExpInStr", supports=_found_once, arguments=(0,))
+def regexp_instr(expr: Expr) -> RowFunction | None:
     """``regexp_instr``: in Java's characters, of which those beyond U+FFFF are two."""
     regex = _constant_regex(expr)
     if regex is None:
-        return lambda *values: all_null(values, expr.dtype)
+        return None
     search = regex.pattern.search
 
     def position(text: str) -> int:
@@ -124,7 +127,7 @@ def regexp_instr(expr: Expr, context: Context) -> ValueFunction:
             return 0
         return match.start() + sum(char > "\uffff" for char in text[: match.start()]) + 1
 
-    return lambda s, pattern, index: per_row(position, expr.dtype, s)
+    return position
 
 
 def _replace_supports(expr: Expr) -> str | None:
@@ -205,23 +208,18 @@ def _split_supports(expr: Expr) -> str | None:
     return None if constant_value(expr.children[1]) == "" else _found_repeatedly(expr)
 
 
-@strict(
+@rowwise_factory(
     "StringSplit",
     supports=_split_supports,
-    loop=True,
     presumes=("spark.sql.legacy.truncateForEmptyRegexSplit",),
+    arguments=(0, 2),
 )
-def split(expr: Expr, context: Context) -> ValueFunction:
+def split(expr: Expr) -> RowFunction | None:
     """``split``: by a pattern; an empty one splits into characters."""
     regex = _constant_regex(expr)
     if regex is None:
-        return lambda *values: all_null(values, expr.dtype)
-    cut = _characters if regex.literal == "" else cutter(regex)
-
-    def function(s: Datum, pattern: Datum, limit: Datum) -> Datum:
-        return per_row(cut, expr.dtype, s, limit)
-
-    return function
+        return None
+    return _characters if regex.literal == "" else cutter(regex)
 
 
 def _characters(text: str, limit: int) -> list[str]:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from engine.expressions.collections.arrays import concat_arrays, reverse_array
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.tree import Expr
 from engine.expressions.types import sql_name
 from engine.expressions.vectors import per_row, per_row_with_nulls
@@ -70,10 +71,10 @@ def lower(expr: Expr, context: Context) -> ValueFunction:
     return lambda s: pc.ascii_lower(s) if _is_ascii(s) else per_row(to_lower, expr.dtype, s)
 
 
-@strict("InitCap", loop=True, presumes=("spark.sql.icu.caseMappings.enabled",))
-def initcap(expr: Expr, context: Context) -> ValueFunction:
+@rowwise_factory("InitCap", presumes=("spark.sql.icu.caseMappings.enabled",))
+def initcap(expr: Expr) -> RowFunction:
     """``initcap``."""
-    return lambda s: per_row(to_title, expr.dtype, s)
+    return to_title
 
 
 @strict("Length")
@@ -164,32 +165,28 @@ def _padding(text: str, length: int, pad: str) -> str:
     return (pad * (missing // len(pad) + 1))[:missing] if missing > 0 and pad else ""
 
 
-@strict("StringLPad", loop=True)
-def lpad(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("StringLPad")
+def lpad(text: str, length: int, pad: str) -> str:
     """``lpad``: cuts what is longer."""
-    return lambda *values: per_row(
-        lambda s, n, pad: (_padding(s, n, pad) + s)[: max(n, 0)], expr.dtype, *values
-    )
+    return (_padding(text, length, pad) + text)[: max(length, 0)]
 
 
-@strict("StringRPad", loop=True)
-def rpad(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("StringRPad")
+def rpad(text: str, length: int, pad: str) -> str:
     """``rpad``: cuts what is longer."""
-    return lambda *values: per_row(
-        lambda s, n, pad: (s + _padding(s, n, pad))[: max(n, 0)], expr.dtype, *values
-    )
+    return (text + _padding(text, length, pad))[: max(length, 0)]
 
 
-@strict("StringRepeat", loop=True)
-def repeat(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("StringRepeat")
+def repeat(text: str, times: int) -> str:
     """``repeat``: empty for no or a negative number of times."""
-    return lambda s, times: per_row(lambda text, n: text * n, expr.dtype, s, times)
+    return text * times
 
 
-@strict("StringSpace", loop=True)
-def space(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("StringSpace")
+def space(times: int) -> str:
     """``space``."""
-    return lambda times: per_row(lambda n: " " * n, expr.dtype, times)
+    return " " * times
 
 
 @strict("Reverse")

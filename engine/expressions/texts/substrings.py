@@ -13,9 +13,18 @@ import pyarrow.compute as pc
 
 from engine.expressions.ansi import failure
 from engine.expressions.datum import evaluate_where, may_raise, to_array
-from engine.expressions.registry import Context, Datum, Evaluator, ValueFunction, lazy, strict
+from engine.expressions.registry import (
+    Context,
+    Datum,
+    Evaluator,
+    ValueFunction,
+    always,
+    lazy,
+    strict,
+)
+from engine.expressions.rowwise import rowwise
 from engine.expressions.tree import Expr
-from engine.expressions.vectors import per_row, per_row_with_nulls
+from engine.expressions.vectors import per_row
 
 _Text = TypeVar("_Text", str, bytes)
 
@@ -56,6 +65,7 @@ def substring(expr: Expr, context: Context) -> ValueFunction:
     return function
 
 
+@rowwise("SubstringIndex")
 def before_delimiter(text: str, delimiter: str, count: int) -> str:
     """``substring_index``: what is left of the ``count``-th delimiter, or right of it, counted
     from the end, if ``count`` is negative. Delimiters may overlap."""
@@ -76,21 +86,16 @@ def before_delimiter(text: str, delimiter: str, count: int) -> str:
     return text[found + len(delimiter) :]
 
 
-@strict("SubstringIndex", loop=True)
-def substring_index(expr: Expr, context: Context) -> ValueFunction:
-    """``substring_index``."""
-    return lambda *values: per_row(before_delimiter, expr.dtype, *values)
-
-
-@strict("StringInstr", loop=True)
-def instr(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("StringInstr")
+def instr(text: str, part: str) -> int:
     """``instr``: 0 if not found."""
-    return lambda s, part: per_row(lambda text, sub: text.find(sub) + 1, expr.dtype, s, part)
+    return text.find(part) + 1
 
 
+@rowwise("StringLocate", nulls=True)
 def locate(part: str | None, text: str | None, start: int | None) -> int | None:
-    """``locate``: 0 if the start is NULL or below 1, or if nothing is found from there on. An
-    empty text is found at 1, wherever the search starts."""
+    """``locate``, ``position``: 0 if the start is NULL or below 1, or if nothing is found from
+    there on. An empty text is found at 1, wherever the search starts."""
     if start is None:
         return 0
     if part is None or text is None:
@@ -98,12 +103,6 @@ def locate(part: str | None, text: str | None, start: int | None) -> int | None:
     if start < 1:
         return 0
     return text.find(part, start - 1) + 1 if part else 1
-
-
-@strict("StringLocate", loop=True)
-def string_locate(expr: Expr, context: Context) -> ValueFunction:
-    """``locate``, ``position``."""
-    return lambda *values: per_row_with_nulls(locate, expr.dtype, *values)
 
 
 def _register_search(op: str, with_constant: Any, with_column: Any) -> None:
@@ -122,25 +121,21 @@ _register_search("EndsWith", pc.ends_with, str.endswith)
 _register_search("Contains", pc.match_substring, lambda text, part: part in text)
 
 
-@strict("Ascii", loop=True)
-def ascii_code(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("Ascii")
+def ascii_code(text: str) -> int:
     """``ascii``: the code point of the first character, 0 for an empty text."""
-    return lambda s: per_row(lambda text: ord(text[0]) if text else 0, expr.dtype, s)
+    return ord(text[0]) if text else 0
 
 
-@strict("Chr", loop=True)
-def char(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("Chr")
+def char(code: int) -> str:
     """``chr``: by the lowest 8 bits; empty for a negative code."""
-    return lambda code: per_row(lambda n: chr(n & 255) if n >= 0 else "", expr.dtype, code)
+    return chr(code & 255) if code >= 0 else ""
 
 
-@strict("Overlay", loop=True)
-def overlay(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("Overlay")
+def overlay(text: _Text, replacement: _Text, position: int, length: int) -> _Text:
     """``overlay``, of texts and binaries."""
-    return lambda *values: per_row(_overlay, expr.dtype, *values)
-
-
-def _overlay(text: _Text, replacement: _Text, position: int, length: int) -> _Text:
     if length < 0:
         length = len(replacement)
     behind = _int32(position + length)
@@ -159,13 +154,9 @@ def _split_part_supports(expr: Expr) -> str | None:
     return "it takes two texts and an INT here: cast the arguments"
 
 
-@strict("SplitPart", can_fail=lambda expr: True, supports=_split_part_supports, loop=True)
-def split_part(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("SplitPart", can_fail=always, supports=_split_part_supports)
+def split_part(text: str, delimiter: str, number: int) -> str:
     """``split_part``: an empty text where there is no such part."""
-    return lambda *values: per_row(_part_of, expr.dtype, *values)
-
-
-def _part_of(text: str, delimiter: str, number: int) -> str:
     if number == 0:
         raise failure("INVALID_INDEX_OF_ZERO", "The index 0 is invalid: parts count from 1.")
     parts = text.split(delimiter) if delimiter else [text]
@@ -174,27 +165,19 @@ def _part_of(text: str, delimiter: str, number: int) -> str:
     return parts[number - 1 if number > 0 else number]
 
 
-@strict("FindInSet", loop=True)
-def find_in_set(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("FindInSet")
+def find_in_set(word: str, words: str) -> int:
     """``find_in_set``: the position in a list separated by commas, 0 if it is not there."""
-    return lambda word, words: per_row(_find_in_set, expr.dtype, word, words)
-
-
-def _find_in_set(word: str, words: str) -> int:
     items = words.split(",")
     return items.index(word) + 1 if "," not in word and word in items else 0
-
-
-@strict("SoundEx", loop=True)
-def soundex(expr: Expr, context: Context) -> ValueFunction:
-    """``soundex``."""
-    return lambda s: per_row(_soundex, expr.dtype, s)
 
 
 _SOUNDS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230127022455012623017202", strict=True))
 
 
-def _soundex(text: str) -> str:
+@rowwise("SoundEx")
+def soundex(text: str) -> str:
+    """``soundex``: of a text that begins with a letter of ASCII, else the text."""
     if not text or not (text[0].isascii() and text[0].isalpha()):
         return text
     codes, last = text[0].upper(), _SOUNDS[text[0].upper()]
@@ -208,13 +191,9 @@ def _soundex(text: str) -> str:
     return (codes + "000")[:4]
 
 
-@strict("Levenshtein", loop=True)
-def levenshtein(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("Levenshtein")
+def levenshtein(left: str, right: str, threshold: int | None = None) -> int:
     """``levenshtein``; -1 if the distance exceeds a given threshold."""
-    return lambda *values: per_row(_distance, expr.dtype, *values)
-
-
-def _distance(left: str, right: str, threshold: int | None = None) -> int:
     row = list(range(len(right) + 1))
     for i, a in enumerate(left, 1):
         before, row[0] = row[0], i

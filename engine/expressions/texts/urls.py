@@ -10,25 +10,18 @@ import urllib.parse
 from collections.abc import Callable
 from typing import Final
 
-import pyarrow as pa
-
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant, constant_value
-from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.texts.java_regex import UnsupportedRegexError, compile_java_regex
 from engine.expressions.texts.java_uri import JavaUri, UriSyntaxError
 from engine.expressions.texts.java_utf8 import decoded
 from engine.expressions.tree import Expr
-from engine.expressions.vectors import per_row
 
 
-@strict("UrlEncode", loop=True)
-def url_encode(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("UrlEncode")
+def url_encode(text: str) -> str:
     """``url_encode``: a space becomes a plus."""
-    return lambda s: per_row(_encoded, expr.dtype, s)
-
-
-def _encoded(text: str) -> str:
     return urllib.parse.quote_plus(text, safe="*").replace("~", "%7E")
 
 
@@ -36,8 +29,8 @@ def _fails(expr: Expr) -> bool:
     return expr.params.get("fail_on_error") is not False
 
 
-@strict("UrlDecode", can_fail=_fails, loop=True, reads=("fail_on_error",))
-def url_decode(expr: Expr, context: Context) -> ValueFunction:
+@rowwise_factory("UrlDecode", can_fail=_fails, reads=("fail_on_error",))
+def url_decode(expr: Expr) -> RowFunction:
     """``url_decode``: bytes that are no UTF-8 become U+FFFD."""
     strictly = _fails(expr)
 
@@ -49,7 +42,7 @@ def url_decode(expr: Expr, context: Context) -> ValueFunction:
                 raise failure("CANNOT_DECODE_URL", f"{text!r} is no encoded text.") from None
             return None
 
-    return lambda s: per_row(decode, expr.dtype, s)
+    return decode
 
 
 _ESCAPES: Final = re.compile("(?:%..)+|%", re.DOTALL)
@@ -111,16 +104,18 @@ def _key_pattern(expr: Expr) -> re.Pattern[str]:
     return compile_java_regex(f"(&|^){constant_value(expr.children[2])}=([^&]*)").pattern
 
 
-@strict("ParseUrl", can_fail=_fails, supports=_supports, loop=True, reads=("fail_on_error",))
-def parse_url(expr: Expr, context: Context) -> ValueFunction:
+@rowwise_factory(
+    "ParseUrl", can_fail=_fails, supports=_supports, reads=("fail_on_error",), arguments=(0,)
+)
+def parse_url(expr: Expr) -> RowFunction | None:
     """``parse_url``: NULL for a part that the URL has not, or that there is not."""
     if any(constant_value(child) is None for child in expr.children[1:]):
-        return lambda *values: pa.scalar(None, expr.dtype)
+        return None
     strictly, name = _fails(expr), constant_value(expr.children[1])
     take = _PARTS.get(name, _nothing)
     pattern = _key_pattern(expr) if len(expr.children) == 3 else None
     if pattern is not None and name != "QUERY":
-        return lambda *values: pa.scalar(None, expr.dtype)
+        return None
 
     def part(url: str) -> str | None:
         try:
@@ -134,4 +129,4 @@ def parse_url(expr: Expr, context: Context) -> ValueFunction:
         match = pattern.search(found)
         return str(match[2]) if match else None
 
-    return lambda url, *_: per_row(part, expr.dtype, url)
+    return part

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from engine.expressions.ansi import failure
-from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.registry import Context, Datum, ValueFunction, always, strict
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row
 
@@ -47,7 +47,7 @@ def repair(expr: Expr, context: Context) -> ValueFunction:
     return lambda s: s if _all_valid(s) else per_row(repaired, expr.dtype, s.cast(pa.binary()))
 
 
-@strict("ValidateUTF8", can_fail=lambda expr: True)
+@strict("ValidateUTF8", can_fail=always)
 def validate(expr: Expr, context: Context) -> ValueFunction:
     """``validate_utf8``: raises for what is malformed."""
 

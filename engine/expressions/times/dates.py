@@ -15,11 +15,12 @@ from engine.errors import TransformError
 from engine.expressions.ansi import arithmetic_overflow, failure
 from engine.expressions.datum import constant, constant_value
 from engine.expressions.java_errors import arithmetic_exception
-from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.registry import Context, ValueFunction, always, strict
+from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.times import civil
 from engine.expressions.times.civil import MICROS_PER_DAY
 from engine.expressions.tree import Expr
-from engine.expressions.vectors import on_numpy, per_row
+from engine.expressions.vectors import on_numpy
 
 MONTHS: Final = (
     "January", "February", "March", "April", "May", "June",
@@ -61,16 +62,16 @@ def field(expr: Expr, context: Context) -> ValueFunction:
     return lambda *values: on_numpy(function, expr.dtype, *values)
 
 
-@strict("MonthName", "DayName", loop=True)
-def name(expr: Expr, context: Context) -> ValueFunction:
-    """``monthname`` and ``dayname``: three letters."""
-    if expr.op == "MonthName":
-        return lambda date: per_row(
-            lambda days: MONTHS[int(civil.from_days(days)[1]) - 1][:3], expr.dtype, date
-        )
-    return lambda date: per_row(
-        lambda days: WEEKDAYS[int(civil.weekday(days))][:3], expr.dtype, date
-    )
+@rowwise("MonthName")
+def monthname(days: int) -> str:
+    """``monthname``: three letters."""
+    return MONTHS[int(civil.from_days(days)[1]) - 1][:3]
+
+
+@rowwise("DayName")
+def dayname(days: int) -> str:
+    """``dayname``: three letters."""
+    return WEEKDAYS[int(civil.weekday(days))][:3]
 
 
 def in_int_range(days: Any) -> Any:
@@ -81,7 +82,7 @@ def in_int_range(days: Any) -> Any:
 YEAR_MAX: Final = 999_999_999  # of java.time
 
 
-@strict("AddMonths", can_fail=lambda expr: True)
+@strict("AddMonths", can_fail=always)
 def add_months(expr: Expr, context: Context) -> ValueFunction:
     """``add_months``: the last day of the month if the day does not exist there."""
     return months_later(expr.dtype)
@@ -104,7 +105,7 @@ def months_later(dtype: pa.DataType) -> ValueFunction:
     )
 
 
-@strict("MakeDate", can_fail=lambda expr: True, reads=("fail_on_error",))
+@strict("MakeDate", can_fail=always, reads=("fail_on_error",))
 def make_date(expr: Expr, context: Context) -> ValueFunction:
     """``make_date``: NULL for what is no date, in ANSI mode an error."""
     strictly = bool(expr.params["fail_on_error"])
@@ -130,13 +131,10 @@ _DAY_NUMBERS: Final = {
 }
 
 
-@strict(
-    "NextDay",
-    can_fail=lambda expr: bool(expr.params["fail_on_error"]),
-    loop=True,
-    reads=("fail_on_error",),
+@rowwise_factory(
+    "NextDay", can_fail=lambda expr: bool(expr.params["fail_on_error"]), reads=("fail_on_error",)
 )
-def next_day(expr: Expr, context: Context) -> ValueFunction:
+def next_day(expr: Expr) -> RowFunction:
     """``next_day``: the first such day of the week after the date."""
     strictly = bool(expr.params["fail_on_error"])
 
@@ -149,7 +147,7 @@ def next_day(expr: Expr, context: Context) -> ValueFunction:
             raise failure("ILLEGAL_DAY_OF_WEEK", f"{weekday!r} is not a day of the week.")
         return None
 
-    return lambda date, weekday: per_row(compute, expr.dtype, date, weekday)
+    return compute
 
 
 def truncate(days: Any, unit: str) -> Any:

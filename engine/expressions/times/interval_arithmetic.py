@@ -19,7 +19,7 @@ from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.decimals import EXACT
 from engine.expressions.java_errors import arithmetic_exception
-from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.registry import Context, Datum, ValueFunction, always, strict
 from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND
 from engine.expressions.tree import Expr
 from engine.expressions.types import DAY_TIME_INTERVAL, YEAR_MONTH_INTERVAL, is_integral
@@ -95,7 +95,7 @@ def _scaled(interval: int, number: Any, divides: bool) -> int:
 
 @strict(
     "MultiplyDTInterval", "MultiplyYMInterval", "DivideDTInterval", "DivideYMInterval",
-    can_fail=lambda expr: True, loop=True,
+    can_fail=always, loop=True,
 )  # fmt: skip
 def scale(expr: Expr, context: Context) -> ValueFunction:
     """``interval * number`` and ``interval / number``."""
@@ -141,7 +141,7 @@ def field(expr: Expr, context: Context) -> ValueFunction:
     return lambda interval: on_numpy(function, expr.dtype, interval)
 
 
-@strict("MakeYMInterval", can_fail=lambda expr: True)
+@strict("MakeYMInterval", can_fail=always)
 def make_year_month(expr: Expr, context: Context) -> ValueFunction:
     """``make_ym_interval``."""
 
@@ -155,7 +155,7 @@ def make_year_month(expr: Expr, context: Context) -> ValueFunction:
 _UNITS: Final = (MICROS_PER_DAY, 3_600 * MICROS_PER_SECOND, 60 * MICROS_PER_SECOND)
 
 
-@strict("MakeDTInterval", can_fail=lambda expr: True, loop=True)
+@strict("MakeDTInterval", can_fail=always, loop=True)
 def make_day_time(expr: Expr, context: Context) -> ValueFunction:
     """``make_dt_interval``."""
 

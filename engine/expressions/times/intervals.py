@@ -18,7 +18,8 @@ import pyarrow as pa
 from engine.errors import TransformError
 from engine.expressions.ansi import arithmetic_overflow, failure
 from engine.expressions.java_errors import long_overflow
-from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.registry import Context, ValueFunction, always, strict
+from engine.expressions.rowwise import rowwise
 from engine.expressions.times import civil
 from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND
 from engine.expressions.times.dates import days_later
@@ -33,7 +34,7 @@ from engine.expressions.times.timestamps import (
 from engine.expressions.times.zones import Zone
 from engine.expressions.tree import Expr
 from engine.expressions.types import YEAR_MONTH_INTERVAL
-from engine.expressions.vectors import on_numpy, per_row
+from engine.expressions.vectors import on_numpy
 
 
 def truncated(number: Any, unit: int) -> Any:
@@ -64,7 +65,7 @@ def _subtracts_months(expr: Expr) -> str | None:
     return None
 
 
-@strict("TimestampAddInterval", can_fail=lambda expr: True, reads=("time_zone_id",))
+@strict("TimestampAddInterval", can_fail=always, reads=("time_zone_id",))
 def add_day_time(expr: Expr, context: Context) -> ValueFunction:
     """``ts + INTERVAL 1 DAY``."""
     return _day_time_later(expr, zone_for(expr, expr.children[0].dtype, context), 1)
@@ -73,7 +74,7 @@ def add_day_time(expr: Expr, context: Context) -> ValueFunction:
 @strict(
     "TimestampAddYMInterval",
     "DateAddYMInterval",
-    can_fail=lambda expr: True,
+    can_fail=always,
     reads=("time_zone_id",),
 )
 def add_year_month(expr: Expr, context: Context) -> ValueFunction:
@@ -81,7 +82,7 @@ def add_year_month(expr: Expr, context: Context) -> ValueFunction:
     return _months_later(expr, context, 1)
 
 
-@strict("DatetimeSub", can_fail=lambda expr: True, supports=_subtracts_months)
+@strict("DatetimeSub", can_fail=always, supports=_subtracts_months)
 def subtract_interval(expr: Expr, context: Context) -> ValueFunction:
     """``ts - INTERVAL ...``."""
     if expr.children[1].dtype == YEAR_MONTH_INTERVAL:
@@ -128,9 +129,7 @@ def _known_unit(expr: Expr) -> str | None:
     return f"the unit {unit} is not supported"
 
 
-@strict(
-    "TimestampAdd", can_fail=lambda expr: True, supports=_known_unit, reads=("unit", "time_zone_id")
-)
+@strict("TimestampAdd", can_fail=always, supports=_known_unit, reads=("unit", "time_zone_id"))
 def timestampadd(expr: Expr, context: Context) -> ValueFunction:
     """``timestampadd``, and ``dateadd`` with a unit."""
     unit, local_zone = expr.params["unit"].upper(), zone_for(expr, expr.dtype, context)
@@ -214,12 +213,8 @@ def interval_part(expr: Expr, context: Context) -> ValueFunction:
     return lambda interval: on_numpy(function, expr.dtype, interval)
 
 
-@strict("ExtractANSIIntervalSeconds", loop=True)
-def interval_seconds(expr: Expr, context: Context) -> ValueFunction:
+@rowwise("ExtractANSIIntervalSeconds")
+def interval_seconds(micros: int) -> Decimal:
     """Seconds of a day-time interval, with microseconds."""
-
-    def compute(micros: int) -> Decimal:
-        rest = abs(micros) % MICROS_PER_MINUTE
-        return Decimal(-rest if micros < 0 else rest).scaleb(-6)
-
-    return lambda interval: per_row(compute, expr.dtype, interval)
+    rest = abs(micros) % MICROS_PER_MINUTE
+    return Decimal(-rest if micros < 0 else rest).scaleb(-6)

@@ -21,7 +21,7 @@ from engine.expressions.ansi import failure
 from engine.expressions.buffers import saturated
 from engine.expressions.datum import constant_value
 from engine.expressions.java_errors import arithmetic_exception, long_overflow
-from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.registry import Context, Datum, ValueFunction, always, strict
 from engine.expressions.times import civil, dates
 from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND
 from engine.expressions.times.zone_columns import per_zone, unknown_zone, zone_may_be_unknown
@@ -169,7 +169,7 @@ def _known_zones(expr: Expr) -> str | None:
     return unknown_zone(0)(expr) or unknown_zone(1)(expr)
 
 
-@strict("ConvertTimezone", can_fail=lambda expr: True, supports=_known_zones, loop=True)
+@strict("ConvertTimezone", can_fail=always, supports=_known_zones, loop=True)
 def convert_timezone(expr: Expr, context: Context) -> ValueFunction:
     """``convert_timezone``: the local time of another zone."""
 
@@ -203,7 +203,7 @@ def to_number(expr: Expr, context: Context) -> ValueFunction:
     "SecondsToTimestamp",
     "MillisToTimestamp",
     "MicrosToTimestamp",
-    can_fail=lambda expr: True,
+    can_fail=always,
     loop=True,
 )
 def from_number(expr: Expr, context: Context) -> ValueFunction:
@@ -234,7 +234,7 @@ def from_number(expr: Expr, context: Context) -> ValueFunction:
 
 @strict(
     "MakeTimestamp",
-    can_fail=lambda expr: True,
+    can_fail=always,
     supports=unknown_zone(6),
     loop=True,
     reads=("time_zone_id", "fail_on_error"),

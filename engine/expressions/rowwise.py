@@ -1,0 +1,83 @@
+"""Kernels that are a plain Python function of a row's values.
+
+They see texts as ``str``, whole numbers as ``int``, dates as days, timestamps and day-time
+intervals as microseconds (see :func:`engine.expressions.vectors.to_list`), and may return None for
+NULL. Most functions of texts are such; what Arrow or NumPy can do for a whole column at once is
+faster by far, see :func:`engine.expressions.registry.strict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from engine.expressions.registry import (
+    Context,
+    Datum,
+    ValueFunction,
+    always_supported,
+    never,
+    strict,
+)
+from engine.expressions.tree import Expr
+from engine.expressions.vectors import all_null, per_row, per_row_with_nulls
+
+RowFunction = Callable[..., Any]
+RowFactory = Callable[[Expr], "RowFunction | None"]
+_Function = TypeVar("_Function", bound=RowFunction)
+
+
+def rowwise(
+    *ops: str,
+    can_fail: Callable[[Expr], bool] = never,
+    supports: Callable[[Expr], str | None] = always_supported,
+    nulls: bool = False,
+) -> Callable[[_Function], _Function]:
+    """Register a function of a row's values, which stays what it is.
+
+    :param nulls: it sees NULL, as None; otherwise NULL in any argument gives NULL.
+    """
+
+    def register(function: _Function) -> _Function:
+        rowwise_factory(*ops, can_fail=can_fail, supports=supports, nulls=nulls)(
+            lambda expr: function
+        )
+        return function
+
+    return register
+
+
+def rowwise_factory(
+    *ops: str,
+    can_fail: Callable[[Expr], bool] = never,
+    supports: Callable[[Expr], str | None] = always_supported,
+    reads: tuple[str, ...] = (),
+    presumes: tuple[str, ...] = (),
+    nulls: bool = False,
+    arguments: tuple[int, ...] | None = None,
+) -> Callable[[RowFactory], RowFactory]:
+    """Register ``make(expr) -> function(*values of a row)``, where the function depends on the
+    node: on its type, on constants, on what it reads. None instead of a function: NULL in all rows.
+
+    :param arguments: the children whose values the function gets, by number; the others are
+        constants that ``make`` has looked at. None: all of them.
+    """
+
+    def register(make: RowFactory) -> RowFactory:
+        def kernel(expr: Expr, context: Context) -> ValueFunction:
+            function, each = make(expr), per_row_with_nulls if nulls else per_row
+
+            def evaluate(*values: Datum) -> Datum:
+                if function is None:
+                    return all_null(values, expr.dtype)
+                if arguments is not None:
+                    values = tuple(values[number] for number in arguments)
+                return each(function, expr.dtype, *values)
+
+            return evaluate
+
+        declared = {"reads": reads, "presumes": presumes}
+        strict(*ops, can_fail=can_fail, supports=supports, loop=True, **declared)(kernel)
+        return make
+
+    return register
