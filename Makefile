@@ -6,7 +6,7 @@ SHELL := /bin/sh
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-unit test-spark test-matrix parity invent faults airflow-faults check demo demo-kafka servers up docker-up bench clean
+.PHONY: help install test test-unit test-spark test-matrix parity parity-changed invent faults airflow-faults check demo demo-kafka servers up docker-up bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -28,7 +28,9 @@ test-matrix: install ## import, doctor and unit tiers on Airflow 3.1, 3.2 and 3.
 
 parity: install ## every expression beside Spark over a million generated values; writes docs/expressions.md
 	$(PYTHON_IN_VENV) -m tests.parity
-	$(PYTHON_IN_VENV) -m tests.parity.support > docs/expressions.md
+
+parity-changed: install ## the same for what has changed since: a function that you have added
+	$(PYTHON_IN_VENV) -m tests.parity --changed
 
 invent: install ## random trees of expressions beside Spark; TREES=2000 SEED=1: so many, these
 	$(PYTHON_IN_VENV) -m tests.parity.invented --trees $(or $(TREES),2000) --seed $(or $(SEED),1)

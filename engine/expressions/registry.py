@@ -37,6 +37,7 @@ class Kernel:
     """One row of the table.
 
     :param op: the Catalyst class name.
+    :param module: where it is.
     :param factory: builds the evaluator.
     :param can_fail: tells for a node whether it may raise for some values (ANSI errors), so that
         conditionals evaluate it only on the rows that reach it.
@@ -50,6 +51,7 @@ class Kernel:
     """
 
     op: str
+    module: str
     factory: Factory
     can_fail: Callable[[Expr], bool]
     supports: Callable[[Expr], str | None]
@@ -90,7 +92,9 @@ def lazy(
         for op in ops:
             if op in KERNELS:
                 raise ValueError(f"two kernels for {op}")
-            KERNELS[op] = Kernel(op, factory, can_fail, supports, loop, reads, presumes)
+            KERNELS[op] = Kernel(
+                op, factory.__module__, factory, can_fail, supports, loop, reads, presumes
+            )
         return factory
 
     return register
@@ -120,6 +124,7 @@ def strict(
                 return lambda batch: function(left(batch), right(batch))
             return lambda batch: function(*(child(batch) for child in children))
 
+        factory.__module__ = make.__module__
         declared = {"reads": reads, "presumes": presumes}
         lazy(*ops, can_fail=can_fail, supports=supports, loop=loop, **declared)(factory)
         STRICT.update(ops)

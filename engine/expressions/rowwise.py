@@ -39,9 +39,11 @@ def rowwise(
     """
 
     def register(function: _Function) -> _Function:
-        rowwise_factory(*ops, can_fail=can_fail, supports=supports, nulls=nulls)(
-            lambda expr: function
-        )
+        def make(expr: Expr) -> RowFunction:
+            return function
+
+        make.__module__ = function.__module__
+        rowwise_factory(*ops, can_fail=can_fail, supports=supports, nulls=nulls)(make)
         return function
 
     return register
@@ -76,6 +78,7 @@ def rowwise_factory(
 
             return evaluate
 
+        kernel.__module__ = make.__module__
         declared = {"reads": reads, "presumes": presumes}
         strict(*ops, can_fail=can_fail, supports=supports, loop=True, **declared)(kernel)
         return make

@@ -1,21 +1,27 @@
-"""The long run: ``python -m tests.parity [ROWS]``, which is what ``make parity`` starts.
+"""The long run: ``python -m tests.parity [--rows ROWS] [--changed]``.
 
 Compares every template under several seeds, time zones and both modes, and the whole queries;
-prints what differs and writes ``measurements.json``. The last line is one JSON object.
+prints what differs and writes ``measurements.json`` and docs/expressions.md. The last line is one
+JSON object. With ``--changed`` only the names whose templates or kernels have changed since they
+were measured, as long: the figures of all others stay.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
+from dataclasses import replace
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from tests.parity.measure import ROWS, measure
+from tests.parity import measurements
+from tests.parity.measure import ROWS, changed, measure
 from tests.parity.oracle import Report, Setting, run
 from tests.parity.queries import compare_queries
-from tests.parity.support import MEASUREMENTS
+from tests.parity.spark_functions import scalar_functions
+from tests.parity.support import write_document
 from tests.parity.templates import families
 from tests.spark.conftest import start
 
@@ -25,45 +31,56 @@ _ROUNDS: Final = (
     ("America/New_York", True, 3),
     ("Australia/Lord_Howe", False, 4),
 )
-_ROWS: Final = 300
 
 
-def main(spark: SparkSession, rows: int) -> int:
+def main(spark: SparkSession, rows: int, only_changed: bool) -> int:
     """:return: the exit code: 1 if anything differs."""
-    report = Report()
+    before = measurements.load()
     every = list(families())
+    played = every
+    if only_changed:
+        found = [replace(each, templates=changed(each, before["names"])) for each in every]
+        played = [family for family in found if family.templates]
+    report = Report()
     for timezone, ansi, seed in _ROUNDS:
-        for family in every:
-            found = len(report.differences)
+        for family in played:
+            known = len(report.differences)
             run(spark, [family], Setting(seed, rows, ansi, timezone), report)
             print(f"{timezone} ansi={ansi} {family.name}: {report.cases:,} cases", flush=True)
-            print(*report.differences[found:], sep="\n", end="\n" * bool(report.differences))
-    queries = dict(compare_queries(spark))
-    wrong = {name: difference for name, difference in queries.items() if difference}
-    for name, difference in wrong.items():
-        print(f"query {name!r}: {difference}")
-    summary = {
+            print(*report.differences[known:], sep="\n", end="\n" * bool(report.differences))
+    summary: dict[str, Any] = {
         "expressions": len(report.names),
         "cases": report.cases,
         "mismatches": report.mismatches,
-        "queries": len(queries),
-        "query_mismatches": len(wrong),
     }
-    names = {name: of for family in every for name, of in measure(spark, family).items()}
-    MEASUREMENTS.write_text(_document({**summary, "rows": ROWS}, names), encoding="utf-8")
+    if not only_changed:
+        queries = dict(compare_queries(spark))
+        wrong = {name: difference for name, difference in queries.items() if difference}
+        for name, difference in wrong.items():
+            print(f"query {name!r}: {difference}")
+        summary |= {"queries": len(queries), "query_mismatches": len(wrong)}
     print(json.dumps(summary))
-    return 1 if report.mismatches or wrong else 0
-
-
-def _document(summary: dict[str, int], names: dict[str, Any]) -> str:
-    """JSON with a line per name, so that a difference between two runs can be read."""
-    lines = [f"  {json.dumps(name)}: {json.dumps(names[name])}" for name in sorted(names)]
-    run = json.dumps(summary)
-    return f'{{\n "run": {run},\n "names": {{\n' + ",\n".join(lines) + "\n }\n}\n"
+    if report.mismatches or summary.get("query_mismatches"):
+        return 1
+    now = {name: of for family in played for name, of in measure(spark, family).items()}
+    if only_changed:
+        there = {name for family in every for name in family.templates}
+        kept = {name: of for name, of in before["names"].items() if name in there}
+        again = sorted({*before["run"].get("again", ()), *now} & there)
+        measurements.save({**before["run"], "again": again}, kept | now, scalar_functions(spark))
+    else:
+        about = {"rows": ROWS, "spark": spark.version}
+        measurements.save(summary | about, now, scalar_functions(spark))
+    write_document()
+    return 0
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.parity")
+    parser.add_argument("--rows", type=int, default=300, help="for each comparison")
+    parser.add_argument("--changed", action="store_true", help="only what has changed since")
+    arguments = parser.parse_args()
     session = start()
-    code = main(session, int(sys.argv[1]) if len(sys.argv) > 1 else _ROWS)
+    code = main(session, arguments.rows, arguments.changed)
     session.stop()
     sys.exit(code)

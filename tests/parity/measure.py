@@ -1,11 +1,15 @@
-"""Which kernels a template reaches, whether they loop over rows, and what a row costs."""
+"""Which kernels a template reaches, whether they loop over rows, what a row costs, and whether all
+this may have changed since."""
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import statistics
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -13,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from engine.errors import TransformError
 from engine.expressions.compile import compile_expression, fold
-from engine.expressions.registry import Context, Evaluator
+from engine.expressions.registry import KERNELS, Context, Evaluator
 from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
 from engine.expressions.types import schema_to_spark
@@ -35,8 +39,8 @@ def trees(spark: SparkSession, family: Family, texts: Iterable[str]) -> list[Exp
 
 
 def measure(spark: SparkSession, family: Family) -> dict[str, Any]:
-    """SQL name → its templates, the kernels that they reach, those that were evaluated when rows
-    were looped over, and nanoseconds a row."""
+    """SQL name → its templates, the kernels that they reach, a digest of these kernels' modules,
+    the kernels that were evaluated when rows were looped over, and nanoseconds a row."""
     columns = table(family.columns, ROWS, 1).to_batches()[0]
     batch = Rows(ROWS, columns.column)
     result = {}
@@ -44,13 +48,37 @@ def measure(spark: SparkSession, family: Family) -> dict[str, Any]:
         with configured(spark, {"spark.sql.ansi.enabled": "false"}):  # so that few rows raise
             read = trees(spark, family, texts)
         costs = [cost for tree in read if (cost := _cost(tree, batch)) is not None]
+        kernels = sorted({node.op for tree in read for node in tree.walk()})
         result[name] = {
             "templates": texts,
-            "kernels": sorted({node.op for tree in read for node in tree.walk()}),
+            "kernels": kernels,
+            "code": code_of(kernels),
             "loops": [sorted(evaluated(tree)) for tree in read if loops(tree, batch)],
             "ns": round(statistics.median(costs)) if costs else None,
         }
     return result
+
+
+def code_of(kernels: Iterable[str]) -> str:
+    """A digest of the modules of these kernels; empty if one of them is gone."""
+    if any(op not in KERNELS for op in kernels):
+        return ""
+    digest = hashlib.sha256()
+    for module in sorted({KERNELS[op].module for op in kernels}):
+        digest.update(Path(importlib.import_module(module).__file__ or "").read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def changed(family: Family, measured: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The templates of those names that are new, or whose templates or kernels are not those that
+    were measured."""
+    return {
+        name: texts
+        for name, texts in family.templates.items()
+        if name not in measured
+        or measured[name]["templates"] != texts
+        or measured[name].get("code") != code_of(measured[name]["kernels"])
+    }
 
 
 def evaluated(tree: Expr) -> set[str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import engine.expressions.compile  # registers the kernels
 from engine.expressions.registry import KERNELS
-from tests.parity.support import MEASUREMENTS, document
+from tests.parity import measurements
+from tests.parity.measure import changed, code_of
+from tests.parity.support import DOCUMENT, document
 from tests.parity.templates import families
 
 assert engine.expressions.compile
@@ -16,26 +14,40 @@ assert engine.expressions.compile
 _NOT_COMPARED = {"AtLeastNNonNulls", "Let", "Rand", "Randn", "Uuid"}
 
 
-def _measured() -> dict[str, Any]:
-    names: dict[str, Any] = json.loads(MEASUREMENTS.read_text(encoding="utf-8"))["names"]
-    return names
+_NAMES = measurements.load()["names"]
 
 
 def test_the_measurements_are_of_these_templates() -> None:
     templates = {name: texts for family in families() for name, texts in family.templates.items()}
-    measured = {name: of_name["templates"] for name, of_name in _measured().items()}
-    assert measured == templates, "run: make parity"
+    measured = {name: of_name["templates"] for name, of_name in _NAMES.items()}
+    assert measured == templates, "run: make parity-changed"
+
+
+def test_what_has_changed_is_known_by_name() -> None:
+    """A name whose kernel's module, or whose templates, are others; not a kernel beside it."""
+    (family,) = (each for each in families() if each.name == "web")
+    as_now = {
+        name: {**of_name, "code": code_of(of_name["kernels"])}
+        for name, of_name in _NAMES.items()
+        if name in family.templates
+    }
+    assert changed(family, as_now) == {}
+    url_decode = {**as_now["url_decode"], "code": "other"}
+    url_encode = {**as_now["url_encode"], "templates": []}
+    without = {name: of for name, of in as_now.items() if name != "from_json"}
+    measured = {**without, "url_decode": url_decode, "url_encode": url_encode}
+    assert set(changed(family, measured)) == {"url_decode", "url_encode", "from_json"}
 
 
 def test_every_kernel_has_a_template() -> None:
-    reached = {op for of_name in _measured().values() for op in of_name["kernels"]}
+    reached = {op for of_name in _NAMES.values() for op in of_name["kernels"]}
     assert set(KERNELS) - reached == _NOT_COMPARED
 
 
 def test_every_loop_is_declared() -> None:
     undeclared = {
         name: ops
-        for name, of_name in _measured().items()
+        for name, of_name in _NAMES.items()
         for ops in of_name["loops"]
         if not any(KERNELS[op].loop for op in ops)
     }
@@ -43,5 +55,4 @@ def test_every_loop_is_declared() -> None:
 
 
 def test_the_document_is_up_to_date() -> None:
-    path = Path(__file__).parents[2] / "docs" / "expressions.md"
-    assert path.read_text(encoding="utf-8") == document(), "run: make parity"
+    assert DOCUMENT.read_text(encoding="utf-8") == document(), "run: make parity-changed"
