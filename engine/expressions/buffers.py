@@ -38,6 +38,17 @@ def with_nulls_of(array: pa.Array, values: Values, dtype: pa.DataType) -> pa.Arr
     return pa.Array.from_buffers(dtype, len(values), buffers, array.null_count, array.offset)
 
 
+def is_ascii(texts: pa.Array) -> bool:
+    """Whether all bytes of a column of texts are below 128, those in the slots of nulls too."""
+    _, offsets, data = texts.buffers()
+    if data is None or len(texts) == 0:
+        return True
+    bounds = np.frombuffer(offsets, np.int32)
+    first, last = bounds[texts.offset], bounds[texts.offset + len(texts)]
+    octets = np.frombuffer(data, np.int8)[first:last]
+    return octets.size == 0 or bool(octets.min() >= 0)
+
+
 def saturated(x: Any) -> Any:
     """DOUBLE to BIGINT as Java casts: NaN is 0, too large is the largest."""
     inside = (x >= -(2.0**63)) & (x < 2.0**63)

@@ -2,14 +2,20 @@
 
 Constant subtrees are computed once, here. One that raises (``1/0`` in ANSI mode) stays in the
 tree, because Spark raises it only for a row that reaches it.
+
+Spark evaluates an argument only on the rows that need it: a branch of ``CASE`` on those that take
+it, what stands behind a NULL not at all. Here a tree is evaluated *hopefully* at first, everything
+on all rows, which is much faster. If that raises, it is evaluated *carefully*, as Spark does it,
+and that counts.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +40,8 @@ for _family in pkgutil.iter_modules(engine.expressions.__path__):
         for _module in pkgutil.iter_modules(_folder.__path__):
             importlib.import_module(f"{_folder.__name__}.{_module.name}")
 
+_DOUBT_MAX: Final = 64
+"""Batches."""
 _DIVISOR_FIRST = {"Divide", "IntegralDivide", "Remainder", "Pmod"}
 _ONE_ROW = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
 
@@ -60,27 +68,58 @@ def compile_expression(expr: Expr, context: Context | None = None) -> Evaluator:
     :raises KeyError: a node has no kernel; ask :func:`unsupported` first.
     """
     context = context or Context()
-    return _build(fold(expr, context), context)
+    return _evaluator(fold(expr, context), context)
+
+
+def _evaluator(expr: Expr, context: Context) -> Evaluator:
+    careful, hopeful = replace(context, hopeful=False), replace(context, hopeful=True)
+    if any(_minds_rows(node) for node in expr.walk()):
+        return _build(expr, careful)
+    evaluate = _build(expr, hopeful)
+    return _or_carefully(evaluate, lambda: _build(expr, careful)) if may_raise(expr) else evaluate
+
+
+def _minds_rows(node: Expr) -> bool:
+    """Whether it can be told on which rows a node was evaluated, even if it raises nothing: by the
+    random values that it has drawn, or by the memory that it needs."""
+    return node.op in NONDETERMINISTIC or KERNELS[node.op].unbounded
+
+
+def _or_carefully(hopeful: Evaluator, make_careful: Callable[[], Evaluator]) -> Evaluator:
+    """Evaluate again what has failed: perhaps it has no error but for rows that do not count.
+
+    Where this is so again and again, hope is given up for longer and longer.
+    """
+    careful: Evaluator | None = None
+    doubt = left = 0
+
+    def evaluate(batch: pa.RecordBatch) -> Datum:
+        nonlocal careful, doubt, left
+        if left and careful is not None:
+            left -= 1
+            return careful(batch)
+        try:
+            result = hopeful(batch)
+        except Exception:  # of whatever kind: a row that does not count may be anything
+            careful = careful or make_careful()
+            result = careful(batch)
+            left = doubt = min(2 * doubt + 1, _DOUBT_MAX)
+        else:
+            doubt = 0
+        return result
+
+    return evaluate
 
 
 def _build(expr: Expr, context: Context) -> Evaluator:
-    return _evaluators(expr, context)[0]
-
-
-def _evaluators(expr: Expr, context: Context) -> tuple[Evaluator, Evaluator]:
-    """The evaluator of a node, and one that is careful at once, here and below: it serves to
-    evaluate again what has failed. They are the same where there is nothing to be careful about.
-    """
-    children = [_evaluators(child, context) for child in expr.children]
-    hopeful, careful = ([pair[side] for pair in children] for side in (0, 1))
+    # What takes errors back must not take those of rows that do not count.
+    inner = _evaluator if expr.op == "TryEval" else _build
+    children = [inner(child, context) for child in expr.children]
     factory = KERNELS[expr.op].factory
-    evaluate, order = factory(expr, hopeful, context), evaluation_order(expr)
-    if expr.params.get("null_safe") and any(may_raise(expr.children[i]) for i in order[1:]):
-        inner = factory(expr, [_column(index) for index in range(len(children))], context)
-        skipping = _skipping_nulls(expr, careful, order, inner)
-        return _or_else(evaluate, skipping), skipping
-    same = all(first is second for first, second in children)
-    return evaluate, evaluate if same else factory(expr, careful, context)
+    if expr.params.get("null_safe") and not context.hopeful:
+        node = factory(expr, [_column(index) for index in range(len(children))], context)
+        return _skipping_nulls(expr, children, node)
+    return factory(expr, children, context)
 
 
 def evaluation_order(expr: Expr) -> list[int]:
@@ -93,32 +132,20 @@ def _column(index: int) -> Evaluator:
     return lambda batch: batch.column(index)
 
 
-def _or_else(evaluate: Evaluator, again: Evaluator) -> Evaluator:
-    def either(batch: pa.RecordBatch) -> Datum:
-        try:
-            return evaluate(batch)
-        except TransformError:
-            return again(batch)
-
-    return either
-
-
-def _skipping_nulls(
-    expr: Expr, children: Sequence[Evaluator], order: Sequence[int], inner: Evaluator
-) -> Evaluator:
+def _skipping_nulls(expr: Expr, children: Sequence[Evaluator], node: Evaluator) -> Evaluator:
     """Each argument is evaluated only where those before it are not NULL.
 
-    :param inner: the node's evaluator on a batch of its arguments.
+    :param node: the node's evaluator on a batch of its arguments.
     """
 
     def evaluate(batch: pa.RecordBatch) -> Datum:
         values: dict[int, pa.Array] = {}
         given = pa.repeat(True, batch.num_rows)
-        for index in order:
+        for index in evaluation_order(expr):
             dtype = expr.children[index].dtype
             values[index] = evaluate_where(children[index], batch, given, dtype)
             given = pc.and_(given, pc.is_valid(values[index]))
-        return inner(Rows(batch.num_rows, values.__getitem__))
+        return node(Rows(batch.num_rows, values.__getitem__))
 
     return evaluate
 

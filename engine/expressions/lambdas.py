@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from engine.expressions.datum import may_raise, to_array
+from engine.expressions.datum import to_array
 from engine.expressions.lists import Ints
 from engine.expressions.registry import Context, Datum, Evaluator, lazy
 from engine.expressions.row_context import Rows
@@ -58,7 +58,6 @@ class Lambda:
 
     def __init__(self, expr: Expr, evaluator: Evaluator) -> None:
         self.dtype = expr.dtype
-        self.may_raise = may_raise(expr)
         self._names: tuple[str, ...] = expr.params.get("arguments", ())
         self._evaluator = evaluator
 

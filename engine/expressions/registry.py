@@ -3,7 +3,8 @@
 A *kernel factory* is called once per query with the node, the evaluators of its children and the
 context, and returns the node's own evaluator. Simple functions register with :func:`strict`:
 they only see values. Conditionals register with :func:`lazy`: they decide which rows their
-children are evaluated on, because Spark never raises an error for a branch it does not take.
+children are evaluated on, because Spark never raises an error for a branch it does not take. Where
+``context.hopeful`` is set they need not mind: see :mod:`engine.expressions.compile`.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ class Context:
     """What kernels need to know about the session they come from.
 
     :param session_timezone: IANA name, e.g. ``"Europe/Berlin"`` (``spark.sql.session.timeZone``).
+    :param hopeful: whatever raises is evaluated again, by a kernel that is made without this: so
+        conditionals may evaluate their branches on all rows.
     """
 
     session_timezone: str = "UTC"
+    hopeful: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,11 @@ class Kernel:
     :param op: the Catalyst class name.
     :param module: where it is.
     :param factory: builds the evaluator.
-    :param can_fail: tells for a node whether it may raise for some values (ANSI errors), so that
-        conditionals evaluate it only on the rows that reach it.
+    :param can_fail: tells for a node whether it may raise for some values (ANSI errors).
     :param supports: returns why a node cannot be evaluated, or None if it can.
     :param loop: it runs Python code for each row, for some types at least.
+    :param unbounded: the size of a result is what a value says: it is never evaluated for a row
+        that does not ask for it.
     :param reads: what it heeds beyond the children and the type of the node: constructor
         parameters of Spark's class, under their snake-case names, and session settings, under
         their keys. They are in the node's ``params``; nothing else is.
@@ -58,6 +63,7 @@ class Kernel:
     loop: bool = False
     reads: tuple[str, ...] = ()
     presumes: tuple[str, ...] = ()
+    unbounded: bool = False
 
 
 KERNELS: dict[str, Kernel] = {}
@@ -85,6 +91,7 @@ def lazy(
     loop: bool = False,
     reads: tuple[str, ...] = (),
     presumes: tuple[str, ...] = (),
+    unbounded: bool = False,
 ) -> Callable[[Factory], Factory]:
     """Register a factory that gets its children's evaluators."""
 
@@ -93,7 +100,15 @@ def lazy(
             if op in KERNELS:
                 raise ValueError(f"two kernels for {op}")
             KERNELS[op] = Kernel(
-                op, factory.__module__, factory, can_fail, supports, loop, reads, presumes
+                op,
+                factory.__module__,
+                factory,
+                can_fail,
+                supports,
+                loop,
+                reads,
+                presumes,
+                unbounded,
             )
         return factory
 
@@ -107,6 +122,7 @@ def strict(
     loop: bool = False,
     reads: tuple[str, ...] = (),
     presumes: tuple[str, ...] = (),
+    unbounded: bool = False,
 ) -> Callable[[Callable[[Expr, Context], ValueFunction]], Callable[[Expr, Context], ValueFunction]]:
     """Register ``make(expr, context) -> function(*values)`` for a node whose children are always
     evaluated on all rows. Values are Arrays or Scalars; so may be the result."""
@@ -125,8 +141,15 @@ def strict(
             return lambda batch: function(*(child(batch) for child in children))
 
         factory.__module__ = make.__module__
-        declared = {"reads": reads, "presumes": presumes}
-        lazy(*ops, can_fail=can_fail, supports=supports, loop=loop, **declared)(factory)
+        lazy(
+            *ops,
+            can_fail=can_fail,
+            supports=supports,
+            loop=loop,
+            reads=reads,
+            presumes=presumes,
+            unbounded=unbounded,
+        )(factory)
         STRICT.update(ops)
         return make
 

@@ -32,6 +32,7 @@ def rowwise(
     can_fail: Callable[[Expr], bool] = never,
     supports: Callable[[Expr], str | None] = always_supported,
     nulls: bool = False,
+    unbounded: bool = False,
 ) -> Callable[[_Function], _Function]:
     """Register a function of a row's values, which stays what it is.
 
@@ -43,7 +44,9 @@ def rowwise(
             return function
 
         make.__module__ = function.__module__
-        rowwise_factory(*ops, can_fail=can_fail, supports=supports, nulls=nulls)(make)
+        rowwise_factory(
+            *ops, can_fail=can_fail, supports=supports, nulls=nulls, unbounded=unbounded
+        )(make)
         return function
 
     return register
@@ -57,6 +60,7 @@ def rowwise_factory(
     presumes: tuple[str, ...] = (),
     nulls: bool = False,
     arguments: tuple[int, ...] | None = None,
+    unbounded: bool = False,
 ) -> Callable[[RowFactory], RowFactory]:
     """Register ``make(expr) -> function(*values of a row)``, where the function depends on the
     node: on its type, on constants, on what it reads. None instead of a function: NULL in all rows.
@@ -79,8 +83,15 @@ def rowwise_factory(
             return evaluate
 
         kernel.__module__ = make.__module__
-        declared = {"reads": reads, "presumes": presumes}
-        strict(*ops, can_fail=can_fail, supports=supports, loop=True, **declared)(kernel)
+        strict(
+            *ops,
+            can_fail=can_fail,
+            supports=supports,
+            loop=True,
+            reads=reads,
+            presumes=presumes,
+            unbounded=unbounded,
+        )(kernel)
         return make
 
     return register

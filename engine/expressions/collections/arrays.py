@@ -48,7 +48,7 @@ def known_not_contains_null(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, lambda array: array)
 
 
-@strict("ArrayRepeat", can_fail=always)
+@strict("ArrayRepeat", can_fail=always, unbounded=True)
 def array_repeat(expr: Expr, context: Context) -> ValueFunction:
     """``array_repeat``: empty for a count below 1."""
 
@@ -99,7 +99,7 @@ def flatten(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, make)
 
 
-@strict("ArrayInsert", can_fail=always, reads=("legacy_negative_index",))
+@strict("ArrayInsert", can_fail=always, reads=("legacy_negative_index",), unbounded=True)
 def array_insert(expr: Expr, context: Context) -> ValueFunction:
     """``array_insert``, ``array_append``, ``array_prepend``: gaps are filled with NULL.
 

@@ -73,7 +73,7 @@ def quantifier(expr: Expr, children: Sequence[Evaluator], context: Context) -> E
 
     def evaluate(batch: pa.RecordBatch) -> pa.Array:
         lists = lists_of(expr.children[0], children[0], batch)
-        judge = _one_after_the_other if predicate.may_raise else _all_at_once
+        judge = _all_at_once if context.hopeful else _one_after_the_other
         decided, unsure = judge(predicate, decisive, batch, lists)
         known = lists.valid & (decided | ~(unsure & three_valued))
         return booleans(decided == decisive, known)

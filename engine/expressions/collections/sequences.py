@@ -40,7 +40,7 @@ def _supports(expr: Expr) -> str | None:
     return None
 
 
-@strict("Sequence", can_fail=always, supports=_supports, reads=("time_zone_id",))
+@strict("Sequence", can_fail=always, supports=_supports, reads=("time_zone_id",), unbounded=True)
 def sequence(expr: Expr, context: Context) -> ValueFunction:
     """``sequence``: the step is 1 or 1 day, downwards if the stop is less than the start."""
     inner = expr.dtype.value_type

@@ -1,7 +1,6 @@
 """Three-valued logic: ``AND``, ``OR``, ``NOT``.
 
-Spark does not evaluate the right side where the left one decides. That can be seen only when the
-right side may raise, so only then is it evaluated on the rows that need it.
+Spark does not evaluate the right side where the left one decides.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.datum import evaluate_where, may_raise, to_array
+from engine.expressions.datum import evaluate_where, to_array
 from engine.expressions.registry import Context, Datum, Evaluator, ValueFunction, lazy, strict
 from engine.expressions.tree import Expr
 
@@ -23,7 +22,7 @@ def connective(expr: Expr, children: Sequence[Evaluator], context: Context) -> E
     """False decides AND, true decides OR; null decides nothing."""
     left, right = children
     combine = pc.and_kleene if expr.op == "And" else pc.or_kleene
-    if not may_raise(expr.children[1]):
+    if context.hopeful:
         return lambda batch: combine(left(batch), right(batch))
     decisive = expr.op == "Or"
 

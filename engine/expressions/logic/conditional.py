@@ -1,7 +1,6 @@
 """``IF`` and ``CASE WHEN``.
 
-A branch is evaluated only on the rows that take it when it may raise; otherwise on all rows, which
-is faster.
+A branch is evaluated only on the rows that take it; hopefully on all rows, which is faster.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.datum import evaluate_where, may_raise, to_array
+from engine.expressions.datum import evaluate_where, to_array
 from engine.expressions.registry import Context, Datum, Evaluator, lazy
 from engine.expressions.tree import Expr
 
@@ -27,8 +26,7 @@ def case_when(expr: Expr, children: Sequence[Evaluator], context: Context) -> Ev
     pairs = len(children) // 2
     conditions, values = children[0 : 2 * pairs : 2], children[1 : 2 * pairs : 2]
     otherwise = children[2 * pairs] if len(children) % 2 else None
-    # The first condition is always evaluated.
-    if any(may_raise(child) for child in expr.children[1:]) or pa.types.is_nested(expr.dtype):
+    if not context.hopeful or pa.types.is_nested(expr.dtype):
         return _guarded(conditions, values, otherwise, expr.dtype)
     if pa.types.is_null(expr.dtype):
         return lambda batch: pa.scalar(None)

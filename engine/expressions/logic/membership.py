@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.datum import constant, evaluate_where, may_raise, to_array
+from engine.expressions.datum import constant, evaluate_where, to_array
 from engine.expressions.lambdas import with_variable
 from engine.expressions.logic.comparison import comparable
 from engine.expressions.registry import KERNELS, Context, Datum, Evaluator, lazy
@@ -62,12 +62,12 @@ def _any_equal(expr: Expr, children: Sequence[Evaluator], context: Context) -> E
             tree = Expr("Or", (equal, tree), pa.bool_())
             evaluator = KERNELS["Or"].factory(tree, (test, evaluator), context)
     assert evaluator is not None
-    any_equal, items_may_raise = evaluator, any(may_raise(item) for item in items)
+    any_equal = evaluator
 
     def compare(batch: pa.RecordBatch) -> Datum:
         found = to_array(children[0](batch), batch.num_rows, value.dtype)
         bound = with_variable(batch, name, found)
-        if not items_may_raise:
+        if context.hopeful:
             return any_equal(bound)
         return evaluate_where(any_equal, bound, pc.is_valid(found), _NULL.type)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.datum import evaluate_where, may_raise, to_array
+from engine.expressions.datum import evaluate_where, to_array
 from engine.expressions.registry import Context, Datum, Evaluator, ValueFunction, lazy, strict
 from engine.expressions.tree import Expr
 
@@ -42,6 +42,8 @@ def nanvl(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evalua
     def choose(batch: pa.RecordBatch) -> Datum:
         first = to_array(left(batch), batch.num_rows, expr.dtype)
         nan = pc.is_nan(first)
+        if context.hopeful:
+            return pc.if_else(nan, right(batch), first)
         return pc.if_else(nan, evaluate_where(right, batch, nan, expr.dtype), first)
 
     return choose
@@ -52,8 +54,7 @@ def coalesce(expr: Expr, children: Sequence[Evaluator], context: Context) -> Eva
     """The first value that is not null; later ones are evaluated only where they are needed."""
     if pa.types.is_null(expr.dtype):
         return lambda batch: pa.scalar(None)
-    cautious = any(may_raise(child) for child in expr.children[1:])
-    if not cautious and not pa.types.is_nested(expr.dtype):
+    if context.hopeful and not pa.types.is_nested(expr.dtype):
         return lambda batch: pc.coalesce(*(child(batch) for child in children))
     first, *others = children
 

@@ -21,7 +21,7 @@ def _supports(expr: Expr) -> str | None:
     return None
 
 
-@rowwise("FormatNumber", supports=_supports)
+@rowwise("FormatNumber", supports=_supports, unbounded=True)
 def format_number(number: int | float | Decimal, places: int) -> str | None:
     """``format_number``: rounds half to even; NULL for a negative number of places."""
     if places < 0:

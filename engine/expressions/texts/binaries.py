@@ -28,7 +28,7 @@ def predicate(expr: Expr) -> RowFunction:
     return _PREDICATES[name]
 
 
-@rowwise_factory("BinaryPad", can_fail=always, reads=("func_name",))
+@rowwise_factory("BinaryPad", can_fail=always, reads=("func_name",), unbounded=True)
 def pad(expr: Expr) -> RowFunction:
     """``lpad`` and ``rpad``: cuts what is longer."""
     left = expr.params["func_name"] == "lpad"

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.buffers import is_ascii
 from engine.expressions.collections.arrays import concat_arrays, reverse_array
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
@@ -56,7 +57,7 @@ def _capitalized(word: str) -> str:
 
 
 def _is_ascii(value: Datum) -> bool:
-    return isinstance(value, pa.Array) and pc.all(pc.string_is_ascii(value)).as_py() is not False
+    return isinstance(value, pa.Array) and is_ascii(value)
 
 
 @strict("Upper", loop=True, presumes=("spark.sql.icu.caseMappings.enabled",))
@@ -165,25 +166,25 @@ def _padding(text: str, length: int, pad: str) -> str:
     return (pad * (missing // len(pad) + 1))[:missing] if missing > 0 and pad else ""
 
 
-@rowwise("StringLPad")
+@rowwise("StringLPad", unbounded=True)
 def lpad(text: str, length: int, pad: str) -> str:
     """``lpad``: cuts what is longer."""
     return (_padding(text, length, pad) + text)[: max(length, 0)]
 
 
-@rowwise("StringRPad")
+@rowwise("StringRPad", unbounded=True)
 def rpad(text: str, length: int, pad: str) -> str:
     """``rpad``: cuts what is longer."""
     return (text + _padding(text, length, pad))[: max(length, 0)]
 
 
-@rowwise("StringRepeat")
+@rowwise("StringRepeat", unbounded=True)
 def repeat(text: str, times: int) -> str:
     """``repeat``: empty for no or a negative number of times."""
     return text * times
 
 
-@rowwise("StringSpace")
+@rowwise("StringSpace", unbounded=True)
 def space(times: int) -> str:
     """``space``."""
     return " " * times

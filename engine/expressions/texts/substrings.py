@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.ansi import failure
-from engine.expressions.datum import evaluate_where, may_raise, to_array
+from engine.expressions.datum import evaluate_where, to_array
 from engine.expressions.registry import (
     Context,
     Datum,
@@ -207,7 +207,6 @@ def elt(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluato
     """``elt``: the n-th of its arguments, which alone is evaluated."""
     strictly = bool(expr.params["fail_on_error"])
     index, choices = children[0], children[1:]
-    some_may_raise = any(map(may_raise, expr.children[1:]))
 
     def evaluate(batch: pa.RecordBatch) -> Datum:
         chosen = to_array(index(batch), batch.num_rows, pa.int32())
@@ -219,11 +218,11 @@ def elt(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluato
             )
         columns = []
         for number, choice in enumerate(choices, 1):
-            if some_may_raise:
+            if context.hopeful:
+                columns.append(to_array(choice(batch), batch.num_rows, expr.dtype))
+            else:
                 mask = pc.fill_null(pc.equal(chosen, number), False)
                 columns.append(evaluate_where(choice, batch, mask, expr.dtype))
-            else:
-                columns.append(to_array(choice(batch), batch.num_rows, expr.dtype))
         position = pc.if_else(inside, pc.subtract(chosen, 1), pa.scalar(None, pa.int32()))
         return pc.choose(position, *columns)
 

@@ -1,0 +1,21 @@
+"""NumPy's view of Arrow columns."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from engine.expressions.buffers import is_ascii
+
+
+@pytest.mark.parametrize("texts", [[], [None], ["", "a"], ["~\x7f", None], [""]])
+def test_ascii(texts: list[str | None]) -> None:
+    assert is_ascii(pa.array(texts, pa.string()))
+
+
+def test_a_slice_is_looked_at_alone() -> None:
+    texts = pa.array(["é", "a", None, "b", "ü"])
+    assert not is_ascii(texts)
+    assert is_ascii(texts.slice(1, 3))
+    assert is_ascii(texts.slice(2, 0))
+    assert not is_ascii(texts.slice(3))
