@@ -49,9 +49,10 @@ def table_of(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 def ours(spark: SparkSession, table: pa.Table, query: Query, *, rows: int = 3) -> pa.Table:
-    """What our pipeline makes of the rows, as one epoch in batches of ``rows``."""
-    (pipeline,) = plan_query(query(stream_of(spark, table.schema)))
-    return run(pipeline, table, rows=rows)
+    """What our pipeline makes of the rows, as one epoch in batches of ``rows``; the pipelines of a
+    union one after the other."""
+    pipelines = plan_query(query(stream_of(spark, table.schema)))
+    return pa.concat_tables(run(pipeline, table, rows=rows) for pipeline in pipelines)
 
 
 def run(pipeline: Pipeline, table: pa.Table, *, rows: int = 3) -> pa.Table:

@@ -21,6 +21,11 @@ def draw_tree(grammar: Grammar, rng: random.Random) -> Node:
     return _Drawing(grammar, rng).root()
 
 
+def draw_tree_of(grammar: Grammar, rng: random.Random, kind: str) -> Tree:
+    """A tree with a result of the kind, of depth 1 to 3."""
+    return _Drawing(grammar, rng).tree(kind, rng.choice([1, 1, 2, 3]))
+
+
 class _Drawing:
     def __init__(self, grammar: Grammar, rng: random.Random) -> None:
         self._grammar = grammar
@@ -35,7 +40,7 @@ class _Drawing:
             production = form if form.kind not in NEVER_ROOT else production
         return self._node(production, depth)
 
-    def _tree(self, kind: str, depth: int) -> Tree:
+    def tree(self, kind: str, depth: int) -> Tree:
         if depth == 0 or self._left <= 0:
             return self._leaf(kind)
         production = None
@@ -54,7 +59,7 @@ class _Drawing:
         }
         return Node(
             production,
-            {name: self._tree(production.holes[name].kind, depths[name]) for name in names},
+            {name: self.tree(production.holes[name].kind, depths[name]) for name in names},
         )
 
     def _leaf(self, kind: str) -> Leaf:
