@@ -32,8 +32,9 @@ parity: install ## every expression beside Spark over a million generated values
 parity-changed: install ## the same for what has changed since: a function that you have added
 	$(PYTHON_IN_VENV) -m tests.parity --changed
 
-invent: install ## random trees of expressions beside Spark; TREES=2000 SEED=1: so many, these
+invent: install ## random trees of expressions, and queries of them, beside Spark; TREES=2000 QUERIES=100 SEED=1
 	$(PYTHON_IN_VENV) -m tests.parity.invented --trees $(or $(TREES),2000) --seed $(or $(SEED),1)
+	$(PYTHON_IN_VENV) -m tests.parity.invented.whole --pipelines $(or $(QUERIES),100) --seed $(or $(SEED),1)
 
 check: install ## format, lint, types, import contracts, docker/
 	.venv/bin/ruff format --check .

@@ -44,7 +44,6 @@ _AT_ONCE: Final = 20
 _ROWS: Final = 12
 _ATTEMPTS_MAX: Final = 60
 """To make a pipeline smaller."""
-_RAISES: Final = "raises"
 
 
 @dataclass
@@ -93,10 +92,7 @@ class WholePlayer:
             if isinstance(left, str) and isinstance(right, str):
                 found.raising += 1
                 return None
-            side = (
-                f"Spark {left}" if isinstance(left, str) else f"Spark does not raise, ours {right}"
-            )
-            return side
+            return f"in Spark: {left}" if isinstance(left, str) else f"here: {right}"
         return "; ".join(compare_tables(left, right)[:2]) or None
 
     def _query(self, rows: DataFrame, pipeline: Invented) -> DataFrame:
@@ -107,13 +103,13 @@ class WholePlayer:
         try:
             return query.toArrow()
         except (PySparkException, Py4JJavaError) as error:
-            return f"{_RAISES} {str(error)[:200]}"
+            return f"raises {str(error)[:200]}"
 
     def _ours(self, plans: tuple[Pipeline, ...]) -> pa.Table | str:
         try:
             return pa.concat_tables(run(plan, self._rows, rows=5) for plan in plans)
         except TransformError as error:
-            return f"{_RAISES} {str(error)[:200]}"
+            return f"raises {str(error)[:200]}"
 
 
 def _expressions(value: Any) -> Iterator[Expr]:
