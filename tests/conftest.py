@@ -31,10 +31,12 @@ _LONG = (
     "tests/system/",
     "tests/connectors/",
     "tests/airflow/",
+    "tests/faults/",
 )
 """These begin first: what is left at the end is short, so that no process waits for the other."""
 _ALONE = "tests/faults/test_faults_short.py"
-"""Each of its tests is long and needs nothing of the others."""
+"""Each of its tests is long, and needs nothing of the others but for those that share a broker."""
+_ROAD = "::test_every_promise_of_a_road_"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -53,6 +55,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
             shared = (name for folder, name in _SHARED.items() if path.startswith(folder))
-            return next(shared, nodeid if path == _ALONE else path)
+            return next(shared, nodeid if path == _ALONE and _ROAD not in nodeid else path)
 
     return ByResource(config, log)

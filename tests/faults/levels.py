@@ -8,10 +8,12 @@ import multiprocessing
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from tests.faults import l4_spark
 from tests.faults.result import LevelResult
+from tests.faults.roads import driver, kept
 
 
 class Level(NamedTuple):
@@ -104,6 +106,24 @@ LEVELS = {
     ),
     "mutants": Level("tests.faults.mutants", {}, {}),
 }
+
+
+@contextmanager
+def process_of_roads() -> Iterator[ProcessPoolExecutor]:
+    """One process for the short forms of all roads: they share a broker, and what is imported."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _prepare_roads) as process:
+        yield process
+        process.submit(kept.stop).result()
+
+
+def _prepare_roads() -> None:
+    kept.keep()
+    driver.preload(*(road for road, short in _ROADS.items() if short is not None))
+
+
+def run_short(name: str, process: ProcessPoolExecutor) -> LevelResult:
+    """The short form of a road, in the process of all of them."""
+    return process.submit(_run, name, 0, False).result()
 
 
 def run_levels(

@@ -34,7 +34,15 @@ LEASE_S = 15 * HEARTBEAT_MS / 1000
 """By then the lease of a driver that is suspended has expired."""
 DEADLINE_S = 60.0
 _forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload([__name__])
+
+
+_preloaded = {__name__: None}
+
+
+def preload(*roads: str) -> None:
+    """Import what the processes of these roads need once, before the first of them is started."""
+    _preloaded.update(dict.fromkeys(f"tests.faults.roads.{road}" for road in roads))
+    _forks.set_forkserver_preload(list(_preloaded))
 
 
 class Driver:

@@ -8,9 +8,14 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from engine.execution.definition import StreamBinding
+from tests.faults.roads import kept
 from tests.faults.roads.kafka_topics import PARTITIONS, SETTINGS, all_of, feeding, stream_of
 from tests.faults.roads.road import Road, Setup
-from tests.servers.kafka import running_kafka
+from tests.servers.kafka import Kafka, running_kafka
+
+
+def _kafka(folder: Path) -> AbstractContextManager[Kafka]:
+    return running_kafka(folder / "kafka", SETTINGS)
 
 
 class FromKafka(Road):
@@ -18,7 +23,7 @@ class FromKafka(Road):
 
     @contextmanager
     def serving(self, folder: Path) -> Iterator[None]:
-        with running_kafka(folder / "kafka", SETTINGS) as kafka:
+        with kept.serving("kafka", folder, _kafka) as kafka:
             self._kafka, self.bootstrap = kafka, kafka.bootstrap
             self.servers["broker"] = kafka
             yield

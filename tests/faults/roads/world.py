@@ -22,6 +22,7 @@ from typing import Final
 
 from engine.checkpoint.checkpoint import Checkpoint
 from tests.faults.result import LevelResult
+from tests.faults.roads import driver
 from tests.faults.roads.driver import DEADLINE_S, LEASE_S, Driver
 from tests.faults.roads.road import Road, Server, Setup
 from tests.servers.process import NoServerError
@@ -47,6 +48,7 @@ def run(
     :param road: a module beside this one, which has a ``ROAD``.
     :param away_s: how long a server is away.
     """
+    driver.preload(road)
     way: Road = import_module(f"tests.faults.roads.{road}").ROAD()
     result = LevelResult(way.level, seeds=[seed])
     chance = Random(seed)
@@ -88,7 +90,8 @@ class _World:
     ) -> None:
         folder.mkdir()
         self._road, self._result, self._chance, self._away_s = road, result, chance, away_s
-        self._setup = Setup(str(folder), type(road), road.make(folder.name), mutant)
+        where = road.make(f"{road.level}-{folder.name}".lower().replace(" ", "-"))
+        self._setup = Setup(str(folder), type(road), where, mutant)
         self._checkpoint = Checkpoint(self._setup.checkpoint)
         self._acts: dict[str, Callable[[], None]] = {
             KILLED: self._kill_at,
