@@ -5,8 +5,7 @@ A local time in a gap (clocks go forward) is moved later by the length of the ga
 seconds. Rules that repeat every year hold for ever, as in Java. In the first and the last hours of
 all timestamps (the years -290308 and 294247), local times do not fit into 64 bits and are wrong.
 
-Zones come from the ``tzdata`` package; Java brings its own copy of the same database. They may be
-of different releases, and Java keeps what it knew of some zones before 1970 that IANA has merged.
+Where the rules of a zone come from: :mod:`engine.expressions.times.zone_rules`.
 
 Source: ``java.time.ZoneId.of``, ``ZoneRules``, ``ZonedDateTime.ofLocal``;
 Spark's ``DateTimeUtils.getZoneId``.
@@ -14,8 +13,6 @@ Spark's ``DateTimeUtils.getZoneId``.
 
 from __future__ import annotations
 
-import functools
-import importlib.resources
 import re
 from typing import Any, Final
 
@@ -23,25 +20,13 @@ import numpy as np
 
 from engine.expressions.times import civil
 from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND, Ints
-from engine.expressions.times.tzif import read_tzif
+from engine.expressions.times.zone_rules import cached_by_rules, rules
 
 _ERA: Final = civil.DAYS_PER_ERA * MICROS_PER_DAY
-_SHORT_IDS: Final = {
-    "ACT": "Australia/Darwin", "AET": "Australia/Sydney", "AGT": "America/Argentina/Buenos_Aires",
-    "ART": "Africa/Cairo", "AST": "America/Anchorage", "BET": "America/Sao_Paulo",
-    "BST": "Asia/Dhaka", "CAT": "Africa/Harare", "CNT": "America/St_Johns",
-    "CST": "America/Chicago", "CTT": "Asia/Shanghai", "EAT": "Africa/Addis_Ababa",
-    "ECT": "Europe/Paris", "EST": "-05:00", "HST": "-10:00",
-    "IET": "America/Indiana/Indianapolis", "IST": "Asia/Kolkata", "JST": "Asia/Tokyo",
-    "MIT": "Pacific/Apia", "MST": "-07:00", "NET": "Asia/Yerevan", "NST": "Pacific/Auckland",
-    "PLT": "Asia/Karachi", "PNT": "America/Phoenix", "PRT": "America/Puerto_Rico",
-    "PST": "America/Los_Angeles", "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh",
-}  # fmt: skip
 _OFFSET: Final = re.compile(
     r"(?P<sign>[+-])(?:(?P<h>\d\d?)|(?P<hh>\d\d):?(?P<mm>\d\d)|(?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)"
     r"|(?P<H2>\d\d)(?P<M2>\d\d)(?P<S2>\d\d))"
 )
-_REGION: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
 
 
 class Zone:
@@ -110,7 +95,7 @@ class Zone:
         return np.asarray(micros - -(-beyond // _ERA) * _ERA)
 
 
-@functools.cache
+@cached_by_rules
 def zone(name: str) -> Zone:
     """The zone of an id as Spark accepts it: ``Europe/Berlin``, ``+01:00``, ``UTC+1``, ``Z``, ...
 
@@ -119,7 +104,7 @@ def zone(name: str) -> Zone:
     # Older Sparks knew +h:mm and +hh:m, so newer ones still do.
     text = re.sub(r"(\+|-)(\d):", r"\g<1>0\2:", name, count=1)
     text = re.sub(r"(\+|-)(\d\d):(\d)$", r"\1\2:0\3", text, count=1)
-    text = _SHORT_IDS.get(text, text)
+    text = rules().short_ids.get(text, text)
     if text == "Z":
         return _fixed("Z", 0)
     if text[:1] in ("+", "-"):
@@ -172,14 +157,8 @@ def offset_text(seconds: int) -> str:
 
 
 def _region(text: str, name: str) -> Zone:
-    if _REGION.fullmatch(text) is None or text == "Factory":
+    table = rules().table(text)
+    if table is None:
         raise ValueError(f"unknown time zone {name!r}")
-    resource = importlib.resources.files("tzdata").joinpath("zoneinfo", *text.split("/"))
-    try:
-        data = resource.read_bytes()
-    except (OSError, ValueError):
-        raise ValueError(f"unknown time zone {name!r}") from None
-    if not data.startswith(b"TZif"):
-        raise ValueError(f"unknown time zone {name!r}")
-    transitions, offsets, repeats = read_tzif(data)
+    transitions, offsets, repeats = table
     return Zone(text, transitions * MICROS_PER_SECOND, offsets * MICROS_PER_SECOND, repeats)
