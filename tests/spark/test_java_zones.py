@@ -76,8 +76,8 @@ def test_every_zone_is_as_javas(spark: SparkSession, rules: JavaRules) -> None:
     for name, asked in zip(zones, instants, strict=True):
         end, here = start + len(asked), zone(name)
         for what, mine, java in (
-            ("local", here.to_local(asked), local[start:end]),
-            ("utc", here.to_utc(asked), utc[start:end]),
+            ("local", here.to_local(asked)[0], local[start:end]),
+            ("utc", here.to_utc(asked)[0], utc[start:end]),
         ):
             if (wrong := np.flatnonzero(mine != java)).size:
                 at = asked[wrong[0]]

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from engine.expressions.registry import Context, Evaluator, lazy
-from engine.expressions.times.civil import MICROS_PER_DAY
 from engine.expressions.times.zones import zone
 from engine.expressions.tree import Expr
 
@@ -44,16 +43,14 @@ def current_timestamp(expr: Expr, children: Sequence[Evaluator], context: Contex
 def local_timestamp(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """What the clock on the wall shows in the session's time zone."""
     local = zone(_zone_name(expr, context))
-    return lambda batch: pa.scalar(int(local.to_local(batch_micros())), expr.dtype)
+    return lambda batch: pa.scalar(int(local.to_local(batch_micros())[0]), expr.dtype)
 
 
 @lazy("CurrentDate", reads=("time_zone_id",))
 def current_date(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """The date in the session's time zone."""
     local = zone(_zone_name(expr, context))
-    return lambda batch: pa.scalar(
-        int(local.to_local(batch_micros())) // MICROS_PER_DAY, expr.dtype
-    )
+    return lambda batch: pa.scalar(int(local.local_parts(batch_micros())[0]), expr.dtype)
 
 
 @lazy("CurrentTimeZone")
