@@ -14,6 +14,7 @@ import pyarrow as pa
 from engine.errors import ConfigError
 from engine.expressions.compile import compile_expression, to_array, unsupported
 from engine.expressions.registry import Context
+from engine.expressions.times.current_time import outside_of_batches
 from engine.expressions.times.zone_rules import cached_by_rules
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP
@@ -59,6 +60,7 @@ def _compiled(
 
     def convert(values: pa.Array) -> pa.Array:
         batch = pa.RecordBatch.from_arrays([values], names=["value"])
-        return to_array(evaluate(batch), len(values), dtype)
+        with outside_of_batches():
+            return to_array(evaluate(batch), len(values), dtype)
 
     return convert
