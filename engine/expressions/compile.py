@@ -1,7 +1,8 @@
 """From an expression tree to a function on record batches.
 
 Constant subtrees are computed once, here. One that raises (``1/0`` in ANSI mode) stays in the
-tree, because Spark raises it only for a row that reaches it.
+tree, because Spark raises it only for a row that reaches it; so does one that depends on what day
+it is (``CAST('10:00' AS TIMESTAMP)``), which Spark computes for each batch.
 
 Spark evaluates an argument only on the rows that need it: a branch of ``CASE`` on those that take
 it, what stands behind a NULL not at all. Here a tree is evaluated *hopefully* at first, everything
@@ -26,6 +27,7 @@ from engine.expressions.datum import evaluate_where, may_raise, to_array, to_sca
 from engine.expressions.refused import REFUSED
 from engine.expressions.registry import KERNELS, Context, Datum, Evaluator
 from engine.expressions.row_context import Rows
+from engine.expressions.times.current_time import NotConstantError, constant_only
 from engine.expressions.tree import NONDETERMINISTIC, Expr
 
 __all__ = ["compile_expression", "evaluation_order", "fold", "may_raise", "to_array", "unsupported"]
@@ -163,8 +165,9 @@ def fold(expr: Expr, context: Context) -> Expr:
     if kernel is None or kernel.supports(expr) is not None:
         return expr
     try:
-        value = to_scalar(_build(expr, context)(_ONE_ROW))
-    except TransformError:
+        with constant_only():
+            value = to_scalar(_build(expr, context)(_ONE_ROW))
+    except (TransformError, NotConstantError):
         return expr
     return Expr("Literal", (), expr.dtype, not value.is_valid, {"value": value})
 

@@ -6,7 +6,6 @@ Each is the kernel of the expression; there is no other implementation. All of t
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,13 +14,15 @@ import pyarrow as pa
 from engine.errors import ConfigError
 from engine.expressions.compile import compile_expression, to_array, unsupported
 from engine.expressions.registry import Context
+from engine.expressions.times.current_time import outside_of_batches
+from engine.expressions.times.zone_rules import cached_by_rules
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP
 
 Convert = Callable[[pa.Array], pa.Array]
 
 
-@functools.cache
+@cached_by_rules
 def caster(source: pa.DataType, target: pa.DataType, session_timezone: str) -> Convert:
     """``CAST(column AS target)`` in ANSI mode.
 
@@ -31,14 +32,14 @@ def caster(source: pa.DataType, target: pa.DataType, session_timezone: str) -> C
     return _compiled("Cast", target, session_timezone, _column(source), eval_mode="ANSI")
 
 
-@functools.cache
+@cached_by_rules
 def date_formatter(pattern: str, session_timezone: str) -> Convert:
     """``date_format(column, pattern)`` of a timestamp column."""
     literal = Expr("Literal", (), pa.string(), False, {"value": pattern})
     return _compiled("DateFormatClass", pa.string(), session_timezone, _column(TIMESTAMP), literal)
 
 
-@functools.cache
+@cached_by_rules
 def json_writer(dtype: pa.DataType, session_timezone: str) -> Convert:
     """``to_json(column)``."""
     return _compiled("StructsToJson", pa.string(), session_timezone, _column(dtype), options={})
@@ -59,6 +60,7 @@ def _compiled(
 
     def convert(values: pa.Array) -> pa.Array:
         batch = pa.RecordBatch.from_arrays([values], names=["value"])
-        return to_array(evaluate(batch), len(values), dtype)
+        with outside_of_batches():
+            return to_array(evaluate(batch), len(values), dtype)
 
     return convert

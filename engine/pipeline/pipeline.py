@@ -8,6 +8,7 @@ from typing import Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from engine.expressions.times.zone_rules import JavaRules
 from engine.expressions.tree import Expr
 
 
@@ -217,6 +218,8 @@ class Pipeline:
     :param steps: in the order in which batches pass them.
     :param schema: the columns that reach the sink.
     :param session_timezone: IANA name.
+    :param zone_rules: the time zones of the driver's JVM, by which the task goes from then on;
+        None: those that its process goes by already.
     """
 
     source: SourceRelation
@@ -224,6 +227,7 @@ class Pipeline:
     schema: pa.Schema
     session_timezone: str = "UTC"
     descriptions: tuple[str, ...] = field(default=())
+    zone_rules: JavaRules | None = field(default=None, repr=False)
 
 
 def schema_behind(step: Step, schema: pa.Schema) -> pa.Schema:

@@ -35,6 +35,7 @@ from engine.expressions.registry import KERNELS, Context
 from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.expressions.types import UnsupportedTypeError, cuts_intervals
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
+from engine.plan.java_zones import go_by_java_zones
 from engine.plan.session_settings import SessionSettings
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class ExpressionReader:
         self._problems = problems
         self._calls = calls
         self._settings = SessionSettings(gateway)
+        go_by_java_zones(gateway)
         self._common: dict[str, Expr] = {}
 
     def read(self, node: JavaObject) -> Expr:

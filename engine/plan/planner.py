@@ -50,6 +50,7 @@ from engine.pipeline.pipeline import (
 )
 from engine.plan.catalyst import arrow_type, scala_seq, simple_name
 from engine.plan.catalyst_expressions import ExpressionReader
+from engine.plan.java_zones import go_by_java_zones
 from engine.plan.python_functions import FunctionCalls, map_step
 from engine.plan.refusals import HINT, generator_refusal, node_refusal
 from engine.plan.static_join import join_kind, static_join, static_table
@@ -93,6 +94,7 @@ def plan_query(
                 schema=walk.schema,
                 session_timezone=walk.context.session_timezone,
                 descriptions=tuple(stream.descriptions),
+                zone_rules=walk.zone_rules,
             )
         )
         for stream in walk.streams
@@ -115,6 +117,7 @@ class _Walk:
         self._spark = df.sparkSession
         self._static_side_bytes_max = static_side_bytes_max
         self._gateway = self._spark.sparkContext._gateway
+        self.zone_rules = go_by_java_zones(self._gateway)
         self._definitions: dict[int, Any] = {}
         self._attributes: dict[int, tuple[int, str]] = {}
         self.context = Context(str(self._spark.conf.get("spark.sql.session.timeZone")))

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from engine.errors import ConfigError
 from engine.expressions.compile import compile_expression, to_array
 from engine.expressions.registry import Context
-from engine.expressions.times import current_time
+from engine.expressions.times.current_time import NotConstantError, constant_only
 from engine.expressions.tree import Expr
 from engine.expressions.types import schema_from_spark
 from engine.pipeline.optimizer import conjuncts, moved, ordinals
@@ -88,23 +88,25 @@ def static_join(
         places = ordinals(part)
         if kind in ("inner", "semi") and all(place < width for place in places):
             guards.append(Filter(part))
-        elif places and min(places) >= width and not _tells_time(part):
-            mask = _of_table(part, table, width, context)
-            table = table.filter(pc.fill_null(mask, False))
-        else:
+            continue
+        of_table = places and min(places) >= width
+        mask = _of_table(part, table, width, context) if of_table else None
+        if mask is None:
             parts.append(part)
+        else:
+            table = table.filter(pc.fill_null(mask, False))
     keys: list[Expr] = []
     table_keys: list[pa.Array] = []
     null_safe: list[bool] = []
     others: list[Expr] = []
     for part in parts:
         sides = _sides(part, width)
-        if sides is None:
+        key = None if sides is None else _of_table(sides[1], table, width, context)
+        if sides is None or key is None:
             others.append(part)
             continue
-        of_stream, of_table = sides
-        keys.append(of_stream)
-        table_keys.append(_of_table(of_table, table, width, context))
+        keys.append(sides[0])
+        table_keys.append(key)
         null_safe.append(_EQUALITIES[part.op])
     residual = None
     for part in others:
@@ -114,16 +116,17 @@ def static_join(
     )
 
 
-def _of_table(expr: Expr, table: pa.RecordBatch, width: int, context: Context) -> pa.Array:
-    """What an expression over the table's columns, behind ``width`` others, is for its rows."""
+def _of_table(expr: Expr, table: pa.RecordBatch, width: int, context: Context) -> pa.Array | None:
+    """What an expression over the table's columns, behind ``width`` others, is for its rows; None
+    if it depends on what time it is."""
     if not table.num_rows:  # an expression that raises has no row to raise for
         return pa.nulls(0, expr.dtype)
     own = moved(expr, {ordinal: ordinal - width for ordinal in ordinals(expr)})
-    return to_array(compile_expression(own, context)(table), table.num_rows, own.dtype)
-
-
-def _tells_time(expr: Expr) -> bool:
-    return any(node.op in current_time.OPS for node in expr.walk())
+    try:
+        with constant_only():
+            return to_array(compile_expression(own, context)(table), table.num_rows, own.dtype)
+    except NotConstantError:
+        return None
 
 
 def _sides(part: Expr, width: int) -> tuple[Expr, Expr] | None:
@@ -136,8 +139,6 @@ def _sides(part: Expr, width: int) -> tuple[Expr, Expr] | None:
     of_stream, of_table = ordinals(left), ordinals(right)
     if not of_stream or not of_table or max(of_stream) >= width or min(of_table) < width:
         return None
-    if _tells_time(right):
-        return None  # the table's keys are computed once
     hashable = left.dtype == right.dtype and not (
         pa.types.is_nested(left.dtype) or pa.types.is_null(left.dtype)
     )

@@ -22,22 +22,22 @@ def aligned(arguments: Arguments, function: BatchStream, schema: pa.Schema) -> B
     """
 
     def stream(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        waiting: deque[pa.RecordBatch] = deque()
+        waiting: deque[tuple[pa.RecordBatch, int]] = deque()
 
         def given() -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                waiting.append(batch)
-                current_time.begin_batch()
+                waiting.append((batch, current_time.batch_micros()))
                 yield arguments(Rows(batch.num_rows, batch.column))
 
         for results in function(given()):
             while results.num_rows:
-                rows = waiting.popleft()
+                rows, began = waiting.popleft()
                 count = min(rows.num_rows, results.num_rows)
                 if count < rows.num_rows:
-                    waiting.appendleft(rows.slice(count))
+                    waiting.appendleft((rows.slice(count), began))
                 columns = [*rows.slice(0, count).columns, *results.slice(0, count).columns]
                 results = results.slice(count)
+                current_time.begin_batch(began)  # again: the function may have read further
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     return stream

@@ -21,6 +21,7 @@ from engine.base.failpoints import reach
 from engine.base.listing import partitions_named
 from engine.checkpoint.logs.codec import cannot_store
 from engine.errors import ContinuousError, SinkError, SourceError, TransformError
+from engine.expressions.times import zone_rules
 from engine.pipeline.pipeline import IDLE
 from engine.progress.counters import EpochCounters
 from engine.sinks.epoch_context import EpochContext
@@ -104,6 +105,8 @@ class _Task:
 
     def run(self) -> None:
         spec, partitions = self._spec, self._partitions
+        if (rules := spec.reading.pipeline.zone_rules) is not None:
+            zone_rules.go_by(rules)  # before anything of the source, the steps or the sink runs
         self._input = open_input(
             spec.reading, self._bad.unreadable if self._bad.tolerates else None
         )

@@ -9,7 +9,6 @@ import pyarrow as pa
 from engine.expressions.compile import compile_expression, to_array
 from engine.expressions.registry import Context
 from engine.expressions.row_context import Rows
-from engine.expressions.times import current_time
 from engine.expressions.tree import Expr
 from engine.pipeline.pipeline import (
     IDLE,
@@ -45,12 +44,6 @@ def batch_by_batch(
         results of its rows that are good, or raises.
     """
     compiled = [each for step in steps if (each := _compile(step, context)) is not None]
-    uses_time = any(
-        node.op in current_time.OPS
-        for step in steps
-        for tree in expressions_of(step)
-        for node in tree.walk()
-    )
     width = len(schema)
 
     def run(batch: pa.RecordBatch) -> pa.RecordBatch | None:
@@ -68,8 +61,6 @@ def batch_by_batch(
             if batch is IDLE:
                 yield batch
                 continue
-            if uses_time:
-                current_time.begin_batch()
             try:
                 results: Sequence[pa.RecordBatch | None] = (run(batch),)
             except Exception:
@@ -81,19 +72,6 @@ def batch_by_batch(
                     yield result
 
     return stream
-
-
-def expressions_of(step: Step) -> Sequence[Expr]:
-    """All expressions of a step."""
-    if isinstance(step, Filter):
-        return (step.condition,)
-    if isinstance(step, Project):
-        return step.columns
-    if isinstance(step, Expand):
-        return [each for projection in step.projections for each in projection]
-    if isinstance(step, StaticJoin):
-        return [*step.keys, *([] if step.residual is None else [step.residual])]
-    return step.arguments if isinstance(step, (EvalPython, Generate)) else ()
 
 
 def evaluate_arguments(arguments: Sequence[Expr], context: Context) -> Arguments:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from engine.expressions.registry import Context
+from engine.expressions.times import current_time
 from engine.pipeline.pipeline import (
     IDLE,
     BatchStream,
@@ -52,6 +53,7 @@ class Transform:
 
         :raises TransformError: an expression or a user's function failed on a value.
         """
+        batches = _each_at_its_time(batches)
         for stage in self._stages:
             batches = stage(batches)
         return _without_idle(batches) if self.wants_idle else batches
@@ -101,6 +103,19 @@ def _stages(pipeline: Pipeline, on_failure: OnFailure | None) -> list[BatchStrea
     schema = pipeline.schema  # which may be stricter about nulls
     flush()
     return stages or [lambda batches: _labelled(batches, schema)]
+
+
+def _each_at_its_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """All that the steps make of a batch is made at one moment: when it came."""
+    current_time.begin_batch()  # a function may make rows before it gets any
+    while True:
+        with current_time.outside_of_batches():
+            batch = next(batches, None)
+        if batch is None:
+            return
+        if batch is not IDLE:
+            current_time.begin_batch()
+        yield batch
 
 
 def _labelled(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

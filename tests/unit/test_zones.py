@@ -20,7 +20,7 @@ def micros(text: str) -> int:
 
 
 def to_utc(name: str, local: str) -> int:
-    return int(zone(name).to_utc(micros(local)))
+    return int(zone(name).to_utc(micros(local))[0])
 
 
 def test_a_time_in_a_gap_moves_by_its_length() -> None:
@@ -31,9 +31,10 @@ def test_a_time_in_a_gap_moves_by_its_length() -> None:
 def test_a_time_in_an_overlap_is_the_earlier_one_unless_another_is_preferred() -> None:
     local = micros("2024-10-27T02:30:00")
     berlin = zone("Europe/Berlin")
-    assert berlin.to_utc(local) == micros("2024-10-27T00:30:00")
-    assert berlin.to_utc(local, np.int64(_HOUR)) == micros("2024-10-27T01:30:00")
-    assert berlin.to_utc(local, np.int64(5 * _HOUR)) == micros("2024-10-27T00:30:00")
+    day, in_day = divmod(local, 24 * _HOUR)
+    assert berlin.to_utc(local)[0] == micros("2024-10-27T00:30:00")
+    assert berlin.instants(day, in_day, _HOUR)[0] == micros("2024-10-27T01:30:00")
+    assert berlin.instants(day, in_day, 5 * _HOUR)[0] == micros("2024-10-27T00:30:00")
 
 
 def test_local_mean_time_has_seconds() -> None:
@@ -43,8 +44,8 @@ def test_local_mean_time_has_seconds() -> None:
 def test_a_day_can_start_late() -> None:
     toronto = zone("America/Toronto")
     day = micros("1919-03-31T00:00:00") // (24 * _HOUR)
-    assert toronto.to_local(toronto.start_of_day(day)) == micros("1919-03-31T00:30:00")
-    assert zone("UTC").start_of_day(day) == day * 24 * _HOUR
+    assert toronto.to_local(toronto.start_of_day(day)[0])[0] == micros("1919-03-31T00:30:00")
+    assert zone("UTC").start_of_day(day)[0] == day * 24 * _HOUR
 
 
 @pytest.mark.parametrize("year", [2037, 2038, 2500, 5000, 9999])
@@ -58,8 +59,34 @@ def test_local_and_back_is_the_same_instant_outside_of_overlaps() -> None:
     instants = np.arange(micros("1850-01-01T00:00:00"), micros("2600-01-01T00:00:00"), 10**13)
     for name in ("Europe/Berlin", "America/New_York", "Africa/Casablanca", "Pacific/Apia"):
         there = zone(name)
-        back = there.to_utc(there.to_local(instants), there.offset_at(instants))
+        back, fits = there.instants(*there.local_parts(instants), there.offset_at(instants))
+        assert fits.all()
         assert (back == instants).all(), name
+
+
+_LAST, _FIRST = np.int64(2**63 - 1), np.int64(-(2**63))
+
+
+@pytest.mark.parametrize("name", ["Asia/Tokyo", "America/New_York", "Europe/Berlin"])
+def test_the_first_and_the_last_instants_have_local_times(name: str) -> None:
+    there = zone(name)
+    for instant in (_FIRST, _FIRST + 1, np.int64(0), _LAST - _HOUR, _LAST):
+        days, in_day = there.local_parts(instant)
+        offset = int(there.offset_at(instant))
+        assert int(days) * 24 * _HOUR + int(in_day) == int(instant) + offset
+        assert there.instants(days, in_day, there.offset_at(instant)) == (instant, True)
+        assert there.to_local(instant)[1] == (-(2**63) <= int(instant) + offset < 2**63)
+
+
+def test_what_is_out_of_range_is_told() -> None:
+    tokyo, new_york = zone("Asia/Tokyo"), zone("America/New_York")
+    assert not tokyo.to_utc(_FIRST)[1]
+    assert not new_york.to_utc(_LAST)[1]
+    assert not tokyo.start_of_day(tokyo.local_parts(_FIRST)[0])[1]
+    assert tokyo.start_of_day(tokyo.local_parts(_LAST)[0])[1]
+    assert not tokyo.later(_LAST, 1, 0)[1]
+    assert tokyo.later(_LAST, 1, -25 * _HOUR) == (_LAST - _HOUR, True)
+    assert not tokyo.instants(10**12, 0)[1]
 
 
 @pytest.mark.parametrize(

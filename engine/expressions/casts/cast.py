@@ -7,15 +7,22 @@ Source: Catalyst's ``Cast``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pyarrow as pa
 
 # Imported for the conversions that they register.
 from engine.expressions.casts.rules import Casting, any_part, castable, converter, kind
+from engine.expressions.casts.special_times import special_moment
+from engine.expressions.datum import constant
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.times.zones import is_zone
 from engine.expressions.tree import Expr
 from engine.expressions.types import is_integral, sql_name
+from engine.expressions.vectors import from_numpy
 
+_MOMENTS = ("date", "timestamp", "timestamp_ntz")
 _NEVER_FAIL = {("integral", "floating"), ("integral", "boolean"), ("integral", "timestamp")}
 
 
@@ -48,6 +55,13 @@ def _may_not_fit(source: pa.DataType, target: pa.DataType) -> bool:
     return not harmless and not to_text
 
 
+def _special_moment(expr: Expr, casting: Casting) -> Callable[[], int] | None:
+    text = constant(expr.children[0]) if casting.source == pa.string() else None
+    if text is None or not text.is_valid or kind(casting.target) not in _MOMENTS:
+        return None
+    return special_moment(text.as_py(), casting)
+
+
 @strict(
     "Cast",
     supports=_supports,
@@ -65,6 +79,8 @@ def cast(expr: Expr, context: Context) -> ValueFunction:
     casting = _casting(expr, context)
     if pa.types.is_null(casting.source):
         return lambda value: pa.scalar(None, casting.target)
+    if (moment := _special_moment(expr, casting)) is not None:
+        return lambda value: from_numpy(np.array([moment()]), np.True_, casting.target)[0]
     convert = converter(casting)
 
     def either(value: Datum) -> Datum:

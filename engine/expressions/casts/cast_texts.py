@@ -12,12 +12,14 @@ from __future__ import annotations
 import struct
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.casts.rules import Casting, Convert, conversion
 from engine.expressions.times.civil import MICROS_PER_DAY, from_days
-from engine.expressions.vectors import on_numpy, per_row
+from engine.expressions.times.zones import zone
+from engine.expressions.vectors import from_numpy, per_row, to_numpy
 
 _STRING = pa.string()
 _YEARS_1_TO_9999 = (-719_162, 2_932_896)
@@ -119,26 +121,24 @@ def date_text(days: int) -> str:
 @conversion(("timestamp", "string"), ("timestamp_ntz", "string"))
 def timestamp_to_string(casting: Casting) -> Convert:
     """``2020-02-29 12:30:00.5`` in the session's time zone; trailing zeros are cut off."""
-    ntz = pa.timestamp("us")
+    local_zone = casting.zone if casting.source.tz is not None else zone("UTC")
 
     def convert(array: pa.Array) -> pa.Array:
-        local = array
-        if casting.source.tz is not None:
-            local = on_numpy(casting.zone.to_local, ntz, array)
-        ends = pc.min_max(local.cast(pa.int64()))
-        low, high = (days * MICROS_PER_DAY for days in _YEARS_1_TO_9999)
-        if ends["min"].as_py() is not None and not (
-            low <= ends["min"].as_py() and ends["max"].as_py() < high
-        ):
-            return per_row(timestamp_text, _STRING, local)
+        micros, valid = to_numpy(array)
+        days, in_day = local_zone.local_parts(micros)
+        low, high = _YEARS_1_TO_9999
+        if len(days) and not (low <= days.min() and days.max() < high):
+            parts = zip(days.tolist(), in_day.tolist(), strict=True)
+            texts = [timestamp_text(*each) for each in parts]
+            return pa.array(texts, _STRING, mask=None if valid is np.True_ else ~valid)
+        local = from_numpy(days * MICROS_PER_DAY + in_day, valid, pa.timestamp("us"))
         return pc.utf8_rtrim(pc.utf8_rtrim(local.cast(_STRING), characters="0"), characters=".")
 
     return convert
 
 
-def timestamp_text(micros: int) -> str:
-    """A local date and time."""
-    days, rest = divmod(micros, MICROS_PER_DAY)
+def timestamp_text(days: int, rest: int) -> str:
+    """A local date (days since 1970) and time (microseconds since midnight)."""
     seconds, fraction = divmod(rest, 1_000_000)
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     places = f".{fraction:06}".rstrip("0") if fraction else ""

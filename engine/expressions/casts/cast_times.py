@@ -16,11 +16,12 @@ from engine.expressions import ansi
 from engine.expressions.casts.cast_numbers import integral_to_integral
 from engine.expressions.casts.rules import Casting, Convert, conversion
 from engine.expressions.decimals import EXACT, fit_array, low_64_bits
-from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND
+from engine.expressions.java_errors import long_overflow
+from engine.expressions.times.civil import MICROS_PER_SECOND
+from engine.expressions.times.zones import zone
 from engine.expressions.vectors import on_numpy, per_row
 
 _LONG = np.iinfo(np.int64)
-_DAYS_MAX = _LONG.max // MICROS_PER_DAY
 
 
 @conversion(("timestamp", "timestamp"), ("timestamp_ntz", "timestamp_ntz"), ("date", "date"))
@@ -32,41 +33,34 @@ def same_type(casting: Casting) -> Convert:
 @conversion(("timestamp", "date"), ("timestamp_ntz", "date"))
 def timestamp_to_date(casting: Casting) -> Convert:
     """The date on a calendar in the session's time zone."""
-    to_local = casting.zone.to_local if casting.source.tz else _unchanged
-    return lambda array: on_numpy(lambda m: to_local(m) // MICROS_PER_DAY, casting.target, array)
+    local_zone = casting.zone if casting.source.tz else zone("UTC")
+    return lambda array: on_numpy(lambda m: local_zone.local_parts(m)[0], casting.target, array)
 
 
 @conversion(("date", "timestamp"), ("date", "timestamp_ntz"))
 def date_to_timestamp(casting: Casting) -> Convert:
     """The first instant of the date in the session's time zone; midnight without one."""
 
-    def to_micros(days: Any) -> Any:
-        return casting.zone.start_of_day(days) if casting.target.tz else days * MICROS_PER_DAY
-
-    def begin(days: Any) -> Any:
-        fits = np.abs(days) <= _DAYS_MAX
-        return to_micros(np.where(fits, days, 0)), fits
+    local_zone = casting.zone if casting.target.tz else zone("UTC")
 
     def too_far(_days: Any) -> TransformError:
         return ansi.arithmetic_overflow(casting.target)
 
-    return lambda array: on_numpy(begin, casting.target, array, failure=too_far)
+    return lambda array: on_numpy(local_zone.start_of_day, casting.target, array, failure=too_far)
 
 
 @conversion(("timestamp", "timestamp_ntz"))
 def instant_to_local(casting: Casting) -> Convert:
     """What the clock on the wall shows."""
-    return lambda array: on_numpy(casting.zone.to_local, casting.target, array)
+    return lambda array: on_numpy(
+        casting.zone.to_local, casting.target, array, failure=long_overflow
+    )
 
 
 @conversion(("timestamp_ntz", "timestamp"))
 def local_to_instant(casting: Casting) -> Convert:
     """When the clock on the wall shows this."""
-    return lambda array: on_numpy(casting.zone.to_utc, casting.target, array)
-
-
-def _unchanged(micros: Any) -> Any:
-    return micros
+    return lambda array: on_numpy(casting.zone.to_utc, casting.target, array, failure=long_overflow)
 
 
 @conversion(("timestamp", "integral"))

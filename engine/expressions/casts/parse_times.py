@@ -89,13 +89,14 @@ def parse_timestamp(text: str, default: Zone | None) -> int | None:
         days = _days(match)
     else:
         assert where is not None
-        days = int(where.to_local(current_time.batch_micros())) // MICROS_PER_DAY
+        days = int(where.local_parts(current_time.batch_micros())[0])
     if days is None or micros is None:
         return None
-    local = days * MICROS_PER_DAY + micros
-    if not -_LONG_MAX - 1 <= local <= _LONG_MAX:
-        return None
-    return local if default is None or where is None else int(where.to_utc(local))
+    if default is None or where is None:
+        local = days * MICROS_PER_DAY + micros
+        return local if -_LONG_MAX - 1 <= local <= _LONG_MAX else None
+    instant, fits = where.instants(days, micros)
+    return int(instant) if fits else None
 
 
 def _early_and_late(match: re.Match[str]) -> str:

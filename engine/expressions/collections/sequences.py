@@ -18,6 +18,7 @@ from engine.expressions.collections.array_errors import (
     too_long,
 )
 from engine.expressions.datum import constant
+from engine.expressions.java_errors import long_overflow
 from engine.expressions.lists import Ints, Lists, on_arrays, ranges, valid
 from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.times.civil import MICROS_PER_DAY
@@ -108,9 +109,11 @@ def _dates(
             raise step_below_a_day()
         if np.all(~known | (days * MICROS_PER_DAY == step)):
             return _evenly(start, stop, days, known)
-    start, stop = local_zone.start_of_day(start), local_zone.start_of_day(stop)
+    (start, fits), (stop, stop_fits) = map(local_zone.start_of_day, (start, stop))
+    if np.any(known & ~(fits & stop_fits)):
+        raise long_overflow()
     values, lengths = _times(start, stop, step, known, in_months, local_zone)
-    return local_zone.to_local(values) // MICROS_PER_DAY, lengths
+    return local_zone.local_parts(values)[0], lengths
 
 
 def _times(
@@ -127,14 +130,16 @@ def _times(
     places = ranges(np.zeros_like(most), most)
     rows = np.repeat(np.arange(len(most)), most)
     if in_months:
-        times = plus_months(start[rows], places * step[rows], local_zone)[0]
+        times, fits = plus_months(start[rows], places * step[rows], local_zone)
     else:
         rest = step - days * MICROS_PER_DAY
-        times = local_zone.plus_days(start[rows], places * days[rows]) + places * rest[rows]
+        times, fits = local_zone.later(start[rows], places * days[rows], places * rest[rows])
     upwards = estimate[rows] > 0
     beyond = np.where(upwards, times > stop[rows], times < stop[rows])
     beyond &= places > 0
     # The first one beyond the stop ends the sequence.
     lengths = most.copy()
-    np.minimum.at(lengths, rows[beyond], places[beyond])
+    np.minimum.at(lengths, rows[beyond | ~fits], places[beyond | ~fits])
+    if np.any(~fits & (places == lengths[rows])):
+        raise long_overflow()
     return times[places < lengths[rows]], lengths

@@ -14,12 +14,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from engine.expressions.java_errors import long_overflow
 from engine.expressions.times import civil
-from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND
+from engine.expressions.times.civil import MICROS_PER_SECOND
 from engine.expressions.times.dates import MONTHS, YEAR_MAX
 from engine.expressions.times.datetime_patterns import Token, refusal, tokens
-from engine.expressions.times.timestamps import in_days_range
 
 _NUMBER_ANY: Final = "[0-9]{1,19}"
 _PARSED: Final = {
@@ -59,12 +57,11 @@ class TextParser:
         if "half" in fields and not fields & {"half_hour", "half_clock_hour"}:
             raise refusal(pattern, "'a' needs an 'h'")
 
-    def parse(self, text: str) -> tuple[int, int | None] | None:
-        """What the clock on the wall shows, in microseconds since 1970, and the offset from UTC in
-        seconds, if the text names one.
+    def parse(self, text: str) -> tuple[int, int, int | None] | None:
+        """What calendar and clock show: days since 1970, microseconds since midnight, and the
+        offset from UTC in microseconds, if the text names one.
 
         :return: None if the text does not follow the pattern.
-        :raises TransformError: the time is further away than timestamps reach.
         """
         match = self._regex.fullmatch(text)
         if match is None:
@@ -74,9 +71,7 @@ class TextParser:
         offset = _offset(found["offset"]) if "offset" in found else None
         if days is None or in_day is None or (offset is None and "offset" in found):
             return None
-        if not in_days_range(days):
-            raise long_overflow()
-        return days * MICROS_PER_DAY + in_day, offset
+        return days, in_day, None if offset is None else offset * MICROS_PER_SECOND
 
     def _translated(self) -> str:
         regex, open_sections, closed = "", 0, False

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.expressions.times import civil
-from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND
+from engine.expressions.times.civil import MICROS_PER_SECOND
 from engine.expressions.times.dates import MONTHS, WEEKDAYS
 from engine.expressions.times.datetime_patterns import Token, refusal, tokens
 from engine.expressions.times.zones import Zone
@@ -39,12 +39,12 @@ class Moments:
         return self.zone.offset_at(self._micros) // MICROS_PER_SECOND
 
     @functools.cached_property
-    def _local(self) -> Any:
-        return self._micros + self.zone.offset_at(self._micros)
+    def _parts(self) -> tuple[Any, Any]:
+        return self.zone.local_parts(self._micros)
 
-    @functools.cached_property
+    @property
     def days(self) -> Any:
-        return self._local // MICROS_PER_DAY
+        return self._parts[0]
 
     @functools.cached_property
     def date(self) -> tuple[Any, Any, Any]:
@@ -52,7 +52,7 @@ class Moments:
 
     def of_day(self, unit: int) -> Any:
         """Whole units of so many microseconds since midnight."""
-        return self._local % MICROS_PER_DAY // unit
+        return self._parts[1] // unit
 
 
 _Field = Callable[[Moments], Any]

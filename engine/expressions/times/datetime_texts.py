@@ -16,6 +16,7 @@ import pyarrow as pa
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant
+from engine.expressions.java_errors import long_overflow
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.times.civil import MICROS_PER_SECOND
 from engine.expressions.times.datetime_parsing import TextParser
@@ -23,7 +24,7 @@ from engine.expressions.times.datetime_patterns import UnsupportedPatternError
 from engine.expressions.times.datetime_printing import Moments, printer
 from engine.expressions.times.intervals import truncated
 from engine.expressions.times.timestamps import zone_for
-from engine.expressions.times.zones import Zone
+from engine.expressions.times.zones import Checked, Zone, zone
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP_NTZ
 from engine.expressions.vectors import from_numpy, on_numpy, to_numpy
@@ -92,7 +93,7 @@ def _parse_supports(expr: Expr) -> str | None:
 
 @strict(
     "GetTimestamp", "UnixTimestamp", "ToUnixTimestamp",
-    can_fail=lambda expr: pa.types.is_string(expr.children[0].dtype),
+    can_fail=lambda expr: expr.children[0].dtype in (pa.string(), pa.date32()),
     supports=_parse_supports, loop=True, reads=("time_zone_id", "fail_on_error"),
     presumes=("spark.sql.legacy.timeParserPolicy",),
 )  # fmt: skip
@@ -108,7 +109,7 @@ def to_timestamp(expr: Expr, context: Context) -> ValueFunction:
     if not pattern.is_valid:
         return lambda value, _: pa.scalar(None, expr.dtype)
     parser = TextParser(pattern.as_py())
-    zone = None if expr.dtype == TIMESTAMP_NTZ else zone_for(expr, source, context)
+    local_zone = None if expr.dtype == TIMESTAMP_NTZ else zone_for(expr, source, context)
     strictly = bool(expr.params["fail_on_error"])
 
     def convert(texts: pa.Array) -> pa.Array:
@@ -116,8 +117,9 @@ def to_timestamp(expr: Expr, context: Context) -> ValueFunction:
         valid = np.array([result is not None for result in parsed], np.bool_)
         if strictly and int(valid.sum()) < len(texts) - texts.null_count:
             raise _cannot_parse(texts, valid, pattern.as_py())
-        local = np.array([0 if r is None else r[0] for r in parsed], np.int64)
-        micros = local if zone is None else _instants(parsed, local, zone)
+        micros, fits = _instants([(0, 0, None) if r is None else r for r in parsed], local_zone)
+        if not np.all(fits):
+            raise long_overflow()
         return from_numpy(truncated(micros, unit), valid, expr.dtype)
 
     def function(value: Datum, _: Datum) -> Datum:
@@ -126,12 +128,17 @@ def to_timestamp(expr: Expr, context: Context) -> ValueFunction:
     return function
 
 
-def _instants(parsed: list[tuple[int, int | None] | None], local: Any, zone: Zone) -> Any:
-    instants = zone.to_utc(local)
-    for row, result in enumerate(parsed):
-        if result is not None and result[1] is not None:
-            instants[row] = local[row] - result[1] * MICROS_PER_SECOND
-    return instants
+def _instants(parsed: list[tuple[int, int, int | None]], local_zone: Zone | None) -> Checked:
+    """:param local_zone: of texts that name no offset; None where offsets do not matter."""
+    days, in_day = (np.array([row[place] for row in parsed], np.int64) for place in (0, 1))
+    utc = zone("UTC")
+    if local_zone is None:
+        return utc.instants(days, in_day)
+    offsets = np.array([row[2] or 0 for row in parsed], np.int64)
+    told = np.array([row[2] is not None for row in parsed], np.bool_)
+    there, fits_there = utc.instants(days, in_day - offsets)
+    here, fits_here = local_zone.instants(days, in_day)
+    return np.where(told, there, here), np.where(told, fits_there, fits_here)
 
 
 def _cannot_parse(texts: pa.Array, valid: Any, pattern: str) -> TransformError:
@@ -145,10 +152,11 @@ def _cannot_parse(texts: pa.Array, valid: Any, pattern: str) -> TransformError:
 
 def _from_temporal(expr: Expr, context: Context, unit: int) -> ValueFunction:
     source = expr.children[0].dtype
-    zone = zone_for(expr, source, context)
+    local_zone = zone_for(expr, source, context)
 
     def compute(number: Any) -> Any:
-        micros = zone.start_of_day(number) if pa.types.is_date32(source) else number
-        return truncated(micros, unit)
+        is_date = pa.types.is_date32(source)
+        micros, fits = local_zone.start_of_day(number) if is_date else (number, np.True_)
+        return truncated(micros, unit), fits
 
-    return lambda value, _: on_numpy(compute, expr.dtype, value)
+    return lambda value, _: on_numpy(compute, expr.dtype, value, failure=long_overflow)

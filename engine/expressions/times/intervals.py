@@ -26,12 +26,10 @@ from engine.expressions.times.dates import days_later
 from engine.expressions.times.timestamps import (
     MICROS_PER_HOUR,
     MICROS_PER_MINUTE,
-    in_days_range,
-    plus,
     times,
     zone_for,
 )
-from engine.expressions.times.zones import Zone
+from engine.expressions.times.zones import Zone, plus
 from engine.expressions.tree import Expr
 from engine.expressions.types import YEAR_MONTH_INTERVAL
 from engine.expressions.vectors import on_numpy
@@ -45,17 +43,14 @@ def truncated(number: Any, unit: int) -> Any:
 def plus_day_time(utc: Any, interval: Any, local_zone: Zone) -> Any:
     """A day-time interval (microseconds) later, and whether that is in range."""
     days = truncated(interval, MICROS_PER_DAY)
-    later = local_zone.plus_days(utc, days) + (interval - days * MICROS_PER_DAY)
-    return later, plus(utc, interval)[1]
+    return local_zone.later(utc, days, interval - days * MICROS_PER_DAY)
 
 
 def plus_months(utc: Any, months: Any, local_zone: Zone) -> Any:
     """Some months later, and whether that is in range."""
-    offset = local_zone.offset_at(utc)
-    days, in_day = np.divmod(utc + offset, MICROS_PER_DAY)
+    days, in_day = local_zone.local_parts(utc)
     moved = civil.plus_months(days, months)
-    later = local_zone.to_utc(moved * MICROS_PER_DAY + in_day, preferred_offset=offset)
-    return later, in_days_range(moved)
+    return local_zone.instants(moved, in_day, local_zone.offset_at(utc))
 
 
 def _subtracts_months(expr: Expr) -> str | None:
@@ -156,7 +151,7 @@ def _datetime_overflow(*_: Any) -> TransformError:
     return failure("DATETIME_OVERFLOW", "The result is out of the range of timestamps.")
 
 
-@strict("TimestampDiff", supports=_known_unit, reads=("unit", "time_zone_id"))
+@strict("TimestampDiff", can_fail=always, supports=_known_unit, reads=("unit", "time_zone_id"))
 def timestampdiff(expr: Expr, context: Context) -> ValueFunction:
     """``timestampdiff``, and ``datediff`` with a unit: whole units between two local times."""
     unit, local_zone = (
@@ -165,33 +160,58 @@ def timestampdiff(expr: Expr, context: Context) -> ValueFunction:
     )
 
     def compute(start: Any, end: Any) -> Any:
-        start, end = local_zone.to_local(start), local_zone.to_local(end)
+        start, end = local_zone.local_parts(start), local_zone.local_parts(end)
         if unit in _TIME_UNITS:
-            return truncated(end - start, _TIME_UNITS[unit])
+            return _whole_units(start, end, _TIME_UNITS[unit])
+        start_day, end_day = start[0], _last_whole_day(start, end)
         if unit in _DAY_UNITS:
-            return truncated(end - start, _DAY_UNITS[unit] * MICROS_PER_DAY)
-        return truncated(whole_months(start, end), _MONTH_UNITS[unit])
+            return truncated(end_day - start_day, _DAY_UNITS[unit]), np.True_
+        return truncated(whole_months(start_day, end_day), _MONTH_UNITS[unit]), np.True_
 
-    return lambda start, end: on_numpy(compute, expr.dtype, start, end)
+    return lambda start, end: on_numpy(compute, expr.dtype, start, end, failure=long_overflow)
 
 
-def whole_months(start: Any, end: Any) -> Any:
-    """By ``ChronoUnit.MONTHS.between``."""
-    start_day, start_time = np.divmod(start, MICROS_PER_DAY)
-    end_day, end_time = np.divmod(end, MICROS_PER_DAY)
+Parts = tuple[Any, Any]
+"""Days since 1970, and microseconds since midnight, of a local time."""
+
+
+def _whole_units(start: Parts, end: Parts, unit: int) -> Any:
+    """From one to the other, and whether that is in range: by ``ChronoUnit.between``.
+
+    :param unit: microseconds, a part of a day.
+    """
+    days, micros = end[0] - start[0], end[1] - start[1]
+    whole_days = days - np.sign(days)  # so that the rest has the same sign
+    rest = micros + np.sign(days) * MICROS_PER_DAY
+    product, fits = times(whole_days, MICROS_PER_DAY // unit)
+    total, sum_fits = plus(product, truncated(rest, unit))
+    return total, fits & sum_fits
+
+
+def _last_whole_day(start: Parts, end: Parts) -> Any:
+    """The end's date, a day less far from the start if the clock has not come that far."""
+    (start_day, start_time), (end_day, end_time) = start, end
     end_day = end_day - ((end_day > start_day) & (end_time < start_time))
-    end_day = end_day + ((end_day < start_day) & (end_time > start_time))
+    return end_day + ((end_day < start_day) & (end_time > start_time))
+
+
+def whole_months(start_day: Any, end_day: Any) -> Any:
+    """By ``ChronoUnit.MONTHS.between``."""
     year, month, day = civil.from_days(start_day)
     year2, month2, day2 = civil.from_days(end_day)
     return truncated(((year2 - year) * 12 + month2 - month) * 32 + day2 - day, 32)
 
 
-@strict("SubtractTimestamps", reads=("time_zone_id",))
+@strict("SubtractTimestamps", can_fail=always, reads=("time_zone_id",))
 def subtract_timestamps(expr: Expr, context: Context) -> ValueFunction:
     """``ts - ts``: between what the clock on the wall shows."""
     local_zone = zone_for(expr, expr.children[0].dtype, context)
     return lambda end, start: on_numpy(
-        lambda a, b: local_zone.to_local(a) - local_zone.to_local(b), expr.dtype, end, start
+        lambda a, b: _whole_units(local_zone.local_parts(b), local_zone.local_parts(a), 1),
+        expr.dtype,
+        end,
+        start,
+        failure=long_overflow,
     )
 
 

@@ -24,8 +24,8 @@ from engine.expressions.java_errors import arithmetic_exception, long_overflow
 from engine.expressions.registry import Context, Datum, ValueFunction, always, strict
 from engine.expressions.times import civil, dates
 from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND
-from engine.expressions.times.zone_columns import per_zone, unknown_zone, zone_may_be_unknown
-from engine.expressions.times.zones import Zone, zone
+from engine.expressions.times.zone_columns import per_zone, unknown_zone
+from engine.expressions.times.zones import ERA, Zone, plus, zone
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
 from engine.expressions.vectors import on_numpy, per_row
@@ -42,17 +42,6 @@ def zone_for(expr: Expr, dtype: pa.DataType, context: Context) -> Zone:
     return zone(expr.params.get("time_zone_id") or context.session_timezone)
 
 
-def in_days_range(days: Any) -> Any:
-    """Whether every time of these days can be a timestamp."""
-    return np.abs(days) < LONG_MAX // MICROS_PER_DAY
-
-
-def plus(left: Any, right: Any) -> Any:
-    """The sum, and whether it is inside of 64 bits."""
-    total = left + right
-    return total, ((left ^ total) & (right ^ total)) >= 0
-
-
 def times(number: Any, factor: int) -> Any:
     """The product, and whether it is inside of 64 bits."""
     limit = LONG_MAX // factor
@@ -61,9 +50,9 @@ def times(number: Any, factor: int) -> Any:
 
 
 _TIME_FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
-    "Hour": lambda local: local // MICROS_PER_HOUR % 24,
-    "Minute": lambda local: local // MICROS_PER_MINUTE % 60,
-    "Second": lambda local: local // MICROS_PER_SECOND % 60,
+    "Hour": lambda in_day: in_day // MICROS_PER_HOUR,
+    "Minute": lambda in_day: in_day // MICROS_PER_MINUTE % 60,
+    "Second": lambda in_day: in_day // MICROS_PER_SECOND % 60,
 }
 
 
@@ -71,7 +60,7 @@ _TIME_FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
 def time_field(expr: Expr, context: Context) -> ValueFunction:
     """``hour``, ``minute``, ``second``."""
     local, part = zone_for(expr, expr.children[0].dtype, context), _TIME_FIELDS[expr.op]
-    return lambda ts: on_numpy(lambda utc: part(local.to_local(utc)), expr.dtype, ts)
+    return lambda ts: on_numpy(lambda utc: part(local.local_parts(utc)[1]), expr.dtype, ts)
 
 
 @strict("SecondWithFraction", loop=True, reads=("time_zone_id",))
@@ -79,7 +68,9 @@ def second_with_fraction(expr: Expr, context: Context) -> ValueFunction:
     """``extract(SECOND FROM ...)``, with microseconds."""
     local = zone_for(expr, expr.children[0].dtype, context)
     return lambda ts: per_row(
-        lambda utc: Decimal(int(local.to_local(utc)) % MICROS_PER_MINUTE).scaleb(-6), expr.dtype, ts
+        lambda utc: Decimal(int(local.local_parts(utc)[1]) % MICROS_PER_MINUTE).scaleb(-6),
+        expr.dtype,
+        ts,
     )
 
 
@@ -90,45 +81,44 @@ _LOCAL_UNITS: Final = {
 }  # fmt: skip
 
 
-@strict("TruncTimestamp", supports=dates.constant_unit(0), reads=("time_zone_id",))
+@strict("TruncTimestamp", can_fail=always, supports=dates.constant_unit(0), reads=("time_zone_id",))
 def date_trunc(expr: Expr, context: Context) -> ValueFunction:
     """``date_trunc``: NULL for a unit that there is not."""
     text = constant_value(expr.children[0])
     function = _truncation(text, zone_for(expr, expr.dtype, context)) if text is not None else None
     if function is None:
         return lambda _, ts: pa.scalar(None, expr.dtype)
-    return lambda _, ts: on_numpy(function, expr.dtype, ts)
+    return lambda _, ts: on_numpy(function, expr.dtype, ts, failure=long_overflow)
 
 
 def _truncation(text: str, local_zone: Zone) -> Callable[[Any], Any] | None:
     unit = text.upper()
     if unit in _INSTANT_UNITS:
-        return lambda utc: utc - utc % _INSTANT_UNITS[unit]
+        return lambda utc: plus(utc, -(utc % _INSTANT_UNITS[unit]))
     if unit in _LOCAL_UNITS:
         return lambda utc: _truncate_local(utc, _LOCAL_UNITS[unit], local_zone)
     date_unit = dates.unit_of(unit)
     if date_unit is None:
         return None
     return lambda utc: local_zone.start_of_day(
-        dates.truncate(local_zone.to_local(utc) // MICROS_PER_DAY, date_unit)
+        dates.truncate(local_zone.local_parts(utc)[0], date_unit)
     )
 
 
 def _truncate_local(utc: Any, unit: int, local_zone: Zone) -> Any:
-    offset = local_zone.offset_at(utc)
-    local = utc + offset
-    return local_zone.to_utc(local - local % unit, preferred_offset=offset)
+    days, in_day = local_zone.local_parts(utc)
+    return local_zone.instants(days, in_day - in_day % unit, local_zone.offset_at(utc))
 
 
-@strict("MonthsBetween", reads=("time_zone_id",))
+@strict("MonthsBetween", can_fail=always, reads=("time_zone_id",))
 def months_between(expr: Expr, context: Context) -> ValueFunction:
     """``months_between``: whole months between equal days or last days, otherwise with a fraction
     of 31 days."""
     local_zone = zone_for(expr, expr.children[0].dtype, context)
 
     def compute(first: Any, second: Any, rounds: Any) -> Any:
-        year, month, day, is_last, seconds = _date_parts(first, local_zone)
-        year2, month2, day2, is_last2, seconds2 = _date_parts(second, local_zone)
+        year, month, day, is_last, seconds, fits = _date_parts(first, local_zone)
+        year2, month2, day2, is_last2, seconds2, fits2 = _date_parts(second, local_zone)
         months = ((year * 12 + month) - (year2 * 12 + month2)).astype(np.float64)
         elapsed = (day - day2) * 86_400 + seconds - seconds2
         exact = months + elapsed / (31 * 86_400.0)
@@ -136,22 +126,24 @@ def months_between(expr: Expr, context: Context) -> ValueFunction:
         whole = np.floor(scaled)
         rounded = (whole + (scaled - whole >= 0.5)) / 1e8
         result = np.where(rounds, rounded, exact)
-        return np.where((day == day2) | (is_last & is_last2), months, result)
+        whole_months = (day == day2) | (is_last & is_last2)
+        return np.where(whole_months, months, result), whole_months | (fits & fits2)
 
-    return lambda *values: on_numpy(compute, expr.dtype, *values)
+    return lambda *values: on_numpy(compute, expr.dtype, *values, failure=long_overflow)
 
 
 def _date_parts(utc: Any, local_zone: Zone) -> tuple[Any, ...]:
-    days = local_zone.to_local(utc) // MICROS_PER_DAY
+    days, _ = local_zone.local_parts(utc)
     year, month, day = civil.from_days(days)
-    seconds = (utc - local_zone.start_of_day(days)) // MICROS_PER_SECOND
-    return year, month, day, day == civil.month_length(year, month), seconds
+    start, fits = local_zone.start_of_day(days)
+    seconds = (utc - start) // MICROS_PER_SECOND
+    return year, month, day, day == civil.month_length(year, month), seconds, fits
 
 
 @strict(
     "FromUTCTimestamp",
     "ToUTCTimestamp",
-    can_fail=zone_may_be_unknown(1),
+    can_fail=always,
     supports=unknown_zone(1),
     loop=True,
 )
@@ -160,7 +152,7 @@ def shift_zone(expr: Expr, context: Context) -> ValueFunction:
 
     def in_zone(named: Zone, ts: Datum) -> Datum:
         function = named.to_local if expr.op == "FromUTCTimestamp" else named.to_utc
-        return on_numpy(function, expr.dtype, ts)
+        return on_numpy(function, expr.dtype, ts, failure=long_overflow)
 
     return lambda ts, zones: per_zone(in_zone, expr.dtype, zones, ts)
 
@@ -174,12 +166,22 @@ def convert_timezone(expr: Expr, context: Context) -> ValueFunction:
     """``convert_timezone``: the local time of another zone."""
 
     def from_zone(source: Zone, targets: Datum, local: Datum) -> Datum:
-        utc = on_numpy(source.to_utc, expr.dtype, local)
-        return per_zone(
-            lambda target, ts: on_numpy(target.to_local, expr.dtype, ts), expr.dtype, targets, utc
-        )
+        def in_both(target: Zone, ts: Datum) -> Datum:
+            return on_numpy(
+                lambda micros: _from_zone_to_zone(micros, source, target),
+                expr.dtype, ts, failure=long_overflow,
+            )  # fmt: skip
+
+        return per_zone(in_both, expr.dtype, targets, local)
 
     return lambda sources, targets, local: per_zone(from_zone, expr.dtype, sources, targets, local)
+
+
+def _from_zone_to_zone(local: Any, source: Zone, target: Zone) -> Any:
+    """The instant between them may be out of range."""
+    eras = np.where(np.abs(local) > LONG_MAX - 7 * MICROS_PER_DAY, np.sign(local), 0) * ERA
+    utc, _ = source.to_utc(local - eras)
+    return plus(target.to_local(utc)[0], eras)
 
 
 _EPOCH_UNITS: Final = {
@@ -253,9 +255,10 @@ def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
         valid &= (minute >= 0) & (minute < 60) & (micros >= 0) & (micros <= MICROS_PER_MINUTE)
         days = civil.to_days(year, np.where(valid, month, 1), np.where(valid, day, 1))
         in_day = hour * MICROS_PER_HOUR + minute * MICROS_PER_MINUTE + micros
-        if np.any(valid & ~in_days_range(days)):
+        instants, fits = local_zone.instants(days, in_day)
+        if np.any(valid & ~fits):
             raise long_overflow()
-        return local_zone.to_utc(days * MICROS_PER_DAY + in_day), valid
+        return instants, valid
 
     def out_of_bounds(*parts: int) -> TransformError:
         if MICROS_PER_MINUTE < parts[5] < MICROS_PER_MINUTE + MICROS_PER_SECOND:

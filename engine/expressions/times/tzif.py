@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Sequence
 
 import numpy as np
 
-from engine.expressions.times import civil
 from engine.expressions.times.civil import Ints
+from engine.expressions.times.yearly import YearlyChange, repeated
 
 
 def read_tzif(data: bytes) -> tuple[Ints, Ints, bool]:
@@ -38,7 +39,7 @@ def read_tzif(data: bytes) -> tuple[Ints, Ints, bool]:
     rule = _PosixRule.parse(footer)
     if rule is not None:
         since = int(times[-1]) if len(times) else -(2**40)
-        later_times, later_offsets = rule.transitions(since)
+        later_times, later_offsets = repeated(rule.changes, since)
         times = np.concatenate([times, later_times])
         offsets = np.concatenate([offsets, later_offsets])
     changes = np.flatnonzero(np.diff(offsets))
@@ -57,11 +58,12 @@ class _PosixRule:
     )
 
     def __init__(self, match: re.Match[str]) -> None:
-        standard, summer = match[1], match[2]
-        self._standard = -_seconds(standard)
-        self._summer = -_seconds(summer) if summer else self._standard + 3600
-        self._start = (*(int(match[i]) for i in (3, 4, 5)), _seconds(match[6] or "2"))
-        self._end = (*(int(match[i]) for i in (7, 8, 9)), _seconds(match[10] or "2"))
+        standard = -_seconds(match[1])
+        summer = -_seconds(match[2]) if match[2] else standard + 3600
+        self.changes = (
+            _change(match.group(3, 4, 5, 6), standard, summer),
+            _change(match.group(7, 8, 9, 10), summer, standard),
+        )
 
     @classmethod
     def parse(cls, text: str) -> _PosixRule | None:
@@ -73,28 +75,18 @@ class _PosixRule:
             return None
         return cls(match)
 
-    def transitions(self, since: int) -> tuple[Ints, Ints]:
-        """Instants in seconds, and the offsets after them, for more than 400 years."""
-        first = int(civil.from_days(since // 86_400)[0])
-        years = np.arange(first, first + 403)
-        starts = self._instants(years, self._start, self._standard)
-        ends = self._instants(years, self._end, self._summer)
-        times = np.concatenate([starts, ends])
-        offsets = np.repeat([self._summer, self._standard], len(years))
-        order = np.argsort(times)
-        order = order[times[order] > since]
-        return times[order], offsets[order]
 
-    @staticmethod
-    def _instants(years: Ints, rule: tuple[int, ...], offset_before: int) -> Ints:
-        month, week, day, time = rule
-        # Week 5 means the last one of the month. Days of the week count from Sunday.
-        month_start = civil.to_days(years, month, 1)
-        first = month_start + (day - (civil.weekday(month_start) + 1) % 7) % 7
-        chosen = first + (week - 1) * 7
-        too_late = chosen >= month_start + civil.month_length(years, month)
-        chosen = np.where(too_late, chosen - 7, chosen)
-        return np.asarray(chosen * 86_400 + time - offset_before, np.int64)
+def _change(texts: Sequence[str | None], before: int, after: int) -> YearlyChange:
+    """Of month, week, day of the week and time. Week 5 means the last one of the month; days of
+    the week count from Sunday."""
+    month, week, day = (int(text or 0) for text in texts[:3])
+    return YearlyChange(
+        month=month,
+        day=-1 if week == 5 else 1 + (week - 1) * 7,
+        weekday=(day - 1) % 7,
+        second=_seconds(texts[3] or "2") - before,
+        offset=after,
+    )
 
 
 def _seconds(text: str) -> int:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.ansi import failure
-from engine.expressions.datum import constant, constant_value
+from engine.expressions.datum import constant_value
 from engine.expressions.registry import Datum
 from engine.expressions.times.zones import Zone, is_zone, zone
 from engine.expressions.tree import Expr
@@ -23,11 +23,6 @@ def unknown_zone(position: int) -> Callable[[Expr], str | None]:
         return None if name is None or is_zone(name) else f"unknown time zone {name!r}"
 
     return reason
-
-
-def zone_may_be_unknown(position: int) -> Callable[[Expr], bool]:
-    """For ``can_fail``: whether this argument is a column, which may name anything."""
-    return lambda expr: constant(expr.children[position]) is None
 
 
 def per_zone(

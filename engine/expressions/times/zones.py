@@ -3,10 +3,10 @@
 A local time in a gap (clocks go forward) is moved later by the length of the gap; one in an overlap
 (clocks go back) means the earlier instant. Local mean times before standard time keep their
 seconds. Rules that repeat every year hold for ever, as in Java. In the first and the last hours of
-all timestamps (the years -290308 and 294247), local times do not fit into 64 bits and are wrong.
+all timestamps (the years -290308 and 294247), local times do not fit into 64 bits: so they are days
+and a time of day, or come with a mask of those that fit, as :func:`on_numpy` takes it.
 
-Zones come from the ``tzdata`` package; Java brings its own copy of the same database. They may be
-of different releases, and Java keeps what it knew of some zones before 1970 that IANA has merged.
+Where the rules of a zone come from: :mod:`engine.expressions.times.zone_rules`.
 
 Source: ``java.time.ZoneId.of``, ``ZoneRules``, ``ZonedDateTime.ofLocal``;
 Spark's ``DateTimeUtils.getZoneId``.
@@ -14,34 +14,26 @@ Spark's ``DateTimeUtils.getZoneId``.
 
 from __future__ import annotations
 
-import functools
-import importlib.resources
 import re
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from engine.expressions.times import civil
 from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND, Ints
-from engine.expressions.times.tzif import read_tzif
+from engine.expressions.times.zone_rules import cached_by_rules, rules
 
-_ERA: Final = civil.DAYS_PER_ERA * MICROS_PER_DAY
-_SHORT_IDS: Final = {
-    "ACT": "Australia/Darwin", "AET": "Australia/Sydney", "AGT": "America/Argentina/Buenos_Aires",
-    "ART": "Africa/Cairo", "AST": "America/Anchorage", "BET": "America/Sao_Paulo",
-    "BST": "Asia/Dhaka", "CAT": "Africa/Harare", "CNT": "America/St_Johns",
-    "CST": "America/Chicago", "CTT": "Asia/Shanghai", "EAT": "Africa/Addis_Ababa",
-    "ECT": "Europe/Paris", "EST": "-05:00", "HST": "-10:00",
-    "IET": "America/Indiana/Indianapolis", "IST": "Asia/Kolkata", "JST": "Asia/Tokyo",
-    "MIT": "Pacific/Apia", "MST": "-07:00", "NET": "Asia/Yerevan", "NST": "Pacific/Auckland",
-    "PLT": "Asia/Karachi", "PNT": "America/Phoenix", "PRT": "America/Puerto_Rico",
-    "PST": "America/Los_Angeles", "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh",
-}  # fmt: skip
+Checked: TypeAlias = tuple[Any, Any]
+"""Microseconds, and a mask of those that are inside of 64 bits."""
+ERA: Final = civil.DAYS_PER_ERA * MICROS_PER_DAY
+"""400 years, after which calendar and clocks repeat, in microseconds."""
+_DAYS_MAX: Final = 2**63 // MICROS_PER_DAY + 3
+"""No date further away from 1970 has an instant that is a timestamp."""
 _OFFSET: Final = re.compile(
     r"(?P<sign>[+-])(?:(?P<h>\d\d?)|(?P<hh>\d\d):?(?P<mm>\d\d)|(?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)"
     r"|(?P<H2>\d\d)(?P<M2>\d\d)(?P<S2>\d\d))"
 )
-_REGION: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
 
 
 class Zone:
@@ -66,27 +58,60 @@ class Zone:
         found = np.searchsorted(self._transitions, self._folded(utc), "right")
         return np.asarray(self._offsets[found])
 
-    def to_local(self, utc: Any) -> Ints:
-        """What a clock on the wall shows at these instants."""
-        utc = np.asarray(utc, np.int64)
-        return np.asarray(utc + self.offset_at(utc))
+    def local_parts(self, utc: Any) -> tuple[Ints, Ints]:
+        """The date that a calendar shows at these instants (days since 1970-01-01), and the
+        microseconds since midnight on the clock."""
+        days, in_day = np.divmod(np.asarray(utc, np.int64), MICROS_PER_DAY)
+        more, in_day = np.divmod(in_day + self.offset_at(utc), MICROS_PER_DAY)
+        return np.asarray(days + more), np.asarray(in_day)
 
-    def to_utc(self, local: Any, preferred_offset: Ints | None = None) -> Ints:
-        """The instants at which the clock shows this.
+    def to_local(self, utc: Any) -> Checked:
+        """What a clock on the wall shows at these instants, and whether that is in range."""
+        utc = np.asarray(utc, np.int64)
+        return plus(utc, self.offset_at(utc))
+
+    def to_utc(self, local: Any) -> Checked:
+        """The instants at which the clock shows this, and whether they are in range."""
+        local = np.asarray(local, np.int64)
+        return plus(local, -self._earlier_offset(local))
+
+    def instants(self, days: Any, in_day: Any, preferred_offset: Ints | None = None) -> Checked:
+        """As :meth:`to_utc`, of a date and of microseconds since its midnight, which may be beyond
+        the range of timestamps.
 
         :param preferred_offset: taken instead of the earlier one in an overlap, where valid.
         """
-        local = np.asarray(local, np.int64)
-        found = np.searchsorted(self._walls, self._folded(local), "right")
-        utc = local - self._offsets[found]
+        return _moved_inside(
+            lambda near: self._utc(near * MICROS_PER_DAY + in_day, preferred_offset), days
+        )
+
+    def start_of_day(self, days: Any) -> Checked:
+        """The first instant of these dates (days since 1970-01-01), which a gap may delay, and
+        whether it is in range."""
+        return _moved_inside(self._start_of_day, days)
+
+    def later(self, utc: Any, days: Any, micros: Any) -> Checked:
+        """First the same local time some days later, by ``ZonedDateTime.plusDays``, then the
+        instant so many microseconds later."""
+        date, in_day = self.local_parts(utc)
+        offset = self.offset_at(utc)
+        return _moved_inside(
+            lambda near: self._utc(near * MICROS_PER_DAY + in_day, offset), date + days, micros
+        )
+
+    def _utc(self, local: Ints, preferred_offset: Ints | None = None) -> Ints:
+        utc = local - self._earlier_offset(local)
         if preferred_offset is not None:
             preferred = local - preferred_offset
             utc = np.where(self.offset_at(preferred) == preferred_offset, preferred, utc)
         return np.asarray(utc)
 
-    def start_of_day(self, days: Any) -> Ints:
-        """The first instant of these dates (days since 1970-01-01), which a gap may delay."""
-        local = np.asarray(days, np.int64) * MICROS_PER_DAY
+    def _earlier_offset(self, local: Ints) -> Ints:
+        found = np.searchsorted(self._walls, self._folded(local), "right")
+        return np.asarray(self._offsets[found])
+
+    def _start_of_day(self, days: Ints) -> Ints:
+        local = days * MICROS_PER_DAY
         folded = self._folded(local)
         found = np.searchsorted(self._walls, folded, "right")
         utc = local - self._offsets[found]
@@ -96,21 +121,39 @@ class Zone:
         in_gap = (found == following) & (utc - local + folded > self._transitions[following])
         return np.asarray(np.where(in_gap, self._transitions[following] + local - folded, utc))
 
-    def plus_days(self, utc: Any, days: Any) -> Ints:
-        """The same local time some days later, by ``ZonedDateTime.plusDays``."""
-        offset = self.offset_at(utc)
-        return self.to_utc(np.asarray(utc, np.int64) + offset + days * MICROS_PER_DAY, offset)
-
     def _folded(self, micros: Any) -> Ints:
         """Times beyond the table moved back by whole 400 years, into its repeating part."""
         micros = np.asarray(micros, np.int64)
         if self._horizon is None:
             return np.asarray(micros)
-        beyond = np.maximum(micros - self._horizon, 0)
-        return np.asarray(micros - -(-beyond // _ERA) * _ERA)
+        beyond = np.maximum(micros, self._horizon) - self._horizon
+        return np.asarray(micros - -(-beyond // ERA) * ERA)
 
 
-@functools.cache
+def plus(left: Any, right: Any) -> Checked:
+    """The sum, and whether it is inside of 64 bits."""
+    with np.errstate(over="ignore"):
+        total = left + right
+    return total, ((left ^ total) & (right ^ total)) >= 0
+
+
+def _moved_inside(function: Callable[[Ints], Ints], days: Any, more: Any = 0) -> Checked:
+    """Instants of dates, and whether they are in range. Those at its ends are computed 400 years
+    closer to 1970, where all clocks show the same.
+
+    :param function: of days since 1970-01-01; returns microseconds.
+    :param more: microseconds to add, which may lead out of range or back.
+    """
+    days = np.asarray(days, np.int64)
+    reachable = np.abs(days) <= _DAYS_MAX
+    eras = np.where(np.abs(days) > _DAYS_MAX - 7, np.sign(days), 0)
+    near = np.where(reachable, days - eras * civil.DAYS_PER_ERA, 0)
+    moved, near_fits = plus(function(near), more)
+    micros, fits = plus(moved, eras * ERA)
+    return micros, fits & near_fits & reachable
+
+
+@cached_by_rules
 def zone(name: str) -> Zone:
     """The zone of an id as Spark accepts it: ``Europe/Berlin``, ``+01:00``, ``UTC+1``, ``Z``, ...
 
@@ -119,7 +162,7 @@ def zone(name: str) -> Zone:
     # Older Sparks knew +h:mm and +hh:m, so newer ones still do.
     text = re.sub(r"(\+|-)(\d):", r"\g<1>0\2:", name, count=1)
     text = re.sub(r"(\+|-)(\d\d):(\d)$", r"\1\2:0\3", text, count=1)
-    text = _SHORT_IDS.get(text, text)
+    text = rules().short_ids.get(text, text)
     if text == "Z":
         return _fixed("Z", 0)
     if text[:1] in ("+", "-"):
@@ -172,14 +215,8 @@ def offset_text(seconds: int) -> str:
 
 
 def _region(text: str, name: str) -> Zone:
-    if _REGION.fullmatch(text) is None or text == "Factory":
+    table = rules().table(text)
+    if table is None:
         raise ValueError(f"unknown time zone {name!r}")
-    resource = importlib.resources.files("tzdata").joinpath("zoneinfo", *text.split("/"))
-    try:
-        data = resource.read_bytes()
-    except (OSError, ValueError):
-        raise ValueError(f"unknown time zone {name!r}") from None
-    if not data.startswith(b"TZif"):
-        raise ValueError(f"unknown time zone {name!r}")
-    transitions, offsets, repeats = read_tzif(data)
+    transitions, offsets, repeats = table
     return Zone(text, transitions * MICROS_PER_SECOND, offsets * MICROS_PER_SECOND, repeats)

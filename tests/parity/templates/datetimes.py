@@ -119,8 +119,20 @@ TEMPLATES = {
     "timestampdiff": [f"timestampdiff({unit}, ts, ts2)" for unit in _UNITS]
     + ["timestampdiff(MONTH, dt, ntz)"],
     "current_timezone": ["current_timezone()"],
-    "current_date": ["current_date() > date'2020-01-01'", "curdate() is null"],
-    "current_timestamp": ["current_timestamp() > timestamp'2020-01-01'"],
+    "current_date": [
+        "current_date() > date'2020-01-01'", "curdate() is null",
+        "CAST('today' AS DATE) = current_date()", "CAST(' Now ' AS DATE) = current_date()",
+        "datediff(to_date('TOMORROW'), CAST('yesterday Europe/Berlin' AS DATE))",
+        "CAST('epoch' AS DATE)", "try_cast('today Mars' AS DATE)", "try_cast('to day' AS DATE)",
+    ],
+    "current_timestamp": [
+        "current_timestamp() > timestamp'2020-01-01'", "CAST('epoch UTC' AS TIMESTAMP)",
+        "to_timestamp('now') > timestamp'2020-01-01'", "try_cast('now UTC' AS TIMESTAMP)",
+        "CAST('today' AS TIMESTAMP) = CAST('0:0' AS TIMESTAMP)",
+        "CAST('tomorrow' AS TIMESTAMP_NTZ) - CAST('yesterday' AS TIMESTAMP_NTZ) > INTERVAL 1 DAY",
+        "date_format(CAST('T10:20:30.5' AS TIMESTAMP), 'HH:mm:ss.SSS')",
+        "try_cast('T10:00' AS TIMESTAMP_NTZ)", "hour(CAST('T23:00+01:00' AS TIMESTAMP)) >= 0",
+    ],
     "now": ["now() is null"],
     "localtimestamp": ["localtimestamp() > timestamp_ntz'2020-01-01'"],
     "interval": [
