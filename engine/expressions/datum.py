@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.malformed import value_of
 from engine.expressions.registry import KERNELS, Datum, Evaluator
 from engine.expressions.tree import Expr
 from engine.expressions.types import YEAR_MONTH_INTERVAL
@@ -29,9 +30,10 @@ def constant(expr: Expr) -> pa.Scalar | None:
 
 
 def constant_value(expr: Expr) -> Any:
-    """The Python value of a literal; None for a null literal and for everything else."""
+    """The Python value of a literal; None for a null literal and for everything else. A text that
+    is no UTF-8 is as Java reads it."""
     scalar = constant(expr)
-    return None if scalar is None else scalar.as_py()
+    return None if scalar is None else value_of(scalar)
 
 
 def may_raise(expr: Expr) -> bool:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant_value, to_array, to_scalar
+from engine.expressions.malformed import value_of
 from engine.expressions.registry import Context, Datum, Evaluator, always, lazy
 from engine.expressions.tree import Expr
 
@@ -34,7 +35,7 @@ def raise_error(expr: Expr, children: Sequence[Evaluator], context: Context) -> 
 
     def evaluate(batch: pa.RecordBatch) -> Datum:
         if batch.num_rows:
-            text = to_scalar(message(batch)).as_py()
+            text = value_of(to_scalar(message(batch)))
             raise failure("USER_RAISED_EXCEPTION", "null" if text is None else text)
         return pa.nulls(0, expr.dtype)
 

@@ -2,8 +2,9 @@
 
 They see texts as ``str``, whole numbers as ``int``, dates as days, timestamps and day-time
 intervals as microseconds (see :func:`engine.expressions.vectors.to_list`), and may return None for
-NULL. Most functions of texts are such; what Arrow or NumPy can do for a whole column at once is
-faster by far, see :func:`engine.expressions.registry.strict`.
+NULL. They tell when they register what they see of texts that are no UTF-8, see
+:mod:`engine.expressions.malformed`. Most functions of texts are such; what Arrow or NumPy can do
+for a whole column at once is faster by far, see :func:`engine.expressions.registry.strict`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from engine.expressions.malformed import JAVA, View
 from engine.expressions.registry import (
     Context,
     Datum,
@@ -33,10 +35,12 @@ def rowwise(
     supports: Callable[[Expr], str | None] = always_supported,
     nulls: bool = False,
     unbounded: bool = False,
+    malformed: View = JAVA,
 ) -> Callable[[_Function], _Function]:
     """Register a function of a row's values, which stays what it is.
 
     :param nulls: it sees NULL, as None; otherwise NULL in any argument gives NULL.
+    :param malformed: what it sees of a batch's texts if one of them is no UTF-8.
     """
 
     def register(function: _Function) -> _Function:
@@ -45,7 +49,12 @@ def rowwise(
 
         make.__module__ = function.__module__
         rowwise_factory(
-            *ops, can_fail=can_fail, supports=supports, nulls=nulls, unbounded=unbounded
+            *ops,
+            can_fail=can_fail,
+            supports=supports,
+            nulls=nulls,
+            unbounded=unbounded,
+            malformed=malformed,
         )(make)
         return function
 
@@ -61,6 +70,7 @@ def rowwise_factory(
     nulls: bool = False,
     arguments: tuple[int, ...] | None = None,
     unbounded: bool = False,
+    malformed: View = JAVA,
 ) -> Callable[[RowFactory], RowFactory]:
     """Register ``make(expr) -> function(*values of a row)``, where the function depends on the
     node: on its type, on constants, on what it reads. None instead of a function: NULL in all rows.
@@ -78,7 +88,7 @@ def rowwise_factory(
                     return all_null(values, expr.dtype)
                 if arguments is not None:
                     values = tuple(values[number] for number in arguments)
-                return each(function, expr.dtype, *values)
+                return each(function, expr.dtype, *values, malformed=malformed)
 
             return evaluate
 

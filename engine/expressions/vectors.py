@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.errors import TransformError
+from engine.expressions.malformed import JAVA, View
 from engine.expressions.registry import Datum
 from engine.expressions.types import YEAR_MONTH_INTERVAL
 
@@ -59,22 +60,31 @@ def on_numpy(
     return from_numpy(np.broadcast_to(result, (length,)), valid, dtype)
 
 
-def per_row(function: Callable[..., Any], dtype: pa.DataType, *values: Datum) -> Datum:
-    """Apply a function of Python values to each row. It may return None for NULL."""
+def per_row(
+    function: Callable[..., Any], dtype: pa.DataType, *values: Datum, malformed: View = JAVA
+) -> Datum:
+    """Apply a function of Python values to each row. It may return None for NULL.
+
+    :param malformed: what it sees of texts if one of them is no UTF-8.
+    """
     length = _length(values)
     if _any_null_scalar(values):
         return _nulls(dtype, length)
-    if len(values) == 1 and length is not None:
-        column = to_list(values[0])
-        return pa.array([None if v is None else function(v) for v in column], dtype)
-    return _collected(
-        (None if None in row else function(*row) for row in _rows(values)), dtype, length
-    )
+    columns, view = _seen(values, malformed)
+    if len(columns) == 1 and length is not None and view is None:
+        return pa.array([None if v is None else function(v) for v in columns[0]], dtype)
+    rows = zip(*columns, strict=False)
+    results = (None if None in row else function(*row) for row in rows)
+    return _collected(results, dtype, length, view)
 
 
-def per_row_with_nulls(function: Callable[..., Any], dtype: pa.DataType, *values: Datum) -> Datum:
+def per_row_with_nulls(
+    function: Callable[..., Any], dtype: pa.DataType, *values: Datum, malformed: View = JAVA
+) -> Datum:
     """As :func:`per_row`, for a function that is to see NULL, as None."""
-    return _collected((function(*row) for row in _rows(values)), dtype, _length(values))
+    columns, view = _seen(values, malformed)
+    results = (function(*row) for row in zip(*columns, strict=False))
+    return _collected(results, dtype, _length(values), view)
 
 
 def to_numpy(value: Datum) -> tuple[Any, Any]:
@@ -96,9 +106,16 @@ def to_numpy(value: Datum) -> tuple[Any, Any]:
 
 def to_list(array: pa.Array) -> list[Any]:
     """Python values; dates as days, timestamps and intervals as microseconds, for Python's own
-    types end at the year 9999."""
+    types end at the year 9999; texts that are no UTF-8 as Java reads them."""
+    try:
+        return list(_storage_of(array).to_pylist())
+    except UnicodeDecodeError:
+        return JAVA.values(array)
+
+
+def _storage_of(array: pa.Array) -> pa.Array:
     storage = _storage(array.type)
-    return list((array if storage == array.type else array.view(storage)).to_pylist())
+    return array if storage == array.type else array.view(storage)
 
 
 def from_numpy(array: Any, valid: Any, dtype: pa.DataType) -> pa.Array:
@@ -154,19 +171,32 @@ def _nulls(dtype: pa.DataType, length: int | None) -> Datum:
     return pa.scalar(None, dtype) if length is None else pa.nulls(length, dtype)
 
 
-def _rows(values: Sequence[Datum]) -> Iterable[tuple[Any, ...]]:
+def _seen(values: Sequence[Datum], malformed: View) -> tuple[list[Iterable[Any]], View | None]:
+    """Columns of Python values; and the view of texts, if one of them is no UTF-8."""
+    try:
+        return _columns(values, lambda array: list(array.to_pylist())), None
+    except UnicodeDecodeError:
+        return _columns(values, malformed.values), malformed
+
+
+def _columns(values: Sequence[Datum], read: Callable[[pa.Array], list[Any]]) -> list[Iterable[Any]]:
     scalars_repeat = _length(values) is not None
     columns: list[Iterable[Any]] = []
     for value in values:
         if isinstance(value, pa.Scalar):
-            only = to_list(pa.repeat(value, 1))
+            only = read(_storage_of(pa.repeat(value, 1)))
             columns.append(itertools.repeat(only[0]) if scalars_repeat else only)
         else:
-            columns.append(to_list(value))
-    return zip(*columns, strict=False)
+            columns.append(read(_storage_of(value)))
+    return columns
 
 
-def _collected(results: Iterable[Any], dtype: pa.DataType, length: int | None) -> Datum:
+def _collected(
+    results: Iterable[Any], dtype: pa.DataType, length: int | None, view: View | None = None
+) -> Datum:
+    if view is not None:
+        array = view.array(list(results), dtype)
+        return array if length is not None else array[0]
     if length is None:
         return pa.scalar(next(iter(results)), dtype)
     return pa.array(list(results), dtype)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from engine.expressions import ansi
 from engine.expressions.casts.rules import Casting, Convert, conversion
 from engine.expressions.decimals import fit
+from engine.expressions.vectors import to_list
 
 BLANKS: Final = "".join(map(chr, [*range(0x21), 0x7F]))
 """What ``UTF8String.trimAll`` trims."""
@@ -115,7 +116,7 @@ def string_to_floating(casting: Casting) -> Convert:
         if _all_match(array, _EASY_NUMBER):
             return array.cast(casting.target)
         texts = []
-        for text in array.to_pylist():
+        for text in to_list(array):
             number = None if text is None else readable(text)
             if number is None and text is not None and casting.ansi:
                 raise casting.malformed(text)
@@ -160,6 +161,6 @@ def string_to_decimal(casting: Casting) -> Convert:
         return fit(value, target, casting.ansi)
 
     def convert(array: pa.Array) -> pa.Array:
-        return pa.array([None if t is None else parse(t) for t in array.to_pylist()], target)
+        return pa.array([None if t is None else parse(t) for t in to_list(array)], target)
 
     return convert

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import pyarrow as pa
+
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.java_errors import illegal_argument, null_pointer
+from engine.expressions.malformed import value_of
 
 LENGTH_MAX: Final = 2**31 - 1 - 15
 """The longest array that Spark makes."""
@@ -54,11 +57,11 @@ def null_key() -> TransformError:
     return failure("NULL_MAP_KEY", "Cannot use null as map key.", "Filter out such keys first.")
 
 
-def duplicated_key(key: Any) -> TransformError:
+def duplicated_key(key: pa.Scalar) -> TransformError:
     """A map would have a key twice."""
     return failure(
         "DUPLICATED_MAP_KEY",
-        f"The map key {key!r} was found twice.",
+        f"The map key {value_of(key)!r} was found twice.",
         "Set spark.sql.mapKeyDedupPolicy to LAST_WIN to keep the last value.",
     )
 

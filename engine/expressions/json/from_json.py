@@ -25,6 +25,7 @@ from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.times.timestamps import zone_for
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP, sql_name
+from engine.expressions.vectors import to_list
 
 _CORRUPT_RECORD = "_corrupt_record"
 
@@ -90,7 +91,7 @@ def from_json(expr: Expr, context: Context) -> ValueFunction:
     decode = _decoder(expr.dtype, fails_fast)
 
     def convert(array: pa.Array) -> pa.Array:
-        texts, rows = array.to_pylist(), range(len(array))
+        texts, rows = to_list(array), range(len(array))
         irregular: set[int] = set()
         values = [_decoded(decode, text, row, irregular) for row, text in enumerate(texts)]
         result = Builder(zone, irregular).build(values, expr.dtype, rows)

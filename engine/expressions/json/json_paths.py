@@ -15,6 +15,7 @@ from typing import Any, Final
 from engine.expressions.datum import constant
 from engine.expressions.json.jackson import JsonError, Members, as_utf8, read
 from engine.expressions.json.json_writing import written
+from engine.expressions.malformed import value_of
 from engine.expressions.rowwise import RowFunction, rowwise_factory
 from engine.expressions.tree import Expr
 
@@ -43,7 +44,7 @@ def _supports(expr: Expr) -> str | None:
     if path is None:
         return "the path must be a constant"
     try:
-        parse_path(path.as_py() if path.is_valid else "$")
+        parse_path(value_of(path) if path.is_valid else "$")
     except ValueError as error:
         return str(error)
     return None
@@ -57,7 +58,7 @@ def get_json_object(expr: Expr) -> RowFunction | None:
     assert path is not None
     if not path.is_valid:
         return None
-    steps = parse_path(path.as_py())
+    steps = parse_path(value_of(path))
     return lambda text: find(text, steps)
 
 

@@ -123,7 +123,7 @@ class _Writer:
         return _grouped(array, items, "[", "]")
 
     def _maps(self, array: pa.MapArray) -> Texts:
-        keys = [quoted(str(key)) for key in array.keys.to_pylist()]
+        keys = [quoted(str(key)) for key in to_list(array.keys)]
         items = [text or "null" for text in self.texts(array.items)]
         pairs = [f"{key}:{item}" for key, item in zip(keys, items, strict=True)]
         return _grouped(array, pairs, "{", "}")

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant, constant_value
+from engine.expressions.malformed import JAVA
 from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.rowwise import RowFunction, rowwise_factory
 from engine.expressions.tree import Expr
@@ -61,7 +62,7 @@ def encode(expr: Expr, context: Context) -> ValueFunction:
         return lambda s, charset: pa.scalar(None, expr.dtype)
     name = _charset(expr)
     if name == "UTF-8":
-        return lambda s, charset: s.cast(pa.binary())
+        return lambda s, charset: JAVA.of(s).cast(pa.binary())
     codec, mark = _CODECS[name], _MARK if name == "UTF-16" else ""
 
     def to_bytes(text: str) -> bytes:

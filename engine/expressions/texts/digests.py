@@ -13,12 +13,13 @@ import zlib
 
 from engine.expressions.ansi import failure
 from engine.expressions.java_errors import illegal_argument
+from engine.expressions.malformed import BYTES
 from engine.expressions.registry import always
 from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.tree import Expr
 
 
-@rowwise("Hex")
+@rowwise("Hex", malformed=BYTES)
 def hex_text(value: str | bytes | int) -> str:
     """``hex``: of a text's UTF-8, of a binary, or of a BIGINT's 64 bits without leading zeros."""
     if isinstance(value, int):

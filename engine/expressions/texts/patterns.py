@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.datum import constant, constant_value
+from engine.expressions.malformed import JAVA
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.texts.java_regex import UnsupportedRegexError, compile_java_regex
+from engine.expressions.texts.strings import characters_of
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row
 
@@ -66,11 +68,23 @@ def _matcher(pattern: str, escape: str) -> ValueFunction:
             return lambda value: pc.ends_with(value, text)
         if wildcards == [0, last]:
             return lambda value: pc.match_substring(value, text)
+        if len(wildcards) == 1 and escape not in pattern:
+            return _with_ends(pattern[: wildcards[0]], pattern[wildcards[0] + 1 :])
     regex = "".join(
         "(?s:.*)" if token is _ANY else "(?s:.)" if token is _ONE else re.escape(str(token))
         for token in tokens
     )
-    return lambda value: pc.match_substring_regex(value, rf"\A{regex}\z")
+    return lambda value: pc.match_substring_regex(JAVA.of(value), rf"\A{regex}\z")
+
+
+def _with_ends(prefix: str, suffix: str) -> ValueFunction:
+    """Spark's own rewriting (``LikeSimplification``), which counts characters: it differs from the
+    regular expression for a text that is no UTF-8."""
+    least = pa.scalar(len(prefix) + len(suffix), pa.int32())
+    return lambda value: pc.and_(
+        pc.and_(pc.starts_with(value, prefix), pc.ends_with(value, suffix)),
+        pc.greater_equal(characters_of(value), least),
+    )
 
 
 def _like_many_supports(expr: Expr) -> str | None:
@@ -154,10 +168,10 @@ def rlike(expr: Expr, context: Context) -> ValueFunction:
     regex = compile_java_regex(text)
     if regex.literal is not None:
         literal = regex.literal
-        return lambda value, _pattern: pc.match_substring(value, literal)
+        return lambda value, _pattern: pc.match_substring(JAVA.of(value), literal)
     if regex.re2 is not None:
         re2 = regex.re2
-        return lambda value, _pattern: pc.match_substring_regex(value, re2)
+        return lambda value, _pattern: pc.match_substring_regex(JAVA.of(value), re2)
     search = regex.pattern.search
 
     def found(value: str) -> bool:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.datum import constant, constant_value
+from engine.expressions.malformed import CHARACTERS, JAVA, value_of
 from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.rowwise import RowFunction, rowwise_factory
 from engine.expressions.texts.java_regex import JavaRegex, UnsupportedRegexError, compile_java_regex
@@ -31,7 +32,7 @@ def _constant_regex(expr: Expr) -> JavaRegex | None:
     literal = constant(expr.children[1])
     if literal is None:
         raise UnsupportedRegexError("the pattern must be a constant")
-    return compile_java_regex(literal.as_py()) if literal.is_valid else None
+    return compile_java_regex(value_of(literal)) if literal.is_valid else None
 
 
 def _found_once(expr: Expr) -> str | None:
@@ -142,7 +143,7 @@ def _replace_supports(expr: Expr) -> str | None:
     if regex is None or not replacement.is_valid:
         return None
     try:
-        replacement_parts(replacement.as_py(), regex)
+        replacement_parts(value_of(replacement), regex)
     except UnsupportedRegexError as error:
         return str(error)
     return None
@@ -158,7 +159,7 @@ def regexp_replace(expr: Expr, context: Context) -> ValueFunction:
     texts = [part for part in parts if isinstance(part, str)]
     if regex.literal is not None and len(texts) == len(parts):
         old, new = regex.literal, "".join(texts)
-        return lambda s, *_: pc.replace_substring(s, old, new)
+        return lambda s, *_: pc.replace_substring(JAVA.of(s), old, new)
     substitute, sub = _substitution(parts), regex.pattern.sub
     return lambda s, *_: per_row(lambda text: sub(substitute, text), expr.dtype, s)
 
@@ -208,18 +209,21 @@ def _split_supports(expr: Expr) -> str | None:
     return None if constant_value(expr.children[1]) == "" else _found_repeatedly(expr)
 
 
-@rowwise_factory(
+@strict(
     "StringSplit",
     supports=_split_supports,
     presumes=("spark.sql.legacy.truncateForEmptyRegexSplit",),
-    arguments=(0, 2),
+    loop=True,
 )
-def split(expr: Expr) -> RowFunction | None:
+def split(expr: Expr, context: Context) -> ValueFunction:
     """``split``: by a pattern; an empty one splits into characters."""
     regex = _constant_regex(expr)
     if regex is None:
-        return None
-    return _characters if regex.literal == "" else cutter(regex)
+        return lambda *values: all_null(values, expr.dtype)
+    if regex.literal == "":
+        return lambda s, _, limit: per_row(_characters, expr.dtype, s, limit, malformed=CHARACTERS)
+    cut = cutter(regex)
+    return lambda s, _, limit: per_row(cut, expr.dtype, s, limit)
 
 
 def _characters(text: str, limit: int) -> list[str]:

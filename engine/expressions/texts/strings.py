@@ -10,13 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.buffers import is_ascii
 from engine.expressions.collections.arrays import concat_arrays, reverse_array
+from engine.expressions.malformed import (
+    CHARACTERS,
+    OCTETS,
+    VALID,
+    is_utf8,
+    octets_of,
+    value_of,
+)
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.tree import Expr
@@ -33,6 +41,8 @@ _NEW_LETTERS: Final = (
 )  # fmt: skip
 _TO_LOWER: Final = {u + i: low + i for u, low, count in _NEW_LETTERS for i in range(count)}
 _TO_UPPER: Final = {low: upper for upper, low in _TO_LOWER.items()}
+
+_Text = TypeVar("_Text", str, tuple[bytes, ...])
 
 
 def to_upper(text: str) -> str:
@@ -63,27 +73,39 @@ def _is_ascii(value: Datum) -> bool:
 @strict("Upper", loop=True, presumes=("spark.sql.icu.caseMappings.enabled",))
 def upper(expr: Expr, context: Context) -> ValueFunction:
     """``upper``."""
-    return lambda s: pc.ascii_upper(s) if _is_ascii(s) else per_row(to_upper, expr.dtype, s)
+    return lambda s: (
+        pc.ascii_upper(s) if _is_ascii(s) else per_row(to_upper, expr.dtype, s, malformed=VALID)
+    )
 
 
 @strict("Lower", loop=True, presumes=("spark.sql.icu.caseMappings.enabled",))
 def lower(expr: Expr, context: Context) -> ValueFunction:
     """``lower``."""
-    return lambda s: pc.ascii_lower(s) if _is_ascii(s) else per_row(to_lower, expr.dtype, s)
+    return lambda s: (
+        pc.ascii_lower(s) if _is_ascii(s) else per_row(to_lower, expr.dtype, s, malformed=VALID)
+    )
 
 
-@rowwise_factory("InitCap", presumes=("spark.sql.icu.caseMappings.enabled",))
+@rowwise_factory("InitCap", presumes=("spark.sql.icu.caseMappings.enabled",), malformed=VALID)
 def initcap(expr: Expr) -> RowFunction:
     """``initcap``."""
     return to_title
 
 
+def characters_of(texts: Datum) -> Datum:
+    """How many characters each text has."""
+    if is_utf8(texts):
+        return pc.utf8_length(texts).cast(pa.int32())
+    return per_row(len, pa.int32(), texts, malformed=CHARACTERS)
+
+
 @strict("Length")
 def length(expr: Expr, context: Context) -> ValueFunction:
     """``length``: characters of a text, bytes of a binary."""
-    of_text = pa.types.is_string(expr.children[0].dtype)
-    function = pc.utf8_length if of_text else pc.binary_length
-    return lambda s: function(s).cast(pa.int32())
+    if not pa.types.is_string(expr.children[0].dtype):
+        return lambda s: pc.binary_length(s).cast(pa.int32())
+
+    return characters_of
 
 
 @strict("OctetLength")
@@ -121,14 +143,14 @@ def concat(expr: Expr, context: Context) -> ValueFunction:
 def concat_ws(expr: Expr, context: Context) -> ValueFunction:
     """``concat_ws``: leaves out NULLs, takes the items of arrays one by one."""
     if any(pa.types.is_list(child.dtype) for child in expr.children):
-        return lambda *values: per_row_with_nulls(_join, expr.dtype, *values)
+        return lambda *values: per_row_with_nulls(_join, expr.dtype, *values, malformed=OCTETS)
 
     def function(separator: Datum, *parts: Datum) -> Datum:
         # Arrow drops rows where a column of separators is NULL, or all parts are.
         if parts and isinstance(separator, pa.Scalar) and separator.is_valid:
             parts = (pc.coalesce(parts[0], _where_all_null(parts)), *parts[1:])
             return pc.binary_join_element_wise(*parts, separator, null_handling="skip")
-        return per_row_with_nulls(_join, expr.dtype, separator, *parts)
+        return per_row_with_nulls(_join, expr.dtype, separator, *parts, malformed=OCTETS)
 
     return function
 
@@ -153,32 +175,32 @@ def _register_trim(op: str, spaces: Any, strip: Any) -> None:
     def trim(expr: Expr, context: Context) -> ValueFunction:
         if len(expr.children) == 1:
             return lambda s: spaces(s, characters=" ")
-        return lambda s, characters: per_row(strip, expr.dtype, s, characters)
+        return lambda s, characters: per_row(strip, expr.dtype, s, characters, malformed=CHARACTERS)
 
 
-_register_trim("StringTrim", pc.ascii_trim, str.strip)
-_register_trim("StringTrimLeft", pc.ascii_ltrim, str.lstrip)
-_register_trim("StringTrimRight", pc.ascii_rtrim, str.rstrip)
+_register_trim("StringTrim", pc.ascii_trim, lambda text, those: text.strip(those))
+_register_trim("StringTrimLeft", pc.ascii_ltrim, lambda text, those: text.lstrip(those))
+_register_trim("StringTrimRight", pc.ascii_rtrim, lambda text, those: text.rstrip(those))
 
 
-def _padding(text: str, length: int, pad: str) -> str:
+def _padding(text: _Text, length: int, pad: _Text) -> _Text:
     missing = length - len(text)
-    return (pad * (missing // len(pad) + 1))[:missing] if missing > 0 and pad else ""
+    return (pad * (missing // len(pad) + 1))[:missing] if missing > 0 and pad else pad[:0]
 
 
-@rowwise("StringLPad", unbounded=True)
-def lpad(text: str, length: int, pad: str) -> str:
+@rowwise("StringLPad", unbounded=True, malformed=CHARACTERS)
+def lpad(text: _Text, length: int, pad: _Text) -> _Text:
     """``lpad``: cuts what is longer."""
     return (_padding(text, length, pad) + text)[: max(length, 0)]
 
 
-@rowwise("StringRPad", unbounded=True)
-def rpad(text: str, length: int, pad: str) -> str:
+@rowwise("StringRPad", unbounded=True, malformed=CHARACTERS)
+def rpad(text: _Text, length: int, pad: _Text) -> _Text:
     """``rpad``: cuts what is longer."""
     return (text + _padding(text, length, pad))[: max(length, 0)]
 
 
-@rowwise("StringRepeat", unbounded=True)
+@rowwise("StringRepeat", unbounded=True, malformed=OCTETS)
 def repeat(text: str, times: int) -> str:
     """``repeat``: empty for no or a negative number of times."""
     return text * times
@@ -193,7 +215,15 @@ def space(times: int) -> str:
 @strict("Reverse")
 def reverse(expr: Expr, context: Context) -> ValueFunction:
     """``reverse``: of code points, or of items."""
-    return reverse_array(expr) if pa.types.is_list(expr.dtype) else pc.utf8_reverse
+    if pa.types.is_list(expr.dtype):
+        return reverse_array(expr)
+
+    def of_text(s: Datum) -> Datum:
+        if is_utf8(s):
+            return pc.utf8_reverse(s)
+        return per_row(lambda text: text[::-1], expr.dtype, s, malformed=CHARACTERS)
+
+    return of_text
 
 
 def replace_text(text: str, search: str, replacement: str) -> str:
@@ -206,11 +236,10 @@ def replace(expr: Expr, context: Context) -> ValueFunction:
     """``replace``."""
 
     def function(s: Datum, search: Datum, replacement: Datum) -> Datum:
-        if isinstance(search, pa.Scalar) and isinstance(replacement, pa.Scalar):
-            old, new = search.as_py(), replacement.as_py()
-            if old and new is not None:
-                return pc.replace_substring(s, old, new)
-        return per_row(replace_text, expr.dtype, s, search, replacement)
+        fixed = isinstance(search, pa.Scalar) and isinstance(replacement, pa.Scalar)
+        if fixed and search.is_valid and replacement.is_valid and (old := octets_of(search)):
+            return pc.replace_substring(s, old, octets_of(replacement))
+        return per_row(replace_text, expr.dtype, s, search, replacement, malformed=OCTETS)
 
     return function
 
@@ -232,7 +261,7 @@ def translate(expr: Expr, context: Context) -> ValueFunction:
     def function(s: Datum, matching: Datum, replacing: Datum) -> Datum:
         fixed = isinstance(matching, pa.Scalar) and isinstance(replacing, pa.Scalar)
         if fixed and matching.is_valid and replacing.is_valid:
-            table = translation_table(matching.as_py(), replacing.as_py())
+            table = translation_table(value_of(matching), value_of(replacing))
             return per_row(lambda text: text.translate(table), expr.dtype, s)
         return per_row(
             lambda text, old, new: text.translate(translation_table(old, new)),

@@ -13,6 +13,14 @@ import pyarrow.compute as pc
 
 from engine.expressions.ansi import failure
 from engine.expressions.datum import evaluate_where, to_array
+from engine.expressions.malformed import (
+    CHARACTERS,
+    KEPT,
+    OCTETS,
+    Characters,
+    is_utf8,
+    octets_of,
+)
 from engine.expressions.registry import (
     Context,
     Datum,
@@ -26,7 +34,8 @@ from engine.expressions.rowwise import rowwise
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row
 
-_Text = TypeVar("_Text", str, bytes)
+_Text = TypeVar("_Text", str, bytes, tuple[bytes, ...])
+_Searched = TypeVar("_Searched", str, Characters)
 
 _INT_MAX = 2**31 - 1
 
@@ -57,15 +66,15 @@ def substring(expr: Expr, context: Context) -> ValueFunction:
 
     def function(s: Datum, position: Datum, length: Datum) -> Datum:
         fixed = isinstance(position, pa.Scalar) and isinstance(length, pa.Scalar)
-        if is_text and fixed and position.is_valid and length.is_valid:
+        if is_text and fixed and position.is_valid and length.is_valid and is_utf8(s):
             start, stop = _as_slice(position.as_py(), length.as_py())
             return pc.utf8_slice_codeunits(s, start, stop)
-        return per_row(cut, expr.dtype, s, position, length)
+        return per_row(cut, expr.dtype, s, position, length, malformed=CHARACTERS)
 
     return function
 
 
-@rowwise("SubstringIndex")
+@rowwise("SubstringIndex", malformed=OCTETS)
 def before_delimiter(text: str, delimiter: str, count: int) -> str:
     """``substring_index``: what is left of the ``count``-th delimiter, or right of it, counted
     from the end, if ``count`` is negative. Delimiters may overlap."""
@@ -86,14 +95,14 @@ def before_delimiter(text: str, delimiter: str, count: int) -> str:
     return text[found + len(delimiter) :]
 
 
-@rowwise("StringInstr")
-def instr(text: str, part: str) -> int:
+@rowwise("StringInstr", malformed=CHARACTERS)
+def instr(text: _Searched, part: _Searched) -> int:
     """``instr``: 0 if not found."""
     return text.find(part) + 1
 
 
-@rowwise("StringLocate", nulls=True)
-def locate(part: str | None, text: str | None, start: int | None) -> int | None:
+@rowwise("StringLocate", nulls=True, malformed=CHARACTERS)
+def locate(part: _Searched | None, text: _Searched | None, start: int | None) -> int | None:
     """``locate``, ``position``: 0 if the start is NULL or below 1, or if nothing is found from
     there on. An empty text is found at 1, wherever the search starts."""
     if start is None:
@@ -110,8 +119,8 @@ def _register_search(op: str, with_constant: Any, with_column: Any) -> None:
     def search(expr: Expr, context: Context) -> ValueFunction:
         def function(s: Datum, part: Datum) -> Datum:
             if isinstance(part, pa.Scalar) and part.is_valid:
-                return with_constant(s, part.as_py())
-            return per_row(with_column, expr.dtype, s, part)
+                return with_constant(s, octets_of(part))
+            return per_row(with_column, expr.dtype, s, part, malformed=OCTETS)
 
         return function
 
@@ -133,7 +142,7 @@ def char(code: int) -> str:
     return chr(code & 255) if code >= 0 else ""
 
 
-@rowwise("Overlay")
+@rowwise("Overlay", malformed=CHARACTERS)
 def overlay(text: _Text, replacement: _Text, position: int, length: int) -> _Text:
     """``overlay``, of texts and binaries."""
     if length < 0:
@@ -154,7 +163,7 @@ def _split_part_supports(expr: Expr) -> str | None:
     return "it takes two texts and an INT here: cast the arguments"
 
 
-@rowwise("SplitPart", can_fail=always, supports=_split_part_supports)
+@rowwise("SplitPart", can_fail=always, supports=_split_part_supports, malformed=KEPT)
 def split_part(text: str, delimiter: str, number: int) -> str:
     """``split_part``: an empty text where there is no such part."""
     if number == 0:
@@ -165,7 +174,7 @@ def split_part(text: str, delimiter: str, number: int) -> str:
     return parts[number - 1 if number > 0 else number]
 
 
-@rowwise("FindInSet")
+@rowwise("FindInSet", malformed=OCTETS)
 def find_in_set(word: str, words: str) -> int:
     """``find_in_set``: the position in a list separated by commas, 0 if it is not there."""
     items = words.split(",")
@@ -175,7 +184,7 @@ def find_in_set(word: str, words: str) -> int:
 _SOUNDS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230127022455012623017202", strict=True))
 
 
-@rowwise("SoundEx")
+@rowwise("SoundEx", malformed=OCTETS)
 def soundex(text: str) -> str:
     """``soundex``: of a text that begins with a letter of ASCII, else the text."""
     if not text or not (text[0].isascii() and text[0].isalpha()):
@@ -191,8 +200,8 @@ def soundex(text: str) -> str:
     return (codes + "000")[:4]
 
 
-@rowwise("Levenshtein")
-def levenshtein(left: str, right: str, threshold: int | None = None) -> int:
+@rowwise("Levenshtein", malformed=CHARACTERS)
+def levenshtein(left: _Text, right: _Text, threshold: int | None = None) -> int:
     """``levenshtein``; -1 if the distance exceeds a given threshold."""
     row = list(range(len(right) + 1))
     for i, a in enumerate(left, 1):

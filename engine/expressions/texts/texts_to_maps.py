@@ -16,6 +16,7 @@ from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.texts.java_regex import UnsupportedRegexError, compile_java_regex
 from engine.expressions.texts.regex_functions import cutter
 from engine.expressions.tree import Expr
+from engine.expressions.vectors import to_list
 
 
 def _supports(expr: Expr) -> str | None:
@@ -44,7 +45,7 @@ def str_to_map(expr: Expr, context: Context) -> ValueFunction:
     pairs, pair = (cutter(compile_java_regex(constant_value(d))) for d in expr.children[1:])
 
     def make(texts: pa.Array, *_: pa.Array) -> pa.Array:
-        rows = texts.to_pylist()
+        rows = to_list(texts)
         parts = [None if text is None else pairs(text, -1) for text in rows]
         lists = Lists.of(pa.array(parts, pa.list_(pa.string())))
         split = [(*pair(item, 2), None)[:2] for item in lists.items.to_pylist()]

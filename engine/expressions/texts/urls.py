@@ -12,10 +12,10 @@ from typing import Final
 
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant, constant_value
+from engine.expressions.java_utf8 import decoded
 from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.texts.java_regex import UnsupportedRegexError, compile_java_regex
 from engine.expressions.texts.java_uri import JavaUri, UriSyntaxError
-from engine.expressions.texts.java_utf8 import decoded
 from engine.expressions.tree import Expr
 
 

@@ -17,6 +17,7 @@ from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant
 from engine.expressions.java_errors import long_overflow
+from engine.expressions.malformed import value_of
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.times.civil import MICROS_PER_SECOND
 from engine.expressions.times.datetime_parsing import TextParser
@@ -27,7 +28,7 @@ from engine.expressions.times.timestamps import zone_for
 from engine.expressions.times.zones import Checked, Zone, zone
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP_NTZ
-from engine.expressions.vectors import from_numpy, on_numpy, to_numpy
+from engine.expressions.vectors import from_numpy, on_numpy, to_list, to_numpy
 
 
 def _understood_by(use: Callable[[str], Any]) -> Callable[[Expr], str | None]:
@@ -37,7 +38,7 @@ def _understood_by(use: Callable[[str], Any]) -> Callable[[Expr], str | None]:
             return "the pattern must be a constant"
         try:
             if pattern.is_valid and pa.types.is_string(pattern.type):
-                use(pattern.as_py())
+                use(value_of(pattern))
         except UnsupportedPatternError as error:
             return str(error)
         return None
@@ -81,7 +82,7 @@ def date_format(expr: Expr, context: Context) -> ValueFunction:
         return lambda value, _: pa.scalar(None, expr.dtype)
     source = expr.children[0].dtype
     unit = MICROS_PER_SECOND if expr.op == "FromUnixTime" else 1
-    function = _formatter(pattern.as_py(), zone_for(expr, source, context), unit)
+    function = _formatter(value_of(pattern), zone_for(expr, source, context), unit)
     return lambda value, _: function(value)
 
 
@@ -108,15 +109,15 @@ def to_timestamp(expr: Expr, context: Context) -> ValueFunction:
     assert pattern is not None
     if not pattern.is_valid:
         return lambda value, _: pa.scalar(None, expr.dtype)
-    parser = TextParser(pattern.as_py())
+    parser = TextParser(value_of(pattern))
     local_zone = None if expr.dtype == TIMESTAMP_NTZ else zone_for(expr, source, context)
     strictly = bool(expr.params["fail_on_error"])
 
     def convert(texts: pa.Array) -> pa.Array:
-        parsed = [None if text is None else parser.parse(text) for text in texts.to_pylist()]
+        parsed = [None if text is None else parser.parse(text) for text in to_list(texts)]
         valid = np.array([result is not None for result in parsed], np.bool_)
         if strictly and int(valid.sum()) < len(texts) - texts.null_count:
-            raise _cannot_parse(texts, valid, pattern.as_py())
+            raise _cannot_parse(texts, valid, value_of(pattern))
         micros, fits = _instants([(0, 0, None) if r is None else r for r in parsed], local_zone)
         if not np.all(fits):
             raise long_overflow()
@@ -145,7 +146,7 @@ def _cannot_parse(texts: pa.Array, valid: Any, pattern: str) -> TransformError:
     wrong = np.flatnonzero(~valid & texts.is_valid().to_numpy(zero_copy_only=False))[0]
     return failure(
         "CANNOT_PARSE_TIMESTAMP",
-        f"{texts[int(wrong)].as_py()!r} does not follow the pattern {pattern!r}.",
+        f"{value_of(texts[int(wrong)])!r} does not follow the pattern {pattern!r}.",
         "Use try_to_timestamp to get NULL instead.",
     )
 

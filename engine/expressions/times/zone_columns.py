@@ -9,10 +9,11 @@ import pyarrow.compute as pc
 
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant_value
+from engine.expressions.malformed import value_of
 from engine.expressions.registry import Datum
 from engine.expressions.times.zones import Zone, is_zone, zone
 from engine.expressions.tree import Expr
-from engine.expressions.vectors import all_null
+from engine.expressions.vectors import all_null, to_list
 
 
 def unknown_zone(position: int) -> Callable[[Expr], str | None]:
@@ -34,14 +35,16 @@ def per_zone(
     """
     if isinstance(zones, pa.Scalar):
         return (
-            function(_known(zones.as_py()), *values) if zones.is_valid else all_null(values, dtype)
+            function(_known(value_of(zones)), *values)
+            if zones.is_valid
+            else all_null(values, dtype)
         )
     count = len(zones)
     reached = zones.is_valid()
     for value in values:
         reached = pc.and_(reached, pc.is_valid(value))
     result = pa.nulls(count, dtype)
-    for name in pc.unique(zones.filter(reached)).to_pylist():
+    for name in to_list(pc.unique(zones.filter(reached))):
         mask = pc.fill_null(pc.and_(pc.equal(zones, name), reached), False)
         part = [v if isinstance(v, pa.Scalar) else v.filter(mask) for v in values]
         found = function(_known(name), *part)

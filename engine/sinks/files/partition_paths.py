@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.texts.java_utf8 import decoded
+from engine.expressions.java_utf8 import decoded
 from engine.expressions.whole_columns import caster
 
 DEFAULT_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
