@@ -27,9 +27,11 @@ class Context:
     """What kernels need to know about the session they come from.
 
     :param session_timezone: IANA name, e.g. ``"Europe/Berlin"`` (``spark.sql.session.timeZone``).
+    :param partition: the number of the task's first partition among all of the query.
     """
 
     session_timezone: str = "UTC"
+    partition: int = 0
 
 
 @dataclass(frozen=True)
