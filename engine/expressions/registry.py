@@ -30,10 +30,12 @@ class Context:
     :param session_timezone: IANA name, e.g. ``"Europe/Berlin"`` (``spark.sql.session.timeZone``).
     :param hopeful: whatever raises is evaluated again, by a kernel that is made without this: so
         conditionals may evaluate their branches on all rows.
+    :param partition: the number of the task's first partition among all of the query.
     """
 
     session_timezone: str = "UTC"
     hopeful: bool = False
+    partition: int = 0
 
 
 @dataclass(frozen=True)

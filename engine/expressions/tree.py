@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-NONDETERMINISTIC: Final = frozenset({"Rand", "Randn", "Uuid"})
+NONDETERMINISTIC: Final = frozenset({"Rand", "Randn", "RandStr", "Uuid"})
 """What has another value whenever it is computed."""
 
 

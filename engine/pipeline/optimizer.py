@@ -1,7 +1,9 @@
 """A pipeline with the same results and less work. Pure: a pipeline in, a pipeline out.
 
 - Filters move to the front: before projections, functions and generators whose results they do not
-  need. So a function does not see a row that a filter beside it drops, as in Spark.
+  need. So a function does not see a row that a filter beside it drops, as in Spark. Most are there
+  already: see :mod:`engine.plan.spark_rules`.
+- A row that a generator drops, for its list is empty, is dropped before something raises for it.
 - Subexpressions that occur several times in one step are computed once per batch.
 - Columns that nobody uses are not computed, and not read where the reader can leave them out.
 
@@ -11,7 +13,8 @@ of a row that is dropped later.
 
 Constant subtrees are computed when they are compiled, see :mod:`engine.expressions.compile`.
 
-Source: Spark's ``PushPredicateThroughNonJoin``, ``ColumnPruning``, ``EquivalentExpressions``.
+Source: Spark's ``ExtractPythonUDFs``, ``InferFiltersFromGenerate``, ``ColumnPruning``,
+``EquivalentExpressions``.
 """
 
 from __future__ import annotations
@@ -54,16 +57,21 @@ def _push_filters(steps: list[Step]) -> list[Step]:
     for step in steps:
         if isinstance(step, Filter):
             for condition in conjuncts(step.condition):
-                _insert(done, condition)
-        else:
-            done.append(step)
+                position, condition = _placed(done, condition)
+                done.insert(position, Filter(condition))
+            continue
+        if isinstance(step, Generate) and (has_elements := _has_elements(step)) is not None:
+            position, has_elements = _placed(done, has_elements)
+            if any(_may_raise(passed) for passed in done[position:]):
+                done.insert(position, Filter(has_elements))
+        done.append(step)
     return done
 
 
-def _insert(steps: list[Step], condition: Expr) -> None:
-    """Put a filter behind ``steps``, or as far before as it may go. It passes another filter only
-    on its way to the front of something else, and only if it cannot raise: the other filter may be
-    there to keep rows away from it."""
+def _placed(steps: Sequence[Step], condition: Expr) -> tuple[int, Expr]:
+    """Where a filter goes: behind all the steps, or as far before as it may; and how it reads
+    there. It passes another filter only on its way to the front of something else, and only if it
+    cannot raise: the other filter may be there to keep rows away from it."""
     position = best = len(steps)
     moving: Expr | None = condition
     while position and moving is not None:
@@ -74,26 +82,47 @@ def _insert(steps: list[Step], condition: Expr) -> None:
                 break
         elif (moving := _before(step, moving)) is not None:
             best, condition = position, moving
-    steps.insert(best, Filter(condition))
+    return best, condition
 
 
 def _before(step: Step, condition: Expr) -> Expr | None:
     """The condition in terms of the step's input; None if it must stay behind the step."""
-    used = ordinals(condition)
     if not is_deterministic(condition):
         return None
     if isinstance(step, Project):
-        sources = [step.columns[ordinal] for ordinal in used]
-        if not all(is_deterministic(column) for column in step.columns):
-            return None
-        if not all(source.op == "Column" for source in sources):
-            return None
-        return moved(condition, {o: step.columns[o].params["ordinal"] for o in used})
+        return _through(step.columns, condition)
     if isinstance(step, EvalPython) and not all(f.deterministic for f in step.functions):
         return None
+    if isinstance(step, (Generate, StaticJoin)) and may_raise(condition):
+        return None  # it would for a row that the step drops
     if isinstance(step, (EvalPython, Generate, StaticJoin)):
-        return condition if all(ordinal < step.width for ordinal in used) else None
+        return condition if all(ordinal < step.width for ordinal in ordinals(condition)) else None
     return None
+
+
+def _through(columns: Sequence[Expr], condition: Expr) -> Expr | None:
+    """The condition in front of a projection. What it needs is computed twice then: that is worth
+    it if it keeps rows away from what may raise."""
+    used = ordinals(condition)
+    others = (column for ordinal, column in enumerate(columns) if ordinal not in used)
+    if not all(is_deterministic(column) for column in columns):
+        return None
+    if all(columns[ordinal].op == "Column" for ordinal in used) or any(map(may_raise, others)):
+        return _substituted(condition, columns)
+    return None
+
+
+def _has_elements(step: Generate) -> Expr | None:
+    """What is true of the rows that a generator keeps (Spark's ``InferFiltersFromGenerate``)."""
+    if step.outer or step.generator == "Stack":
+        return None
+    size = Expr("Size", step.arguments, pa.int32(), True, {"legacy_size_of_null": False})
+    zero = Expr("Literal", (), pa.int32(), False, {"value": 0})
+    return Expr("GreaterThan", (size, zero), pa.bool_(), True)
+
+
+def _may_raise(step: Step) -> bool:
+    return isinstance(step, Project) and any(map(may_raise, step.columns))
 
 
 def conjuncts(condition: Expr) -> list[Expr]:
@@ -180,6 +209,14 @@ def moved(expr: Expr, places: Mapping[int, int]) -> Expr:
     if expr.op == "Column":
         return replace(expr, params={**expr.params, "ordinal": places[expr.params["ordinal"]]})
     return replace(expr, children=tuple(moved(child, places) for child in expr.children))
+
+
+def _substituted(expr: Expr, columns: Sequence[Expr]) -> Expr:
+    """The tree over what the columns are computed from."""
+    if expr.op == "Column":
+        return columns[expr.params["ordinal"]]
+    children = tuple(_substituted(child, columns) for child in expr.children)
+    return replace(expr, children=children)
 
 
 def is_deterministic(expr: Expr) -> bool:

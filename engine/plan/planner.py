@@ -53,6 +53,7 @@ from engine.plan.catalyst_expressions import ExpressionReader
 from engine.plan.java_zones import go_by_java_zones
 from engine.plan.python_functions import FunctionCalls, map_step
 from engine.plan.refusals import HINT, generator_refusal, node_refusal
+from engine.plan.spark_rules import optimized
 from engine.plan.static_join import join_kind, static_join, static_table
 from engine.plan.stream_relation import file_relation, source_relation
 
@@ -82,10 +83,13 @@ def plan_query(
             ["this DataFrame is not a stream"],
             hint="Read it with spark.readStream, or write it with df.write.",
         )
+    analyzed = df._jdf.queryExecution().analyzed()
     walk = _Walk(df, static_side_bytes_max)
-    walk.visit(df._jdf.queryExecution().analyzed())
+    walk.visit(optimized(df.sparkSession, analyzed))
     if walk.problems or not walk.streams:
-        raise UnsupportedQueryError(dict.fromkeys(walk.problems), hint=HINT)
+        told = _Walk(df, static_side_bytes_max)  # in the query's own words
+        told.visit(analyzed)
+        raise UnsupportedQueryError(dict.fromkeys(told.problems or walk.problems), hint=HINT)
     return tuple(
         optimize(
             Pipeline(

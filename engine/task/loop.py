@@ -116,6 +116,7 @@ class _Task:
                 transform = compile_steps(
                     spec.reading.pipeline,
                     lambda steps, batch: self._bad.sift(steps, batch, self._input.offset),
+                    spec.reading.first_partition,
                 )
             if transform.wants_idle:
                 self._input.wait_s = MARKER_POLL_S

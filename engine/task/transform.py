@@ -43,8 +43,10 @@ class Transform:
         :data:`~engine.pipeline.pipeline.IDLE` may stand among the batches.
     """
 
-    def __init__(self, pipeline: Pipeline, on_failure: OnFailure | None = None) -> None:
-        self._stages = _stages(pipeline, on_failure)
+    def __init__(
+        self, pipeline: Pipeline, on_failure: OnFailure | None = None, partition: int = 0
+    ) -> None:
+        self._stages = _stages(pipeline, on_failure, partition)
         self.wants_idle = any(_wants_idle(stage) for stage in self._stages)
         self._empty = as_batch([pa.nulls(0, t) for t in pipeline.schema.types], pipeline.schema, 0)
 
@@ -66,18 +68,21 @@ class Transform:
         return pa.concat_batches(results) if results else self._empty
 
 
-def compile_steps(pipeline: Pipeline, on_failure: OnFailure | None = None) -> Transform:
+def compile_steps(
+    pipeline: Pipeline, on_failure: OnFailure | None = None, partition: int = 0
+) -> Transform:
     """See :class:`Transform`. User's functions are unpickled here.
 
     :param on_failure: decides about batches that steps fail on, see
         :func:`engine.task.steps.batch_by_batch`. A function over an iterator of batches is not
         asked for: which row it has failed on cannot be told.
+    :param partition: the number of the task's first partition among all of the query.
     """
-    return Transform(pipeline, on_failure)
+    return Transform(pipeline, on_failure, partition)
 
 
-def _stages(pipeline: Pipeline, on_failure: OnFailure | None) -> list[BatchStream]:
-    context = Context(pipeline.session_timezone)
+def _stages(pipeline: Pipeline, on_failure: OnFailure | None, partition: int) -> list[BatchStream]:
+    context = Context(pipeline.session_timezone, partition)
     stages: list[BatchStream] = []
     pending: list[Step] = []
     schema = pipeline.source.schema

@@ -38,7 +38,9 @@ is new. How a function is added: [adding a function](adding-a-function.md).
   last two: Java leaves them to the processor. All other results are equal bit by bit.
 - Texts of DOUBLEs are those of Java 19 and later, also where Spark runs on Java 17.
 
-`rand()`, `randn()` and `uuid()` run as well, without a seed; there is nothing to compare.
+`rand()`, `randn()`, `randstr()`, `uniform()` and `uuid()` run as well. With a seed (not `uuid()`)
+a task begins with the values of the same partition of a Spark batch and goes on with them; a task
+that is started again begins at the seed again, so an epoch that is run again gets other values.
 
 What is not listed is refused when the query starts, with all reasons in one error.
 """

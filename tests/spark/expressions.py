@@ -33,6 +33,7 @@ from engine.expressions.tree import Expr
 from engine.expressions.types import schema_to_spark
 from engine.plan.catalyst import scala_seq
 from engine.plan.catalyst_expressions import ExpressionReader
+from engine.plan.spark_rules import optimized
 from tests.spark.interpreted import CONF, InterpretedExpression
 
 _ROW = "__row"
@@ -170,7 +171,8 @@ def read_each(
     frame: DataFrame, expressions: Sequence[str], timezone: str = "UTC"
 ) -> Iterator[tuple[Expr, list[str]]]:
     """For each SQL expression its tree, and why it cannot be evaluated."""
-    project = frame.selectExpr(*expressions)._jdf.queryExecution().analyzed()
+    analyzed = frame.selectExpr(*expressions)._jdf.queryExecution().analyzed()
+    project = optimized(frame.sparkSession, analyzed)
     output = scala_seq(project.child().output())
     columns = {a.exprId().id(): (i, a.name()) for i, a in enumerate(output)}
     gateway = frame.sparkSession.sparkContext._gateway

@@ -1,4 +1,5 @@
-"""Random values have no twin in Spark to be compared with: their properties are tested."""
+"""Random values without a seed have no twin in Spark: their properties are tested. With one they
+have, see tests/spark/test_random_values.py."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from engine.expressions.compile import compile_expression, unsupported
+from engine.expressions.registry import Context
 from engine.expressions.tree import Expr
 
 ROWS = 50_000
@@ -52,6 +54,30 @@ def test_no_rows_have_no_values() -> None:
     assert compile_expression(expr)(pa.RecordBatch.from_pydict({"x": []})).to_pylist() == []
 
 
-def test_a_seed_is_refused() -> None:
-    (why,) = unsupported(Expr("Rand", (SEED,), pa.float64(), False, {"hide_seed": False}))
-    assert "leave it out" in why
+def test_a_seed_gives_the_values_of_its_partition() -> None:
+    expr = Expr("Rand", (SEED,), pa.float64(), False, {"hide_seed": False})
+    batch = pa.RecordBatch.from_pydict({"x": [0, 0, 0]})
+
+    def drawn(partition: int) -> list[float]:
+        found: list[float] = compile_expression(expr, Context("UTC", partition))(batch).to_pylist()
+        return found
+
+    assert drawn(0) == drawn(0)
+    assert set(drawn(0)).isdisjoint(drawn(1))
+
+
+def test_only_rows_that_need_a_value_take_one() -> None:
+    draw = Expr("Rand", (SEED,), pa.float64(), False, {"hide_seed": False})
+    condition = Expr("Column", (), pa.bool_(), False, {"ordinal": 0, "name": "c"})
+    zero = Expr("Literal", (), pa.float64(), False, {"value": 0.0})
+    choice = Expr("If", (condition, draw, zero), pa.float64(), False)
+    batch = pa.RecordBatch.from_pydict({"c": [False, True, False, True]})
+    few = pa.RecordBatch.from_pydict({"c": [True, True]})
+    first, second = compile_expression(draw)(few).to_pylist()
+    assert compile_expression(choice)(batch).to_pylist() == [0.0, first, 0.0, second]
+
+
+def test_a_seed_that_is_no_constant_is_refused() -> None:
+    column = Expr("Column", (), pa.int64(), True, {"ordinal": 0, "name": "x"})
+    (why,) = unsupported(Expr("Rand", (column,), pa.float64(), False, {"hide_seed": False}))
+    assert "constant" in why

@@ -1,0 +1,86 @@
+"""What Spark's optimizer does to a plan before it is read, as far as rows or errors show it.
+
+An optimizer decides which rows an expression is computed for: a filter that moves before a join, or
+before a projection, keeps rows away from what would have raised, or meets rows that the join would
+have dropped. And it takes expressions away: ``array(a, b)[2]`` is NULL without a look at the array,
+``if(x, 1, 1)`` is 1 whatever ``x`` raises, ``CAST(CAST(i AS FLOAT) AS DOUBLE)`` loses no digits any
+more. So Spark's own rules are run, of the very version that is there, in Spark's order; those that
+``spark.sql.optimizer.excludedRules`` names are not.
+
+Left out are rules that nobody can see the work of, such as ``LikeSimplification``, and those that
+:mod:`engine.pipeline.optimizer` has counterparts of. ``ConstantFolding`` would freeze ``now()``, so
+constants are computed by the kernels. Therefore
+
+- a constant that raises, raises for the first row that reaches it; in Spark the optimizer fails;
+- where a rule needs to see a constant that is not written as one, an error may come that Spark's
+  optimizer takes away: ``1 / x > 0 AND 1 = 2``.
+
+Source: ``Optimizer.scala`` of Spark, ``operatorOptimizationBatch``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.java_gateway import JavaObject
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OPTIMIZER: Final = "org.apache.spark.sql.catalyst.optimizer"
+_EXCLUDED: Final = "spark.sql.optimizer.excludedRules"
+_FINISH_ANALYSIS: Final = ("EliminateSubqueryAliases", "EliminateView")
+_OPERATORS: Final = (
+    "CombineFilters",
+    "PushPredicateThroughNonJoin",
+    "PushPredicateThroughJoin",
+    "CollapseProject",
+    "OptimizeUpdateFields",
+    "NullPropagation",
+    "NullDownPropagation",
+    "ReorderAssociativeOperator",
+    "BooleanSimplification",
+    "SimplifyConditionals",
+    "SimplifyBinaryComparison",
+    "ReplaceNullWithFalseInPredicate",
+    "SimplifyCasts",
+    "SimplifyCaseConversionExpressions",
+    "SimplifyExtractValueOps",
+    "OptimizeCsvJsonExprs",
+    "SimplifyDateTimeConversions",
+)
+"""Repeated until nothing changes any more; not every version has all of them."""
+_ROUNDS_MAX: Final = 100
+"""``spark.sql.optimizer.maxIterations`` by default."""
+
+
+def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
+    """The plan as Spark would compute it.
+
+    :param plan: an analyzed one, which stays as it is.
+    """
+    jvm: Any = spark._jvm
+    optimizer = jvm.org.apache.spark.sql.catalyst.optimizer
+    analysis = jvm.org.apache.spark.sql.catalyst.analysis
+    excluded = {name.strip() for name in str(spark.conf.get(_EXCLUDED, "")).split(",")}
+    plan = optimizer.InlineCTE(False, False).apply(plan.clone())
+    for name in _FINISH_ANALYSIS:
+        plan = _singleton(analysis, name).apply(plan)
+    # A table is read once, when the query starts: what tells the time stays above the join.
+    if plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()):
+        excluded.add(f"{_OPTIMIZER}.PushPredicateThroughJoin")
+    kept = [name for name in _OPERATORS if f"{_OPTIMIZER}.{name}" not in excluded]
+    rules = [rule for name in kept if (rule := _singleton(optimizer, name)) is not None]
+    for _ in range(_ROUNDS_MAX):
+        before = plan
+        for rule in rules:
+            plan = rule.apply(plan)
+        if before.fastEquals(plan):
+            break
+    return plan
+
+
+def _singleton(package: Any, name: str) -> Any:
+    """The Scala object of that name; None if this version has none."""
+    found = getattr(getattr(package, f"{name}$"), "MODULE$", None)
+    return found if isinstance(found, JavaObject) else None

@@ -1,0 +1,145 @@
+"""What Spark's optimizer changes for all to see, an error mostly: it comes, or does not come, in
+Spark and here alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from engine.errors import TransformError
+from engine.pipeline.pipeline import Filter, StaticJoin
+from engine.plan.planner import plan_query
+from tests.spark.expressions import configured, error_class
+from tests.spark.queries import Query, compare_tables, ours, stream_of, table_of
+
+pytestmark = pytest.mark.spark
+
+_OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
+ROWS = pa.table(
+    {
+        "x": pa.array([1, 0, 3], pa.int32()),
+        "l": pa.array([[1, 2], [], [7]], pa.list_(pa.int32())),
+        "s": pa.array(["1", "a", "İ"], pa.string()),
+    }
+)
+TABLE = pa.table({"k": pa.array([1, 3], pa.int32()), "v": pa.array(["a", "b"], pa.string())})
+PLANS = [
+    # A filter that may raise moves before what drops or multiplies rows.
+    "SELECT * FROM (SELECT x, explode(l) e FROM t) WHERE 1 / x > 0",
+    "SELECT * FROM (SELECT s, explode(l) e FROM t) WHERE raise_error(s) IS NULL",
+    "SELECT x, e FROM t LATERAL VIEW explode(l) AS e WHERE e > 0 AND 1 / x > 0",
+    "SELECT * FROM (SELECT * FROM (SELECT x, explode(l) e FROM t) WHERE e > 0) WHERE 1 / x > 0",
+    "SELECT * FROM (SELECT x, x + 1 AS y, explode(l) e FROM t) WHERE 1 / (y - 1) > 0",
+    "SELECT * FROM t JOIN d ON t.x = d.k WHERE 1 / x > 0",
+    "SELECT * FROM t JOIN d ON t.x = d.k WHERE raise_error(s) IS NULL",
+    "SELECT * FROM t LEFT SEMI JOIN d ON t.x = d.k WHERE CAST(s AS INT) > 0",
+    "SELECT * FROM t LEFT JOIN d ON t.x = d.k AND 1 / x > 0",
+    # It keeps rows away from what is computed in front of it.
+    "SELECT * FROM (SELECT x + 1 AS z, 1 / x AS y FROM t) WHERE z > 1",
+    "WITH c AS (SELECT x + 1 AS z, 1 / x AS y FROM t) SELECT * FROM c WHERE z > 1",
+    "SELECT * FROM (SELECT x, 1 / x AS y FROM t) WHERE x > 0 AND y > 0",
+    "SELECT * FROM (SELECT x, 1 / x AS y FROM t) WHERE y > 0 AND x > 0",
+    "SELECT * FROM (SELECT x, y, explode(l) e FROM (SELECT x, 1 / x AS y, l FROM t))",
+    "SELECT * FROM (SELECT y, explode(l) e FROM (SELECT 1 / x AS y, array_remove(l, 7) l FROM t))",
+    "SELECT x, y, e FROM (SELECT x, 1 / x AS y, l FROM t) LATERAL VIEW OUTER explode(l) AS e",
+    "SELECT * FROM (SELECT x, y, e FROM (SELECT x, 1 / x AS y, l FROM t)"
+    " LATERAL VIEW posexplode(l) AS p, e) WHERE e > 0",
+    # A projection is computed where its result is used.
+    "SELECT if(x > 0, y, 0) FROM (SELECT x, 1 / x AS y FROM t)",
+    "SELECT if(x > 0, y, y * 2) FROM (SELECT x, 1 / x AS y FROM t)",
+    "SELECT if(x > 0, y, 0), if(x > 0, y, 1) FROM (SELECT x, 1 / x AS y FROM t)",
+    "SELECT x FROM (SELECT x, 1 / x AS y FROM t)",
+]
+EXPRESSIONS = [
+    "array(x, 1 / x)[2]",
+    "array(x, 1 / x)[0]",
+    "named_struct('f', x, 'g', 1 / x).f",
+    "array(named_struct('f', x, 'g', 1 / x))[0].f",
+    "map('a', x)['b']",
+    "map('a', x, 'b', 1 / x)['a']",
+    "map(x, 1, 3, 2)[x]",
+    "if(1 / x > 0, 1, 1)",
+    "CASE WHEN 1 / x > 0 THEN 1 ELSE 1 END",
+    "1 / x + NULL",
+    "coalesce(1, 1 / x)",
+    "1 / x > 0 AND false",
+    "1 / x > 0 OR true",
+    "1 / x > 0 AND NULL",
+    "upper(lower(s))",
+    "lower(upper(s))",
+    "CAST(CAST(16777216 + x AS FLOAT) AS DOUBLE)",
+    "(x + -2147483648) + 2147483647",
+    "from_json(to_json(named_struct('a', 1 / x)), 'a DOUBLE')",
+    "nvl(array(x)[3], 5)",
+    "1 / x IS NULL AND 1 / x IS NOT NULL",
+    "x = x AND 1 / x <=> 1 / x",
+    "unix_seconds(timestamp_seconds(x))",
+]
+
+
+def _in_spark(spark: SparkSession, query: Query) -> pa.Table | str:
+    try:
+        frame: Any = query(table_of(spark, ROWS))
+        # Not toArrow: it refuses a NULL where Spark itself is wrong about what can be NULL.
+        return pa.Table.from_batches(frame._collect_as_arrow(empty_list_if_zero_records=False))
+    except (PySparkException, Py4JJavaError) as error:
+        return error_class(str(error))
+
+
+def _here(spark: SparkSession, query: Query) -> pa.Table | str:
+    try:
+        return ours(spark, ROWS, query)
+    except TransformError as error:
+        return error_class(error.message)
+
+
+def assert_alike(spark: SparkSession, text: str, *excluded: str) -> None:
+    """Both give the same rows, or raise the same error.
+
+    :param excluded: rules, beside the one that would compute local rows before all others.
+    """
+
+    def query(rows: DataFrame) -> DataFrame:
+        rows.createOrReplaceTempView("t")
+        return spark.sql(text)
+
+    table_of(spark, TABLE).createOrReplaceTempView("d")
+    rules = ",".join(f"{_OPTIMIZER}.{rule}" for rule in ("ConvertToLocalRelation", *excluded))
+    with configured(spark, {"spark.sql.optimizer.excludedRules": rules}):
+        theirs, mine = _in_spark(spark, query), _here(spark, query)
+    if isinstance(theirs, str) or isinstance(mine, str):
+        assert (theirs if isinstance(theirs, str) else theirs.to_pylist()) == (
+            mine if isinstance(mine, str) else mine.to_pylist()
+        )
+    else:
+        assert compare_tables(theirs, mine) == []
+
+
+@pytest.mark.parametrize("text", PLANS)
+def test_plans(spark: SparkSession, text: str) -> None:
+    assert_alike(spark, text)
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_expressions(spark: SparkSession, text: str) -> None:
+    assert_alike(spark, f"SELECT {text} AS found FROM t")
+
+
+def test_a_rule_that_the_session_excludes_is_not_run(spark: SparkSession) -> None:
+    assert_alike(spark, "SELECT if(1 / x > 0, 1, 1) AS found FROM t", "SimplifyConditionals")
+
+
+def test_the_present_time_does_not_move_to_the_table(spark: SparkSession) -> None:
+    table_of(spark, TABLE).createOrReplaceTempView("d")
+    stream_of(spark, ROWS.schema).createOrReplaceTempView("t")
+    text = "SELECT * FROM t JOIN d ON t.x = d.k WHERE length(current_date()) = 1 + k AND x > 2"
+    steps = plan_query(spark.sql(text))[0].steps
+    (join,) = (step for step in steps if isinstance(step, StaticJoin))
+    assert join.table.num_rows == TABLE.num_rows
+    told = [step for step in steps if isinstance(step, Filter)]
+    assert any(node.op == "CurrentDate" for step in told for node in step.condition.walk())
