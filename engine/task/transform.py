@@ -82,7 +82,7 @@ def compile_steps(
 
 
 def _stages(pipeline: Pipeline, on_failure: OnFailure | None, partition: int) -> list[BatchStream]:
-    context = Context(pipeline.session_timezone, partition)
+    context = Context(pipeline.session_timezone, partition=partition)
     stages: list[BatchStream] = []
     pending: list[Step] = []
     schema = pipeline.source.schema
