@@ -53,7 +53,7 @@ DERIVED = {
 }  # fmt: skip
 """Constructor parameters that say nothing which the node does not say by its type and children, or
 that does not matter."""
-_OF_SESSION = {"CurrentUser", "CurrentCatalog", "CurrentDatabase"}
+_OF_SESSION = {"CurrentUser", "CurrentCatalog", "CurrentDatabase", "CurrentPath"}
 _TRANSPARENT = {"Alias", "KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized"}
 
 
