@@ -28,7 +28,10 @@ _VECTOR = (pa.list_(pa.float32()), draw(_WHOLE, _vector))
 COLUMNS = {"vec": _VECTOR, "vec2": _VECTOR}
 _PAIRS = [
     *("vec, vec", "vec, reverse(vec)", "vec, transform(vec, x -> x * 3f)", "vec, vec2"),
-    *("vec2, transform(vec2, (x, k) -> x + float(k))", "vec, slice(concat(vec, vec2), 2, size(vec))"),
+    *(
+        "vec2, transform(vec2, (x, k) -> x + float(k))",
+        "vec, slice(concat(vec, vec2), 2, size(vec))",
+    ),
     "concat(vec, vec2), concat(vec2, vec)",
 ]
 _DEGREES = ["", ", 1f", ", 2f", ", float('inf')"]
