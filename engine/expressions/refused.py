@@ -7,12 +7,60 @@ from typing import Final
 _PLACE: Final = "names a place in a Spark batch, which a continuous query does not have"
 _STATE: Final = "needs state across records, which continuous queries do not keep yet"
 _PYTHON: Final = "is a Python function: use built-in functions, or write it into foreach"
+_SKETCH: Final = (
+    "needs Apache DataSketches, a Java library, and expressions run in Python: keep the sketch as"
+    " BINARY, and use it where the sink is read"
+)
+_JAVA: Final = "calls Java, and expressions run in Python: use built-in functions, or foreachBatch"
+_XPATH: Final = (
+    "is what Java's own XML parser and XPath make of a text, and no Python library equals them"
+    " value by value: read the XML in a function, with mapInArrow for example"
+)
+_SENTENCES: Final = (
+    "goes by rules of the Java runtime for each language, which change between its versions: use"
+    " split or regexp_extract_all"
+)
+_TIME: Final = (
+    "has to do with TIME, a type that the engine does not have: use TIMESTAMP_NTZ, or microseconds"
+    " since midnight as BIGINT"
+)
+_PLACES_ON_EARTH: Final = (
+    "has to do with GEOMETRY or GEOGRAPHY, types that the engine does not have: keep WKB as BINARY,"
+    " and convert it where the sink is read"
+)
+_KLL: Final = ("GetN", "GetQuantile", "GetRank", "Merge", "ToString")
+_TUPLE: Final = (
+    *("Difference", "DifferenceTheta", "Intersection", "IntersectionTheta", "Union", "UnionTheta"),
+    *("SketchEstimate", "SketchSummary", "SketchTheta"),
+)
+_SKETCHES: Final = (
+    *("HllSketchEstimate", "HllUnion", "ApproxTopKEstimate"),
+    *("ThetaDifference", "ThetaIntersection", "ThetaSketchEstimate", "ThetaUnion"),
+    *(f"KllSketch{what}{of}" for what in _KLL for of in ("Bigint", "Double", "Float")),
+    *(f"Tuple{what}{of}" for what in _TUPLE for of in ("Double", "Integer")),
+)
+_XPATHS: Final = ("Boolean", "Short", "Int", "Long", "Float", "Double", "String", "List")
+_UNITS_OF_TIME: Final = ("Seconds", "Millis", "Micros")
+_TIMES: Final = (
+    *("CurrentTime", "MakeTime", "ToTime", "TimeDiff", "TimeTrunc", "TimeAddInterval"),
+    *("SubtractTimes", "HoursOfTime", "MinutesOfTime", "SecondsOfTime"),
+    "SecondsOfTimeWithFraction",
+    *(f"TimeFrom{unit}" for unit in _UNITS_OF_TIME),
+    *(f"TimeTo{unit}" for unit in _UNITS_OF_TIME),
+)
+_ON_EARTH: Final = ("AsBinary", "GeogFromWKB", "GeomFromWKB", "SetSrid", "Srid")
 
 REFUSED: Final[dict[str, str]] = {
     "Shuffle": "is random and not supported: use rand(), or a hash of the record",
     **dict.fromkeys(("MonotonicallyIncreasingID", "SparkPartitionID", "InputFileName"), _PLACE),
     **dict.fromkeys(("InputFileBlockStart", "InputFileBlockLength"), _PLACE),
     **dict.fromkeys(("AggregateExpression", "WindowExpression", "SessionWindow"), _STATE),
+    **dict.fromkeys(_SKETCHES, _SKETCH),
+    **dict.fromkeys(("CallMethodViaReflection", "TryReflect"), _JAVA),
+    **dict.fromkeys((f"XPath{of}" for of in _XPATHS), _XPATH),
+    **dict.fromkeys(_TIMES, _TIME),
+    **dict.fromkeys((f"ST_{name}" for name in _ON_EARTH), _PLACES_ON_EARTH),
+    "Sentences": _SENTENCES,
     **dict.fromkeys(("PythonUDF", "PythonUDTF", "ScalaUDF"), _PYTHON),
 }
 """Class name → why not, to be read after the name."""

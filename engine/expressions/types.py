@@ -66,6 +66,13 @@ _DAY_TIME: Final = re.compile(r"interval (day|hour|minute|second)( to (hour|minu
 _YEAR_MONTH: Final = re.compile(r"interval (year|month)( to month)?")
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
+_INSTEAD: Final = {
+    "time": "use TIMESTAMP_NTZ, or microseconds since midnight as BIGINT",
+    "variant": "keep the JSON as STRING, and use from_json or get_json_object",
+    "interval": "use make_ym_interval or make_dt_interval, which have one kind of units each",
+    **dict.fromkeys(("geometry", "geography"), "keep WKB as BINARY"),
+}
+"""Names of types that have no place in the engine, without what is in brackets → what has."""
 
 _INTERVALS: Final = re.compile(r'"interval (\w+)(?: to (\w+))?"')
 _FIELDS: Final = ("year", "month", "day", "hour", "minute", "second")
@@ -97,7 +104,9 @@ def from_spark(value: Any) -> pa.DataType:
             return DAY_TIME_INTERVAL
         if _YEAR_MONTH.fullmatch(value):
             return YEAR_MONTH_INTERVAL
-        raise UnsupportedTypeError(f"the data type {value} is not supported")
+        instead = _INSTEAD.get(value.partition("(")[0])
+        advice = f": {instead}" if instead else ""
+        raise UnsupportedTypeError(f"the data type {value} is not supported{advice}")
     kind = value["type"]
     if kind == "struct":
         return pa.struct(schema_from_spark(value))

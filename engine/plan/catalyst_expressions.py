@@ -31,6 +31,7 @@ import pyarrow as pa
 from py4j.java_gateway import JavaObject, is_instance_of
 
 from engine.expressions.compile import unsupported
+from engine.expressions.refused import REFUSED
 from engine.expressions.registry import KERNELS, Context
 from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.expressions.types import UnsupportedTypeError, cuts_intervals
@@ -54,7 +55,7 @@ DERIVED = {
 }  # fmt: skip
 """Constructor parameters that say nothing which the node does not say by its type and children, or
 that does not matter."""
-_OF_SESSION = {"CurrentUser", "CurrentCatalog", "CurrentDatabase"}
+_OF_SESSION = {"CurrentUser", "CurrentCatalog", "CurrentDatabase", "CurrentPath"}
 _TRANSPARENT = {"Alias", "KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized"}
 
 
@@ -112,6 +113,8 @@ class ExpressionReader:
             return self._convert(node.evalExpr(), obstacles)
         if op == "CommonExpressionRef":
             return self._common[node.id().toString()]
+        if op in REFUSED and op not in KERNELS:
+            return self._refused(op, node, obstacles)
         if self._is_a(node, f"{_CATALYST}.RuntimeReplaceable"):
             return self._replaceable(op, node, obstacles)
         if self._is_a(node, f"{_CATALYST}.PlanExpression"):
@@ -164,15 +167,25 @@ class ExpressionReader:
     def _convert_all(self, nodes: Iterable[JavaObject], obstacles: list[str]) -> tuple[Expr, ...]:
         return tuple(self._convert(node, obstacles) for node in nodes)
 
-    def _replaceable(self, op: str, node: JavaObject, obstacles: list[str]) -> Expr:
-        """Ours if it can be evaluated, else what Spark puts in its place if that can be, else
-        ours again: the user wrote that name, so the refusal has to speak of it."""
-        arguments = [
+    def _refused(self, op: str, node: JavaObject, obstacles: list[str]) -> Expr:
+        """That it is refused is worth more than that its type is; so is what is wrong below."""
+        expr = Expr(op, self._convert_all(self._arguments(node), obstacles))
+        obstacles += unsupported(expr, self._context)
+        return expr
+
+    def _arguments(self, node: JavaObject) -> list[JavaObject]:
+        """As the user wrote them."""
+        return [
             argument
             for name, part in constructor_parts(node)
             if name != "replacement"
             for argument in self._expressions_in(part)
         ]
+
+    def _replaceable(self, op: str, node: JavaObject, obstacles: list[str]) -> Expr:
+        """Ours if it can be evaluated, else what Spark puts in its place if that can be, else
+        ours again: the user wrote that name, so the refusal has to speak of it."""
+        arguments = self._arguments(node)
         mine: list[str] = []
         calls = 0 if self._calls is None else len(self._calls)
         replacement = node.replacement()

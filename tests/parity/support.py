@@ -69,10 +69,14 @@ def _rows(measured: Mapping[str, Any]) -> Iterator[str]:
             yield f"| `{shown}` | {types} | {how} | {of_name['ns'] or '-'} |"
 
 
+_IN_PLANS: Final = {"TimeWindow", "WindowTime"}
+"""What is gone when a plan has been analyzed; whole queries compare it."""
+
+
 def functions_that_run(functions: Mapping[str, str], names: Mapping[str, Any]) -> set[str]:
     """Those of Spark's functions that have templates, under this or another of their names, or a
-    kernel of their own."""
-    classes = {functions[name] for name in names if name in functions} | set(KERNELS)
+    kernel of their own, or need none."""
+    classes = {functions[name] for name in names if name in functions} | set(KERNELS) | _IN_PLANS
     return {name for name, of_class in functions.items() if name in names or of_class in classes}
 
 
@@ -98,7 +102,9 @@ def _refusals() -> Iterator[str]:
     yield "\n## Refused for good\n"
     yield "| Catalyst | why |"
     yield "|---|---|"
-    yield from (f"| {op} | {reason} |" for op, reason in sorted(REFUSED.items()))
+    for reason in dict.fromkeys(reason for _, reason in sorted(REFUSED.items())):
+        alike = ", ".join(sorted(op for op, why in REFUSED.items() if why == reason))
+        yield f"| {alike} | {reason} |"
 
 
 def document() -> str:

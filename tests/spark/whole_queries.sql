@@ -274,3 +274,20 @@ FROM {flat};
 -- items from the largest: raw
 SELECT id, array_sort(items, (l, r) -> r.n - l.n) AS items, map_filter(map_from_arrays(tags, tags), (k, v) -> k != type) AS tags
 FROM {flat};
+
+-- tumbling windows: raw
+SELECT window(timestamp, '12 hours') AS window, offset
+FROM {stream};
+
+-- windows that slide: raw
+SELECT window.start, window.end, window_time(window) AS time, offset
+FROM (SELECT window(timestamp, '1 day', '8 hours', '30 minutes') AS window, offset FROM {stream});
+
+-- windows of local times, some missing: raw
+SELECT window(CAST(nullif(timestamp, TIMESTAMP '2024-02-29 05:15:07.123456') AS TIMESTAMP_NTZ),
+              '5 hours', '2 hours') AS window, offset
+FROM {stream};
+
+-- buckets of time: raw
+SELECT time_bucket(INTERVAL 1 DAY, timestamp) AS day, time_bucket(INTERVAL 1 MONTH, timestamp) AS m
+FROM {stream};

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from engine.expressions import ansi
 from engine.expressions.casts.rules import Casting, Convert, conversion
 from engine.expressions.decimals import fit
+from engine.expressions.java_characters import DIGIT
 from engine.expressions.vectors import to_list
 
 BLANKS: Final = "".join(map(chr, [*range(0x21), 0x7F]))
@@ -33,7 +34,7 @@ _SPECIAL: Final = {
     **dict.fromkeys(("-inf", "-infinity"), "-inf"),
 }
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_BIG_DECIMAL: Final = re.compile(_DECIMAL.pattern.replace("[0-9]", r"\d"))
+_BIG_DECIMAL: Final = re.compile(_DECIMAL.pattern.replace("[0-9]", DIGIT))
 """Java's BigDecimal reads the digits of all scripts."""
 _HEXADECIMAL: Final = re.compile(
     r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+"

@@ -12,6 +12,7 @@ import re
 import zlib
 
 from engine.expressions.ansi import failure
+from engine.expressions.java_characters import WHITESPACE
 from engine.expressions.java_errors import illegal_argument
 from engine.expressions.malformed import BYTES
 from engine.expressions.registry import always
@@ -58,8 +59,7 @@ def to_base64(expr: Expr) -> RowFunction:
 
 
 _NOT_BASE64 = re.compile("[^A-Za-z0-9+/]")
-_WHITESPACE = re.compile("[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]")
-"""What ``java.lang.Character.isWhitespace`` takes for such."""
+_WHITESPACE = re.compile(f"[{WHITESPACE}]")
 _AFTER_PADDING = re.compile("[A-Za-z0-9+/]")
 
 

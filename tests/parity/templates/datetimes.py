@@ -158,3 +158,14 @@ TEMPLATES = {
         "dt + make_ym_interval(m, n)", "extract(MONTH FROM make_ym_interval(m, n))",
     ],
 }  # fmt: skip
+
+_BUCKETS = ["5 MINUTE", "7 SECOND", "23 HOUR", "1 DAY", "7 DAY", "1 MONTH", "5 MONTH", "1 YEAR"]
+_BUCKETS += ["'1 02:03:04.5' DAY TO SECOND", "'1-2' YEAR TO MONTH"]
+_ORIGIN = "TIMESTAMP '2024-01-31 02:30:00.000001'"
+TEMPLATES["time_bucket"] = [
+    *(f"time_bucket(INTERVAL {size}, ts)" for size in _BUCKETS),
+    *(f"time_bucket(INTERVAL {size}, ntz)" for size in _BUCKETS[::2]),
+    *(f"time_bucket(INTERVAL {size}, ts, {_ORIGIN})" for size in _BUCKETS),
+    "time_bucket(INTERVAL 1 DAY, ntz, TIMESTAMP_NTZ '1999-12-31 23:59:59')",
+    "time_bucket(INTERVAL 7 MONTH, ntz, TIMESTAMP_NTZ '2020-01-31 10:00:00')",
+]

@@ -151,7 +151,8 @@ TEMPLATES = {
     ],
     "to_char": [
         *("to_char(dt, 'yyyy-MM-dd')", "to_char(bin, 'hex')", "to_char(bin, 'base64')"),
-        *("to_char(utf, 'utf-8')", "to_varchar(ts, 'HH:mm')"),
+        *("to_char(utf, 'utf-8')", "to_char(ts, 'HH:mm')"),
+        *("to_char(dec, 'S99,999,999.99')", "to_char(i, '$999,999MI')", "to_char(n, '09PR')"),
     ],
     "collation": ["collation(s)", "collation('a')"],
 }

@@ -1,0 +1,38 @@
+"""What can never be evaluated is refused by its name, with a reason and what to do instead."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.expressions import configured, read_expressions
+
+pytestmark = pytest.mark.spark
+
+_TYPES = {"spark.sql.timeType.enabled": "true", "spark.sql.geospatial.enabled": "true"}
+"""Spark 4.2 has them switched off."""
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("current_time()", ["CurrentTime has to do with TIME", "TIMESTAMP_NTZ"]),
+        ("hour(to_time(s))", ["HoursOfTime has to do", "ToTime has to do"]),
+        ("CAST(s AS TIME)", ["the data type time(6) is not supported: use"]),
+        ("st_srid(st_geomfromwkb(b))", ["ST_Srid has to do with GEOMETRY", "keep WKB"]),
+        ("parse_json(s)", ["the data type variant is not supported: keep the JSON"]),
+        ("make_interval(1, 2, 3)", ["the data type interval is not supported", "make_dt_interval"]),
+        ("xpath_int(s, 'a/b')", ["XPathInt is what Java's own XML parser", "mapInArrow"]),
+        ("sentences(s)", ["Sentences goes by rules of the Java runtime", "use split"]),
+        ("theta_union(b, b)", ["ThetaUnion needs Apache DataSketches", "keep the sketch"]),
+        ("kll_sketch_get_n_bigint(b)", ["KllSketchGetNBigint needs Apache DataSketches"]),
+        ("reflect('java.lang.Math', 'abs', 1)", ["CallMethodViaReflection calls Java"]),
+        ("sentences(xpath_string(s, 'a'))", ["Sentences goes by", "XPathString is what"]),
+    ],
+)
+def test_by_name(spark: SparkSession, expression: str, words: list[str]) -> None:
+    with configured(spark, _TYPES):
+        frame = spark.createDataFrame([("a", bytearray(b"b"))], "s STRING, b BINARY")
+        _, problems = read_expressions(frame, [expression])
+    missing = [each for each in words if not any(each in problem for problem in problems)]
+    assert missing == [], problems
