@@ -18,8 +18,8 @@ from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.times import civil
 from engine.expressions.times.civil import MICROS_PER_DAY
 from engine.expressions.times.intervals import plus_day_time, plus_months
-from engine.expressions.times.timestamps import plus, zone_for
-from engine.expressions.times.zones import Zone
+from engine.expressions.times.timestamps import zone_for
+from engine.expressions.times.zones import Zone, plus
 from engine.expressions.tree import Expr
 from engine.expressions.types import YEAR_MONTH_INTERVAL
 from engine.expressions.vectors import on_numpy
@@ -71,7 +71,7 @@ def _month_bucket(size: Any, ts: Any, origin: Any, local_zone: Zone) -> Any:
 
 
 def _month_number(utc: Any, local_zone: Zone) -> Any:
-    year, month, _ = civil.from_days(local_zone.to_local(utc) // MICROS_PER_DAY)
+    year, month, _ = civil.from_days(local_zone.local_parts(utc)[0])
     return year * 12 + month
 
 
