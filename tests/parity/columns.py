@@ -115,6 +115,36 @@ def text(rng: random.Random) -> str:
     return "".join(rng.choice(letters) for _ in range(rng.randint(0, 12)))
 
 
+_MALFORMED_EDGES: Final = [
+    *(b"\xff", b"a\x80b", b"\x80", b"  \xed\xa0\x80 x ", b"\xc0\x80ab", b"\xf8a\xf5,b", b"12\xff"),
+    *(
+        b"\xe2\x82,b c1",
+        b"\xf0\x9f\x98abc",
+        b"caf\xc3\xa9\xc3 a",
+        b"aa\xf0aaa",
+        b"2024-02-29 \xffab",
+    ),
+    *(b"", b"abc", "\ufffda".encode(), b'{"a": "\xff\xe2\x82", "b": "x"}', b"a=1&b=\xff,x"),
+]
+
+
+def malformed(rng: random.Random) -> bytes:
+    """A text that is mostly no UTF-8: bytes that begin or continue nothing, encoded surrogates,
+    characters without their end. The last one is whole: else Spark reads on in its memory."""
+    odd = [
+        b"\xff",
+        b"\x80",
+        b"\xc3",
+        b"\xe2\x82",
+        b"\xf0\x9f",
+        b"\xed\xa0\x80",
+        b"\xc0\x80",
+        b"\xf9",
+    ]
+    parts = [rng.choice(odd) if rng.random() < 0.4 else text(rng)[:4].encode() for _ in range(4)]
+    return b"".join(parts) + b"abc"[: rng.randint(0, 3)].rjust(3, b"\xff")
+
+
 def _bytes(rng: random.Random) -> bytes:
     return text(rng).encode() if rng.random() < 0.4 else rng.randbytes(rng.randint(0, 20))
 
@@ -200,6 +230,7 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "s": (pa.string(), draw(_TEXT_EDGES, text)),
     "s2": (pa.string(), draw(_TEXT_EDGES, text)),
     "c": (pa.string(), one_of("", "a", "b", " ", ",", "ab", "😀", "%", ".")),
+    "raw": (pa.string(), draw(_MALFORMED_EDGES, malformed)),
     "bin": (pa.binary(), draw(_BYTES_EDGES, _bytes)),
     "bin2": (pa.binary(), draw(_BYTES_EDGES, _bytes)),
     "dt": (pa.date32(), draw(_DATE_EDGES, _date)),
@@ -217,5 +248,12 @@ def table(columns: Mapping[str, Column], rows: int, seed: int) -> pa.Table:
     arrays = {}
     for name, (dtype, value) in columns.items():
         rng = random.Random(f"{seed} {name}")
-        arrays[name] = pa.array([value(rng) for _ in range(rows)], dtype)
+        values = [value(rng) for _ in range(rows)]
+        arrays[name] = _texts(values) if pa.types.is_string(dtype) else pa.array(values, dtype)
     return pa.table(arrays)
+
+
+def _texts(values: Sequence[str | bytes | None]) -> pa.Array:
+    """Bytes, as they are, stand for what is no UTF-8."""
+    octets = [value.encode() if isinstance(value, str) else value for value in values]
+    return pa.array(octets, pa.binary()).cast(pa.string(), safe=False)

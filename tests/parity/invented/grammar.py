@@ -30,6 +30,8 @@ _WITHIN: Final = {
     **dict.fromkeys(("element_at", "try_element_at"), "greatest({}, -2147483647)"),
 }
 _BOUNDED: Final = {"n", "m", "few"}
+_OF_WHOLE_CHARACTERS: Final = {"substring", "left", "lpad", "rpad", "overlay", "levenshtein"}
+"""Where a text ends in the middle of a character, Spark reads the memory behind it."""
 
 
 class Grammar:
@@ -105,8 +107,11 @@ class Grammar:
         end = 0
         for span in holes(self._spark, template.text, self.column_kinds):
             parts.append(template.text[end : span.start])
+            kind = self.column_kinds[span.name]
             within = _WITHIN.get(template.name, "") if span.name in _BOUNDED else ""
-            parts.append(Hole(span.name, self.column_kinds[span.name], within))
+            if kind == "string" and template.name in _OF_WHOLE_CHARACTERS:
+                within = "make_valid_utf8({})"
+            parts.append(Hole(span.name, kind, within))
             end = span.end
         parts.append(template.text[end:])
         return Production(template.name, tuple(parts), template.kind, template.ulps)

@@ -37,6 +37,7 @@ _PAIRS = [
     *((source, "string") for source in ("ts", "ntz", "bin")),
     *((source, "boolean") for source in ("i", "d", "dec", "w")),
     *(("w", target) for target in (*_NUMERIC, "date", "timestamp", "timestamp_ntz", "binary")),
+    *(("raw", target) for target in (*_NUMERIC, "boolean", "date", "timestamp", "binary")),
     *(("ts", target) for target in ("date", "timestamp_ntz", "bigint", "double")),
     *(("ntz", target) for target in ("date", "timestamp")),
     *(("dt", target) for target in ("timestamp", "timestamp_ntz")),

@@ -59,6 +59,7 @@ TEMPLATES = {
         *("array_contains(texts, key)", "array_contains(nested, ints)", "array_contains(wides, i)"),
         *("array_contains(points, records.at)", "array_contains(ints, 3)"),
         "array_contains(ints, 10 div few)",
+        "array_contains(array(raw, s), raw)",
     ],
     "array_position": [
         *("array_position(ints, few)", "array_position(doubles, item)"),
@@ -75,12 +76,14 @@ TEMPLATES = {
     "array_join": [
         *("array_join(texts, ',')", "array_join(texts, key)", "array_join(texts, ',', '?')"),
         *("array_join(texts, key, s)", "array_join(ints, '')", "array_join(flags, '-', 'no')"),
+        "array_join(array(raw, s, raw), ',')",
     ],
     "sort_array": [
         *_of_each("sort_array", _ARRAYS),
         *_of_each("sort_array", _ARRAYS, ", false"),
         *("sort_array(array_compact(doubles))", "sort_array(array_compact(doubles), false)"),
         *("sort_array(array(d, d2, 0.0D, -0.0D))", "sort_array(map_entries(named))"),
+        "sort_array(array(raw, s, raw))",
     ],
     "slice": [
         *("slice(ints, few, 2)", "slice(texts, 1, few)", "slice(doubles, n, m)"),
@@ -132,6 +135,7 @@ TEMPLATES = {
     "map": [
         *("map('a', i, 'b', i2)", "map(key, few, 'a', 2)", "map(i, s, i2, s2)", "map(s, d)"),
         *("map(ints, 1)", "map(struct(few, key), texts)", "map(dt, ints, dt2, ints2)"),
+        "map(raw, i)",
     ],
     "map_concat": [
         *("map_concat(counts, map('new', few))", "map_concat(counts, counts2)"),
@@ -160,5 +164,6 @@ TEMPLATES = {
         "str_to_map(concat(key, ':', i))",
         *("str_to_map(s)", "str_to_map(concat('a:', s, ',b:2:3,,c'))", "str_to_map(s, ',', '=')"),
         *("str_to_map(concat(key, '1', s), '[0-9]', ' ')", "str_to_map('a:1,b:2')"),
+        "str_to_map(raw, '&', '=')",
     ],
 }  # fmt: skip

@@ -61,7 +61,7 @@ TEMPLATES = {
     "datediff": ["datediff(dt, dt2)", "date_diff(ts, dt)", "datediff(DAY, ts, ts2)"],
     "add_months": ["add_months(dt, n)", "add_months(ts, n)", "add_months(dt, h)"],
     "months_between": ["months_between(ts, ts2)", "months_between(dt, dt2, false)"],
-    "next_day": ["next_day(dt, dow)", "next_day(dt, 'MO')"],
+    "next_day": ["next_day(dt, dow)", "next_day(dt, 'MO')", "next_day(dt, raw)"],
     "trunc": [f"trunc(dt, '{unit}')" for unit in ("YEAR", "MM", "QUARTER", "WEEK", "bad")],
     "date_trunc": [
         *(f"date_trunc('{unit}', {c})" for unit in [*_UNITS, "bad"] for c in ("ts", "ntz")),
@@ -110,6 +110,7 @@ TEMPLATES = {
     "try_to_date": ["try_to_date(day)", "try_to_date(day, 'yyyy-MM-dd')"],
     "to_timestamp": [
         "to_timestamp(day)", "to_timestamp(day, 'yyyy-MM-dd HH:mm:ss')", "to_timestamp(dt)",
+        "to_timestamp(raw, 'yyyy-MM-dd')",
     ],
     "try_to_timestamp": ["try_to_timestamp(day)", "try_to_timestamp(day, 'yyyy-MM-dd')"],
     "to_timestamp_ltz": ["to_timestamp_ltz(day)", "to_timestamp_ltz(day, 'yyyy-MM-dd')"],

@@ -27,7 +27,7 @@ _IVS = {"GCM": "binary('twelve bytes')", "CBC": _KEY, "ECB": "binary('')"}
 _SEALED = {
     mode: f"aes_encrypt(clear, {_KEY}, '{mode}', 'DEFAULT', {_IVS[mode]})" for mode in _MODES
 }
-_TYPES = ["t", "b", "h", "i", "l", "f", "d", "dec", "big", "s", "bin", "dt", "ts", "ntz"]
+_TYPES = ["t", "b", "h", "i", "l", "f", "d", "dec", "big", "s", "raw", "bin", "dt", "ts", "ntz"]
 _MANY = [
     "i, l, s",
     "s, null, d",
@@ -38,7 +38,7 @@ _MANY = [
 ]
 
 TEMPLATES = {
-    "md5": ["md5(s)", "md5(bin)"],
+    "md5": ["md5(s)", "md5(raw)", "md5(bin)"],
     "sha1": ["sha1(s)", "sha(bin)"],
     "sha2": ["sha2(s, 256)", "sha2(bin, 224)", "sha2(s, 384)", "sha2(s, 512)", "sha2(s, n)"],
     "aes_encrypt": [

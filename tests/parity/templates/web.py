@@ -27,20 +27,41 @@ COLUMNS = {
 _PARTS = ["HOST", "PATH", "QUERY", "REF", "PROTOCOL", "FILE", "AUTHORITY", "USERINFO", "host", "X"]
 
 TEMPLATES = {
-    "url_encode": ["url_encode(s)", "url_encode(url)"],
-    "url_decode": ["url_decode(esc)", "url_decode(url_encode(s))", "url_decode(url)"],
-    "try_url_decode": ["try_url_decode(esc)", "try_url_decode(url)"],
+    "url_encode": ["url_encode(s)", "url_encode(url)", "url_encode(raw)"],
+    "url_decode": [
+        "url_decode(esc)",
+        "url_decode(url_encode(s))",
+        "url_decode(url)",
+        "url_decode(raw)",
+    ],
+    "try_url_decode": ["try_url_decode(esc)", "try_url_decode(url)", "try_url_decode(raw)"],
     "parse_url": [
         *(f"parse_url(url, '{part}')" for part in _PARTS),
         *("parse_url(url, 'QUERY', 'x')", "parse_url(s, 'PATH')"),
     ],
     "try_parse_url": [f"try_parse_url(url, '{part}')" for part in _PARTS]
-    + ["try_parse_url(s, 'HOST')"],
-    "get_json_object": ["get_json_object(js, '$.a')", "get_json_object(js, '$[0]')"],
-    "from_json": ["from_json(js, 'a int, b string')", "from_json(js, 'a double')"],
-    "to_json": ["to_json(named_struct('a', i, 'b', s, 'c', p, 'd', ts))"],
-    "json_array_length": ["json_array_length(js)", "json_array_length(s)"],
-    "json_object_keys": ["json_object_keys(js)"],
+    + ["try_parse_url(s, 'HOST')", "try_parse_url(concat('http://h/', raw), 'PATH')"],
+    "get_json_object": [
+        "get_json_object(js, '$.a')",
+        "get_json_object(js, '$[0]')",
+        "get_json_object(raw, '$.a')",
+    ],
+    "from_json": [
+        "from_json(js, 'a int, b string')",
+        "from_json(js, 'a double')",
+        "from_json(raw, 'a string, b string')",
+    ],
+    "to_json": [
+        "to_json(named_struct('a', i, 'b', s, 'c', p, 'd', ts))",
+        "to_json(named_struct('a', raw))",
+        "to_json(map(1, raw))",
+    ],
+    "json_array_length": [
+        "json_array_length(js)",
+        "json_array_length(s)",
+        "json_array_length(raw)",
+    ],
+    "json_object_keys": ["json_object_keys(js)", "json_object_keys(raw)"],
     "schema_of_json": ["""schema_of_json('{"a": [1, 2.5], "b": "x"}')""", "schema_of_json('[1]')"],
     "schema_of_csv": ["schema_of_csv('1,abc')", "schema_of_csv('1.5,true,2020-01-01')"],
 }
