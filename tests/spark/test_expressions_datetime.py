@@ -221,6 +221,43 @@ def test_out_of_range(spark: SparkSession) -> None:
     assert_parity(spark, table, expressions, timezone="Europe/Berlin")
 
 
+def test_the_ends_of_all_timestamps(spark: SparkSession) -> None:
+    """Where local times, or the instants that they mean, do not fit into 64 bits."""
+    hour, low, high = 3_600_000_000, -(2**63), 2**63 - 1
+    instants = [low, low + hour, low + _DAY, 0, high - _DAY, high - hour, high]
+    table = pa.table(
+        {
+            "ts": pa.array(instants, pa.int64()).view(TIMESTAMP),
+            "ntz": pa.array(instants, pa.int64()).view(TIMESTAMP_NTZ),
+            "z": ["Asia/Tokyo", "America/New_York"] * 3 + ["UTC"],
+        }
+    )
+    expressions = [
+        "hour(ts)", "extract(SECOND FROM ts)", "CAST(ts AS DATE)", "CAST(ts AS STRING)",
+        "CAST(ts AS TIMESTAMP_NTZ)", "CAST(ntz AS TIMESTAMP)", "date_format(ts, 'y-MM-dd HH:mm')",
+        "date_trunc('HOUR', ts)", "date_trunc('DAY', ts)", "date_trunc('YEAR', ts)",
+        "date_trunc('SECOND', ts)", "months_between(ts, timestamp'2020-01-02')",
+        "from_utc_timestamp(ts, z)", "to_utc_timestamp(ts, z)", "ts + INTERVAL 1 DAY",
+        "ts - INTERVAL 1 HOUR", "ts + INTERVAL '1' MONTH", "ts - timestamp'2020-01-01'",
+        "timestampdiff(HOUR, ts, timestamp'2020-01-01')",
+        "timestampdiff(MICROSECOND, ts, timestamp'2020-01-01')",
+        "convert_timezone(z, 'Europe/Berlin', ntz)", "CAST(CAST(ts AS STRING) AS TIMESTAMP)",
+    ]  # fmt: skip
+    assert_parity(spark, table, expressions, ansi=[True], timezone="America/New_York")
+
+
+def test_the_ends_of_all_dates(spark: SparkSession) -> None:
+    """Where Spark's weekdays wrap around in 32 bits."""
+    low, high = -(2**31), 2**31 - 1
+    days = [low, low + 1, low + 3, low + 7, low + 40, 0, high - 40, high - 7, high - 1, high]
+    table = pa.table({"d": pa.array(days, pa.int32()).view(pa.date32())})
+    expressions = [
+        "next_day(d, 'MO')", "next_day(d, 'TH')", "trunc(d, 'WEEK')", "trunc(d, 'MONTH')",
+        "trunc(d, 'QUARTER')", "trunc(d, 'YEAR')", "last_day(d)", "d - date'1970-01-01'",
+    ]  # fmt: skip
+    assert_parity(spark, table, expressions, ansi=[True])
+
+
 @pytest.mark.parametrize(
     "expression",
     [

@@ -46,7 +46,6 @@ _FIELDS: Final[dict[str, Callable[..., Any]]] = {
     "DateAdd": lambda days, count: days + count,
     "DateSub": lambda days, count: days - count,
     "DateDiff": lambda end, start: end - start,
-    "SubtractDates": lambda end, start: (end - start) * MICROS_PER_DAY,
 }
 
 
@@ -60,6 +59,24 @@ def field(expr: Expr, context: Context) -> ValueFunction:
     """A function of days that is defined for all of them. Sums wrap around, as in Spark."""
     function = _FIELDS[expr.op]
     return lambda *values: on_numpy(function, expr.dtype, *values)
+
+
+@strict("SubtractDates", can_fail=always)
+def subtract_dates(expr: Expr, context: Context) -> ValueFunction:
+    """``date - date``: days in 32 bits, then microseconds in 64."""
+
+    def compute(end: Any, start: Any) -> Any:
+        days = end - start
+        return days * MICROS_PER_DAY, np.abs(days) <= _INTERVAL_DAYS_MAX
+
+    def overflow(end: int, start: int) -> TransformError:
+        kind = "long" if in_int_range(end - start) else "integer"
+        return arithmetic_exception(f"{kind} overflow")
+
+    return lambda *values: on_numpy(compute, expr.dtype, *values, failure=overflow)
+
+
+_INTERVAL_DAYS_MAX: Final = (2**63 - 1) // MICROS_PER_DAY
 
 
 @rowwise("MonthName")
@@ -124,6 +141,20 @@ def make_date(expr: Expr, context: Context) -> ValueFunction:
     return lambda *values: on_numpy(compute, expr.dtype, *values, failure=wrong)
 
 
+def _next_weekday(days: Any, weekday: int) -> Any:
+    """The first such day (0 is Monday) after these. At the ends of all dates, numbers wrap around
+    and weekdays are others, as in Spark.
+
+    Source: ``DateTimeUtils.getNextDateForDayOfWeek``, in 32 bits.
+    """
+    distance = np.fmod(_in_32_bits((weekday + 4) % 7 - 1 - days), 7)
+    return _in_32_bits(days + 1 + (distance + 7) % 7)
+
+
+def _in_32_bits(number: Any) -> Any:
+    return (number + 2**31) % 2**32 - 2**31
+
+
 _DAY_NUMBERS: Final = {
     name.upper()[:length]: number
     for number, name in enumerate(WEEKDAYS)
@@ -141,8 +172,7 @@ def next_day(expr: Expr) -> RowFunction:
     def compute(days: int, weekday: str) -> int | None:
         number = _DAY_NUMBERS.get(weekday.upper())
         if number is not None:
-            # Day 3 was a Sunday.
-            return days + 1 + (number - 4 - days) % 7
+            return int(_next_weekday(days, number))
         if strictly:
             raise failure("ILLEGAL_DAY_OF_WEEK", f"{weekday!r} is not a day of the week.")
         return None
@@ -153,7 +183,7 @@ def next_day(expr: Expr) -> RowFunction:
 def truncate(days: Any, unit: str) -> Any:
     """The first day of the week, month, quarter or year."""
     if unit == "WEEK":
-        return days - civil.weekday(days)
+        return _next_weekday(_in_32_bits(days - 7), 0)
     year, month, _ = civil.from_days(days)
     if unit == "QUARTER":
         month = (month - 1) // 3 * 3 + 1
@@ -180,10 +210,17 @@ def constant_unit(position: int) -> Callable[[Expr], str | None]:
     )
 
 
-@strict("TruncDate", supports=constant_unit(1))
+@strict("TruncDate", can_fail=always, supports=constant_unit(1))
 def trunc(expr: Expr, context: Context) -> ValueFunction:
     """``trunc``: NULL for a unit that there is not."""
     unit = unit_of(constant_value(expr.children[1]))
     if unit is None:
         return lambda date, _: pa.scalar(None, expr.dtype)
-    return lambda date, _: on_numpy(lambda days: truncate(days, unit), expr.dtype, date)
+
+    def compute(days: Any) -> Any:
+        found = truncate(days, unit)
+        return found, in_int_range(found) | (unit != "QUARTER")  # the others wrap around
+
+    return lambda date, _: on_numpy(
+        compute, expr.dtype, date, failure=lambda *_: arithmetic_overflow(expr.dtype)
+    )

@@ -179,7 +179,9 @@ def convert_timezone(expr: Expr, context: Context) -> ValueFunction:
 
 def _from_zone_to_zone(local: Any, source: Zone, target: Zone) -> Any:
     """The instant between them may be out of range."""
-    eras = np.where(np.abs(local) > LONG_MAX - 7 * MICROS_PER_DAY, np.sign(local), 0) * ERA
+    eras = (
+        np.where(np.abs(local // 2) > LONG_MAX // 2 - 7 * MICROS_PER_DAY, np.sign(local), 0) * ERA
+    )
     utc, _ = source.to_utc(local - eras)
     return plus(target.to_local(utc)[0], eras)
 
