@@ -214,8 +214,8 @@ def moved(expr: Expr, places: Mapping[int, int]) -> Expr:
 def _substituted(expr: Expr, columns: Sequence[Expr]) -> Expr:
     """The tree over what the columns are computed from."""
     if expr.op == "Column":
-        column: Expr = columns[expr.params["ordinal"]]
-        return column
+        ordinal: int = expr.params["ordinal"]
+        return columns[ordinal]
     children = tuple(_substituted(child, columns) for child in expr.children)
     return replace(expr, children=children)
 

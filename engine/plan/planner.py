@@ -1,7 +1,8 @@
 """Analyzed plan of a streaming DataFrame → :class:`Pipeline`.
 
 Spark's analyzer has resolved every name, inserted every cast and chosen the evaluation modes.
-What is left is to walk the tree from the source to the top, one step per node:
+Rules of its optimizer that show have been run (:mod:`engine.plan.spark_rules`). What is left is to
+walk the tree from the source to the top, one step per node:
 
 ======================================== ===========================
 ``StreamingRelationV2``                  the source

@@ -63,7 +63,7 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
     optimizer = jvm.org.apache.spark.sql.catalyst.optimizer
     analysis = jvm.org.apache.spark.sql.catalyst.analysis
     excluded = {name.strip() for name in str(spark.conf.get(_EXCLUDED, "")).split(",")}
-    plan = optimizer.InlineCTE(False, False).apply(plan.clone())
+    plan = _plain(optimizer.InlineCTE).apply(plan.clone())
     for name in _FINISH_ANALYSIS:
         plan = _singleton(analysis, name).apply(plan)
     # A table is read once, when the query starts: what tells the time stays above the join.
@@ -78,6 +78,12 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
         if before.fastEquals(plan):
             break
     return plan
+
+
+def _plain(rule: Any) -> Any:
+    """A rule with none of its options, of which versions have more or fewer."""
+    options = rule._java_lang_class.getConstructors()[0].getParameterCount()
+    return rule(*[False] * options)
 
 
 def _singleton(package: Any, name: str) -> Any:
