@@ -24,13 +24,14 @@ What is different on purpose:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from py4j.java_gateway import JavaObject, is_instance_of
 
-from engine.expressions.compile import unsupported
+from engine.expressions.compile import may_raise, unsupported
 from engine.expressions.refused import REFUSED
 from engine.expressions.registry import KERNELS, Context
 from engine.expressions.tree import NONDETERMINISTIC, Expr
@@ -164,6 +165,16 @@ class ExpressionReader:
         is_one = any(self._is_a(node, f"{_CATALYST}.{kind}Expression") for kind in _NULL_SAFE_KINDS)
         return is_one and (bool(node.nullIntolerant()) or op in _NULL_SAFE)
 
+    def _propagates_null(self, node: JavaObject, arguments: Sequence[JavaObject]) -> bool:
+        """Whether this is a call in Java with these arguments, of which Spark's compiled code
+        evaluates none behind one that is NULL."""
+        if simple_name(node) not in ("Invoke", "StaticInvoke") or not node.propagateNull():
+            return False
+        passed = list(scala_seq(node.arguments()))[: len(arguments)]
+        return len(passed) == len(arguments) and all(
+            mine.semanticEquals(other) for mine, other in zip(arguments, passed, strict=True)
+        )
+
     def _convert_all(self, nodes: Iterable[JavaObject], obstacles: list[str]) -> tuple[Expr, ...]:
         return tuple(self._convert(node, obstacles) for node in nodes)
 
@@ -193,6 +204,9 @@ class ExpressionReader:
         children = self._convert_all(arguments, mine)
         outer = Expr(op, children, dtype, replacement.nullable(), self._params(op, node, mine))
         if op in KERNELS and not mine and not unsupported(outer, self._context):
+            fails_late = any(may_raise(child) for child in children[1:])
+            if fails_late and self._propagates_null(replacement, arguments):
+                return replace(outer, params={**outer.params, "null_safe": True})
             return outer
         if self._calls is not None:
             self._calls.forget(calls)
