@@ -256,8 +256,6 @@ def test_writing(spark: SparkSession, zone: str) -> None:
         "from_json(s, 'a int, _corrupt_record string')",
         "from_json(s, 'a date', map('dateFormat', 'dd.MM.yyyy'))",
         "from_json(s, 'array<int>', map('mode', 'FAILFAST'))",
-        "get_json_object(s, '$.a[*]')",
-        "get_json_object(s, s)",
         "to_json(struct(s), map('pretty', 'true'))",
     ],
 )

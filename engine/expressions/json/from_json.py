@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.expressions.ansi import failure
-from engine.expressions.json.jackson import Number, is_blank
+from engine.expressions.json.jackson import Number, is_blank, may_have_long_numbers
 from engine.expressions.json.json_columns import Builder
 from engine.expressions.json.json_records import RecordReader
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
@@ -117,6 +117,8 @@ def _decoded(decode: Callable[[str], Any], text: str | None, row: int, irregular
     if text is None:
         return None
     try:
+        if may_have_long_numbers(text):
+            raise ValueError("a number is too long")
         value = decode(text)
     except (ValueError, RecursionError):
         if not is_blank(text):

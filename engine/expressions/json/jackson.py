@@ -28,6 +28,8 @@ _SURROGATE_PAIR: Final = re.compile("([\ud800-\udbff])([\udc00-\udfff])")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _WORDS: Final = {"t": "true", "f": "false", "n": "null", "N": "NaN", "I": "Infinity"}
 _DEPTH_MAX: Final = 1_000
+_DIGITS_MAX: Final = 1_000
+_LONG_NUMBER: Final = re.compile("[0-9.eE+-]{1001}")
 _TOKEN_SHOWN_MAX: Final = 256
 
 START_OBJECT, END_OBJECT, START_ARRAY, END_ARRAY = "{}[]"
@@ -277,7 +279,9 @@ class JsonParser:
         if len(self._scopes) == 1 and following and following not in " \t\r\n":
             raise JsonError("a number is not separated from what follows")
         text = self._text[start:end]
-        self._value = Number(text) if token == FLOAT else _integer(text)
+        if end - start > _DIGITS_MAX and sum(map(str.isdigit, text)) > _DIGITS_MAX:
+            raise JsonError("a number is too long")
+        self._value = Number(text) if token == FLOAT else int(text)
         return token
 
     def _finish_string(self, quote: str) -> str:
@@ -335,13 +339,6 @@ def _is_identifier_part(char: str) -> bool:
     return bool(char) and (char.isalnum() or char in "_$" or is_ignorable)
 
 
-def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:  # Python reads at most some thousand digits, Jackson a thousand
-        raise JsonError("a number is too long") from None
-
-
 def _joined(match: re.Match[str]) -> str:
     return chr(0x10000 + ((ord(match[1]) - 0xD800) << 10) + ord(match[2]) - 0xDC00)
 
@@ -362,6 +359,11 @@ def read(text: str, *, for_hive: bool = False) -> Any:
         return parser.tree()
     except RecursionError:
         raise JsonError("nested too deeply") from None
+
+
+def may_have_long_numbers(text: str) -> bool:
+    """Whether there may be a number that Python's :mod:`json` reads, and Jackson does not."""
+    return len(text) > _DIGITS_MAX and _LONG_NUMBER.search(text) is not None
 
 
 def is_blank(text: str) -> bool:
