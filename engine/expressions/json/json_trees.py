@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from engine.expressions.json.jackson import may_have_long_numbers, read
+from engine.expressions.json.jackson import HIVE, may_have_long_numbers, read
 
 
 def read_tree(text: str) -> Any:
@@ -22,20 +22,22 @@ def read_tree(text: str) -> Any:
             return _decode(text)
         except (ValueError, RecursionError):
             pass  # malformed, or one of the things that Jackson reads in another way
-    return read(text, for_hive=True)
+    return read(text, HIVE)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A dict, unless a name occurs twice."""
     members = dict(pairs)
     if len(members) < len(pairs):
         raise ValueError("a name occurs twice")
     return members
 
 
-def _no_number(text: str) -> Any:
+def no_number(text: str) -> Any:
+    """For names of numbers where they are none."""
     raise ValueError(f"{text} is not a number")
 
 
 _decode: Final = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_constant=_no_number, strict=False
+    object_pairs_hook=unique, parse_constant=no_number, strict=False
 ).decode

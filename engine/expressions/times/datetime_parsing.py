@@ -66,6 +66,24 @@ class TextParser:
         :return: None if the text does not follow the pattern.
         :raises TransformError: the time is further away than timestamps reach.
         """
+        found = self._found(text)
+        if found is None:
+            return None
+        days, in_day, offset = found
+        if not in_days_range(days):
+            raise long_overflow()
+        return days * MICROS_PER_DAY + in_day, offset
+
+    def parse_days(self, text: str) -> int | None:
+        """The date that a text names, in days since 1970.
+
+        :return: None if the text does not follow the pattern, or if there is no such DATE.
+        """
+        found = self._found(text)
+        return found[0] if found is not None and -(2**31) <= found[0] < 2**31 else None
+
+    def _found(self, text: str) -> tuple[int, int, int | None] | None:
+        """Days, microseconds of the day, and the offset."""
         match = self._regex.fullmatch(text)
         if match is None:
             return None
@@ -74,9 +92,7 @@ class TextParser:
         offset = _offset(found["offset"]) if "offset" in found else None
         if days is None or in_day is None or (offset is None and "offset" in found):
             return None
-        if not in_days_range(days):
-            raise long_overflow()
-        return days * MICROS_PER_DAY + in_day, offset
+        return days, in_day, offset
 
     def _translated(self) -> str:
         regex, open_sections, closed = "", 0, False
