@@ -14,9 +14,12 @@ from typing import Final
 from engine.expressions.corrupt_records import CORRUPT_RECORD
 from engine.expressions.json.jackson import Features
 from engine.expressions.options import OptionError, Options
+from engine.expressions.times.record_printing import RecordPrinting
 from engine.expressions.times.record_times import RecordTimes
 from engine.expressions.times.zones import Zone
 from engine.expressions.tree import Expr
+
+IGNORE_NULLS: Final = "spark.sql.jsonGenerator.ignoreNullFields"
 
 _IDLE_FLAGS: Final = {
     "multiline", "primitivesasstring", "prefersdecimal", "dropfieldifallnull", "infertimestamp",
@@ -84,3 +87,41 @@ def _options(expr: Expr, idle_flags: set[str]) -> Options:
         raise OptionError("the option lineSep is not supported with an encoding, nor empty")
     options.check_locale()
     return options
+
+
+@dataclass(frozen=True)
+class JsonWriting:
+    """How texts are written.
+
+    :param keeps_nulls: of structs; arrays and maps always do.
+    :param pretty: in many lines.
+    :param ascii_only: other characters are escaped.
+    """
+
+    keeps_nulls: bool
+    pretty: bool
+    ascii_only: bool
+    times: RecordPrinting
+
+
+def json_writing(expr: Expr, default_zone: Zone) -> JsonWriting:
+    """The options of a ``StructsToJson``.
+
+    :raises OptionError: one is not supported.
+    :raises UnsupportedPatternError: a pattern is not understood.
+    """
+    options = _options(expr, set(_FEATURES))
+    ignores = expr.params.get(IGNORE_NULLS, "true") != "false"
+    times = RecordPrinting(
+        options.zone(default_zone),
+        options.given("dateformat"),
+        options.given("timestampformat"),
+        options.given("timestampntzformat"),
+    )
+    times.check()
+    return JsonWriting(
+        not options.flag("ignorenullfields", ignores),
+        options.flag("pretty", False),
+        options.flag("writenonasciicharacterascodepoint", False),
+        times,
+    )

@@ -17,6 +17,7 @@ Quote: TypeAlias = Callable[[str], str]
 
 _TO_ESCAPE: Final = re.compile(r'[\x00-\x1f"\\]')
 _TO_ESCAPE_IN_BYTES: Final = re.compile('[\\x00-\\x1f"\\\\\\U00010000-\\U0010ffff\\ud800-\\udfff]')
+_TO_ESCAPE_IN_ASCII: Final = re.compile(r'[\x00-\x1f"\\]|[^\x00-\x7f]')
 _ESCAPES: Final = {
     **{chr(code): f"\\u{code:04X}" for code in range(32)},
     "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\",
@@ -28,6 +29,13 @@ def quoted(text: str) -> str:
     if _TO_ESCAPE.search(text) is None:
         return f'"{text}"'
     return '"' + _TO_ESCAPE.sub(lambda match: _ESCAPES[match[0]], text) + '"'
+
+
+def quoted_in_ascii(text: str) -> str:
+    """As :func:`quoted`, with all that is not ASCII escaped."""
+    if _TO_ESCAPE_IN_ASCII.search(text) is None:
+        return f'"{text}"'
+    return '"' + _TO_ESCAPE_IN_ASCII.sub(_escape, text) + '"'
 
 
 def quoted_in_bytes(text: str) -> str:
