@@ -5,7 +5,7 @@ Source: ``FailureSafeParser`` and ``ExprUtils.verifyColumnNameOfCorruptRecord`` 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -47,23 +47,16 @@ def check_corrupt_field(field: pa.Field | None, options: Mapping[str, Any]) -> N
 
 
 def with_records(
-    array: pa.StructArray,
-    dtype: pa.StructType,
-    name: str,
-    texts: Sequence[str | None],
-    bad: Collection[int],
+    array: pa.StructArray, dtype: pa.StructType, name: str, bad: Mapping[int, str | None]
 ) -> pa.StructArray:
-    """The structs with that field among theirs: the texts of bad rows, NULL in the others.
+    """The structs with that field among theirs.
 
     :param dtype: of the result.
+    :param bad: the texts of bad rows, by their numbers; the others have NULL.
     """
-    records = pa.array(
-        [text if row in bad else None for row, text in enumerate(texts)], pa.string()
-    )
+    records = pa.array([bad.get(row) for row in range(len(array))], pa.string())
     columns = iter(array.flatten() if array.type.num_fields else [])
-    fields = [
-        pa.array(records, pa.string()) if field.name == name else next(columns) for field in dtype
-    ]
+    fields = [records if field.name == name else next(columns) for field in dtype]
     return pa.StructArray.from_arrays(fields, fields=list(dtype), mask=array.is_null())
 
 

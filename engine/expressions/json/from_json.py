@@ -96,19 +96,19 @@ def from_json(expr: Expr, context: Context) -> ValueFunction:
         irregular: set[int] = set()
         values = [_decoded(decode, text, row, irregular) for row, text in enumerate(texts)]
         result = Builder(reading.times, irregular).build(values, dtype, rows)
-        bad: set[int] = set()
+        bad: dict[int, str | None] = {}
         if irregular:
             reader = RecordReader(reading.times, reading.features)
             for row in irregular:
                 values[row], is_whole = reader.read(texts[row], dtype)
                 if not is_whole:
-                    bad.add(row)
+                    bad[row] = texts[row]
                 if reading.fails_fast and not is_whole:
                     raise malformed_record(texts[row])
             result = Builder(reading.times, None).build(values, dtype, rows)
         if corrupt is None:
             return result
-        return with_records(result, expr.dtype, corrupt.name, texts, bad)
+        return with_records(result, expr.dtype, corrupt.name, bad)
 
     def function(value: Datum) -> Datum:
         return convert(pa.repeat(value, 1))[0] if isinstance(value, pa.Scalar) else convert(value)

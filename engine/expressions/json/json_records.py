@@ -46,7 +46,8 @@ from engine.expressions.times.record_times import RecordTimes
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
 
 _NUMBER_NAMES: Final = {"NaN", "+INF", "-INF", "Infinity", "+Infinity", "-Infinity"}
-_BIG_DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_BIG_DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+"""Java reads the digits of all scripts, but not those beyond U+FFFF."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _GREGORIAN_START: Final = -141_427  # 1582-10-15
 
@@ -270,7 +271,7 @@ def decimal_of(value: Any, dtype: pa.DataType) -> Decimal:
     if isinstance(value, Decimal):
         return value
     text = value.text if isinstance(value, Number) else str(value).replace(",", "")
-    if isinstance(value, bool) or _BIG_DECIMAL.fullmatch(text) is None:
+    if isinstance(value, bool) or _BIG_DECIMAL.fullmatch(text) is None or max(text) > "\uffff":
         raise BadValueError
     try:
         rounded = Decimal(text).quantize(Decimal(1).scaleb(-dtype.scale), ROUND_HALF_UP, EXACT)
