@@ -1,4 +1,4 @@
-"""The options of ``from_csv``.
+"""The options of ``from_csv`` and ``to_csv``.
 
 Source: ``CSVOptions`` of Spark.
 """
@@ -10,7 +10,9 @@ from typing import Final
 
 from engine.expressions.corrupt_records import CORRUPT_RECORD
 from engine.expressions.csv.csv_lines import NONE, LineFormat
+from engine.expressions.csv.csv_writing import LineWriter
 from engine.expressions.options import OptionError, Options
+from engine.expressions.times.record_printing import RecordPrinting
 from engine.expressions.times.record_times import RecordTimes
 from engine.expressions.times.zones import Zone
 from engine.expressions.tree import Expr
@@ -44,6 +46,14 @@ class CsvReading:
     null_value: str
     numbers: dict[str, float]
     times: RecordTimes
+
+
+@dataclass(frozen=True)
+class CsvWriting:
+    """How lines are written, and times in them."""
+
+    lines: LineWriter
+    times: RecordPrinting
 
 
 def csv_reading(expr: Expr, default_zone: Zone) -> CsvReading:
@@ -81,6 +91,40 @@ def csv_reading(expr: Expr, default_zone: Zone) -> CsvReading:
     )
 
 
+def csv_writing(expr: Expr, default_zone: Zone) -> CsvWriting:
+    """The options of a ``StructsToCsv``.
+
+    :raises OptionError: one is not supported.
+    :raises UnsupportedPatternError: a pattern is not understood.
+    """
+    options = _options(expr)
+    times = RecordPrinting(
+        options.zone(default_zone),
+        options.given("dateformat"),
+        options.given("timestampformat"),
+        options.given("timestampntzformat"),
+    )
+    times.check()
+    quote, escape, escape_of_escape = _quotes(options)
+    if NONE in (quote, escape):
+        raise OptionError("an empty quote or escape is not supported when writing")
+    comment = _char(options, "comment", NONE)
+    lines = LineWriter(
+        delimiter=_delimiter(options),
+        quote=quote,
+        escape=escape,
+        escape_of_escape=escape_of_escape,
+        comment="#" if comment == NONE else comment,
+        null_value=options.text("nullvalue", ""),
+        empty_value=options.text("emptyvalue", '""'),
+        trims_front=options.flag("ignoreleadingwhitespace", True),
+        trims_end=options.flag("ignoretrailingwhitespace", True),
+        quotes_all=options.flag("quoteall", False),
+        escapes_quotes=options.flag("escapequotes", True),
+    )
+    return CsvWriting(lines, times)
+
+
 def _options(expr: Expr) -> Options:
     options = Options(expr.params["options"], _KNOWN)
     for name in _IDLE_FLAGS:
@@ -90,15 +134,7 @@ def _options(expr: Expr) -> Options:
 
 
 def _lines(options: Options) -> LineFormat:
-    delimiter = options.text("sep", options.text("delimiter", ","))
-    if delimiter == "\\t":
-        delimiter = "\t"
-    if len(delimiter) != 1 or delimiter == "\\":
-        raise OptionError(f"the option sep is {delimiter!r}, which is not one character")
-    quote, escape = _char(options, "quote", '"'), _char(options, "escape", "\\")
-    escape_of_escape = _char(options, "chartoescapequoteescaping", NONE)
-    if escape_of_escape == NONE and quote != escape:
-        escape_of_escape = escape
+    quote, escape, escape_of_escape = _quotes(options)
     comment = _char(options, "comment", NONE)
     if options.flag("ignoretrailingwhitespace", False):
         # Spark's reader fails for some values in quotes.
@@ -107,7 +143,7 @@ def _lines(options: Options) -> LineFormat:
     if not (columns.isascii() and columns.isdigit() and 0 < int(columns) < 10**6):
         raise OptionError(f"the option maxColumns is {columns!r}, which is no number of columns")
     return LineFormat(
-        delimiter=delimiter,
+        delimiter=_delimiter(options),
         quote=quote,
         escape=escape,
         escape_of_escape=escape_of_escape,
@@ -117,6 +153,24 @@ def _lines(options: Options) -> LineFormat:
         trims_front=options.flag("ignoreleadingwhitespace", False),
         values_max=int(columns),
     )
+
+
+def _delimiter(options: Options) -> str:
+    delimiter = options.text("sep", options.text("delimiter", ","))
+    if delimiter == "\\t":
+        return "\t"
+    if len(delimiter) != 1 or delimiter == "\\":
+        raise OptionError(f"the option sep is {delimiter!r}, which is not one character")
+    return delimiter
+
+
+def _quotes(options: Options) -> tuple[str, str, str]:
+    """The quote, what escapes it, and what escapes that."""
+    quote, escape = _char(options, "quote", '"'), _char(options, "escape", "\\")
+    escape_of_escape = _char(options, "chartoescapequoteescaping", NONE)
+    if escape_of_escape == NONE and quote != escape:
+        escape_of_escape = escape
+    return quote, escape, escape_of_escape
 
 
 def _char(options: Options, name: str, default: str) -> str:
