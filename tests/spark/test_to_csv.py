@@ -16,8 +16,9 @@ pytestmark = pytest.mark.spark
 _OPTIONS = [
     "'sep', ';'", "'quote', '\\''", "'escape', '\"'", "'charToEscapeQuoteEscaping', '|'",
     "'comment', 'a'", "'nullValue', 'N'", "'nullValue', '\"N\"'", "'emptyValue', 'E'",
-    "'emptyValue', ''", "'ignoreLeadingWhiteSpace', 'false'", "'quoteAll', 'true'",
-    "'ignoreTrailingWhiteSpace', 'false'", "'escapeQuotes', 'false'", "'sep', '\\t'",
+    "'emptyValue', ''", "'quoteAll', 'true'",
+    "'ignoreTrailingWhiteSpace', 'false', 'ignoreLeadingWhiteSpace', 'false'",
+    "'escapeQuotes', 'false'", "'sep', '\\t'",
     "'quoteAll', 'true', 'nullValue', 'N', 'emptyValue', 'E'",
 ]  # fmt: skip
 
@@ -31,7 +32,7 @@ def test_texts(spark: SparkSession) -> None:
         ]
     values = [*texts, None]
     table = pa.table({"s": values, "t": values[::-1]})
-    expressions = ["to_csv(struct(s, t))", "to_csv(struct(s))"]
+    expressions = ["to_csv(struct(s, t))", "to_csv(struct(s), map('nullValue', 'N'))"]
     expressions += [f"to_csv(struct(s, t), map({option}))" for option in _OPTIONS]
     assert_parity(spark, table, expressions, ansi=[True])
 
@@ -56,8 +57,10 @@ def test_types(spark: SparkSession, zone: str) -> None:
     "expression",
     [
         "to_csv(struct(array(s)))",
-        "to_csv(struct(s), map('quote', ''))",
-        "to_csv(struct(s), map('lineSep', ';'))",
+        "to_csv(struct(s))",
+        "to_csv(struct(s, s), map('ignoreLeadingWhiteSpace', 'false'))",
+        "to_csv(struct(s, s), map('quote', ''))",
+        "to_csv(struct(s, s), map('lineSep', ';'))",
         "to_csv(struct(CAST(s AS DATE) AS d), map('dateFormat', 'HH'))",
     ],
 )

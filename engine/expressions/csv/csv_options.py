@@ -109,6 +109,10 @@ def csv_writing(expr: Expr, default_zone: Zone) -> CsvWriting:
     if NONE in (quote, escape):
         raise OptionError("an empty quote or escape is not supported when writing")
     comment = _char(options, "comment", NONE)
+    trims = options.flag("ignoreleadingwhitespace", True)
+    if trims != options.flag("ignoretrailingwhitespace", True):
+        # Spark then writes parts of what it puts in place of blanks.
+        raise OptionError("only one of ignoreLeadingWhiteSpace and ignoreTrailingWhiteSpace")
     lines = LineWriter(
         delimiter=_delimiter(options),
         quote=quote,
@@ -117,8 +121,7 @@ def csv_writing(expr: Expr, default_zone: Zone) -> CsvWriting:
         comment="#" if comment == NONE else comment,
         null_value=options.text("nullvalue", ""),
         empty_value=options.text("emptyvalue", '""'),
-        trims_front=options.flag("ignoreleadingwhitespace", True),
-        trims_end=options.flag("ignoretrailingwhitespace", True),
+        trims=trims,
         quotes_all=options.flag("quoteall", False),
         escapes_quotes=options.flag("escapequotes", True),
     )

@@ -25,8 +25,7 @@ class LineWriter:
     :param delimiter: one character; so the others.
     :param comment: what a comment begins with.
     :param null_value: what NULL is written as; likewise ``empty_value``.
-    :param trims_front: blanks in front of values are left out.
-    :param trims_end: those behind them, too.
+    :param trims: blanks in front of values and behind them are left out.
     :param quotes_all: NULL, too.
     :param escapes_quotes: a value with a quote inside gets quotes around.
     """
@@ -38,8 +37,7 @@ class LineWriter:
     comment: str = "#"
     null_value: str = ""
     empty_value: str = '""'
-    trims_front: bool = True
-    trims_end: bool = True
+    trims: bool = True
     quotes_all: bool = False
     escapes_quotes: bool = True
 
@@ -49,18 +47,18 @@ class LineWriter:
         return self.delimiter.join(written)
 
     def _value(self, value: str | None, *, is_first: bool) -> str:
+        if value is not None and self.trims:
+            value = value.strip(_BLANKS) and value
         replaced = not value
         text = value or (self.null_value if value is None else self.empty_value)
         found, in_quotes = self._form(text, self.quotes_all, replaced=replaced, is_first=is_first)
-        if not found and not replaced:  # there were blanks only
-            found, _ = self._form(self.empty_value, in_quotes, replaced=True, is_first=is_first)
         return f"{self.quote}{found}{self.quote}" if in_quotes else found
 
     def _form(
         self, text: str, in_quotes: bool, *, replaced: bool, is_first: bool
     ) -> tuple[str, bool]:
         """The text with escapes, and whether quotes belong around it."""
-        start = len(text) - len(text.lstrip(_BLANKS)) if self.trims_front else 0
+        start = len(text) - len(text.lstrip(_BLANKS)) if self.trims else 0
         if text[start : start + 1] == self.quote or (
             is_first and start < len(text) and text[0] == self.comment
         ):
@@ -94,4 +92,4 @@ class LineWriter:
         return "".join(pieces)
 
     def _trimmed(self, text: str) -> str:
-        return text.rstrip(_BLANKS) if self.trims_end else text
+        return text.rstrip(_BLANKS) if self.trims else text

@@ -5,12 +5,16 @@ Source: ``StructsToCsv`` and ``UnivocityGenerator`` of Spark.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.casts.cast_texts import double_text, floating_to_string
 from engine.expressions.casts.rules import Casting
 from engine.expressions.csv.csv_options import CsvWriting, csv_writing
+from engine.expressions.csv.csv_writing import LineWriter
 from engine.expressions.options import OptionError, refused_for
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.times.record_printing import RecordPrinting, Texts
@@ -30,7 +34,19 @@ def _writing(expr: Expr) -> CsvWriting:
             raise OptionError(f"the type {sql_name(dtype)} is not supported in a struct")
     if not expr.children[0].dtype.num_fields:
         raise OptionError("a struct without fields is not supported")
-    return csv_writing(expr, zone("UTC"))
+    writing = csv_writing(expr, zone("UTC"))
+    if _may_be_empty(expr.children[0].dtype, writing.lines):
+        raise OptionError("Spark fails for a line that is empty: set the option nullValue")
+    return writing
+
+
+def _may_be_empty(dtype: pa.StructType, lines: LineWriter) -> bool:
+    """Whether a line may have no character."""
+    only = dtype.field(0)
+    if dtype.num_fields > 1 or lines.quotes_all:
+        return False
+    no_null = only.nullable and not lines.null_value.strip()
+    return no_null or (pa.types.is_string(only.type) and not lines.empty_value.strip())
 
 
 @strict(
@@ -75,7 +91,7 @@ def _texts(array: pa.Array, times: RecordPrinting) -> Texts:
         casting = Casting(dtype, pa.string(), "LEGACY", "UTC")
         texts: Texts = floating_to_string(casting)(array).to_pylist()
         return texts
-    write = str
+    write: Callable[[Any], str] = str
     if pa.types.is_float64(dtype):
         write = double_text
     elif pa.types.is_boolean(dtype):

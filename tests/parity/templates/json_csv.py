@@ -59,5 +59,10 @@ TEMPLATES = {
         "from_csv(csv, 'a date, b timestamp', map('nullValue', 'x', 'escape', '\"'))",
         "from_csv(csv, 'a string, b decimal(5,2)', map('sep', ';', 'comment', '#'))",
     ],
+    "to_csv": [
+        "to_csv(named_struct('a', i, 'b', s, 'c', p, 'd', ts))",
+        "to_csv(struct(s, s2), map('sep', ';', 'quoteAll', 'true'))",
+        "to_csv(struct(dt, bin, t, dec), map('dateFormat', 'dd.MM.yyyy', 'nullValue', '-'))",
+    ],
     "schema_of_csv": ["schema_of_csv('1,abc')", "schema_of_csv('1.5,true,2020-01-01')"],
 }  # fmt: skip
