@@ -12,8 +12,8 @@ from engine.expressions.corrupt_records import CORRUPT_RECORD
 from engine.expressions.csv.csv_lines import NONE, LineFormat
 from engine.expressions.csv.csv_writing import LineWriter
 from engine.expressions.options import OptionError, Options
-from engine.expressions.times.record_printing import RecordPrinting
-from engine.expressions.times.record_times import RecordTimes
+from engine.expressions.record_printing import RecordPrinting
+from engine.expressions.record_times import RecordTimes
 from engine.expressions.times.zones import Zone
 from engine.expressions.tree import Expr
 

@@ -16,8 +16,8 @@ from engine.expressions.casts.rules import Casting
 from engine.expressions.csv.csv_options import CsvWriting, csv_writing
 from engine.expressions.csv.csv_writing import LineWriter
 from engine.expressions.options import OptionError, refused_for
+from engine.expressions.record_printing import RecordPrinting, Texts
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
-from engine.expressions.times.record_printing import RecordPrinting, Texts
 from engine.expressions.times.timestamps import zone_for
 from engine.expressions.times.zones import zone
 from engine.expressions.tree import Expr

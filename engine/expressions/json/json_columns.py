@@ -21,7 +21,7 @@ from engine.expressions.casts.rules import Casting
 from engine.expressions.json.jackson import Number, as_utf8
 from engine.expressions.json.json_records import BadValueError, decimal_of, float32_of, float64_of
 from engine.expressions.json.json_writing import written
-from engine.expressions.times.record_times import RecordTimes
+from engine.expressions.record_times import RecordTimes
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
 
 _BASE64: Final = re.compile("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")

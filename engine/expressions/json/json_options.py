@@ -14,8 +14,8 @@ from typing import Final
 from engine.expressions.corrupt_records import CORRUPT_RECORD
 from engine.expressions.json.jackson import Features
 from engine.expressions.options import OptionError, Options
-from engine.expressions.times.record_printing import RecordPrinting
-from engine.expressions.times.record_times import RecordTimes
+from engine.expressions.record_printing import RecordPrinting
+from engine.expressions.record_times import RecordTimes
 from engine.expressions.times.zones import Zone
 from engine.expressions.tree import Expr
 

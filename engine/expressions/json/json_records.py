@@ -40,9 +40,9 @@ from engine.expressions.json.jackson import (
     as_utf8,
 )
 from engine.expressions.json.json_writing import written
+from engine.expressions.record_times import RecordTimes
 from engine.expressions.times import civil
 from engine.expressions.times.civil import MICROS_PER_SECOND
-from engine.expressions.times.record_times import RecordTimes
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
 
 _NUMBER_NAMES: Final = {"NaN", "+INF", "-INF", "Infinity", "+Infinity", "-Infinity"}

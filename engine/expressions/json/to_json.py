@@ -20,8 +20,8 @@ from engine.expressions.casts.rules import Casting
 from engine.expressions.json.json_options import IGNORE_NULLS, JsonWriting, json_writing
 from engine.expressions.json.json_writing import Quote, quoted, quoted_in_ascii
 from engine.expressions.options import OptionError, refused_for
+from engine.expressions.record_printing import Texts
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
-from engine.expressions.times.record_printing import Texts
 from engine.expressions.times.timestamps import zone_for
 from engine.expressions.times.zones import zone
 from engine.expressions.tree import Expr

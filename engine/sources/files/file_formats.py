@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from engine.errors import BadRecordError, SourceError, TransformError
 from engine.expressions.json.json_records import RecordReader
-from engine.expressions.times.record_times import RecordTimes
+from engine.expressions.record_times import RecordTimes
 from engine.expressions.times.zones import zone
 from engine.expressions.types import sql_name
 from engine.redaction.logs import shown
