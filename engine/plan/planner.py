@@ -224,6 +224,8 @@ class _Walk:
     def _generate(self, node: Any) -> None:
         generator, width = node.generator(), len(self.schema)
         kind, children = simple_name(generator), list(scala_seq(generator.children()))
+        if kind == "JsonTuple":  # itself an array of one struct
+            kind, children = "Inline", [generator]
         if kind not in GENERATORS:
             self.problems.append(f"the generator {generator.sql()}: {generator_refusal(kind)}")
             self._enter(node)

@@ -76,10 +76,8 @@ def node_refusal(name: str, detail: str = "") -> str:
 def generator_refusal(name: str) -> str:
     """Why a generator cannot run continuously.
 
-    :param name: the class's name in Spark, e.g. ``JsonTuple``.
+    :param name: the class's name in Spark, e.g. ``SQLKeywords``.
     """
-    if name == "JsonTuple":
-        return "use from_json or get_json_object"
     if "UDTF" in name:
         return "table functions do not run continuously yet; return an array and explode it"
     return f"{name} has no continuous counterpart yet"

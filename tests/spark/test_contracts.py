@@ -16,9 +16,8 @@ pytestmark = pytest.mark.spark
     [
         ("to_timestamp(s, 'yyyy')", "spark.sql.legacy.timeParserPolicy", "LEGACY"),
         ("date_format(now(), 'yyyy')", "spark.sql.legacy.timeParserPolicy", "EXCEPTION"),
-        ("to_json(struct(s))", "spark.sql.jsonGenerator.ignoreNullFields", "false"),
+        ("to_json(struct(s))", "spark.sql.jsonGenerator.writeNullIfWithDefaultValue", "false"),
         ("from_json(s, 'a INT')", "spark.sql.json.enablePartialResults", "false"),
-        ("from_json(s, 'a INT')", "spark.sql.columnNameOfCorruptRecord", "bad"),
         ("from_json(s, 'a INT')", "spark.sql.legacy.json.allowEmptyString.enabled", "true"),
         ("upper(s)", "spark.sql.icu.caseMappings.enabled", "false"),
         ("initcap(s)", "spark.sql.icu.caseMappings.enabled", "false"),

@@ -252,13 +252,16 @@ def test_writing(spark: SparkSession, zone: str) -> None:
 @pytest.mark.parametrize(
     "expression",
     [
-        "from_json(s, 'a binary')",
         "from_json(s, 'a int, _corrupt_record string')",
-        "from_json(s, 'a date', map('dateFormat', 'dd.MM.yyyy'))",
-        "from_json(s, 'array<int>', map('mode', 'FAILFAST'))",
-        "get_json_object(s, '$.a[*]')",
-        "get_json_object(s, s)",
-        "to_json(struct(s), map('pretty', 'true'))",
+        "from_json(s, 'a int, _corrupt_record int', map('mode', 'PERMISSIVE'))",
+        "from_json(s, 'a int', map('mode', 'DROPMALFORMED'))",
+        "from_json(s, 'a int', map('allowComments', 'true'))",
+        "from_json(s, 'a int', map('allowSingleQuotes', 'perhaps'))",
+        "from_json(s, 'a int', map('locale', 'de-DE'))",
+        "from_json(s, 'a date', map('dateFormat', 'QQQQ'))",
+        "from_json(s, 'a timestamp', map('timeZone', 'Mars/Phobos'))",
+        "to_json(struct(CAST(s AS DATE) AS d), map('dateFormat', 'HH'))",
+        "to_json(struct(s), map('compression', 'gzip'))",
     ],
 )
 def test_refused(spark: SparkSession, expression: str) -> None:

@@ -67,6 +67,29 @@ def test_generators_over_functions_and_constants(spark: SparkSession) -> None:
     )
 
 
+def test_json_tuple(spark: SparkSession) -> None:
+    texts = [
+        '{"a":1,"b":"x\\"y","c":null}', '{"a":[1, 2.50 ,{"k":"😀"}],"b":{}}', "[]", "", None,
+        '{"a":1', '{"a":1,"b":x}', '{"a":1} x', '{"a":1,"a":2,"a":null,"b":"","b":[]}', "null",
+        "{'a':'q'}", '{"a":"\\ud83d","b":1}', '{"b":"\\ud83d","c":1}', '{"a":{"a":5}}', "1",
+        '{"a":1e400,"b":NaN}', '{"A":1,"b":1.0}', '{"a":true,"b":"\t"}',
+    ]  # fmt: skip
+    fields = ["a", "b", None, "c", "x"] * 4
+    table = pa.table({"id": range(len(texts)), "s": texts, "f": fields[: len(texts)]})
+    for text in (
+        "json_tuple(s, 'a', 'b')",
+        "json_tuple(s, 'a') AS only",
+        "json_tuple(s, 'b', CAST(NULL AS STRING), 'b', 'a', 'nothing')",
+        "json_tuple(s, f, 'a', concat(f, '')) AS (x, y, z)",
+    ):
+        assert_same_query(spark, table, lambda df, t=text: df.selectExpr("id", t))
+    view = """
+        SELECT id, upper(b) AS b FROM {source}
+        LATERAL VIEW OUTER json_tuple(s, 'a', 'b') t AS a, b WHERE a IS NOT NULL
+    """
+    assert_same_query(spark, table, lambda df: spark.sql(view, source=df))
+
+
 def test_stack(spark: SparkSession) -> None:
     for text in (
         "stack(2, 'a', id, 'b', id + 1) AS (name, value)",
@@ -102,7 +125,6 @@ def test_exchanges_and_hints_change_no_row(spark: SparkSession) -> None:
 def test_what_has_no_counterpart_says_so(spark: SparkSession) -> None:
     stream = stream_of(spark, TABLE.schema)
     for df, reason in (
-        (stream.selectExpr("json_tuple('{}', 'a')"), "from_json"),
         (stream.sample(0.5), "xxhash64"),
         (stream.limit(3), "a limit counts"),
     ):

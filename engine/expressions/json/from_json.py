@@ -4,7 +4,8 @@ A batch is read by Python's :mod:`json` and made into columns at once. Rows that
 of the ordinary (malformed, another type than the schema says, a number out of range, ...) are read
 again by :mod:`engine.expressions.json.json_records`, one by one and by all of Spark's rules.
 
-Modes: ``PERMISSIVE`` (the default) makes NULL of what cannot be read, ``FAILFAST`` raises.
+Modes: ``PERMISSIVE`` (the default) makes NULL of what cannot be read, ``FAILFAST`` raises. The
+text of what cannot be read goes into a column of its own, if the schema has it.
 
 Source: ``JsonToStructs``, ``JacksonParser`` and ``FailureSafeParser`` of Spark.
 """
@@ -17,17 +18,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.expressions.ansi import failure
-from engine.expressions.json.jackson import Number, is_blank
+from engine.expressions.corrupt_records import (
+    CORRUPT_RECORD,
+    check_corrupt_field,
+    corrupt_field,
+    malformed_record,
+    with_records,
+    without_corrupt,
+)
+from engine.expressions.json.jackson import Number, is_blank, may_have_long_numbers
 from engine.expressions.json.json_columns import Builder
+from engine.expressions.json.json_options import JsonReading, json_reading
 from engine.expressions.json.json_records import RecordReader
+from engine.expressions.json.json_trees import no_number, unique
+from engine.expressions.options import OptionError, refused_for
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.times.timestamps import zone_for
+from engine.expressions.times.zones import zone
 from engine.expressions.tree import Expr
-from engine.expressions.types import TIMESTAMP, sql_name
+from engine.expressions.types import TIMESTAMP, YEAR_MONTH_INTERVAL, sql_name
 from engine.expressions.vectors import to_list
-
-_CORRUPT_RECORD = "_corrupt_record"
 
 
 def _types(dtype: pa.DataType) -> list[pa.DataType]:
@@ -42,41 +52,32 @@ def _types(dtype: pa.DataType) -> list[pa.DataType]:
     return [dtype, *(found for child in inner for found in _types(child))]
 
 
-def _mode(expr: Expr) -> str:
+def _fails_fast(expr: Expr) -> bool:
     options = {name.lower(): value for name, value in expr.params["options"].items()}
-    return str(options.get("mode", "PERMISSIVE")).upper()
+    return str(options.get("mode")).upper() == "FAILFAST"
 
 
-def _supports(expr: Expr) -> str | None:
-    unknown = {name for name in expr.params["options"] if name.lower() != "mode"}
-    if unknown:
-        return f"the options {sorted(unknown)} are not supported"
-    if _mode(expr) not in ("PERMISSIVE", "FAILFAST"):
-        return f"the mode {_mode(expr)} is not supported"
-    if _mode(expr) == "FAILFAST" and not pa.types.is_struct(expr.dtype):
-        return "the mode FAILFAST needs a struct as schema"
+def _reading(expr: Expr) -> JsonReading:
+    """:raises OptionError: the options, or the schema, are not supported."""
+    reading = json_reading(expr, zone("UTC"))
     for dtype in _types(expr.dtype):
-        if pa.types.is_binary(dtype) or pa.types.is_duration(dtype) or pa.types.is_null(dtype):
-            return f"the type {sql_name(dtype)} is not supported in a schema"
+        if pa.types.is_duration(dtype) or pa.types.is_null(dtype) or dtype == YEAR_MONTH_INTERVAL:
+            raise OptionError(f"the type {sql_name(dtype)} is not supported in a schema")
         if pa.types.is_map(dtype) and not pa.types.is_string(dtype.key_type):
-            return "keys of maps must be STRING"
-        if pa.types.is_struct(dtype):
-            names = [field.name for field in dtype]
-            if _CORRUPT_RECORD in names:
-                return f"a column {_CORRUPT_RECORD} is not supported"
-            if len(set(names)) < len(names):
-                return "two fields have the same name"
-    return None
+            raise OptionError("keys of maps must be STRING")
+        if pa.types.is_struct(dtype) and len({f.name for f in dtype}) < dtype.num_fields:
+            raise OptionError("two fields have the same name")
+    check_corrupt_field(corrupt_field(expr.dtype, reading.corrupt), expr.params["options"])
+    return reading
 
 
 @strict(
     "JsonToStructs",
-    can_fail=lambda expr: _mode(expr) == "FAILFAST",
-    supports=_supports,
+    can_fail=_fails_fast,
+    supports=refused_for(_reading),
     loop=True,
-    reads=("options", "time_zone_id"),
+    reads=("options", "time_zone_id", CORRUPT_RECORD),
     presumes=(
-        "spark.sql.columnNameOfCorruptRecord",
         "spark.sql.json.enableExactStringParsing",
         "spark.sql.json.enablePartialResults",
         "spark.sql.legacy.json.allowEmptyString.enabled",
@@ -86,27 +87,29 @@ def _supports(expr: Expr) -> str | None:
 )
 def from_json(expr: Expr, context: Context) -> ValueFunction:
     """One value of the schema's type per text."""
-    zone = zone_for(expr, TIMESTAMP, context)
-    fails_fast = _mode(expr) == "FAILFAST"
-    decode = _decoder(expr.dtype, fails_fast)
+    reading = json_reading(expr, zone_for(expr, TIMESTAMP, context))
+    corrupt = corrupt_field(expr.dtype, reading.corrupt)
+    dtype = without_corrupt(expr.dtype, corrupt)
+    decode = _decoder(dtype, reading, tells_bad=reading.fails_fast or corrupt is not None)
 
     def convert(array: pa.Array) -> pa.Array:
         texts, rows = to_list(array), range(len(array))
         irregular: set[int] = set()
         values = [_decoded(decode, text, row, irregular) for row, text in enumerate(texts)]
-        result = Builder(zone, irregular).build(values, expr.dtype, rows)
-        if not irregular:
+        result = Builder(reading.times, irregular).build(values, dtype, rows)
+        bad: dict[int, str | None] = {}
+        if irregular:
+            reader = RecordReader(reading.times, reading.features)
+            for row in irregular:
+                values[row], is_whole = reader.read(texts[row], dtype)
+                if not is_whole:
+                    bad[row] = texts[row]
+                if reading.fails_fast and not is_whole:
+                    raise malformed_record(texts[row])
+            result = Builder(reading.times, None).build(values, dtype, rows)
+        if corrupt is None:
             return result
-        reader = RecordReader(zone)
-        for row in irregular:
-            values[row], is_whole = reader.read(texts[row], expr.dtype)
-            if fails_fast and not is_whole:
-                raise failure(
-                    "MALFORMED_RECORD_IN_PARSING",
-                    f"The record {texts[row]!r} does not follow the schema.",
-                    "Use the mode PERMISSIVE to get NULL instead.",
-                )
-        return Builder(zone, None).build(values, expr.dtype, rows)
+        return with_records(result, expr.dtype, corrupt.name, bad)
 
     def function(value: Datum) -> Datum:
         return convert(pa.repeat(value, 1))[0] if isinstance(value, pa.Scalar) else convert(value)
@@ -118,6 +121,8 @@ def _decoded(decode: Callable[[str], Any], text: str | None, row: int, irregular
     if text is None:
         return None
     try:
+        if may_have_long_numbers(text):
+            raise ValueError("a number is too long")
         value = decode(text)
     except (ValueError, RecursionError):
         if not is_blank(text):
@@ -128,21 +133,17 @@ def _decoded(decode: Callable[[str], Any], text: str | None, row: int, irregular
     return value
 
 
-def _decoder(dtype: pa.DataType, fails_fast: bool) -> Callable[[str], Any]:
+def _decoder(dtype: pa.DataType, reading: JsonReading, *, tells_bad: bool) -> Callable[[str], Any]:
     types = _types(dtype)
     # Where it matters how a number was written, its text is kept.
     keeps_text = any(pa.types.is_decimal(t) or pa.types.is_float32(t) for t in types)
-    # Of equal names the last one counts, except in maps and where earlier ones may raise.
-    must_be_unique = fails_fast or any(map(pa.types.is_map, types))
+    constant: Callable[[str], Any] | None = Number if keeps_text else None
+    if not reading.features.names_of_numbers:
+        constant = no_number
+    # Of equal names the last one counts, except in maps and where earlier ones may be bad.
+    must_be_unique = tells_bad or any(map(pa.types.is_map, types))
     return json.JSONDecoder(
         parse_float=Number if keeps_text else None,
-        parse_constant=Number if keeps_text else None,
-        object_pairs_hook=_unique if must_be_unique else None,
+        parse_constant=constant,
+        object_pairs_hook=unique if must_be_unique else None,
     ).decode
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError("a name occurs twice")
-    return members

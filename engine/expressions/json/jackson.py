@@ -14,11 +14,15 @@ Source: ``com.fasterxml.jackson.core.json.ReaderBasedJsonParser``; ``JSONOptions
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Any, Final
 
+from engine.expressions.json.jackson_base64 import Base64Error, UnpaddedError, base64_of, decoded
+
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 _INTEGER: Final = re.compile(r"-?[0-9]+")
+_LEADING_ZEROS: Final = re.compile(r"\A(-?)0+(?=[0-9])")
 _FRACTION: Final = re.compile(r"\.[0-9]+")
 _EXPONENT: Final = re.compile(r"[eE][+-]?[0-9]+")
 _ESCAPED: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"} | {
@@ -27,7 +31,10 @@ _ESCAPED: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"} | {
 _SURROGATE_PAIR: Final = re.compile("([\ud800-\udbff])([\udc00-\udfff])")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _WORDS: Final = {"t": "true", "f": "false", "n": "null", "N": "NaN", "I": "Infinity"}
+_IDENTIFIERS: Final = {"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Nd", "Mn", "Mc", "Pc", "Sc", "Cf"}
 _DEPTH_MAX: Final = 1_000
+_DIGITS_MAX: Final = 1_000
+_LONG_NUMBER: Final = re.compile("[0-9.eE+-]{1001}")
 _TOKEN_SHOWN_MAX: Final = 256
 
 START_OBJECT, END_OBJECT, START_ARRAY, END_ARRAY = "{}[]"
@@ -65,17 +72,40 @@ class _Scope:
     name: str | None = None
 
 
+@dataclass(frozen=True)
+class Features:
+    """What is taken beyond the standard.
+
+    :param single_quotes: around texts and names.
+    :param unquoted_names: names without quotes.
+    :param leading_zeros: of numbers.
+    :param names_of_numbers: ``NaN``, ``Infinity``, ``+INF`` and the like.
+    :param any_escape: a backslash in front of any character.
+    :param control_characters: inside of texts.
+    """
+
+    single_quotes: bool = True
+    unquoted_names: bool = False
+    leading_zeros: bool = False
+    names_of_numbers: bool = True
+    any_escape: bool = False
+    control_characters: bool = False
+
+
+SPARK: Final = Features()
+HIVE: Final = Features(names_of_numbers=False, control_characters=True)
+"""Of ``get_json_object``, ``json_tuple`` and the like."""
+
+
 class JsonParser:
     """Reads one text.
 
     :param text: what to read.
-    :param for_hive: as ``get_json_object`` reads, which takes control characters in texts, and
-        no names of infinity.
     """
 
-    def __init__(self, text: str, *, for_hive: bool = False) -> None:
+    def __init__(self, text: str, features: Features = SPARK) -> None:
         self._text = text
-        self._for_hive = for_hive
+        self._features = features
         self._position = 0
         self._scopes = [_Scope("")]
         self._after_name: str | None = None
@@ -99,6 +129,30 @@ class JsonParser:
             self._in_string = False
             self._value = self._finish_string('"')
         return self._value
+
+    def binary(self) -> bytes:
+        """What the present text stands for in Base64.
+
+        :raises JsonError: nothing, or the text is malformed.
+        """
+        try:
+            if not self._in_string:
+                return base64_of(self._value)
+            found = decoded(self._next_of_string, self._escaped, end='"')
+        except UnpaddedError as error:
+            self._position -= self._in_string
+            raise JsonError(str(error)) from None
+        except Base64Error as error:
+            raise JsonError(str(error)) from None
+        self._in_string = False
+        return found
+
+    def _next_of_string(self) -> str:
+        char = self._text[self._position : self._position + 1]
+        if not char:
+            raise JsonError("a text has no end")
+        self._position += 1
+        return char
 
     def next(self) -> str | None:
         """Go on to the next token: one of the constants above, or None at the end.
@@ -166,9 +220,15 @@ class JsonParser:
         return self.value
 
     def _member(self, scope: _Scope, char: str) -> str:
-        if char not in ('"', "'"):
+        if char == '"' or (char == "'" and self._features.single_quotes):
+            scope.name = self._finish_string(char)
+        elif self._features.unquoted_names and _is_name_part(char):
+            start = self._position - 1
+            while _is_name_part(self._text[self._position : self._position + 1]):
+                self._position += 1
+            scope.name = self._text[start : self._position]
+        else:
             raise JsonError("a name is missing")
-        scope.name = self._finish_string(char)
         # If what follows is malformed, Jackson has a name, and behind it nothing.
         self.token = NAME
         if self._next_char() != ":":
@@ -194,15 +254,13 @@ class JsonParser:
         if char == '"':
             self._in_string = True
             return STRING
-        if char == "'":
+        if char == "'" and self._features.single_quotes:
             self._value = self._finish_string("'")
             return STRING
         if char.isdigit() and char.isascii():
             self._position -= 1
             return self._number()
-        if char == "-":
-            return self._signed(char)
-        if char == "+" and not self._for_hive:
+        if char in "-+":
             return self._signed(char)
         return self._word(char)
 
@@ -212,7 +270,7 @@ class JsonParser:
             self._match(word, 1)
             if word in (TRUE, FALSE, NULL):
                 return word
-            if self._for_hive:
+            if not self._features.names_of_numbers:
                 raise JsonError(f"{word} is not a number here")
             self._value = Number(word)
             return FLOAT
@@ -248,7 +306,7 @@ class JsonParser:
             if kind in ("N", "n") and kind:
                 word = f"{sign}{'INF' if kind == 'N' else 'Infinity'}"
                 self._match(word, 3)
-                if not self._for_hive:
+                if self._features.names_of_numbers:
                     self._value = Number(word)
                     return FLOAT
         raise JsonError("a number is malformed")
@@ -258,7 +316,7 @@ class JsonParser:
         match = _INTEGER.match(self._text, start)
         assert match is not None
         digits = match[0].lstrip("-")
-        if digits[0] == "0" and len(digits) > 1:
+        if digits[0] == "0" and len(digits) > 1 and not self._features.leading_zeros:
             self._position = match.end() - len(digits) + 1
             raise JsonError("a number has a leading zero")
         end = match.end()
@@ -277,7 +335,11 @@ class JsonParser:
         if len(self._scopes) == 1 and following and following not in " \t\r\n":
             raise JsonError("a number is not separated from what follows")
         text = self._text[start:end]
-        self._value = Number(text) if token == FLOAT else _integer(text)
+        if len(digits) > 1 and digits[0] == "0":
+            text = _LEADING_ZEROS.sub(r"\1", text)
+        if len(text) > _DIGITS_MAX and sum(map(str.isdigit, text)) > _DIGITS_MAX:
+            raise JsonError("a number is too long")
+        self._value = Number(text) if token == FLOAT else int(text)
         return token
 
     def _finish_string(self, quote: str) -> str:
@@ -297,16 +359,18 @@ class JsonParser:
                 pieces.append(text[start : self._position - 1])
                 pieces.append(self._escaped())
                 start = self._position
-            elif char < " " and not self._for_hive:
+            elif char < " " and not self._features.control_characters:
                 raise JsonError("a text has a control character")
 
     def _escaped(self) -> str:
         char = self._text[self._position : self._position + 1]
         self._position += 1
         if char != "u":
-            if char not in _ESCAPED:
+            if char == "'" and not self._features.single_quotes and not self._features.any_escape:
                 raise JsonError("an escape is not known")
-            return _ESCAPED[char]
+            if char not in _ESCAPED and not (char and self._features.any_escape):
+                raise JsonError("an escape is not known")
+            return _ESCAPED.get(char, char)
         code = 0
         for _ in range(4):
             digit = self._text[self._position : self._position + 1]
@@ -330,16 +394,17 @@ class JsonParser:
 
 
 def _is_identifier_part(char: str) -> bool:
-    """``Character.isJavaIdentifierPart``, which some control characters are."""
+    """``Character.isJavaIdentifierPart``, which some control characters are, and no character
+    beyond U+FFFF is, for Java sees the halves of its surrogate pair."""
+    if not char or char > "\uffff":
+        return False
     is_ignorable = char <= "\x08" or "\x0e" <= char <= "\x1b" or "\x7f" <= char <= "\x9f"
-    return bool(char) and (char.isalnum() or char in "_$" or is_ignorable)
+    return is_ignorable or unicodedata.category(char) in _IDENTIFIERS
 
 
-def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:  # Python reads at most some thousand digits, Jackson a thousand
-        raise JsonError("a number is too long") from None
+def _is_name_part(char: str) -> bool:
+    """Of a name without quotes."""
+    return char > " " and (char in "@#*-+" or _is_identifier_part(char))
 
 
 def _joined(match: re.Match[str]) -> str:
@@ -351,17 +416,22 @@ def as_utf8(text: str) -> str:
     return _SURROGATE.sub("?", text)
 
 
-def read(text: str, *, for_hive: bool = False) -> Any:
+def read(text: str, features: Features = SPARK) -> Any:
     """The first value of a text.
 
     :raises JsonError: there is none, or it is malformed.
     """
-    parser = JsonParser(text, for_hive=for_hive)
+    parser = JsonParser(text, features)
     parser.next()
     try:
         return parser.tree()
     except RecursionError:
         raise JsonError("nested too deeply") from None
+
+
+def may_have_long_numbers(text: str) -> bool:
+    """Whether there may be a number that Python's :mod:`json` reads, and Jackson does not."""
+    return len(text) > _DIGITS_MAX and _LONG_NUMBER.search(text) is not None
 
 
 def is_blank(text: str) -> bool:

@@ -7,6 +7,8 @@ of them, for good.
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final
@@ -19,9 +21,10 @@ from engine.expressions.casts.rules import Casting
 from engine.expressions.json.jackson import Number, as_utf8
 from engine.expressions.json.json_records import BadValueError, decimal_of, float32_of, float64_of
 from engine.expressions.json.json_writing import written
-from engine.expressions.times.zones import Zone
+from engine.expressions.record_times import RecordTimes
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
 
+_BASE64: Final = re.compile("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _NUMBERS: Final = {float, int, Number}
 _LOCAL_TIME: Final = (
     r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?\z"
@@ -31,13 +34,13 @@ _LOCAL_TIME: Final = (
 class Builder:
     """Builds columns.
 
-    :param zone: where timestamps without a zone are.
+    :param times: how dates and timestamps are read.
     :param irregular: the rows whose values do not fit are added here, and their values are NULL;
         None if all values are known to fit.
     """
 
-    def __init__(self, zone: Zone, irregular: set[int] | None) -> None:
-        self._zone = zone
+    def __init__(self, times: RecordTimes, irregular: set[int] | None) -> None:
+        self._times = times
         self._irregular = irregular
 
     def build(self, values: list[Any], dtype: pa.DataType, rows: Sequence[int]) -> pa.Array:
@@ -84,6 +87,8 @@ class Builder:
             return _NUMBERS
         if pa.types.is_decimal(dtype):
             return {*_NUMBERS, Decimal}
+        if pa.types.is_binary(dtype):
+            return {str, bytes} if final else {str}
         # Dates and timestamps that were read again are numbers of days or microseconds.
         return {str, int} if final else {str}
 
@@ -114,7 +119,9 @@ class Builder:
 
     def _atoms(self, values: list[Any], dtype: pa.DataType) -> pa.Array:
         if pa.types.is_date32(dtype) or pa.types.is_timestamp(dtype):
-            return self._times(values, dtype)
+            return self._moments(values, dtype)
+        if pa.types.is_binary(dtype):
+            return pa.array(_each(_binary, values), dtype)
         if pa.types.is_string(dtype):
             return _strings(values)
         if is_integral(dtype):
@@ -127,20 +134,44 @@ class Builder:
             values = _each(lambda value: decimal_of(value, dtype), values)
         return pa.array(values, dtype)
 
-    def _times(self, values: list[Any], dtype: pa.DataType) -> pa.Array:
-        texts = _strings([v if isinstance(v, str) else None for v in values])
-        if dtype == TIMESTAMP_NTZ:
+    def _moments(self, values: list[Any], dtype: pa.DataType) -> pa.Array:
+        """Dates and timestamps."""
+        is_date, is_local = pa.types.is_date32(dtype), dtype == TIMESTAMP_NTZ
+        times, storage = self._times, pa.int32() if is_date else pa.int64()
+        numbers = [v if isinstance(v, int) else None for v in values]
+        texts = [v if isinstance(v, str) else None for v in values]
+        by_pattern = (
+            (times.dates, times.date) if is_date
+            else (times.local_timestamps, times.local_timestamp) if is_local
+            else (times.timestamps, times.timestamp)
+        )  # fmt: skip
+        if by_pattern[0] is not None:
+            found = _each(by_pattern[1], texts)
+            both = [n if f is None else f for n, f in zip(numbers, found, strict=True)]
+            return pa.array(both, storage).view(dtype)
+        column = _strings(texts)
+        if is_local:
             # Unlike a cast, from_json does not take a text that names a zone.
-            is_plain = pc.match_substring_regex(texts, _LOCAL_TIME)
-            texts = pc.if_else(is_plain, texts, pa.scalar(None, pa.string()))
-        casting = Casting(pa.string(), dtype, "LEGACY", self._zone.name)
-        convert = string_to_date if pa.types.is_date32(dtype) else string_to_timestamp
-        result = convert(casting)(texts)
+            is_plain = pc.match_substring_regex(column, _LOCAL_TIME)
+            column = pc.if_else(is_plain, column, pa.scalar(None, pa.string()))
+        casting = Casting(pa.string(), dtype, "LEGACY", times.zone.name)
+        convert = string_to_date if is_date else string_to_timestamp
+        result = convert(casting)(column)
         if int not in set(map(type, values)):
             return result
-        storage = pa.int32() if pa.types.is_date32(dtype) else pa.int64()
-        numbers = pa.array([v if isinstance(v, int) else None for v in values], storage)
-        return pc.coalesce(numbers, result.view(storage)).view(dtype)
+        return pc.coalesce(pa.array(numbers, storage), result.view(storage)).view(dtype)
+
+
+def _binary(value: str | bytes) -> bytes:
+    """Base64, if it is ordinary.
+
+    :raises BadValueError: it is not.
+    """
+    if isinstance(value, bytes):
+        return value
+    if _BASE64.fullmatch(value) is None:
+        raise BadValueError
+    return base64.b64decode(value)
 
 
 def _flat(values: list[Any], rows: Sequence[int]) -> tuple[list[Any], list[int]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from engine.expressions.json.jackson import (
     END_ARRAY,
+    HIVE,
     NAME,
     START_ARRAY,
     START_OBJECT,
@@ -20,7 +21,7 @@ from engine.expressions.rowwise import rowwise
 @rowwise("LengthOfJsonArray")
 def json_array_length(text: str) -> int | None:
     """``json_array_length``: NULL for what is no array."""
-    parser = JsonParser(text, for_hive=True)
+    parser = JsonParser(text, HIVE)
     try:
         if parser.next() != START_ARRAY:
             return None
@@ -36,7 +37,7 @@ def json_array_length(text: str) -> int | None:
 @rowwise("JsonObjectKeys")
 def json_object_keys(text: str) -> list[str] | None:
     """``json_object_keys``: NULL for what is no object."""
-    parser = JsonParser(text, for_hive=True)
+    parser = JsonParser(text, HIVE)
     keys = []
     try:
         if parser.next() != START_OBJECT:

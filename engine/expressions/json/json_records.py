@@ -19,7 +19,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from engine.expressions.casts.parse_times import parse_date, parse_timestamp
 from engine.expressions.decimals import EXACT
 from engine.expressions.json.jackson import (
     END_ARRAY,
@@ -29,23 +28,26 @@ from engine.expressions.json.jackson import (
     INT,
     NAME,
     NULL,
+    SPARK,
     START_ARRAY,
     START_OBJECT,
     STRING,
     TRUE,
+    Features,
     JsonError,
     JsonParser,
     Number,
     as_utf8,
 )
 from engine.expressions.json.json_writing import written
+from engine.expressions.record_times import RecordTimes
 from engine.expressions.times import civil
 from engine.expressions.times.civil import MICROS_PER_SECOND
-from engine.expressions.times.zones import Zone, zone
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
 
 _NUMBER_NAMES: Final = {"NaN", "+INF", "-INF", "Infinity", "+Infinity", "-Infinity"}
-_BIG_DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_BIG_DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+"""Java reads the digits of all scripts, but not those beyond U+FFFF."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _GREGORIAN_START: Final = -141_427  # 1582-10-15
 
@@ -66,16 +68,17 @@ class RecordReader:
     """Reads records into values that fit: numbers in range, dates as days, timestamps as
     microseconds, structs as dicts, maps as lists of pairs.
 
-    :param zone: where timestamps without a zone are.
+    :param times: how dates and timestamps are read.
     """
 
-    def __init__(self, zone: Zone) -> None:
-        self._zone = zone
+    def __init__(self, times: RecordTimes, features: Features = SPARK) -> None:
+        self._times = times
+        self._features = features
 
     def read(self, text: str, dtype: pa.DataType) -> tuple[Any, bool]:
         """The value, and whether everything in it did fit."""
         try:
-            return self._root(JsonParser(text), dtype), True
+            return self._root(JsonParser(text, self._features), dtype), True
         except _PartialValue as partial:
             return partial.value, False
         except (JsonError, BadValueError, RecursionError):
@@ -107,6 +110,8 @@ class RecordReader:
             return as_utf8(parser.value) if token == STRING else written(parser.tree())
         if token in (TRUE, FALSE) and pa.types.is_boolean(dtype):
             return token == TRUE
+        if token == STRING and pa.types.is_binary(dtype):
+            return parser.binary()
         if token in (STRING, INT, FLOAT):
             return self._number_or_time(parser.value, dtype)
         raise BadValueError
@@ -168,13 +173,13 @@ class RecordReader:
         if is_integral(dtype):
             return _integral(value, dtype)
         if pa.types.is_float64(dtype):
-            return float64_of(value)
+            return float64_of(self._number(value))
         if pa.types.is_float32(dtype):
-            return float32_of(value)
+            return float32_of(self._number(value))
         if pa.types.is_decimal(dtype):
             return decimal_of(value, dtype)
         if pa.types.is_date32(dtype):
-            return _date(value)
+            return self._date(value)
         if pa.types.is_timestamp(dtype):
             return self._timestamp(value, dtype)
         raise BadValueError
@@ -185,20 +190,31 @@ class RecordReader:
                 # The product wraps around.
                 return (value * MICROS_PER_SECOND + 2**63) % 2**64 - 2**63
         elif isinstance(value, str):
-            micros = (
-                _local_timestamp(value)
-                if dtype == TIMESTAMP_NTZ
-                else parse_timestamp(value, self._zone)
-            )
+            is_local = dtype == TIMESTAMP_NTZ
+            read = self._times.local_timestamp if is_local else self._times.timestamp
+            micros = read(value)
             if micros is not None:
                 return micros
         raise BadValueError
 
+    def _date(self, value: Any) -> int:
+        if not isinstance(value, str):
+            raise BadValueError
+        days = self._times.date(value)
+        if days is not None:
+            return days
+        if self._times.dates is not None:
+            raise BadValueError
+        # Spark 1.5 wrote days since 1970, by the calendar in use at the time.
+        if _INTEGER.fullmatch(value) is None or not -(2**31) <= int(value) < 2**31:
+            raise BadValueError
+        return int(value) if int(value) >= _GREGORIAN_START else _from_julian(int(value))
 
-def _local_timestamp(text: str) -> int | None:
-    """None for what names a zone: then it is the same instant for every default zone."""
-    in_utc, elsewhere = parse_timestamp(text, zone("UTC")), parse_timestamp(text, zone("+01:00"))
-    return None if in_utc == elsewhere else parse_timestamp(text, None)
+    def _number(self, value: Any) -> Any:
+        """Of a FLOAT or DOUBLE, which may be a name in quotes."""
+        if isinstance(value, str) and not self._features.names_of_numbers:
+            raise BadValueError
+        return value
 
 
 def _integral(value: Any, dtype: pa.DataType) -> int:
@@ -255,7 +271,7 @@ def decimal_of(value: Any, dtype: pa.DataType) -> Decimal:
     if isinstance(value, Decimal):
         return value
     text = value.text if isinstance(value, Number) else str(value).replace(",", "")
-    if isinstance(value, bool) or _BIG_DECIMAL.fullmatch(text) is None:
+    if isinstance(value, bool) or _BIG_DECIMAL.fullmatch(text) is None or max(text) > "\uffff":
         raise BadValueError
     try:
         rounded = Decimal(text).quantize(Decimal(1).scaleb(-dtype.scale), ROUND_HALF_UP, EXACT)
@@ -264,18 +280,6 @@ def decimal_of(value: Any, dtype: pa.DataType) -> Decimal:
     if len(rounded.as_tuple().digits) > dtype.precision:
         raise BadValueError
     return rounded
-
-
-def _date(value: Any) -> int:
-    if not isinstance(value, str):
-        raise BadValueError
-    days = parse_date(value)
-    if days is not None:
-        return days
-    # Spark 1.5 wrote days since 1970, by the calendar in use at the time.
-    if _INTEGER.fullmatch(value) is None or not -(2**31) <= int(value) < 2**31:
-        raise BadValueError
-    return int(value) if int(value) >= _GREGORIAN_START else _from_julian(int(value))
 
 
 def _from_julian(days: int) -> int:

@@ -7,14 +7,17 @@ Source: ``WriterBasedJsonGenerator`` and ``UTF8JsonGenerator`` of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
 
 from engine.expressions.casts.cast_texts import double_text
 from engine.expressions.json.jackson import Members
 
+Quote: TypeAlias = Callable[[str], str]
+
 _TO_ESCAPE: Final = re.compile(r'[\x00-\x1f"\\]')
-_TO_ESCAPE_IN_COPIES: Final = re.compile('[\\x00-\\x1f"\\\\\\U00010000-\\U0010ffff\\ud800-\\udfff]')
+_TO_ESCAPE_IN_BYTES: Final = re.compile('[\\x00-\\x1f"\\\\\\U00010000-\\U0010ffff\\ud800-\\udfff]')
+_TO_ESCAPE_IN_ASCII: Final = re.compile(r'[\x00-\x1f"\\]|[^\x00-\x7f]')
 _ESCAPES: Final = {
     **{chr(code): f"\\u{code:04X}" for code in range(32)},
     "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\",
@@ -28,11 +31,18 @@ def quoted(text: str) -> str:
     return '"' + _TO_ESCAPE.sub(lambda match: _ESCAPES[match[0]], text) + '"'
 
 
-def _quoted_in_copies(text: str) -> str:
-    """As :func:`quoted`, but Jackson escapes surrogates when it writes bytes."""
-    if _TO_ESCAPE_IN_COPIES.search(text) is None:
+def quoted_in_ascii(text: str) -> str:
+    """As :func:`quoted`, with all that is not ASCII escaped."""
+    if _TO_ESCAPE_IN_ASCII.search(text) is None:
         return f'"{text}"'
-    return '"' + _TO_ESCAPE_IN_COPIES.sub(_escape, text) + '"'
+    return '"' + _TO_ESCAPE_IN_ASCII.sub(_escape, text) + '"'
+
+
+def quoted_in_bytes(text: str) -> str:
+    """As :func:`quoted`, but Jackson escapes surrogates when it writes bytes."""
+    if _TO_ESCAPE_IN_BYTES.search(text) is None:
+        return f'"{text}"'
+    return '"' + _TO_ESCAPE_IN_BYTES.sub(_escape, text) + '"'
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -42,9 +52,12 @@ def _escape(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[i : i + 2].hex().upper()}" for i in range(0, len(units), 2))
 
 
-def written(value: Any) -> str:
+def written(value: Any, quote: Quote = quoted_in_bytes) -> str:
     """A value read by :func:`read`, or by Python's :mod:`json`, as Jackson copies it: numbers with
-    a point or an exponent are written anew, as DOUBLEs."""
+    a point or an exponent are written anew, as DOUBLEs.
+
+    :param quote: Jackson writes into bytes, or into a text.
+    """
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -55,12 +68,8 @@ def written(value: Any) -> str:
         text = double_text(float(value))
         return text if text[-1].isdigit() else f'"{text}"'
     if isinstance(value, str):
-        return _quoted_in_copies(value)
+        return quote(value)
     if isinstance(value, (Members, dict)):
         pairs: Iterable[tuple[str, Any]] = value.items() if isinstance(value, dict) else value
-        return (
-            "{"
-            + ",".join(f"{_quoted_in_copies(name)}:{written(item)}" for name, item in pairs)
-            + "}"
-        )
-    return "[" + ",".join(map(written, value)) + "]"
+        return "{" + ",".join(f"{quote(name)}:{written(item, quote)}" for name, item in pairs) + "}"
+    return "[" + ",".join(written(item, quote) for item in value) + "]"

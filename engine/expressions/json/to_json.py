@@ -1,9 +1,9 @@
 """``to_json``: structs, arrays and maps as JSON texts.
 
-Fields that are NULL are left out, unless the option ``ignoreNullFields`` is false. (The session's
-``spark.sql.jsonGenerator.ignoreNullFields`` is not known here.)
+Fields that are NULL are left out, unless the option ``ignoreNullFields``, or the session's setting,
+is false.
 
-Source: ``JacksonGenerator`` and ``JSONOptions`` of Spark.
+Source: ``JacksonGenerator`` of Spark; Jackson's ``DefaultPrettyPrinter``.
 """
 
 from __future__ import annotations
@@ -15,20 +15,18 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.casts.cast_texts import date_text, double_text, floating_to_string
+from engine.expressions.casts.cast_texts import double_text, floating_to_string
 from engine.expressions.casts.rules import Casting
-from engine.expressions.json.json_writing import quoted
+from engine.expressions.json.json_options import IGNORE_NULLS, JsonWriting, json_writing
+from engine.expressions.json.json_writing import Quote, quoted, quoted_in_ascii
+from engine.expressions.options import OptionError, refused_for
+from engine.expressions.record_printing import Texts
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
-from engine.expressions.times.datetime_printing import Moments, printer
 from engine.expressions.times.timestamps import zone_for
-from engine.expressions.times.zones import Zone, offset_text, zone
+from engine.expressions.times.zones import zone
 from engine.expressions.tree import Expr
-from engine.expressions.types import TIMESTAMP, TIMESTAMP_NTZ, is_integral, sql_name
-from engine.expressions.vectors import to_list, to_numpy
-
-Texts = list[str | None]
-
-_TIMESTAMP_PATTERN = "yyyy-MM-dd'T'HH:mm:ss.SSS"
+from engine.expressions.types import TIMESTAMP, is_integral, sql_name
+from engine.expressions.vectors import to_list
 
 
 def _why_not(dtype: pa.DataType) -> str | None:
@@ -43,106 +41,113 @@ def _why_not(dtype: pa.DataType) -> str | None:
     return "intervals are not supported" if pa.types.is_duration(dtype) else None
 
 
-def _supports(expr: Expr) -> str | None:
-    unknown = {name for name in expr.params["options"] if name.lower() != "ignorenullfields"}
-    if unknown:
-        return f"the options {sorted(unknown)} are not supported"
-    return _why_not(expr.children[0].dtype)
+def _writing(expr: Expr) -> JsonWriting:
+    """:raises OptionError: the options, or the type, are not supported."""
+    why = _why_not(expr.children[0].dtype)
+    if why is not None:
+        raise OptionError(why)
+    return json_writing(expr, zone("UTC"))
 
 
 @strict(
     "StructsToJson",
-    supports=_supports,
+    supports=refused_for(_writing),
     loop=True,
-    reads=("options", "time_zone_id"),
+    reads=("options", "time_zone_id", IGNORE_NULLS),
     presumes=(
-        "spark.sql.jsonGenerator.ignoreNullFields",
         "spark.sql.jsonGenerator.writeNullIfWithDefaultValue",
         "spark.sql.legacy.timeParserPolicy",
     ),
 )
 def to_json(expr: Expr, context: Context) -> ValueFunction:
     """One text per value."""
-    options = {name.lower(): value for name, value in expr.params["options"].items()}
-    ignores_nulls = options.get("ignorenullfields", "true").lower() == "true"
-    writer = _Writer(zone_for(expr, TIMESTAMP, context), ignores_nulls)
+    writing = json_writing(expr, zone_for(expr, TIMESTAMP, context))
+    writer = _Writer(writing, quoted_in_ascii if writing.ascii_only else quoted)
 
     def function(value: Datum) -> Datum:
         if isinstance(value, pa.Scalar):
             return function(pa.repeat(value, 1))[0]
-        return pa.array(writer.texts(value), pa.string())
+        return pa.array(writer.texts(value, 0), pa.string())
 
     return function
 
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes whole columns.
+    """Writes whole columns."""
 
-    :param zone: the session's time zone.
-    """
+    writing: JsonWriting
+    quote: Quote
 
-    zone: Zone
-    ignores_nulls: bool
+    def texts(self, array: pa.Array, depth: int) -> Texts:
+        """The JSON of each value, None for NULL.
 
-    def texts(self, array: pa.Array) -> Texts:
-        """The JSON of each value, None for NULL."""
+        :param depth: inside of how many objects they are.
+        """
         dtype = array.type
         if pa.types.is_struct(dtype):
-            return self._structs(array)
+            return self._structs(array, depth)
         if pa.types.is_map(dtype):
-            return self._maps(array)
+            return self._maps(array, depth)
         if pa.types.is_list(dtype):
-            return self._lists(array)
+            return self._lists(array, depth)
         if pa.types.is_timestamp(dtype):
-            return self._timestamps(array)
+            return self._quoted(self.writing.times.timestamps_of(array))
+        if pa.types.is_date32(dtype):
+            return self._quoted(self.writing.times.dates_of(array))
         if pa.types.is_floating(dtype):
             return _floats(array)
-        write = _ATOMIC.get(dtype, str)
+        write = self.quote if pa.types.is_string(dtype) else _ATOMIC.get(dtype, str)
         return [None if value is None else write(value) for value in to_list(array)]
 
-    def _structs(self, array: pa.StructArray) -> Texts:
-        names = [f"{quoted(field.name)}:" for field in array.type]
-        columns = [self.texts(pc.struct_field(array, [i])) for i in range(len(names))]
+    def _quoted(self, texts: Texts) -> Texts:
+        return [None if text is None else self.quote(text) for text in texts]
+
+    def _object(self, depth: int) -> tuple[str, str, str, str]:
+        """Its brackets, what is between its members, and an empty one."""
+        if not self.writing.pretty:
+            return "{", ",", "}", "{}"
+        line = "\n" + "  " * depth
+        return f"{{{line}  ", f",{line}  ", f"{line}}}", "{ }"
+
+    def _name(self, name: str) -> str:
+        return self.quote(name) + (" : " if self.writing.pretty else ":")
+
+    def _structs(self, array: pa.StructArray, depth: int) -> Texts:
+        names = [self._name(field.name) for field in array.type]
+        columns = [self.texts(pc.struct_field(array, [i]), depth + 1) for i in range(len(names))]
+        if self.writing.keeps_nulls:
+            columns = [[text or "null" for text in column] for column in columns]
         valid = array.is_valid().to_pylist()
         rows = zip(*columns, strict=True) if columns else ((),) * len(array)
-        if self.ignores_nulls:
-            return [
-                "{" + ",".join([n + t for n, t in zip(names, row, strict=True) if t is not None])
-                + "}" if ok else None
-                for ok, row in zip(valid, rows, strict=True)
-            ]  # fmt: skip
+        opening, comma, closing, empty = self._object(depth)
+        members = [
+            comma.join([n + t for n, t in zip(names, row, strict=True) if t is not None])
+            for row in rows
+        ]
         return [
-            "{" + ",".join([n + (t or "null") for n, t in zip(names, row, strict=True)]) + "}"
-            if ok else None
-            for ok, row in zip(valid, rows, strict=True)
-        ]  # fmt: skip
+            (opening + text + closing if text else empty) if ok else None
+            for ok, text in zip(valid, members, strict=True)
+        ]
 
-    def _lists(self, array: pa.ListArray) -> Texts:
-        items = [text or "null" for text in self.texts(array.values)]
-        return _grouped(array, items, "[", "]")
+    def _lists(self, array: pa.ListArray, depth: int) -> Texts:
+        items = [text or "null" for text in self.texts(array.values, depth)]
+        if self.writing.pretty:
+            return _grouped(array, items, ("[ ", ", ", " ]", "[ ]"))
+        return _grouped(array, items, ("[", ",", "]", "[]"))
 
-    def _maps(self, array: pa.MapArray) -> Texts:
-        keys = [quoted(str(key)) for key in to_list(array.keys)]
-        items = [text or "null" for text in self.texts(array.items)]
-        pairs = [f"{key}:{item}" for key, item in zip(keys, items, strict=True)]
-        return _grouped(array, pairs, "{", "}")
-
-    def _timestamps(self, array: pa.Array) -> Texts:
-        local = zone("UTC") if array.type == TIMESTAMP_NTZ else self.zone
-        moments = Moments(to_numpy(array)[0], local)
-        texts = printer(_TIMESTAMP_PATTERN)(moments)
-        if array.type != TIMESTAMP_NTZ:
-            offsets = map(offset_text, moments.offset_seconds.tolist())
-            texts = [text + offset for text, offset in zip(texts, offsets, strict=True)]
-        valid = array.is_valid().to_pylist()
-        return [f'"{text}"' if ok else None for ok, text in zip(valid, texts, strict=True)]
+    def _maps(self, array: pa.MapArray, depth: int) -> Texts:
+        keys = [self._name(str(key)) for key in to_list(array.keys)]
+        items = [text or "null" for text in self.texts(array.items, depth + 1)]
+        pairs = [key + item for key, item in zip(keys, items, strict=True)]
+        return _grouped(array, pairs, self._object(depth))
 
 
-def _grouped(array: pa.Array, items: list[str], opening: str, closing: str) -> Texts:
+def _grouped(array: pa.Array, items: list[str], signs: tuple[str, str, str, str]) -> Texts:
+    opening, comma, closing, empty = signs
     offsets = array.offsets.to_pylist()
     return [
-        opening + ",".join(items[start:end]) + closing if ok else None
+        (opening + comma.join(items[start:end]) + closing if end > start else empty) if ok else None
         for ok, start, end in zip(
             array.is_valid().to_pylist(), offsets[:-1], offsets[1:], strict=True
         )
@@ -161,7 +166,5 @@ def _floats(array: pa.Array) -> Texts:
 
 _ATOMIC: dict[pa.DataType, Callable[..., str]] = {
     pa.bool_(): lambda value: "true" if value else "false",
-    pa.string(): quoted,
     pa.binary(): lambda value: f'"{base64.b64encode(value).decode()}"',
-    pa.date32(): lambda days: f'"{date_text(days)}"',
 }

@@ -73,6 +73,14 @@ class TextParser:
             return None
         return days, in_day, None if offset is None else offset * MICROS_PER_SECOND
 
+    def parse_days(self, text: str) -> int | None:
+        """The date that a text names, in days since 1970.
+
+        :return: None if the text does not follow the pattern, or if there is no such DATE.
+        """
+        found = self.parse(text)
+        return found[0] if found is not None and -(2**31) <= found[0] < 2**31 else None
+
     def _translated(self) -> str:
         regex, open_sections, closed = "", 0, False
         previous_is_open = False

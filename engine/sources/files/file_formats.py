@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from engine.errors import BadRecordError, SourceError, TransformError
 from engine.expressions.json.json_records import RecordReader
+from engine.expressions.record_times import RecordTimes
 from engine.expressions.times.zones import zone
 from engine.expressions.types import sql_name
 from engine.redaction.logs import shown
@@ -308,7 +309,9 @@ class LineFiles(FileFormat):
             return {columns.names[0]: text}, True
         if self.kind == "csv":
             return self._csv_row(text, written, columns)
-        row, fits = RecordReader(zone(self.timezone)).read(text, pa.struct(list(columns)))
+        row, fits = RecordReader(RecordTimes(zone(self.timezone))).read(
+            text, pa.struct(list(columns))
+        )
         found = dict(row or {})
         for name in found:  # as files are read, where it can be
             lines = JsonLines(pa.schema([columns.field(name)]), self.timezone)

@@ -1,4 +1,4 @@
-"""URLs, JSON, CSV."""
+"""URLs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,10 @@ _URLS = [
     "http://h_o/x", "http://1.2.3.4/?k", "file:///etc/x", "a:b:c", "http://h:/x", "http://h:port/",
     "http://user@/x", "http://é.com/ü?ö=1", "HTTP://H/P", "http://h/%41", ":", "http:///p?q",
 ]  # fmt: skip
-_JSON = [
-    '{"a": 1, "b": "x"}', "[1, 2, 3]", "[]", "{}", "", "null", "1", '"x"', '{"a": {"b": [1]}}',
-    "[[1], {}]", "{bad", '{"a": 1, "a": 2}', "[1,", '[1, "b", null]', " [1] ", '{"a": [1, 2]} x',
-    '{"é😀": 1.50}',
-]  # fmt: skip
 
 COLUMNS = {
     "url": (pa.string(), one_of(*_URLS)),
     "esc": (pa.string(), draw(["a+b", "%20", "%zz", "%", "%C3%A9", "%ff", "%4", "+", ""], text)),
-    "js": (pa.string(), one_of(*_JSON)),
 }
 _PARTS = ["HOST", "PATH", "QUERY", "REF", "PROTOCOL", "FILE", "AUTHORITY", "USERINFO", "host", "X"]
 
@@ -41,27 +35,4 @@ TEMPLATES = {
     ],
     "try_parse_url": [f"try_parse_url(url, '{part}')" for part in _PARTS]
     + ["try_parse_url(s, 'HOST')", "try_parse_url(concat('http://h/', raw), 'PATH')"],
-    "get_json_object": [
-        "get_json_object(js, '$.a')",
-        "get_json_object(js, '$[0]')",
-        "get_json_object(raw, '$.a')",
-    ],
-    "from_json": [
-        "from_json(js, 'a int, b string')",
-        "from_json(js, 'a double')",
-        "from_json(raw, 'a string, b string')",
-    ],
-    "to_json": [
-        "to_json(named_struct('a', i, 'b', s, 'c', p, 'd', ts))",
-        "to_json(named_struct('a', raw))",
-        "to_json(map(1, raw))",
-    ],
-    "json_array_length": [
-        "json_array_length(js)",
-        "json_array_length(s)",
-        "json_array_length(raw)",
-    ],
-    "json_object_keys": ["json_object_keys(js)", "json_object_keys(raw)"],
-    "schema_of_json": ["""schema_of_json('{"a": [1, 2.5], "b": "x"}')""", "schema_of_json('[1]')"],
-    "schema_of_csv": ["schema_of_csv('1,abc')", "schema_of_csv('1.5,true,2020-01-01')"],
 }

@@ -1,0 +1,109 @@
+"""``to_csv``: a struct as a line of CSV.
+
+Source: ``StructsToCsv`` and ``UnivocityGenerator`` of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.expressions.casts.cast_texts import double_text, floating_to_string
+from engine.expressions.casts.rules import Casting
+from engine.expressions.csv.csv_options import CsvWriting, csv_writing
+from engine.expressions.csv.csv_writing import LineWriter
+from engine.expressions.options import OptionError, refused_for
+from engine.expressions.record_printing import RecordPrinting, Texts
+from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.times.timestamps import zone_for
+from engine.expressions.times.zones import zone
+from engine.expressions.tree import Expr
+from engine.expressions.types import TIMESTAMP, YEAR_MONTH_INTERVAL, sql_name
+from engine.expressions.vectors import to_list
+
+
+def _writing(expr: Expr) -> CsvWriting:
+    """:raises OptionError: the options, or the type, are not supported."""
+    for field in expr.children[0].dtype:
+        dtype = field.type
+        is_interval = pa.types.is_duration(dtype) or dtype == YEAR_MONTH_INTERVAL
+        if pa.types.is_nested(dtype) or is_interval or pa.types.is_null(dtype):
+            raise OptionError(f"the type {sql_name(dtype)} is not supported in a struct")
+    if not expr.children[0].dtype.num_fields:
+        raise OptionError("a struct without fields is not supported")
+    writing = csv_writing(expr, zone("UTC"))
+    if _may_be_empty(expr.children[0].dtype, writing.lines):
+        raise OptionError("Spark fails for a line that is empty: set the option nullValue")
+    return writing
+
+
+def _may_be_empty(dtype: pa.StructType, lines: LineWriter) -> bool:
+    """Whether a line may have no character."""
+    only = dtype.field(0)
+    if dtype.num_fields > 1 or lines.quotes_all:
+        return False
+    no_null = only.nullable and not lines.null_value.strip()
+    return no_null or (pa.types.is_string(only.type) and not lines.empty_value.strip())
+
+
+@strict(
+    "StructsToCsv",
+    supports=refused_for(_writing),
+    loop=True,
+    reads=("options", "time_zone_id"),
+    presumes=(
+        "spark.sql.legacy.nullValueWrittenAsQuotedEmptyStringCsv",
+        "spark.sql.legacy.timeParserPolicy",
+    ),
+)
+def to_csv(expr: Expr, context: Context) -> ValueFunction:
+    """One line per struct."""
+    writing = csv_writing(expr, zone_for(expr, TIMESTAMP, context))
+
+    def convert(array: pa.StructArray) -> pa.Array:
+        fields = range(array.type.num_fields)
+        columns = [_texts(pc.struct_field(array, [at]), writing.times) for at in fields]
+        lines = [
+            writing.lines.line(row) if ok else None
+            for ok, row in zip(
+                array.is_valid().to_pylist(), zip(*columns, strict=True), strict=True
+            )
+        ]
+        return pa.array(lines, pa.string())
+
+    def function(value: Datum) -> Datum:
+        return convert(pa.repeat(value, 1))[0] if isinstance(value, pa.Scalar) else convert(value)
+
+    return function
+
+
+def _texts(array: pa.Array, times: RecordPrinting) -> Texts:
+    """Each value as Spark writes it, None for NULL."""
+    dtype = array.type
+    if pa.types.is_date32(dtype):
+        return times.dates_of(array)
+    if pa.types.is_timestamp(dtype):
+        return times.timestamps_of(array)
+    if pa.types.is_float32(dtype):
+        casting = Casting(dtype, pa.string(), "LEGACY", "UTC")
+        texts: Texts = floating_to_string(casting)(array).to_pylist()
+        return texts
+    write: Callable[[Any], str] = str
+    if pa.types.is_float64(dtype):
+        write = double_text
+    elif pa.types.is_boolean(dtype):
+        write = _boolean
+    elif pa.types.is_binary(dtype):
+        write = _bytes
+    return [None if value is None else write(value) for value in to_list(array)]
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _bytes(value: bytes) -> str:
+    return f"[{value.hex(' ').upper()}]"
