@@ -26,10 +26,8 @@ def case_when(expr: Expr, children: Sequence[Evaluator], context: Context) -> Ev
     pairs = len(children) // 2
     conditions, values = children[0 : 2 * pairs : 2], children[1 : 2 * pairs : 2]
     otherwise = children[2 * pairs] if len(children) % 2 else None
-    if not context.hopeful or pa.types.is_nested(expr.dtype):
+    if not context.hopeful or pa.types.is_nested(expr.dtype) or pa.types.is_null(expr.dtype):
         return _guarded(conditions, values, otherwise, expr.dtype)
-    if pa.types.is_null(expr.dtype):
-        return lambda batch: pa.scalar(None)
     null = pa.scalar(None, expr.dtype)
     names = [str(index) for index in range(pairs)]
 

@@ -52,9 +52,8 @@ def nanvl(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evalua
 @lazy("Coalesce")
 def coalesce(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """The first value that is not null; later ones are evaluated only where they are needed."""
-    if pa.types.is_null(expr.dtype):
-        return lambda batch: pa.scalar(None)
-    if context.hopeful and not pa.types.is_nested(expr.dtype):
+    plain = not (pa.types.is_nested(expr.dtype) or pa.types.is_null(expr.dtype))
+    if context.hopeful and plain:
         return lambda batch: pc.coalesce(*(child(batch) for child in children))
     first, *others = children
 
