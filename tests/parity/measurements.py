@@ -11,7 +11,8 @@ PATH: Final = Path(__file__).with_suffix(".json")
 
 
 def load() -> dict[str, Any]:
-    """``run``: figures of the last whole run, and how many names were compared again since.
+    """``run``: figures of the last whole run, and the names that were compared again since, with
+    how many rows in each of four settings.
     ``names``: see :func:`tests.parity.measure.measure`. ``functions``: see
     :func:`tests.parity.spark_functions.scalar_functions`."""
     found: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))

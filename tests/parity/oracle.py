@@ -23,10 +23,12 @@ class Report:
 
     :param cases: compared values: rows times expressions.
     :param names: SQL names of the functions and operators compared.
+    :param wrong: those that differ.
     """
 
     cases: int = 0
     names: set[str] = field(default_factory=set)
+    wrong: set[str] = field(default_factory=set)
     differences: list[str] = field(default_factory=list)
     mismatches: int = 0
 
@@ -87,6 +89,8 @@ def _compare(
     report.cases += rows.num_rows * len(part)
     report.names |= {name for name, _, _ in part}
     report.mismatches += len(found)
+    differing = {difference.expression for difference in found}
+    report.wrong |= {name for name, text, _ in part if text in differing}
     for text in dict.fromkeys(difference.expression for difference in found):
         alike = [difference for difference in found if difference.expression == text]
         report.differences += [

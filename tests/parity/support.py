@@ -121,8 +121,12 @@ def document() -> str:
         f" {run['expressions']} functions and operators: {run['mismatches']} mismatches; and"
         f" {run['queries']} whole queries: {run['query_mismatches']} mismatches."
     )
-    if again := len(run.get("again", ())):
-        said += f"\n{again} of them were compared anew since, as long: 0 mismatches."
+    if again := run.get("again"):
+        fewest = min(again.values())
+        said += (
+            f"\n{len(again)} names are new, or their code has changed: they were compared since, on"
+            f" {fewest} rows or more in each of four settings: 0 mismatches."
+        )
     head = _HEAD.format(run=f"{said}\n", rows=f"{run['rows']:,}")
     table = [f"\n{count} functions and operators:", *_rows(measured["names"])]
     return head + "\n".join([*table, *_coverage(measured), *_refusals()]) + "\n"
