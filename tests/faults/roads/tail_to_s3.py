@@ -33,6 +33,7 @@ ROTATED_EVERY = 200
 """So many lines."""
 COLUMNS = StructType().add("value", "string")
 KEYS = {"key": "test", "secret": "test"}
+NEVER_ASKED = "the log is not asked whether it has the epoch"
 
 
 def _asks_nothing() -> None:
@@ -54,8 +55,9 @@ class TailToS3(Road):
     places = (*PLACES, "data.written", "data.synced", "sinkLog.before", "sinkLog.after")
     mutants: ClassVar = {
         COMMITTED_EARLY: commit_before_log,
-        "the log is not asked whether it has the epoch": _asks_nothing,
+        NEVER_ASKED: _asks_nothing,
     }
+    brought_out: ClassVar = {NEVER_ASKED: ("commitSink.after", "sinkLog.after")}
     forgetful = ("S3",)
 
     @contextmanager
