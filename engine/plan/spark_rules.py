@@ -12,6 +12,7 @@ Left out are rules that nobody can see the work of, such as ``LikeSimplification
 constants are computed by the kernels. Therefore
 
 - a constant that raises, raises for the first row that reaches it; in Spark the optimizer fails;
+- a filter stays where it is beside functions that Spark itself replaces by others (``nvl``);
 - where a rule needs to see a constant that is not written as one, an error may come that Spark's
   optimizer takes away: ``1 / x > 0 AND 1 = 2``.
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +52,7 @@ _OPERATORS: Final = (
     "SimplifyDateTimeConversions",
 )
 """Repeated until nothing changes any more; not every version has all of them."""
+_SUBSTITUTING: Final = ("CollapseProject", "PushPredicateThroughNonJoin")
 _ROUNDS_MAX: Final = 100
 """``spark.sql.optimizer.maxIterations`` by default."""
 
@@ -66,18 +69,34 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
     plan = _plain(optimizer.InlineCTE).apply(plan.clone())
     for name in _FINISH_ANALYSIS:
         plan = _singleton(analysis, name).apply(plan)
+    patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     # A table is read once, when the query starts: what tells the time stays above the join.
-    if plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()):
+    if plan.containsPattern(patterns.CURRENT_LIKE()):
         excluded.add(f"{_OPTIMIZER}.PushPredicateThroughJoin")
+    # These put columns' expressions in place of columns, but not where functions that stand for
+    # others, such as parse_url, remember their arguments; Spark has replaced these before.
+    if plan.containsPattern(patterns.RUNTIME_REPLACEABLE()):
+        excluded |= {f"{_OPTIMIZER}.{name}" for name in _SUBSTITUTING}
+    if not plan.containsPattern(patterns.JSON_TO_STRUCT()):
+        excluded.add(f"{_OPTIMIZER}.OptimizeCsvJsonExprs")  # parts of CSV's schemas are not read
     kept = [name for name in _OPERATORS if f"{_OPTIMIZER}.{name}" not in excluded]
     rules = [rule for name in kept if (rule := _singleton(optimizer, name)) is not None]
     for _ in range(_ROUNDS_MAX):
         before = plan
         for rule in rules:
-            plan = rule.apply(plan)
+            plan = _applied(rule, plan)
         if before.fastEquals(plan):
             break
     return plan
+
+
+def _applied(rule: Any, plan: JavaObject) -> JavaObject:
+    """Of what a rule itself fails for, such as ``to_json(struct())``, nothing is changed."""
+    try:
+        changed: JavaObject = rule.apply(plan)
+    except Py4JJavaError:
+        return plan
+    return changed
 
 
 def _plain(rule: Any) -> Any:

@@ -108,7 +108,7 @@ _TIMES = [
     "2020-01-01T12:00:00GMTGMT",
 ]  # fmt: skip
 _PATTERNS = [
-    "dd.MM.yyyy", "d.M.y", "yyyy-MM-dd HH:mm", "HH:mm", r"yyyy-MM-dd\'T\'HH:mm:ss.SSSXXX",
+    "dd.MM.yyyy", "d.M.y", "yyyy-MM-dd HH:mm", "HH:mm", r"yyyy-MM-dd\'T\'HH:mm:ss.SSSxxx",
     "yyyyMMdd", "yyyy-MM-dd[ HH:mm:ss]", "yyyy-MM-dd HH:mm:ss.SSSSSS", "MMM d, yyyy",
     "dd/MM/yyyy hh:mm a", "y-M-d", "d/M/yy", r"yyyy-MM-dd\'T\'HH:mm:ssZ",
 ]  # fmt: skip
@@ -143,7 +143,7 @@ def test_options_of_writing(spark: SparkSession, zone: str) -> None:
         "'pretty', 'true'",
         "'pretty', 'true', 'ignoreNullFields', 'false'",
         "'writeNonAsciiCharacterAsCodePoint', 'true'",
-        "'dateFormat', 'dd/MM/yyyy', 'timestampFormat', 'yyyy MMM d HH:mm:ss.SSSSSS XXX'",
+        "'dateFormat', 'dd/MM/yyyy', 'timestampFormat', 'yyyy MMM d HH:mm:ss.SSSSSS xxx'",
         "'timestampNTZFormat', 'HH:mm \"E'",
         "'timeZone', 'Asia/Tokyo'",
     ]

@@ -41,7 +41,7 @@ def test_texts(spark: SparkSession) -> None:
 def test_types(spark: SparkSession, zone: str) -> None:
     everything = "struct(a, b, c, d, e, t, dec, f, bi, CAST(t AS TIMESTAMP_NTZ) AS n)"
     formats = (
-        "map('dateFormat', 'dd/MM/yyyy', 'timestampFormat', 'yyyy, HH:mm XXX',"
+        "map('dateFormat', 'dd/MM/yyyy', 'timestampFormat', 'yyyy, HH:mm xxx',"
         " 'timestampNTZFormat', 'HH:mm:ss.SSS')"
     )
     expressions = [

@@ -59,7 +59,9 @@ def test_a_seed_gives_the_values_of_its_partition() -> None:
     batch = pa.RecordBatch.from_pydict({"x": [0, 0, 0]})
 
     def drawn(partition: int) -> list[float]:
-        found: list[float] = compile_expression(expr, Context("UTC", partition))(batch).to_pylist()
+        found: list[float] = compile_expression(expr, Context("UTC", partition=partition))(
+            batch
+        ).to_pylist()
         return found
 
     assert drawn(0) == drawn(0)

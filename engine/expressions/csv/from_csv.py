@@ -37,6 +37,7 @@ from engine.expressions.times.timestamps import zone_for
 from engine.expressions.times.zones import zone
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP, TIMESTAMP_NTZ, is_integral, sql_name
+from engine.expressions.vectors import to_list
 
 _WHOLE: Final = re.compile(r"[+-]?\d+")
 _BEYOND_JAVAS_CHARS: Final = re.compile("[\U00010000-\U0010ffff]")
@@ -82,7 +83,7 @@ def from_csv(expr: Expr, context: Context) -> ValueFunction:
     readers = [_reader(field.type, reading) for field in dtype]
 
     def convert(array: pa.Array) -> pa.Array:
-        texts = array.to_pylist()
+        texts = to_list(array)
         bad: dict[int, str | None] = {}  # and what Spark has read of them
         rows = [
             [None] * len(readers) if text is None else _row(text, row, readers, reading, bad)

@@ -43,7 +43,7 @@ def _like_supports(expr: Expr) -> str | None:
     return None
 
 
-@strict("Like", supports=_like_supports, reads=("escape_char",))
+@strict("Like", supports=_like_supports, loop=True, reads=("escape_char",))
 def like(expr: Expr, context: Context) -> ValueFunction:
     """``%`` is any text, ``_`` any one character."""
     pattern = constant_value(expr.children[1])
@@ -159,7 +159,7 @@ def _rlike_supports(expr: Expr) -> str | None:
     return None
 
 
-@strict("RLike", supports=_rlike_supports)
+@strict("RLike", supports=_rlike_supports, loop=True)
 def rlike(expr: Expr, context: Context) -> ValueFunction:
     """Whether the regular expression is found anywhere in the text."""
     text = constant_value(expr.children[1])

@@ -99,7 +99,7 @@ def characters_of(texts: Datum) -> Datum:
     return per_row(len, pa.int32(), texts, malformed=CHARACTERS)
 
 
-@strict("Length")
+@strict("Length", loop=True)
 def length(expr: Expr, context: Context) -> ValueFunction:
     """``length``: characters of a text, bytes of a binary."""
     if not pa.types.is_string(expr.children[0].dtype):
@@ -212,7 +212,7 @@ def space(times: int) -> str:
     return " " * times
 
 
-@strict("Reverse")
+@strict("Reverse", loop=True)
 def reverse(expr: Expr, context: Context) -> ValueFunction:
     """``reverse``: of code points, or of items."""
     if pa.types.is_list(expr.dtype):
