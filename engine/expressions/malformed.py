@@ -28,9 +28,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
+from engine.expressions.buffers import is_ascii
 from engine.expressions.java_utf8 import decoded
 from engine.expressions.registry import Datum
 
@@ -189,23 +189,13 @@ def is_utf8(texts: Datum) -> bool:
     """Whether all of them are valid."""
     if isinstance(texts, pa.Scalar):
         texts = pa.repeat(texts, 1)
-    if _is_ascii(texts):
+    if is_ascii(texts):
         return True
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
         return False
     return True
-
-
-def _is_ascii(texts: pa.Array) -> bool:
-    """Whether all bytes are ASCII's: twenty times as fast as to look at them text by text."""
-    _, offsets, data = texts.buffers()
-    if data is None or len(texts) == 0:
-        return True
-    bounds = np.frombuffer(offsets, np.int32)
-    start, end = bounds[texts.offset], bounds[texts.offset + len(texts)]
-    return bool(start == end or np.frombuffer(data, np.uint8)[start:end].max() < 0x80)
 
 
 def as_texts(binaries: pa.Array) -> pa.Array:

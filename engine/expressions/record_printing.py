@@ -6,17 +6,17 @@ Source: ``JSONOptions``, ``CSVOptions``, ``DateFormatter`` and ``TimestampFormat
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
 
 from engine.expressions.casts.cast_texts import date_text
+from engine.expressions.record_patterns import RecordPatterns
 from engine.expressions.times.civil import MICROS_PER_DAY
 from engine.expressions.times.datetime_patterns import refusal, tokens
 from engine.expressions.times.datetime_printing import Moments, printer
-from engine.expressions.times.zones import Zone, offset_text, zone
+from engine.expressions.times.zones import offset_text, zone
 from engine.expressions.types import TIMESTAMP_NTZ
 from engine.expressions.vectors import to_list, to_numpy
 
@@ -26,20 +26,10 @@ _OF_CLOCKS: Final = frozenset("HhKkmsSa") | _OF_ZONES
 Texts = list[str | None]
 
 
-@dataclass(frozen=True)
-class RecordPrinting:
-    """
-    :param zone: the one of timestamps.
-    :param dates: the pattern of dates, if there is one; likewise the others.
-    """
-
-    zone: Zone
-    dates: str | None = None
-    timestamps: str | None = None
-    local_timestamps: str | None = None
+class RecordPrinting(RecordPatterns):
+    """How they are written."""
 
     def check(self) -> None:
-        """:raises UnsupportedPatternError: a pattern is not understood."""
         _ = self._date_printer, self._timestamp_printer, self._local_printer
 
     @cached_property

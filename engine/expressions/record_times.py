@@ -9,30 +9,20 @@ Source: ``DateFormatter`` and ``TimestampFormatter`` of Spark as ``JacksonParser
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from engine.expressions.casts.parse_times import parse_date, parse_timestamp
+from engine.expressions.record_patterns import RecordPatterns
 from engine.expressions.times.datetime_parsing import TextParser
 from engine.expressions.times.zones import Zone, zone
 
 
-@dataclass(frozen=True)
-class RecordTimes:
-    """
-    :param zone: where timestamps without a zone are.
-    :param dates: the pattern of dates, if there is one; likewise the others.
-    """
-
-    zone: Zone
-    dates: str | None = None
-    timestamps: str | None = None
-    local_timestamps: str | None = None
+class RecordTimes(RecordPatterns):
+    """How they are read. Timestamps without a zone are in ``zone``."""
 
     def check(self) -> None:
-        """:raises UnsupportedPatternError: a pattern is not understood."""
         _ = self._dates, self._timestamps, self._local_timestamps
 
     @cached_property

@@ -78,6 +78,15 @@ def per_row(
     return _collected(results, dtype, length, view)
 
 
+def of_columns(convert: Callable[[pa.Array], pa.Array]) -> Callable[[Datum], Datum]:
+    """A function of Arrays as one of Scalars, too."""
+
+    def function(value: Datum) -> Datum:
+        return convert(pa.repeat(value, 1))[0] if isinstance(value, pa.Scalar) else convert(value)
+
+    return function
+
+
 def per_row_with_nulls(
     function: Callable[..., Any], dtype: pa.DataType, *values: Datum, malformed: View = JAVA
 ) -> Datum:

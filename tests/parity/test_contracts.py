@@ -9,9 +9,9 @@ import pyspark
 import pytest
 
 import engine.expressions.compile  # registers the kernels
-from engine.expressions.registry import KERNELS
+from engine.expressions.registry import KERNELS, Kernel
 from engine.plan.catalyst_expressions import DERIVED, parameter_name
-from tests.parity.class_files import Classes
+from tests.parity.class_files import Classes, ClassFile
 
 assert engine.expressions.compile
 _EXPRESSIONS = "org/apache/spark/sql/catalyst/expressions/"
@@ -74,15 +74,22 @@ def expressions(classes: Classes) -> dict[str, str]:
     return {name.rpartition("/")[2]: name for name in classes if name.startswith(_EXPRESSIONS)}
 
 
+def _of_spark(
+    classes: Classes, expressions: dict[str, str]
+) -> Iterator[tuple[str, Kernel, ClassFile]]:
+    """The kernels of Spark's classes, and these."""
+    for op, kernel in KERNELS.items():
+        if op not in _OURS and op in expressions:
+            found = classes.get(expressions[op])
+            assert found is not None
+            yield op, kernel, found
+
+
 def test_nothing_that_an_expression_is_made_with_is_ignored(
     classes: Classes, expressions: dict[str, str]
 ) -> None:
     undeclared = {}
-    for op, kernel in KERNELS.items():
-        if op in _OURS or op not in expressions:
-            continue
-        found = classes.get(expressions[op])
-        assert found is not None
+    for op, kernel, found in _of_spark(classes, expressions):
         said = {
             parameter_name(name)
             for name, kind in found.parameters.items()
@@ -106,12 +113,10 @@ def test_no_setting_that_an_expression_asks_for_is_ignored(
 ) -> None:
     """Those that its class, its companion and what it extends ask for themselves."""
     undeclared = {}
-    for op, kernel in KERNELS.items():
-        if op in _OURS or op not in expressions:
-            continue
+    for op, kernel, found in _of_spark(classes, expressions):
         asked = {
             method
-            for name in _with_parents(classes, expressions[op])
+            for name in _with_parents(classes, found.name)
             for of_class, method, _ in _calls(classes, name)
             if of_class in _CONFS
         }
@@ -139,11 +144,7 @@ def _calls(classes: Classes, name: str) -> Iterator[tuple[str, str, str]]:
 def test_what_is_declared_is_there(classes: Classes, expressions: dict[str, str]) -> None:
     """A name that Spark has changed would be read as if it were not there."""
     gone = {}
-    for op, kernel in KERNELS.items():
-        if op in _OURS or op not in expressions:
-            continue
-        found = classes.get(expressions[op])
-        assert found is not None
+    for op, kernel, found in _of_spark(classes, expressions):
         names = {parameter_name(name) for name in found.parameters}
         declared = {name for name in kernel.reads if "." not in name}
         if rest := declared - names - _NEWER.get(op, set()):

@@ -65,13 +65,7 @@ def csv_reading(expr: Expr, default_zone: Zone) -> CsvReading:
     options = _options(expr)
     for name in _OF_WRITING:
         options.flag(name, False)
-    times = RecordTimes(
-        options.zone(default_zone),
-        options.given("dateformat"),
-        options.given("timestampformat"),
-        options.given("timestampntzformat"),
-    )
-    times.check()
+    times = RecordTimes.of(options, default_zone)
     # Of equal ones the first counts.
     numbers = {
         options.text("positiveinf", "Inf"): float("inf"),
@@ -98,13 +92,7 @@ def csv_writing(expr: Expr, default_zone: Zone) -> CsvWriting:
     :raises UnsupportedPatternError: a pattern is not understood.
     """
     options = _options(expr)
-    times = RecordPrinting(
-        options.zone(default_zone),
-        options.given("dateformat"),
-        options.given("timestampformat"),
-        options.given("timestampntzformat"),
-    )
-    times.check()
+    times = RecordPrinting.of(options, default_zone)
     quote, escape, escape_of_escape = _quotes(options)
     if NONE in (quote, escape):
         raise OptionError("an empty quote or escape is not supported when writing")

@@ -32,12 +32,12 @@ from engine.expressions.csv.csv_lines import TooManyValuesError
 from engine.expressions.csv.csv_options import CsvReading, csv_reading
 from engine.expressions.json.json_records import BadValueError, decimal_of
 from engine.expressions.options import OptionError, refused_for
-from engine.expressions.registry import Context, Datum, ValueFunction, always, strict
+from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.times.timestamps import zone_for
 from engine.expressions.times.zones import zone
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP, TIMESTAMP_NTZ, is_integral, sql_name
-from engine.expressions.vectors import to_list
+from engine.expressions.vectors import of_columns, to_list
 
 _WHOLE: Final = re.compile(r"[+-]?\d+")
 _BEYOND_JAVAS_CHARS: Final = re.compile("[\U00010000-\U0010ffff]")
@@ -105,10 +105,7 @@ def from_csv(expr: Expr, context: Context) -> ValueFunction:
             return result
         return with_records(result, expr.dtype, corrupt.name, bad)
 
-    def function(value: Datum) -> Datum:
-        return convert(pa.repeat(value, 1))[0] if isinstance(value, pa.Scalar) else convert(value)
-
-    return function
+    return of_columns(convert)
 
 
 def _row(

@@ -17,12 +17,12 @@ from engine.expressions.csv.csv_options import CsvWriting, csv_writing
 from engine.expressions.csv.csv_writing import LineWriter
 from engine.expressions.options import OptionError, refused_for
 from engine.expressions.record_printing import RecordPrinting, Texts
-from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.times.timestamps import zone_for
 from engine.expressions.times.zones import zone
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP, YEAR_MONTH_INTERVAL, sql_name
-from engine.expressions.vectors import to_list
+from engine.expressions.vectors import of_columns, to_list
 
 
 def _writing(expr: Expr) -> CsvWriting:
@@ -74,10 +74,7 @@ def to_csv(expr: Expr, context: Context) -> ValueFunction:
         ]
         return pa.array(lines, pa.string())
 
-    def function(value: Datum) -> Datum:
-        return convert(pa.repeat(value, 1))[0] if isinstance(value, pa.Scalar) else convert(value)
-
-    return function
+    return of_columns(convert)
 
 
 def _texts(array: pa.Array, times: RecordPrinting) -> Texts:

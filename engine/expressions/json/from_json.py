@@ -32,12 +32,12 @@ from engine.expressions.json.json_options import JsonReading, json_reading
 from engine.expressions.json.json_records import RecordReader
 from engine.expressions.json.json_trees import no_number, unique
 from engine.expressions.options import OptionError, refused_for
-from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.times.timestamps import zone_for
 from engine.expressions.times.zones import zone
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP, YEAR_MONTH_INTERVAL, sql_name
-from engine.expressions.vectors import to_list
+from engine.expressions.vectors import of_columns, to_list
 
 
 def _types(dtype: pa.DataType) -> list[pa.DataType]:
@@ -111,10 +111,7 @@ def from_json(expr: Expr, context: Context) -> ValueFunction:
             return result
         return with_records(result, expr.dtype, corrupt.name, bad)
 
-    def function(value: Datum) -> Datum:
-        return convert(pa.repeat(value, 1))[0] if isinstance(value, pa.Scalar) else convert(value)
-
-    return function
+    return of_columns(convert)
 
 
 def _decoded(decode: Callable[[str], Any], text: str | None, row: int, irregular: set[int]) -> Any:

@@ -63,13 +63,7 @@ def json_reading(expr: Expr, default_zone: Zone) -> JsonReading:
     chosen = {
         field: options.flag(name, getattr(defaults, field)) for name, field in _FEATURES.items()
     }
-    times = RecordTimes(
-        options.zone(default_zone),
-        options.given("dateformat"),
-        options.given("timestampformat"),
-        options.given("timestampntzformat"),
-    )
-    times.check()
+    times = RecordTimes.of(options, default_zone)
     session = expr.params.get(CORRUPT_RECORD) or "_corrupt_record"
     corrupt = options.text("columnnameofcorruptrecord", session)
     return JsonReading(options.fails_fast(), corrupt, Features(**chosen), times)
@@ -112,13 +106,7 @@ def json_writing(expr: Expr, default_zone: Zone) -> JsonWriting:
     """
     options = _options(expr, set(_FEATURES))
     ignores = expr.params.get(IGNORE_NULLS, "true") != "false"
-    times = RecordPrinting(
-        options.zone(default_zone),
-        options.given("dateformat"),
-        options.given("timestampformat"),
-        options.given("timestampntzformat"),
-    )
-    times.check()
+    times = RecordPrinting.of(options, default_zone)
     return JsonWriting(
         not options.flag("ignorenullfields", ignores),
         options.flag("pretty", False),
