@@ -69,11 +69,10 @@ _LEVELS = """\
 - L2 is a sample of all system calls, with one sink. L1 to L3 run on a local disk; checkpoints
   on S3 have tests against a server of its own, and no faults.
 - The mutants run on L0, L3 and L5: they prove those three.
-- L5 has one broker, so none that is elected in place of another. Kafka 4.3.1 was seen to break its
-  own promise: a broker that is killed, and while it starts finds transactions that have timed out,
-  may call them aborted without a marker in their partitions, and `read_committed` then shows them
-  when their producer's id goes on. L5 keeps out of its way: transactions live for longer than the
-  broker takes to start.
+- L5 has one broker, so none that is elected in place of another, and its Kafka is 4.2.1: 4.3.0 and
+  4.3.1 break their own promise. While a partition has no leader, as those of a single broker that
+  starts again, they forget to mark transactions in it (KAFKA-20734): what was committed was lost,
+  and what was aborted was seen.
 - At least once stays at least once: foreach and foreachBatch may see records again, and are only
   checked for loss.
 - The kinds of faults that an inherited message or a duplicate is counted as are in the table:
