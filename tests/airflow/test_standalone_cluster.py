@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.rest import wait_for
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.spark_cluster import SparkCluster
+from tests.sink_files import committed
 
 pytestmark = pytest.mark.spark
 REPOSITORY = Path(__file__).parents[2]
@@ -122,7 +122,7 @@ def test_a_query_lives_on_the_cluster(
     ended = hook.status(location)
     assert ended.state is QueryState.STOPPED
     assert ended.error is None
-    numbers = pq.read_table(tmp_path / "out")["value"].to_pylist()
+    numbers = committed(tmp_path / "out", "value")
     assert sorted(numbers) == list(range(len(numbers)))
     assert len(numbers) > 0
     task_log = "".join(capfd.readouterr())
@@ -173,5 +173,5 @@ def test_a_query_waits_for_the_executor_that_replaces_a_killed_one(
     assert QueryState.WAITING in seen
     assert restarts <= 3
     assert hook.status(location).state is QueryState.STOPPED
-    numbers = pq.read_table(tmp_path / "out")["value"].to_pylist()
+    numbers = committed(tmp_path / "out", "value")
     assert sorted(numbers) == list(range(len(numbers)))

@@ -184,6 +184,7 @@ def _properties(
         "broker.heartbeat.interval.ms": "500",
         "broker.session.timeout.ms": "2000",  # so long its controller remembers one that was killed
         "group.initial.rebalance.delay.ms": "0",
+        "log.retention.ms": "-1",  # else records whose timestamps are old go at any moment
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "5",
         "transaction.state.log.replication.factor": "1",

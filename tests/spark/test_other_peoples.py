@@ -8,18 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter
 
-from engine.checkpoint.storage.opening import open_storage
 from engine.errors import ConfigError
 from engine.query.handle import ContinuousQuery
 from engine.query.writer import write_stream
-from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from tests.shelf import SHELVES, put
+from tests.sink_files import committed
 from tests.spark.other_messages import Counted
 from tests.waiting import wait_until
 
@@ -63,9 +61,7 @@ def in_spark(df: DataFrame, folder: Path) -> None:
 
 def found(folder: Path) -> list[int]:
     """What is committed."""
-    log = FileSinkLog(open_storage(str(folder / "out" / FOLDER)))
-    tables = (pq.read_table(each.path.removeprefix("file://")) for each in log.files())
-    return sorted(number for table in tables for number in table["id"].to_pylist())
+    return sorted(committed(folder / "out", "id"))
 
 
 def logged(folder: Path) -> list[str]:
