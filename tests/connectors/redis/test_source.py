@@ -218,7 +218,7 @@ def test_a_stream_that_was_made_anew_is_told(
     assert not reader.needsReconfiguration()
     client.delete("a")
     add(client, "a", "1-0")
-    assert reader.needsReconfiguration(), "its task would wait for ever"
+    wait_until(reader.needsReconfiguration, "the look that finds it, or its task waits for ever")
     with pytest.raises(OffsetOutOfRangeError, match="made anew"):
         reader.partitions({"a": "5-1", "b": "0-0"})
     forgiving = source(server, failOnDataLoss="false")
