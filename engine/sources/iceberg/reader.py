@@ -54,6 +54,7 @@ class IcebergOptions:
     :param start: a snapshot's id, or ``latest``; None for the table as it is, and what comes then.
     :param start_ms: or so: the first snapshot of this time or later, since 1970.
     :param loses: what is not there any more is left out, and logged.
+    :param tuning: options for the catalog that may be others with any start.
     """
 
     name: TableName
@@ -63,6 +64,7 @@ class IcebergOptions:
     skips_overwrites: bool
     skips_deletes: bool
     loses: bool
+    tuning: tuple[str, ...] = ()
 
 
 class Catalog:
@@ -143,10 +145,9 @@ class IcebergReader(HandedReader):
     :param schema: the columns to be read.
     """
 
-    tuningOptions = TUNING
-
     def __init__(self, options: IcebergOptions, schema: pa.Schema, table: Table) -> None:
         super().__init__(options.pace.partitions)
+        self.tuningOptions = (*TUNING, *options.tuning)
         self._options, self._schema, self._columns = options, schema, table.schema()
         self._see(table)
 

@@ -36,6 +36,19 @@ def test_an_empty_table_is_waited_for(case: IcebergCase) -> None:
     assert case.sink.values() == [0]
 
 
+def test_how_the_catalog_is_reached_may_change_with_any_start(case: IcebergCase) -> None:
+    case.add(0)
+    given = {**case.lake.options, "catalog.scope": "a", "catalog.header.X-Api": "s3cret"}
+    source = IcebergSource(given)
+    reader = source.continuousReader(source.schema())
+    names = ("catalog.scope", "catalog.header.X-Api")
+    assert set(names) <= set(reader.tuningOptions)
+    assert "catalog.uri" not in reader.tuningOptions
+    pruned = reader.prune(source.schema().names[:1])
+    assert set(names) <= set((pruned or reader).tuningOptions)
+    reader.stop()
+
+
 def test_an_epoch_may_end_within_a_snapshot(case: IcebergCase) -> None:
     """And a rewound query goes on there, whatever tasks had read ahead."""
     case.add(*range(12), parts=[f"part {number}" for number in range(12)])
