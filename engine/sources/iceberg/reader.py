@@ -19,7 +19,7 @@ from engine.errors import (
     ConfigError,
     ContinuousError,
     OffsetOutOfRangeError,
-    SourceError,
+    SourceChangedError,
     SourceUnavailableError,
 )
 from engine.sinks.iceberg.catalogs import TableName, Tables, task_properties
@@ -245,13 +245,13 @@ class IcebergRun(TableRun):
         table = self._catalog.table()
         found, where = str(table.metadata.table_uuid), self._options.name
         if found != self._start.table:
-            raise SourceError(
+            raise SourceChangedError(
                 f"{OWNER}: {where} is another table than the one that the checkpoint is of: its id "
                 f"is {found}, and was {self._start.table}.",
                 hint="It was dropped and made again. Start the query with a checkpoint of its own.",
             )
         if table.schema().as_struct() != self._columns.as_struct():
-            raise SourceError(
+            raise SourceChangedError(
                 f"{OWNER}: the columns of the table {where} have changed.",
                 hint="Start the query again: it then has the columns of now. Its checkpoint stays.",
             )
