@@ -185,7 +185,8 @@ class Endpoint:
     def _without_secrets(self, text: str) -> str:
         """What a client or a service says, without what only they are to know."""
         parts = self._parts
-        secrets = {self.url, f"{parts.path}?{parts.query}", parts.query, parts.path} - {"", "/"}
+        of_url = (self.url, f"{parts.path}?{parts.query}", parts.query, parts.path)
+        secrets = {each for each in of_url if len(each) > 1}
         for name, value in self.headers.items():
             words = (value, value.partition(" ")[2])  # behind Bearer
             if name != "Content-Type":

@@ -27,6 +27,7 @@ BATCH_ROWS: Final = 5_000
 BATCH_BYTES: Final = 64 * 2**20
 """Of payloads, unless a single one is larger: a column of 2 GiB is no column."""
 TOPICS_KNOWN_MAX: Final = 10_000
+"""So many are remembered."""
 WAITING_MAX: Final = 65_535
 """Messages that nobody has read yet: with QoS 0 nothing else bounds them."""
 
@@ -51,6 +52,8 @@ class MqttPartitionReader(PartitionReader):
         self._options, self._at, self._columns = options, start, tuple(columns)
         self._new = tuple(new)
         self._wanted: dict[str, bool] = {}
+        """Topics, and whether a filter of the query has them."""
+        self._told = False
         self._connection: MqttConnection | None = None
         self._unacknowledged: deque[tuple[int, int]] = deque()
         """How many messages are read with this one, and its packet id."""
@@ -89,9 +92,10 @@ class MqttPartitionReader(PartitionReader):
             if len(self._wanted) >= TOPICS_KNOWN_MAX:
                 self._wanted.clear()
             self._wanted[topic] = any(fits(topic, each) for each in self._options.topics)
-            if not self._wanted[topic]:
+            if not self._wanted[topic] and not self._told:  # once: there may be many
+                self._told = True
                 logger.warning(
-                    "%s: a message of %s is left out: the query reads %s",
+                    "%s: messages such as one of %s are left out: the query reads %s",
                     OWNER, topic, ", ".join(self._options.topics),
                 )  # fmt: skip
         return self._wanted[topic]

@@ -71,9 +71,10 @@ class RedisPartitionsReader(PartitionsReader):
             self._fetch(timeout_s)
         while self._ready:
             stream, entries = self._ready.popleft()
-            if rest := entries[_fitting(entries) :]:
-                self._ready.appendleft((stream, rest))
-                entries = entries[: -len(rest)]
+            fitting = _fitting(entries)
+            if fitting < len(entries):
+                self._ready.appendleft((stream, entries[fitting:]))
+                entries = entries[:fitting]
             self._positions[stream] = behind(entries[-1][0])
             batch = batch_of(stream, entries, self._columns, self.on_bad_record)
             if batch is not None:
