@@ -81,19 +81,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def plain(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment that holds the package and what it needs."""
-    return install(tmp_path_factory.mktemp("plain"), str(wheel), newest=True)
+    return install(tmp_path_factory.mktemp("plain"), str(wheel))
 
 
-def install(folder: Path, *packages: str, newest: bool = False) -> Path:
-    """An environment with these.
-
-    :param newest: rather than what uv's cache holds, if that is enough: uv may build PySpark again
-        for it, which takes longer than a test.
-    """
+def install(folder: Path, *packages: str) -> Path:
+    """An environment with these, from what uv's cache holds if that is enough: for the newest, which
+    `make test-matrix` takes, uv may build PySpark again, which takes longer than a test."""
     python = folder / "venv" / "bin" / "python"
     uv("venv", "--quiet", "--python", sys.executable, str(folder / "venv"))
     command = ("pip", "install", "--quiet", "--python", str(python), *packages)
-    if newest or called(*command, "--offline").returncode:
+    if called(*command, "--offline").returncode:
         uv(*command)
     return python
 
