@@ -31,14 +31,17 @@ def first_offset(storage: Storage, stream: int, ask: Callable[[], JSON]) -> JSON
     :raises CheckpointCorruptError: what was written cannot be read.
     :raises CheckpointError: the storage cannot be read or written.
     """
-    name = f"{first_offsets_folder(stream)}/0"
+    folder = first_offsets_folder(stream)
+    name = f"{folder}/0"
     try:
-        return _parsed(storage, name, storage.read(name))
+        data = storage.read(name)
     except FileNotFoundError:
         offset = ask()
-    if storage.create(name, b"\0v1\n" + dump(offset).encode()):
-        return offset
-    return _parsed(storage, name, storage.read(name))  # a run that was fenced was faster
+        if storage.create(name, b"\0v1\n" + dump(offset).encode()):
+            return offset
+        data = storage.read(name)  # a run that was fenced was faster
+    storage.sync(folder)  # its writer may have died before it was durable
+    return _parsed(storage, name, data)
 
 
 def is_first_offset(name: str) -> bool:

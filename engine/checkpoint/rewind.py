@@ -146,7 +146,7 @@ def rewind(
             commit=pin.commit,
             take_back=offer.rewind is not None,
             position=pin.sink_position,
-            reach=max(committed + 1, -1 if earlier is None else earlier.reach),
+            reach=max(_newest(checkpoint) + 1, -1 if earlier is None else earlier.reach),
         )
         lease.check()
         checkpoint.storage.replace(INTENT, dump(asdict(intent)).encode())
@@ -162,6 +162,12 @@ def rewind(
         aside=checkpoint.storage.path(f"{ASIDE}/{intent.generation}"),
         taken_back=intent.take_back,
     )
+
+
+def _newest(checkpoint: CheckpointFolder) -> int:
+    """The last epoch that a run has written an entry of; a sink may commit several together."""
+    logs = (checkpoint.commits, checkpoint.offsets, checkpoint.prepared)
+    return max(each.latest_id() or 0 for each in logs)
 
 
 def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> None:

@@ -7,25 +7,30 @@ task gets the marker) and opens the next; no task waits for a commit. Each task 
 part of the closed epoch. An epoch is *complete* when every partition has reported it. Complete
 epochs are committed one at a time and in order::
 
-    ... committed | committing | complete | closed, some reports missing | open
-                 ^ self.committed                                        ^ self.open_epoch
+    ... committed | logged | committing | complete | closed, some reports missing | open
+                 ^        ^                                                        ^
+                 |        self.logged                                self.open_epoch
+                 self.committed
+
+Mostly an epoch is logged and committed in one. A sink that commits several epochs together gets
+those that are logged when it is due: a restart finishes them, so nothing else waits for it.
 
 Two things can be behind, and each has its limit:
 
 - the sink: an epoch is closed only while fewer than :data:`COMPLETE_MAX` are complete and not
-  committed. One is being committed, the next is at hand when that is done, and the open one grows:
+  logged. One is being committed, the next is at hand when that is done, and the open one grows:
   a slow sink gets fewer and longer epochs, and lag and memory do not pile up. That it has elapsed
   is not forgotten: it is closed as soon as there is room;
-- a partition: at most ``backlog_max`` epochs, and the final one, are closed and not committed.
+- a partition: at most ``backlog_max`` epochs, and the final one, are closed and not logged.
   When that many wait for a partition, the run fails and names it.
 
 Invariants, checked in :meth:`EpochCoordinator.check`:
 
-- epochs are committed in order and without gaps;
+- epochs are logged and committed in order and without gaps, the final one in one;
 - at most one epoch is being committed;
 - an epoch is committed only with one report of each partition;
-- no report is kept of an epoch that is committed or still open;
-- at most ``backlog_max`` epochs, and the final one, are closed and not committed;
+- no report is kept of an epoch that is logged or still open;
+- at most ``backlog_max`` epochs, and the final one, are closed and not logged;
 - an epoch that has elapsed stays open only while there is no room.
 
 An event costs the same whatever the number of partitions, but for the one that completes an epoch.
@@ -35,7 +40,7 @@ is our bug and raises ProtocolError. After the end, what was still under way is 
 be aborted; how the last commit went.
 
 Source: Spark's EpochCoordinator, with its known faults turned into rules: commits in order
-(SPARK-23503), a report of a committed epoch is dropped, a lost partition is named at the limit
+(SPARK-23503), a report of a logged epoch is dropped, a lost partition is named at the limit
 (SPARK-27355).
 """
 
@@ -55,6 +60,7 @@ from engine.coordinator.events import (
     EndRun,
     EpochCommitted,
     EpochElapsed,
+    EpochLogged,
     Event,
     RunFailed,
     StopAsked,
@@ -65,7 +71,7 @@ from engine.errors import ContinuousError, EpochBacklogError, ProtocolError, Tas
 from engine.wire.messages import EpochCommitMessage, TaskFailed, TaskMessage, TaskStarted
 
 COMPLETE_MAX = 2
-"""So many epochs may be complete and not committed before the open one has to grow."""
+"""So many epochs may be complete and not logged before the open one has to grow."""
 
 
 class Phase(Enum):
@@ -85,7 +91,7 @@ class EpochCoordinator:
     :param partitions: how many tasks there are. A task counts as one partition here, but
         :meth:`missing` and errors name those that it reads.
     :param first_epoch: the first epoch of this run; the one before it is committed (or is -1).
-    :param backlog_max: how many epochs may be closed and not committed while a partition is late.
+    :param backlog_max: how many epochs may be closed and not logged while a partition is late.
     :param bounded: the tasks end the first epoch by themselves, at a given offset, and the run
         ends with its commit: a replay of an epoch whose end is already in the offset log.
     :param read: the numbers of the partitions that each task reads; None: its own.
@@ -106,7 +112,7 @@ class EpochCoordinator:
         self._read = [(task,) for task in range(partitions)] if read is None else read
         self.backlog_max = backlog_max
         self.phase = Phase.STARTING
-        self.committed = first_epoch - 1
+        self.committed = self.logged = first_epoch - 1
         self.open_epoch = first_epoch
         self.committing: int | None = None
         self.started: set[int] = set()
@@ -144,10 +150,10 @@ class EpochCoordinator:
 
     def check(self) -> None:
         """Assert the invariants; called after every event, so it looks at what can have changed."""
-        assert self.committed < self.open_epoch
+        assert self.committed <= self.logged < self.open_epoch
         assert self._waiting <= self.backlog_max + (self.final_epoch is not None)
-        assert self.committing is None or self.committing == self.committed + 1
-        assert self.committed not in self.reports
+        assert self.committing is None or self.committing == self.logged + 1
+        assert self.logged not in self.reports
         assert self.open_epoch not in self.reports
         assert len(self.reports) <= self._waiting
         assert not (self.is_overdue and self._has_room)
@@ -170,7 +176,7 @@ class EpochCoordinator:
         return self._next_commit()
 
     def _epoch_elapsed(self, event: EpochElapsed) -> list[Action]:
-        oldest = self.committed + 1
+        oldest = self.logged + 1
         if self._has_room:
             return [self._close()]
         if self._waiting < self.backlog_max or self._is_complete(oldest):
@@ -188,7 +194,7 @@ class EpochCoordinator:
         )
 
     def _epoch_reported(self, event: EpochCommitMessage) -> list[Action]:
-        if event.epoch <= self.committed or event.partition in self.reports.get(event.epoch, {}):
+        if event.epoch <= self.logged or event.partition in self.reports.get(event.epoch, {}):
             return []  # repeated: the first report counts
         if event.epoch >= self.open_epoch:
             return self._fail(
@@ -201,13 +207,30 @@ class EpochCoordinator:
         self.reports.setdefault(event.epoch, {})[event.partition] = event
         return self._next_commit()
 
+    def _epoch_logged(self, event: EpochLogged) -> list[Action]:
+        if event.epoch != self.committing or event.epoch == self.final_epoch:
+            raise ProtocolError(f"Epoch {event.epoch} was logged, not {self.committing}.")
+        self._log(event.epoch)
+        return self._go_on()
+
     def _epoch_committed(self, event: EpochCommitted) -> list[Action]:
-        if event.epoch != self.committing:
-            raise ProtocolError(f"Epoch {event.epoch} was committed, not {self.committing}.")
-        self.committed, self.committing = event.epoch, None
-        del self.reports[event.epoch]
+        self._commit(event)
         if event.epoch == self.final_epoch:
             return self._end(None)
+        return self._go_on()
+
+    def _commit(self, event: EpochCommitted) -> None:
+        if event.epoch == self.committing:
+            self._log(event.epoch)
+        elif not self.committed < event.epoch <= self.logged:
+            raise ProtocolError(f"Epoch {event.epoch} was committed, not {self.committing}.")
+        self.committed = event.epoch
+
+    def _log(self, epoch: int) -> None:
+        self.logged, self.committing = epoch, None
+        del self.reports[epoch]
+
+    def _go_on(self) -> list[Action]:
         actions = self._next_commit()
         if self.is_overdue and self._has_room:
             actions.append(self._close())
@@ -256,21 +279,24 @@ class EpochCoordinator:
 
     def _report_late(self, event: EpochCommitMessage) -> list[Action]:
         # Kept, so that what the task has prepared can be aborted.
-        if self.committed < event.epoch < self.open_epoch:
+        if self.logged < event.epoch < self.open_epoch:
             self.reports.setdefault(event.epoch, {}).setdefault(event.partition, event)
         return []
 
+    def _logged_late(self, event: EpochLogged) -> list[Action]:
+        self._log(event.epoch)
+        return []
+
     def _committed_late(self, event: EpochCommitted) -> list[Action]:
-        self.committed, self.committing = event.epoch, None
-        del self.reports[event.epoch]
+        self._commit(event)
         return []
 
     # -- decisions --------------------------------------------------------------------------
 
     @property
     def _waiting(self) -> int:
-        """How many epochs are closed and not committed."""
-        return self.open_epoch - self.committed - 1
+        """How many epochs are closed and not logged."""
+        return self.open_epoch - self.logged - 1
 
     @property
     def _has_room(self) -> bool:
@@ -287,17 +313,18 @@ class EpochCoordinator:
         return CloseEpoch(epoch, final=epoch == self.final_epoch)
 
     def _next_commit(self) -> list[Action]:
-        epoch = self.committed + 1
+        epoch = self.logged + 1
         if self.committing is not None or not self._is_complete(epoch):
             return []
         self.committing = epoch
         reports = self.reports[epoch]
-        return [CommitEpoch(epoch, tuple(reports[p] for p in range(self.partitions)))]
+        told = tuple(reports[p] for p in range(self.partitions))
+        return [CommitEpoch(epoch, told, final=epoch == self.final_epoch)]
 
     def _has_finished(self, partition: int) -> bool:
         final = self.final_epoch
         return final is not None and (
-            self.committed >= final or partition in self.reports.get(final, {})
+            self.logged >= final or partition in self.reports.get(final, {})
         )
 
     def _lose(self, task: int, what: str, *, hint: str) -> list[Action]:
@@ -328,6 +355,7 @@ _ENDING: dict[type, Handler] = {
     TaskStarted: _C._task_started,
     EpochElapsed: _C._ignore,
     EpochCommitMessage: _C._epoch_reported,
+    EpochLogged: _C._epoch_logged,
     EpochCommitted: _C._epoch_committed,
     CommitFailed: _C._commit_failed,
     DrainAsked: _C._ignore,
@@ -345,6 +373,7 @@ TRANSITIONS: dict[Phase, dict[type, Handler]] = {
         TaskStarted: _C._task_started,
         EpochElapsed: _C._epoch_elapsed,
         EpochCommitMessage: _C._epoch_reported,
+        EpochLogged: _C._epoch_logged,
         EpochCommitted: _C._epoch_committed,
         CommitFailed: _C._commit_failed,
         DrainAsked: _C._drain,
@@ -354,6 +383,7 @@ TRANSITIONS: dict[Phase, dict[type, Handler]] = {
     Phase.ENDED: {
         **dict.fromkeys(get_args(Event), _C._ignore),
         EpochCommitMessage: _C._report_late,
+        EpochLogged: _C._logged_late,
         EpochCommitted: _C._committed_late,
         CommitFailed: _C._commit_failed,
     },

@@ -5,6 +5,9 @@
 3. ``sink.commit(messages, epoch)``
 4. ``commits/<epoch>``: the commit log
 
+A sink that commits several epochs together gets the first two steps of each as it ends, and the
+others of all of them at once.
+
 And then, while the next epoch is committed perhaps:
 
 5. ``source.commit(offset)``
@@ -26,7 +29,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -83,6 +86,21 @@ class QueryEnds:
     sink: SinkBinding
 
 
+@dataclass(frozen=True)
+class _Logged:
+    """An epoch that is prepared and logged, and not committed.
+
+    :param duration_ms: of the steps so far.
+    :param sink_has_it: the sink says that it has committed it.
+    """
+
+    epoch: int
+    messages: Sequence[Any]
+    offsets: tuple[Offset, ...] = ()
+    duration_ms: dict[str, int] = field(default_factory=dict)
+    sink_has_it: bool = False
+
+
 class EpochRunner:
     """Commits epochs of one run, one at a time.
 
@@ -112,6 +130,7 @@ class EpochRunner:
         self._keeps_letters = ends.sink.letters is not None
         self._retain = min_epochs_to_retain
         self._later = later
+        self._logged: list[_Logged] = []
         self.rewound: bool | None = None
         self.tasks: Sequence[tuple[str, ...]] = ()
         self.metadata: dict[str, Any] | None = None
@@ -123,15 +142,27 @@ class EpochRunner:
         messages: Sequence[Any],
         *,
         replayed: bool = False,
-    ) -> CommittedEpoch:
-        """Make a complete epoch durable.
+    ) -> list[CommittedEpoch]:
+        """Make a complete epoch durable, and those that are only logged. As :meth:`log` and
+        :meth:`publish`."""
+        self.log(epoch, offsets, messages, replayed=replayed)
+        return self.publish()
+
+    def log(
+        self,
+        epoch: int,
+        offsets: Sequence[Sequence[Offset]],
+        messages: Sequence[Any],
+        *,
+        replayed: bool = False,
+    ) -> None:
+        """Steps 1 and 2: whatever comes, a restart finishes the epoch.
 
         :param offsets: per stream: the end offset of each of its partitions, in their order.
         :param messages: the writer's message of each partition, in partition order.
         :param replayed: the epoch was run again to its end in the offset log, which stays.
         :raises SourceError: a source cannot merge its offsets.
         :raises StaleRunError: this run was fenced; nothing more was written.
-        :raises SinkError: the sink refused, or may or may not have committed.
         :raises CheckpointError: a log could not be written.
         """
         steps = _Stopwatch()
@@ -142,7 +173,7 @@ class EpochRunner:
         self._lease.check(recent=True)
         offset_log = self._checkpoint.offsets
         if replayed:
-            text = self._logged(epoch, ends)
+            text = self._logged_text(epoch, ends)
         lost = self._lost(epoch) if replayed else None
         entry = self._entry(
             messages=tuple(messages),
@@ -162,9 +193,22 @@ class EpochRunner:
             self._add(offset_log, epoch, end, text)
         steps.done("walCommit")
         reach("walCommit.after")
-        self._finish(epoch, messages, steps)
-        self._later("cleaning up", partial(self._clean_up, epoch, ends))
-        return CommittedEpoch(epoch, ends, steps.duration_ms)
+        self._logged.append(_Logged(epoch, messages, ends, steps.duration_ms))
+
+    def publish(self) -> list[CommittedEpoch]:
+        """Steps 3 and 4 of all that is logged; what is committed by that.
+
+        :raises StaleRunError: this run was fenced; nothing more was written.
+        :raises SinkError: the sink refused, or may or may not have committed.
+        :raises CheckpointError: a log could not be written.
+        """
+        logged, self._logged = self._logged, []
+        self._finish(logged)
+        committed = [CommittedEpoch(each.epoch, each.offsets, each.duration_ms) for each in logged]
+        if committed and committed[-1].offsets:
+            last = committed[-1]
+            self._later("cleaning up", partial(self._clean_up, last.epoch, last.offsets))
+        return committed
 
     def _merged(self, epoch: int, offsets: Sequence[Sequence[Offset]]) -> OffsetEntry:
         """The end offset of each stream, as an entry of the offset log that can be written."""
@@ -186,7 +230,8 @@ class EpochRunner:
             ) from exc
 
     def commit_again(self, epoch: int, *, sink_has_it: bool) -> None:
-        """Finish an epoch that an earlier run has prepared and logged, but not committed.
+        """Finish an epoch that an earlier run has prepared and logged, but not committed; at once,
+        or with the next :meth:`publish` if the sink commits several together.
 
         :param sink_has_it: the sink says that it has committed the epoch.
         :raises CheckpointCorruptError: the prepared messages cannot be read.
@@ -197,7 +242,9 @@ class EpochRunner:
             entry = self._prepared.get(epoch)
             assert entry is not None, f"prepared/{epoch} vanished"
             messages = [self._fitting(epoch, message) for message in entry.messages]
-        self._finish(epoch, messages, _Stopwatch(), sink_has_it=sink_has_it)
+        self._logged.append(_Logged(epoch, messages, sink_has_it=sink_has_it))
+        if sink_has_it or self._sink.commit_together is None:
+            self.publish()
 
     def _entry(self, **content: Any) -> PreparedEntry:
         return PreparedEntry(
@@ -231,21 +278,24 @@ class EpochRunner:
         except Exception as exc:
             logger.warning("epoch %d was not aborted cleanly: %s", epoch, redact(str(exc)))
 
-    def _finish(
-        self, epoch: int, messages: Sequence[Any], steps: _Stopwatch, *, sink_has_it: bool = False
-    ) -> None:
+    def _finish(self, logged: Sequence[_Logged]) -> None:
+        if not logged:
+            return
+        steps = _Stopwatch()
         # Step 3: sink before commit log, or a crash between the two would lose the epoch.
         self._lease.check()
         reach("commitSink.before")
-        if not sink_has_it:
-            self._commit_sink(epoch, messages)
+        self._commit_sink([each for each in logged if not each.sink_has_it])
         steps.done("commitSink")
         reach("commitSink.after")
         # Step 4
-        self._lease.check(recent=True)
-        self._add(self._checkpoint.commits, epoch, CommitEntry(generation=self._told_generation))
-        steps.done("commitOffsets")
-        reach("commitOffsets.after")
+        for each in logged:
+            self._lease.check(recent=True)
+            entry = CommitEntry(generation=self._told_generation)
+            self._add(self._checkpoint.commits, each.epoch, entry)
+            steps.done("commitOffsets")
+            each.duration_ms.update(steps.duration_ms)
+            reach("commitOffsets.after")
 
     def _clean_up(self, epoch: int, ends: Sequence[Offset]) -> None:
         """Step 5 and 6: what is no longer needed. The epoch is committed, so a failure is only
@@ -286,11 +336,20 @@ class EpochRunner:
             self.rewound = was_rewound(self._checkpoint)
         return self._lease.generation if self.rewound else None
 
-    def _commit_sink(self, epoch: int, messages: Sequence[Any]) -> None:
+    def _commit_sink(self, logged: Sequence[_Logged]) -> None:
+        if not logged:
+            return
+        epochs = [(each.epoch, list(each.messages)) for each in logged]
+        epoch = epochs[-1][0]
         try:
-            self._sink.commit(list(messages), epoch)
+            if len(epochs) > 1 and self._sink.commit_together is not None:
+                self._sink.commit_together(epochs)
+            else:
+                ((_, messages),) = epochs
+                self._sink.commit(messages, epoch)
         except PreparedEpochLostError as exc:
-            self._note_lost(epoch, exc)
+            # The first one runs again, and those behind it, whose offsets are set aside then.
+            self._note_lost(epochs[0][0], exc)
             raise
         except ContinuousError as exc:
             exc.epoch = epoch if exc.epoch is None else exc.epoch
@@ -321,7 +380,7 @@ class EpochRunner:
         self._prepared.restore(epoch, self._prepared.text(lost))
         reach("lost.after")
 
-    def _logged(self, epoch: int, offsets: tuple[Offset, ...]) -> str:
+    def _logged_text(self, epoch: int, offsets: tuple[Offset, ...]) -> str:
         entry = self._checkpoint.offsets.get(epoch)
         if entry is None or entry.offsets != offsets:
             logged = None if entry is None else entry.offsets

@@ -22,8 +22,16 @@ class EpochWanted:
 
 
 @dataclass(frozen=True)
+class EpochLogged:
+    """Of :class:`CommitEpoch` is done what a restart can finish: the sink gets it later, together
+    with others."""
+
+    epoch: int
+
+
+@dataclass(frozen=True)
 class EpochCommitted:
-    """All steps of :class:`CommitEpoch` are done."""
+    """All steps of :class:`CommitEpoch` are done, also of the epochs before it that were logged."""
 
     epoch: int
 
@@ -73,6 +81,7 @@ Event = (
     | TaskFailed
     | EpochElapsed
     | EpochWanted
+    | EpochLogged
     | EpochCommitted
     | CommitFailed
     | TaskLost
@@ -99,10 +108,12 @@ class CommitEpoch:
     """Make the epoch durable.
 
     :param reports: one per partition, in partition order.
+    :param final: the last of the run: the sink gets it now.
     """
 
     epoch: int
     reports: tuple[EpochCommitMessage, ...]
+    final: bool = False
 
 
 @dataclass(frozen=True)

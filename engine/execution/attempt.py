@@ -120,6 +120,7 @@ class Attempt:
                 for epoch in plan.recommit:
                     logger.info("committing epoch %d again", epoch)
                     runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
+                runner.publish()
             except PreparedEpochLostError as exc:
                 logger.warning("%s", exc.message)  # which is in the checkpoint by now
                 continue

@@ -6,7 +6,6 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,16 +13,16 @@ from typing import Any
 from engine.base.options import ANY_PORT, RESTART
 from engine.coordinator.coordinator import EpochCoordinator, Phase
 from engine.coordinator.endpoint import Endpoint
-from engine.coordinator.epoch_runner import EpochRunner
+from engine.coordinator.epoch_runner import CommittedEpoch, EpochRunner
 from engine.coordinator.events import (
     Action,
     CloseEpoch,
     CommitEpoch,
-    CommitFailed,
     DrainAsked,
     EndRun,
     EpochCommitted,
     EpochElapsed,
+    EpochLogged,
     EpochWanted,
     Event,
     RunFailed,
@@ -35,6 +34,7 @@ from engine.errors import (
     ProtocolError,
     TaskLostError,
 )
+from engine.execution.committer import Committer, Reports
 from engine.execution.definition import QueryDefinition
 from engine.execution.handing_out import SourceHandingOut
 from engine.execution.health import Stall, StallWatch
@@ -49,7 +49,6 @@ from engine.task.spec import TaskSpec
 from engine.wire.listening import host_and_port
 from engine.wire.messages import (
     DriverMessage,
-    EpochCommitMessage,
     EpochMarker,
     HandedOut,
     RecordsArrived,
@@ -97,7 +96,6 @@ class ContinuousRun:
         self._leaving = start.leaving
         self._tasks: LaunchedTasks | None = None
         self._runner = runner
-        self._streams = [spec.reading.stream for spec in specs]
         self._interval_ms = interval_ms = definition.epoch_interval_ms
         self._options = options
         self._clock = start.clock
@@ -139,9 +137,15 @@ class ContinuousRun:
             read=[spec.reading.numbers for spec in specs],
         )
         self.is_reconfiguring = False
-        self._committer = ThreadPoolExecutor(1, thread_name_prefix="epoch-commit")
-        self._commit_thread: int | None = None
-        self._committing: Future[None] | None = None
+        self._committer = Committer(
+            runner,
+            [spec.reading.stream for spec in specs],
+            definition.sink.driver.commit_interval_ms,
+            start.clock,
+            start.wanted,
+            self._on_committed,
+            self._inbox.put,
+        )
         self._stalls = StallWatch(interval_ms, options.stall_after_intervals)
         self._stall: Stall | None = None
         self._opened_ms: dict[int, int] = {}
@@ -170,7 +174,7 @@ class ContinuousRun:
     @property
     def is_this_thread(self) -> bool:
         """Whether the caller is the thread that commits: it must not wait for the run."""
-        return threading.get_ident() == self._commit_thread
+        return self._committer.is_this_thread
 
     def run(self) -> ContinuousError | None:
         """Run until the end and return why it failed, or None if it ended as asked."""
@@ -218,7 +222,7 @@ class ContinuousRun:
             self._enter(self.coordinator.phase)
         for action in actions:
             self._act(action)
-        if self._interval_ms == 0 and isinstance(event, EpochCommitted):
+        if self._interval_ms == 0 and isinstance(event, EpochCommitted | EpochLogged):
             self._schedule_tick()
 
     def _log_failure(self, event: Event) -> None:
@@ -228,9 +232,9 @@ class ContinuousRun:
     def _enter(self, phase: Phase) -> None:
         if phase in (Phase.RUNNING, Phase.REPLAYING):
             # Records flow from now on: the start of the tasks is no part of the epoch.
-            self._opened_ms[self.coordinator.committed + 1] = self._clock.now_ms()
+            self._opened_ms[self.coordinator.logged + 1] = self._clock.now_ms()
         if phase is Phase.REPLAYING:
-            self._note_end(self.coordinator.committed + 1)
+            self._note_end(self.coordinator.logged + 1)
         if phase is Phase.RUNNING or phase is Phase.REPLAYING:
             for each in self._handing_out:
                 each.start()
@@ -309,6 +313,7 @@ class ContinuousRun:
             silence = f"it was silent for {self._options.task_timeout_s:g} s"
             self._handle(TaskLost(partition, silence))
         self._watch_health(now_s)
+        self._committer.look()
         self._source_watch.look(now_s)
         if self.coordinator.phase is Phase.RUNNING and not self.is_reconfiguring and self._is_due():
             self._reconfigure()
@@ -330,7 +335,7 @@ class ContinuousRun:
             self._handle(RunFailed(error))
 
     def _watch_health(self, now_s: float) -> None:
-        stall = self._stalls.look(now_s, self.coordinator.committed, self.coordinator.missing)
+        stall = self._stalls.look(now_s, self.coordinator.logged, self.coordinator.missing)
         if stall == self._stall:
             return
         self._stall = stall
@@ -367,7 +372,7 @@ class ContinuousRun:
                 EpochMarker(action.epoch, final=action.final, committed=self.coordinator.committed)
             )
         elif isinstance(action, CommitEpoch):
-            self._committing = self._committer.submit(self._commit, action)
+            self._committer.commit(action, replayed=self._bounded)
         elif isinstance(action, EndRun):
             self._end(action.error)
 
@@ -375,35 +380,11 @@ class ContinuousRun:
         self._closed_ms[epoch] = self._clock.now_ms()
         self._stalls.ended(epoch, self._clock.monotonic_s())
 
-    def _commit(self, action: CommitEpoch) -> None:
-        epoch = action.epoch
-        self._commit_thread = threading.get_ident()
-        reports: list[list[EpochCommitMessage]] = [[] for _ in range(max(self._streams) + 1)]
-        for stream, report in zip(self._streams, action.reports, strict=True):
-            reports[stream].append(report)
-        try:
-            committed = self._runner.commit(
-                epoch,
-                [[offset for report in parts for offset in report.offsets] for parts in reports],
-                [report.writer_message for report in action.reports],
-                replayed=self._bounded,
-            )
-            now_ms = self._clock.now_ms()
-            started_ms = self._opened_ms.pop(epoch, now_ms)
-            closed_ms = self._closed_ms.pop(epoch, now_ms)
-            times = EpochTimes(started_ms, closed_ms, now_ms)
-            self._listener.on_committed(committed, reports, times)
-        except ContinuousError as exc:
-            self._inbox.put(CommitFailed(epoch, exc))
-        except BaseException as exc:  # SystemExit of a user's function, too: nobody else hears it
-            log_failure(logger, "the commit of epoch %d failed", epoch)
-            error = ProtocolError(
-                f"The commit of epoch {epoch} failed: {type(exc).__name__}: {exc}", epoch=epoch
-            )
-            error.__cause__ = exc
-            self._inbox.put(CommitFailed(epoch, error))
-        else:
-            self._inbox.put(EpochCommitted(epoch))
+    def _on_committed(self, committed: CommittedEpoch, reports: Reports) -> None:
+        now_ms = self._clock.now_ms()
+        started_ms = self._opened_ms.pop(committed.epoch, now_ms)
+        closed_ms = self._closed_ms.pop(committed.epoch, now_ms)
+        self._listener.on_committed(committed, reports, EpochTimes(started_ms, closed_ms, now_ms))
 
     def _end(self, error: ContinuousError | None) -> None:
         if not self._ended or self._error is None:
@@ -417,7 +398,7 @@ class ContinuousRun:
         for each in self._handing_out:
             each.stop()
         self._source_watch.stop()
-        self._await_commit()
+        self._committer.finish(publish=self._error is None, warning_s=COMMIT_WARNING_S)
         if self._tasks is None:
             self._endpoint.close()
         else:
@@ -446,11 +427,6 @@ class ContinuousRun:
         if not self._endpoint.await_left(KILL_WAIT_S):
             logger.warning("tasks of run %s are still connected: they hang", self._run_id)
         self._endpoint.close()
-
-    def _await_commit(self) -> None:
-        while self._committing is not None and wait([self._committing], COMMIT_WARNING_S).not_done:
-            logger.warning("the end waits for the commit of epoch %s", self.coordinator.committing)
-        self._committer.shutdown()
 
     def _hear_the_last(self) -> None:
         """What was under way when the run ended: a late report, or how the last commit went."""

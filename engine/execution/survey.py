@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -48,8 +48,11 @@ def plan_restart(
         restore_target(rewound, checkpoint, late, check)
         offsets, commits = checkpoint.offsets.ids(), checkpoint.commits.ids()
         prepared = [epoch for epoch in prepared if (PREPARED, epoch) not in late]
-    offsets = _without_leftovers([epoch for epoch in offsets if (OFFSETS, epoch) not in late])
+    offsets = [epoch for epoch in offsets if (OFFSETS, epoch) not in late]
     commits = _without_leftovers([epoch for epoch in commits if (COMMITS, epoch) not in late])
+    offsets = _without_leftovers(
+        _without_gap(offsets, max(commits, default=-1), checkpoint, prepared, check)
+    )
     (_, torn_commits), query_id = storage.together(
         partial(read_entries, checkpoint.commits, commits[-1:]), checkpoint.query_id
     )
@@ -99,10 +102,12 @@ def plan_restart(
         PREPARED: prepared_log,
     }
     reach("setAside.before")
-    for name, epoch in plan.set_aside:
+    # The newest first, and each for good before the next: behind a gap the rest would count.
+    for name, epoch in sorted(plan.set_aside, key=lambda entry: (entry[0], -entry[1])):
         logger.warning("setting aside %s/%d of %s", name, epoch, checkpoint.url)
         check()
         logs[name].delete(epoch)
+        storage.sync(name)
     reach("setAside.after")
     return plan
 
@@ -156,6 +161,26 @@ def _compare(
         checkpoint.offsets.restore(epoch, entry.offsets)
         restored.append(epoch)
     return restored
+
+
+def _without_gap(
+    offsets: list[int],
+    committed: int,
+    checkpoint: Checkpoint,
+    prepared: Collection[int],
+    check: Callable[[], None],
+) -> list[int]:
+    """Put back what is gone between two entries that are not committed. A rewind that was suspended
+    in a move carries it out when it wakes, and moves what another run has logged since."""
+    gap = set(range(committed + 1, max(offsets, default=-1))).difference(offsets)
+    found, _ = read_entries(checkpoint.prepared_heads, sorted(gap.intersection(prepared)))
+    for epoch, entry in found.items():
+        if entry.offsets is not None and not entry.lost:
+            logger.warning("putting offsets/%d of %s back, which is gone", epoch, checkpoint.url)
+            check()
+            checkpoint.offsets.restore(epoch, entry.offsets)
+            offsets = sorted([*offsets, epoch])
+    return offsets
 
 
 def _without_leftovers(ids: Sequence[int]) -> Sequence[int]:

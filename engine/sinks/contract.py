@@ -14,6 +14,8 @@ else's ``validate`` may be anything:
 ``rewind``, ...        :mod:`engine.checkpoint.rewindable`: takes committed rows back
 ``afterRewind``        :class:`HearsRewinds`
 ``taskWriter``         :class:`HasTaskWriter`: lives on the executor as long as the task
+``commitTogether``     :class:`CommitsTogether`
+``commitIntervalMs``   so long it may get no commit while epochs are logged; 0: each at once
 ``delivery``           the guarantee, :data:`AT_LEAST_ONCE` if there is none
 ``tuningOptions``      options that may change between two starts
 ``secretOptions``      options whose values are neither shown nor kept, whatever they look like
@@ -148,6 +150,18 @@ class FencesTasks(Protocol):
 
 
 @runtime_checkable
+class CommitsTogether(Protocol):
+    """A sink that can make several epochs visible in one step."""
+
+    def commitTogether(self, epochs: Sequence[tuple[int, Sequence[Any]]]) -> None:
+        """As ``commit`` of each, skipping what is there: all are on return, and none before the
+        others. Another run may have committed the first of them, together with others or alone.
+
+        :param epochs: each with its messages, in their order.
+        """
+
+
+@runtime_checkable
 class HasTaskWriter(Protocol):
     """A sink that is an object on the executor, too."""
 
@@ -167,6 +181,8 @@ class DriverSink:
     check_logged: Callable[[int], None] | None = None
     fence_tasks: Callable[[], None] | None = None
     after_rewind: Callable[[int], None] | None = None
+    commit_together: Callable[[Sequence[tuple[int, Sequence[Any]]]], None] | None = None
+    commit_interval_ms: int = 0
     rewindable: RewindableSink = NOT_REWINDABLE
     delivery: str = AT_LEAST_ONCE
     tuning_options: Collection[str] = ()
@@ -190,6 +206,8 @@ class DriverSink:
             check_logged=writer.checkLogged if isinstance(writer, ChecksLogged) else None,
             fence_tasks=writer.fenceTasks if isinstance(writer, FencesTasks) else None,
             after_rewind=writer.afterRewind if isinstance(writer, HearsRewinds) else None,
+            commit_together=writer.commitTogether if isinstance(writer, CommitsTogether) else None,
+            commit_interval_ms=int(getattr(writer, "commitIntervalMs", 0)),
             rewindable=RewindableSink.of(writer),
             delivery=str(getattr(writer, "delivery", AT_LEAST_ONCE)),
             tuning_options=getattr(writer, "tuningOptions", ()),

@@ -37,6 +37,7 @@ def with_dead_letters(sink: SinkBinding, path: str) -> SinkBinding:
             sink.driver,
             bind=both.bind,
             commit=both.commit,
+            commit_together=None if sink.driver.commit_together is None else both.commit_together,
             abort=both.abort,
             validate=both.validate,
             check_logged=both.check_logged,
@@ -61,9 +62,20 @@ class _Both:
             self._sink.bind(context)
 
     def commit(self, messages: Sequence[SunkEpoch], epoch: int) -> None:
+        self._commit_letters(messages, epoch)
+        self._sink.commit([each.written for each in messages], epoch)
+
+    def commit_together(self, epochs: Sequence[tuple[int, Sequence[SunkEpoch]]]) -> None:
+        for epoch, messages in epochs:
+            self._commit_letters(messages, epoch)
+        assert self._sink.commit_together is not None
+        self._sink.commit_together(
+            [(epoch, [each.written for each in messages]) for epoch, messages in epochs]
+        )
+
+    def _commit_letters(self, messages: Sequence[SunkEpoch], epoch: int) -> None:
         self._letters.log.fill(epoch - 1)  # with another onBadRecord there were epochs without any
         self._letters.commit([each.dead_letters for each in messages], epoch)
-        self._sink.commit([each.written for each in messages], epoch)
 
     def abort(self, messages: Sequence[SunkEpoch], epoch: int) -> None:
         self._letters.abort([each.dead_letters for each in messages], epoch)

@@ -16,7 +16,7 @@ from tests.faults import outages
 from tests.faults.processes import EXECUTORS, IO_ERROR, KILL, POWER, SLEEP, Fuse
 from tests.faults.query import Driver
 from tests.faults.result import LevelResult
-from tests.faults.world import TRANSACTIONS, World
+from tests.faults.world import TOGETHER, TRANSACTIONS, World
 
 LEVEL = "L0 model, power loss"
 MOVES_MAX = 60
@@ -33,7 +33,7 @@ def run(seed: int, seconds: float) -> LevelResult:
     began = time.monotonic()
     number = seed
     while time.monotonic() - began < seconds:
-        walk(number, result, sink=TRANSACTIONS if number % 4 == 3 else None)
+        walk(number, result, sink={3: TRANSACTIONS, 5: TOGETHER, 7: TRANSACTIONS}.get(number % 8))
         number += 1
     result.seeds = [seed, number - 1]
     result.seconds = time.monotonic() - began

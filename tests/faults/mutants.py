@@ -29,7 +29,7 @@ from engine.checkpoint.storage.fenced_storage import FencedStorage
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.coordinator import coordinator
 from engine.coordinator.coordinator import TRANSITIONS, EpochCoordinator, Phase
-from engine.coordinator.epoch_runner import CommittedEpoch, EpochRunner, _Stopwatch
+from engine.coordinator.epoch_runner import CommittedEpoch, EpochRunner, _Logged
 from engine.coordinator.events import CommitEpoch, EpochElapsed
 from engine.execution import survey
 from engine.sinks.files import file_sink_log
@@ -40,6 +40,7 @@ from tests.faults import l0_model, l3_torn_files, query
 from tests.faults.parts import KeyedSink
 from tests.faults.processes import SLEEP, Machine
 from tests.faults.result import LevelResult
+from tests.faults.world import TOGETHER
 
 Patch = AbstractContextManager[Any]
 ZOMBIES = (SLEEP,)
@@ -181,7 +182,7 @@ def _commit_in_order(steps: str) -> Patch:
         messages: list[Any],
         *,
         replayed: bool = False,
-    ) -> CommittedEpoch:
+    ) -> list[CommittedEpoch]:
         checkpoint, lease = runner._checkpoint, runner._lease
         (source,) = runner._sources
         offset = source.mergeOffsets(list(*offsets))
@@ -206,12 +207,12 @@ def _commit_in_order(steps: str) -> Patch:
             {
                 "p": lambda: runner._add(runner._prepared, epoch, entry),
                 "o": log_offsets,
-                "s": lambda: runner._commit_sink(epoch, messages),
+                "s": lambda: runner._commit_sink([_Logged(epoch, messages)]),
                 "c": lambda: runner._add(checkpoint.commits, epoch, committed),
                 "a": acknowledge,
                 "l": lambda: runner._clean_up(epoch, [offset]),
             }[step]()
-        return CommittedEpoch(epoch, (offset,), _Stopwatch().duration_ms)
+        return [CommittedEpoch(epoch, (offset,), {})]
 
     return _replace(EpochRunner, "commit", commit)
 
@@ -481,3 +482,18 @@ def _() -> Iterator[None]:
         _replace(EpochRunner, "commit_again", commit_again),
     ):
         yield
+
+
+# -- several epochs together ----------------------------------------------------------------------
+
+
+@mutant("what waits for the sink is acknowledged to the source", sink=TOGETHER)
+def _() -> Patch:
+    def log(runner: EpochRunner, *given: Any, **named: Any) -> None:
+        right(runner, *given, **named)
+        for source, end in zip(runner._sources, runner._logged[-1].offsets, strict=True):
+            with suppress(OSError):
+                source.commit(end)
+
+    right = EpochRunner.log
+    return _replace(EpochRunner, "log", log)

@@ -133,6 +133,37 @@ class KeyedSink:
         return replace(model_binding(self), driver=DriverSink.of(self), description="table")
 
 
+class LakeSink(KeyedSink):
+    """A table that takes several epochs in one step, and tells which it has. Now and then somebody
+    changes it so that it does not take what is prepared."""
+
+    mayDropPrepared = True
+
+    def __init__(self, machine: Machine, chance: Random) -> None:
+        super().__init__(machine, tells=True)
+        self._chance = chance
+        self.changes = True
+
+    def commit(self, messages: Sequence[ModelMessage], epoch: int) -> None:
+        self.commitTogether([(epoch, messages)])
+
+    def commitTogether(self, epochs: Sequence[tuple[int, Sequence[ModelMessage]]]) -> None:
+        self.machine.weather.reach(SINK)
+        latest = max(self.table, default=-1)
+        told = f"sink/{epochs[-1][0]}" if epochs[-1][0] > latest else "sink"
+        self.machine.step("sink", told)
+        current = self.machine.current
+        if current is not None and (current.generation or 0) < self.fence:
+            raise SinkCommitRejectedError(f"generation {self.fence} has rewound the table")
+        latest = max(self.table, default=-1)
+        if epochs[-1][0] > latest and self.changes and self._chance.random() < 0.03:
+            raise PreparedEpochLostError("the table is partitioned in another way", done=())
+        for epoch, messages in epochs:
+            if epoch > latest:
+                self.put(epoch, [(p, seq) for message in messages for p, seq in message.rows])
+        self.machine.step("sink answers", "sink")
+
+
 class TransactionalSink:
     """A broker with a transaction for each task and epoch, which it aborts when nobody has ended it
     for long: the committed ones are seen one after the other."""

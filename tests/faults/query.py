@@ -7,6 +7,8 @@ threads and sockets.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from engine.base.options import EngineOptions
@@ -18,7 +20,7 @@ from engine.checkpoint.rewind import finish_rewind, sink_context
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.coordinator import events
 from engine.coordinator.coordinator import EpochCoordinator
-from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
+from engine.coordinator.epoch_runner import CommittedEpoch, EpochRunner, QueryEnds
 from engine.coordinator.restart_table import RestartPlan
 from engine.errors import (
     CheckpointError,
@@ -193,6 +195,7 @@ class Driver(Process):
             try:
                 for epoch in plan.recommit:
                     self.runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
+                self.runner.publish()
             except PreparedEpochLostError:
                 continue
             return plan
@@ -252,29 +255,50 @@ class Driver(Process):
         if complete >= 2 and not action.final:
             self.world.broken.append(f"backlog: epoch {action.epoch} ended behind {complete} whole")
 
+    @property
+    def has_logged(self) -> bool:
+        """Whether the sink has yet to be told of something."""
+        return bool(self.runner._logged)
+
     def commit(self) -> None:
         """The commit that the coordinator has ordered."""
         action = self.to_commit
         assert action is not None
         self.world.whole.add(tuple(seq for _, seq in (each.offsets[0] for each in action.reports)))
+        together = self.binding.driver.commit_together is not None
+        waits = together and not action.final and self.world.waits.random() < 0.6
+        offsets = [[report.offsets[0] for report in action.reports]]
+        messages = [report.writer_message for report in action.reports]
+        replayed = self.coordinator.final_epoch == action.epoch and self._bounded
+        with self._committing(action.epoch):
+            if waits:
+                self.runner.log(action.epoch, offsets, messages, replayed=replayed)
+                self.to_commit = None
+                self.handle(events.EpochLogged(action.epoch))
+            else:
+                self._heard(self.runner.commit(action.epoch, offsets, messages, replayed=replayed))
+
+    def publish(self) -> None:
+        """The sink is told of what is logged."""
+        with self._committing(self.coordinator.logged):
+            self._heard(self.runner.publish())
+
+    @contextmanager
+    def _committing(self, epoch: int) -> Iterator[None]:
         try:
-            committed = self.runner.commit(
-                action.epoch,
-                [[report.offsets[0] for report in action.reports]],
-                [report.writer_message for report in action.reports],
-                replayed=self.coordinator.final_epoch == action.epoch and self._bounded,
-            )
-            (self.position,) = committed.offsets
+            yield
         except ContinuousError as exc:
             self.to_commit = None
-            self.handle(events.CommitFailed(action.epoch, exc))
-        else:
-            self.to_commit = None
-            now_s = self.machine.clock.monotonic_s()
-            since_s = self.committed_s[-1] if self.committed_s else now_s
-            self.policy.well(now_s=now_s, healthy_s=now_s - since_s)
-            self.committed_s = [*self.committed_s[:1], now_s]
-            self.handle(events.EpochCommitted(action.epoch))
+            self.handle(events.CommitFailed(epoch, exc))
+
+    def _heard(self, committed: Sequence[CommittedEpoch]) -> None:
+        self.to_commit = None
+        (self.position,) = committed[-1].offsets
+        now_s = self.machine.clock.monotonic_s()
+        since_s = self.committed_s[-1] if self.committed_s else now_s
+        self.policy.well(now_s=now_s, healthy_s=now_s - since_s)
+        self.committed_s = [*self.committed_s[:1], now_s]
+        self.handle(events.EpochCommitted(committed[-1].epoch))
 
     def heartbeat(self) -> None:
         try:
@@ -299,6 +323,8 @@ class Driver(Process):
         """End an attempt; whether the stream itself has followed a replay."""
         if self.to_commit is not None:
             self.commit()
+        if self.error is None and self.has_logged:
+            self.publish()
         coordinator = self.coordinator
         for epoch, reports in sorted(coordinator.reports.items()):
             if epoch != coordinator.committing:

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from engine.coordinator.events import DrainAsked, StopAsked
 from tests.faults.processes import IO_ERROR, KILL, POWER, SLEEP, Fuse
 from tests.faults.query import Driver
-from tests.faults.world import SINKS, TRANSACTIONS, World
+from tests.faults.world import SINKS, TOGETHER, TRANSACTIONS, World
 
 faults = st.none() | st.builds(
     Fuse, st.sampled_from([KILL, POWER, SLEEP, IO_ERROR]), st.integers(1, 40)
@@ -23,7 +23,7 @@ faults = st.none() | st.builds(
 class QueryMachine(RuleBasedStateMachine):
     """Each rule is one move of :class:`World`."""
 
-    @initialize(seed=st.integers(0, 1000), sink=st.sampled_from((*SINKS, TRANSACTIONS)))
+    @initialize(seed=st.integers(0, 1000), sink=st.sampled_from((*SINKS, TRANSACTIONS, TOGETHER)))
     def begin(self, seed: int, sink: str) -> None:
         self.world = World(seed, sink)
         self.stack = ExitStack()

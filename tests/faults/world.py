@@ -33,6 +33,7 @@ from tests.faults.parts import (
     UNREADABLE,
     FilesSink,
     KeyedSink,
+    LakeSink,
     PlainSink,
     Record,
     Source,
@@ -44,7 +45,8 @@ from tests.faults.query import CHECKPOINT, HEARTBEAT_MS, Driver, Task
 VISIBLE = re.compile(r"/(offsets|commits|prepared|_spark_metadata)/[0-9]")
 SINKS = ("table", "table that tells", "plain", "files")
 TRANSACTIONS = "transactions"
-"""A sink, too; the seeds of before play what they played."""
+TOGETHER = "together"
+"""Sinks, too; the seeds of before play what they played."""
 
 
 class World:
@@ -62,6 +64,7 @@ class World:
         self.partitions = chance.randint(1, 3)
         # Spark prepares nothing: its last epoch would come to a broker twice.
         self.begun_by_spark = chance.random() < 0.2 and sink != TRANSACTIONS
+        self.waits = Random(f"{seed}, what is committed together")
         self.retain = chance.choice([2, 3, 100])
         self.backlog_max = chance.randint(1, 4)
         self.machine.hides_processes = chance.random() < 0.2
@@ -80,6 +83,8 @@ class World:
             if kind == "plain"
             else TransactionalSink(self.machine, Random(f"{seed}, what times out"))
             if kind == TRANSACTIONS
+            else LakeSink(self.machine, Random(f"{seed}, what does not fit"))
+            if kind == TOGETHER
             else KeyedSink(self.machine, tells=kind == "table that tells")
         )
         self.sink.newest_generation = self.newest_claim
@@ -248,6 +253,8 @@ class World:
             driver.run(driver.leave, fuse)
         elif driver.to_commit is not None:
             driver.run(driver.commit, fuse)
+        elif driver.has_logged and self.waits.random() < 0.5:
+            driver.run(driver.publish, fuse)
 
     def read(self, task: Task, count: int) -> None:
         """A task reads."""
@@ -412,6 +419,8 @@ class World:
         self.machine.weather.delay_s = 0.0
         if isinstance(self.sink, TransactionalSink):
             self.sink.times_out = False
+        if isinstance(self.sink, LakeSink):
+            self.sink.changes = False
         self._run_to_the_end()
         self.glimpse()
         if self.broken or not self.glimpses:

@@ -85,8 +85,8 @@ def plain(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def install(folder: Path, *packages: str) -> Path:
-    """An environment with these, from what uv's cache holds if that is enough: for the newest, which
-    `make test-matrix` takes, uv may build PySpark again, which takes longer than a test."""
+    """An environment with these, from what uv's cache holds if that is enough: `make test-matrix`
+    takes the newest, for which uv may build PySpark again, and that takes longer than a test."""
     python = folder / "venv" / "bin" / "python"
     uv("venv", "--quiet", "--python", sys.executable, str(folder / "venv"))
     command = ("pip", "install", "--quiet", "--python", str(python), *packages)

@@ -7,13 +7,15 @@ path                              a local or mounted folder, or a URL: ``s3://bu
 schemaEvolution     refuse        ``add-columns``: the table gets the columns that it lacks
 compression         snappy        snappy, none, gzip, zstd, lz4_raw, brotli
 targetFileSize      128 MiB       in bytes: a file that has so many is followed by another one
+commitInterval      0 seconds     the epochs of so long come into the table by one commit
 storage.*                         settings of Delta's own client, such as
                                   ``storage.AWS_ENDPOINT_URL``
 ==================  ============  ===============================================================
 
 Tasks write Parquet files into the table's folder, and make them durable. They are no part of the
 table until the driver has put them into its log (:mod:`engine.sinks.delta.table_log`), one commit
-for an epoch. The table is made at the start if it is not there, partitioned by ``partitionBy``.
+for an epoch, or for several with ``commitInterval``. The table is made at the start if it is not
+there, partitioned by ``partitionBy``.
 
 Source: Delta's PROTOCOL.md.
 """
@@ -44,7 +46,13 @@ from engine.sinks.delta.table_log import (
 )
 from engine.sinks.files.epoch_files import check_files
 from engine.sinks.files.file_formats import ParquetFormat
-from engine.sinks.lakes.writer import EVOLUTIONS, FILE_BYTES, TableWriter
+from engine.sinks.lakes.writer import (
+    COMMIT_INTERVAL,
+    EVOLUTIONS,
+    FILE_BYTES,
+    TableWriter,
+    commit_interval_ms,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -64,6 +72,7 @@ class DeltaDataSource(DataSource):
         evolution = taken.choice("schemaEvolution", "refuse", EVOLUTIONS)
         self._adds_columns = evolution == "add-columns"
         self._file_bytes = taken.optional_integer("targetFileSize", minimum=1)
+        self._commit_interval_ms = commit_interval_ms(taken, OWNER)
         self._partition_by = taken.names(PARTITION_BY)
         taken.refuse_others()
         import_client()
@@ -81,7 +90,7 @@ class DeltaDataSource(DataSource):
             adds_columns=self._adds_columns,
         )
         target = Target(self._place, self._format, self._file_bytes or FILE_BYTES)
-        return DeltaWriter(target, rows, self._storage_options)
+        return DeltaWriter(target, rows, self._storage_options, self._commit_interval_ms)
 
     def upkeep(self) -> DeltaUpkeep:
         """For those who look after the table."""
@@ -98,13 +107,19 @@ class DeltaWriter(TableWriter[TableFacts, DeltaMessage]):
     message_type = DeltaMessage
     messageTypes: ClassVar[Mapping[str, type]] = {"delta": DeltaMessage}
 
-    def __init__(self, target: Target, rows: Rows, storage_options: dict[str, str]) -> None:
+    def __init__(
+        self,
+        target: Target,
+        rows: Rows,
+        storage_options: dict[str, str],
+        commit_interval_ms: int = 0,
+    ) -> None:
         log = DeltaLog(target.place, storage_options)
-        super().__init__(target, rows, log, DeltaRewind(log))
+        super().__init__(target, rows, log, DeltaRewind(log), commit_interval_ms)
         self._place = target.place
         self._task_writer = DeltaTaskWriter(target)
         self.tuningOptions = (
-            *("compression", "targetFileSize", "schemaEvolution"),
+            *("compression", "targetFileSize", "schemaEvolution", COMMIT_INTERVAL),
             *(f"{STORAGE}{name}" for name in storage_options),
         )
 

@@ -4,7 +4,7 @@ See :mod:`engine.sinks.lakes.table_log`. Each commit carries two of Delta's tran
 identifiers::
 
     continuous/<query id>               the generation of the run that commits
-    continuous/<query id>/<timeline>    the epoch
+    continuous/<query id>/<timeline>    the epoch, the last if there are several
 
 Delta refuses a commit if another one with the same identifier was made since the look, and tries
 again by itself if any other was made.
@@ -26,7 +26,7 @@ from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableE
 from engine.sinks.delta.data_files import DataFile
 from engine.sinks.delta.places import Place
 from engine.sinks.delta.schemas import OWNER, Rows, TableFacts
-from engine.sinks.lakes.table_log import TableLog, note_of, reason_of
+from engine.sinks.lakes.table_log import TableLog, note_of, note_of_epochs, reason_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -139,23 +139,23 @@ class DeltaLog(TableLog["DeltaTable", TableFacts, Rows, DataFile]):
     def commit(
         self,
         context: SinkContext,
-        epoch: int,
-        files: Sequence[DataFile],
+        epochs: Mapping[int, Sequence[DataFile]],
         check: Callable[[TableFacts], None],
     ) -> None:
         from deltalake.transaction import Transaction
 
-        adds = [file.action(is_news=True) for file in files]
+        epoch = max(epochs)
 
         def is_done(table: DeltaTable) -> bool:
             latest = self._epoch(table, context)
             return latest is not None and latest >= epoch
 
-        note = note_of(context, epoch=epoch, files=len(adds))
         told = [_run_of(context), Transaction(_epochs_of(context), epoch)]
 
         def commit(table: DeltaTable) -> None:
-            self._commit(table, note, adds, told)
+            missing = self._missing(table, context, epochs)
+            adds = [file.action(is_news=True) for files in missing.values() for file in files]
+            self._commit(table, note_of_epochs(context, missing), adds, told)
 
         self._write(context, commit, is_done, check=check)
 

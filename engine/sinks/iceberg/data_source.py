@@ -12,11 +12,12 @@ location            the catalog's    where a table that is made here has its fil
 schemaEvolution     refuse           ``add-columns``: the table gets the columns that it lacks
 compression         the table's      zstd, snappy, none, gzip, lz4_raw, brotli
 targetFileSize      the table's      in bytes: a file that has so many is followed by another one
+commitInterval      0 seconds        the epochs of so long come into the table by one snapshot
 ==================  ===============  ============================================================
 
 Tasks write Parquet files to the table's place, and make them durable. They are no part of the table
 until the driver has committed them (:mod:`engine.sinks.iceberg.table_log`), one snapshot for an
-epoch. The table is made at the start if it is not there.
+epoch, or for several with ``commitInterval``. The table is made at the start if it is not there.
 
 This file loads without Iceberg's client. Source: Iceberg's spec.
 """
@@ -33,7 +34,7 @@ from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
 from engine.sinks.files.file_formats import ParquetFormat
 from engine.sinks.iceberg.names import OWNER
-from engine.sinks.lakes.writer import EVOLUTIONS
+from engine.sinks.lakes.writer import COMMIT_INTERVAL, EVOLUTIONS, commit_interval_ms
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -65,6 +66,7 @@ class IcebergDataSource(DataSource):
         self._file_bytes = taken.optional_integer("targetFileSize", minimum=1)
         evolution = taken.choice("schemaEvolution", "refuse", EVOLUTIONS)
         self._adds_columns = evolution == "add-columns"
+        self._commit_interval_ms = commit_interval_ms(taken, OWNER)
         self._partition_by = taken.names(PARTITION_BY)
         self._partition_spec = taken.text("partitionSpec")
         taken.refuse_others()
@@ -76,6 +78,7 @@ class IcebergDataSource(DataSource):
         self._name = table_name(name, catalog, options, OWNER)
         self._tuning = [
             *("compression", "targetFileSize", "schemaEvolution", "location", "partitionSpec"),
+            COMMIT_INTERVAL,
             *changing_properties(options),
         ]
 
@@ -93,7 +96,13 @@ class IcebergDataSource(DataSource):
             partition = partition_of(self._partition_spec)
         rows = Rows.of(to_arrow(schema, OWNER), partition, adds_columns=self._adds_columns)
         return IcebergWriter(
-            self._name, self._location, rows, self._compression, self._file_bytes, self._tuning
+            self._name,
+            self._location,
+            rows,
+            self._compression,
+            self._file_bytes,
+            self._tuning,
+            self._commit_interval_ms,
         )
 
     def upkeep(self) -> IcebergUpkeep:

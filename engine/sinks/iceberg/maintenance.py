@@ -33,6 +33,7 @@ from engine.sinks.iceberg.schemas import unkept
 from engine.sinks.iceberg.table_log import PROPERTY, IcebergLog, mark_of, note_in, once
 from engine.sinks.iceberg.writer import CODEC, file_format
 from engine.sinks.lakes.origins import origin_of, query_part
+from engine.sinks.lakes.table_log import epochs_in
 from engine.sinks.lakes.upkeep import Orders, Swap, TableFile, Upkeep
 from engine.sinks.lakes.writer import FILE_BYTES
 
@@ -295,8 +296,8 @@ def _behind_pins(table: Table, pinned: Mapping[str, int]) -> Iterator[Snapshot]:
             return
         yield snapshot
         note = note_in(snapshot) or {}
-        query_id = note.get("query", "")
-        if query_id in open_ and note.get("epoch", open_[query_id] + 1) <= open_[query_id]:
+        query_id, epochs = note.get("query", ""), epochs_in(note)
+        if query_id in open_ and epochs and epochs[0][0] <= open_[query_id]:
             del open_[query_id]
 
 

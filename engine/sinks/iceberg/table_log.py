@@ -10,12 +10,13 @@ What the snapshot is, its summary tells, for a rewind and for people::
 
     continuous               {"query":"...","epoch":7,"files":2}
 
-A commit names the snapshot that it comes behind, and the catalog refuses it if another one is the
-table's by then. So everything that must shut others out makes a snapshot, without files if need be:
-a commit that only sets the property would be overtaken unseen. For the same reason no rewind makes
-an earlier snapshot the current one again: who has slept since would find it as it was. Iceberg's
-client tries again by itself what was refused, on top of what others have committed, a later run of
-this query among them; it is told not to.
+(see :func:`engine.sinks.lakes.table_log.note_of_epochs`). A commit names the snapshot that it comes
+behind, and the catalog refuses it if another one is the table's by then. So everything that must
+shut others out makes a snapshot, without files if need be: a commit that only sets the property
+would be overtaken unseen. For the same reason no rewind makes an earlier snapshot the current one
+again: who has slept since would find it as it was. Iceberg's client tries again by itself what was
+refused, on top of what others have committed, a later run of this query among them; it is told not
+to.
 
 Source: Iceberg's spec, optimistic concurrency, and table requirements of the REST catalog.
 """
@@ -40,7 +41,7 @@ from engine.sinks.iceberg.contents import Replacement, data_files, files_below, 
 from engine.sinks.iceberg.data_files import DataFile
 from engine.sinks.iceberg.names import OWNER
 from engine.sinks.iceberg.schemas import Rows, TableFacts
-from engine.sinks.lakes.table_log import TableLog, note_of
+from engine.sinks.lakes.table_log import TableLog, note_of, note_of_epochs
 
 PROPERTY: Final = "continuous."
 NOTE: Final = "continuous"
@@ -154,18 +155,20 @@ class IcebergLog(TableLog[Table, TableFacts, Rows, DataFile]):
     def commit(
         self,
         context: SinkContext,
-        epoch: int,
-        files: Sequence[DataFile],
+        epochs: Mapping[int, Sequence[DataFile]],
         check: Callable[[TableFacts], None],
     ) -> None:
+        epoch = max(epochs)
+
         def is_done(table: Table) -> bool:
             latest = self._epoch(table, context)
             return latest is not None and latest >= epoch
 
         def commit(table: Table) -> None:
             facts = self.facts_of(table)
-            note = note_of(context, epoch=epoch, files=len(files))
-            self._add(table, [file.entry(facts) for file in files], note, context, epoch)
+            missing = self._missing(table, context, epochs)
+            entries = [file.entry(facts) for files in missing.values() for file in files]
+            self._add(table, entries, note_of_epochs(context, missing), context, epoch)
 
         self._write(context, commit, is_done, check)
 

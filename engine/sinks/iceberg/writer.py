@@ -47,11 +47,13 @@ class IcebergWriter(TableWriter[TableFacts, IcebergMessage]):
         compression: str | None,
         file_bytes_max: int | None,
         tuning: Sequence[str],
+        commit_interval_ms: int = 0,
     ) -> None:
         self._iceberg = IcebergLog(name, location)
         self._compression, self._file_bytes = compression, file_bytes_max
         self._told = Target(str(name), rows.names, file_format(CODEC), FILE_BYTES, {})
-        super().__init__(self._told, rows, self._iceberg, IcebergRewind(self._iceberg))
+        rewind = IcebergRewind(self._iceberg)
+        super().__init__(self._told, rows, self._iceberg, rewind, commit_interval_ms)
         self.tuningOptions = tuple(tuning)
 
     def taskWriter(self) -> TaskWriter:

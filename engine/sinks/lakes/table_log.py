@@ -8,13 +8,14 @@ Before each commit the table is looked at anew; what another run of the query co
 look and the commit makes the commit fail, and is looked at again. What others commit, appends,
 compactions, deletions, does not stand in the way: it is tried again on top of it.
 
-An epoch without rows leaves the table as it is.
+An epoch without rows leaves the table as it is. One commit may have several epochs: all of them
+come into the table by it, or none.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
@@ -135,16 +136,30 @@ class TableLog(ABC, Generic[T, X, R, F]):
 
     @abstractmethod
     def commit(
-        self, context: SinkContext, epoch: int, files: Sequence[F], check: Callable[[X], None]
+        self,
+        context: SinkContext,
+        epochs: Mapping[int, Sequence[F]],
+        check: Callable[[X], None],
     ) -> None:
-        """Commit an epoch; nothing changes if it is committed already.
+        """Commit epochs together, those that are not committed already.
 
+        :param epochs: in their order, each with its files, of which it has some.
         :param check: sees that the files fit the table as it is now.
         :raises StaleRunError: the run has lost the query.
         :raises SinkCommitRejectedError: the table does not take it.
-        :raises SinkUnavailableError: the table cannot be written; the epoch is not committed.
-        :raises SinkCommitUnknownError: it may be committed.
+        :raises SinkUnavailableError: the table cannot be written; nothing is committed.
+        :raises SinkCommitUnknownError: they may be committed.
         """
+
+    def _missing(
+        self, table: T, context: SinkContext, epochs: Mapping[int, Sequence[F]]
+    ) -> Mapping[int, Sequence[F]]:
+        """Those of them that the table does not have: an earlier run may wake up and commit the
+        first of them, in a commit of its own."""
+        latest = self._epoch(table, context)
+        return {
+            epoch: files for epoch, files in epochs.items() if latest is None or epoch > latest
+        }
 
     @abstractmethod
     def fence(self, context: SinkContext) -> None:
@@ -270,6 +285,23 @@ def reason_of(exc: Exception) -> str:
     """The first line: what follows are debugging values of the client."""
     lines = str(exc).strip().splitlines() or [type(exc).__name__]
     return lines[0].rstrip(". ") + "."
+
+
+def note_of_epochs(context: SinkContext, epochs: Mapping[int, Sequence[Any]]) -> dict[str, Any]:
+    """The same, of a commit of these epochs with their files. Several are told apart by ``parts``:
+    each epoch, and how many files it has."""
+    note = note_of(context, epoch=max(epochs), files=sum(map(len, epochs.values())))
+    if len(epochs) > 1:
+        note["parts"] = [[epoch, len(files)] for epoch, files in epochs.items()]
+    return note
+
+
+def epochs_in(note: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """The epochs of a commit by its note, each with the number of its files; of any other commit,
+    none."""
+    if "epoch" not in note:
+        return []
+    return [(epoch, files) for epoch, files in note.get("parts", [[note["epoch"], note["files"]]])]
 
 
 def note_of(context: SinkContext, **told: Any) -> dict[str, Any]:

@@ -6,6 +6,8 @@ to be there. Once somebody has rewritten them, or the history of that time is go
 refused. The notes of a commit::
 
     {"query": ..., "epoch": 7, "files": 4}      an epoch
+    {"query": ..., "epoch": 7, "files": 6, "parts": [[5, 1], [6, 1], [7, 4]]}
+                                                several, with the files of each
     {"query": ..., "rewoundTo": 3}              a rewind
 """
 
@@ -18,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from engine.errors import ConfigError
 from engine.sinks.lakes.origins import origin_of, query_part
+from engine.sinks.lakes.table_log import epochs_in
 
 F = TypeVar("F")
 
@@ -95,11 +98,13 @@ def _committed_behind(
             continue
         if "rewoundTo" in note:
             taken_back = min(taken_back, note["rewoundTo"])
-        elif "epoch" in note:
-            if note["epoch"] <= epoch:
-                return
-            if note["epoch"] <= taken_back:
-                yield note["epoch"], note["files"]
+            continue
+        committed = epochs_in(note)
+        for each, files in committed:
+            if epoch < each <= taken_back:
+                yield each, files
+        if committed and committed[0][0] <= epoch:
+            return
     if not is_whole:
         raise ConfigError(
             f"{lake.table}: its history does not reach back to epoch {epoch}: which files came "

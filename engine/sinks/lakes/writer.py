@@ -10,6 +10,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from engine.base.background import Background
+from engine.base.connector_options import Options
+from engine.base.options import parse_interval_ms
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
 from engine.sinks.adapter import own_messages
@@ -21,6 +23,14 @@ EVOLUTIONS: Final = ("refuse", "add-columns")
 """What becomes of columns that a table does not have: option ``schemaEvolution``."""
 FILE_BYTES: Final = 128 << 20
 """Default of the option ``targetFileSize``."""
+COMMIT_INTERVAL: Final = "commitInterval"
+
+
+def commit_interval_ms(options: Options, owner: str) -> int:
+    """Of the option ``commitInterval``."""
+    text = options.text(COMMIT_INTERVAL)
+    return 0 if text is None else parse_interval_ms(text, f"Option {COMMIT_INTERVAL} of {owner}")
+
 
 X = TypeVar("X", bound=Facts)
 X_contra = TypeVar("X_contra", bound=Facts, contravariant=True)
@@ -88,7 +98,9 @@ class TableWriter(ContinuousWriter, DataSourceStreamArrowWriter, Generic[X, M]):
         rows: Rows[X],
         log: TableLog[Any, X, Any, Any],
         rewind: Rewind,
+        commit_interval_ms: int,
     ) -> None:
+        self.commitIntervalMs = commit_interval_ms
         self._target, self._rows, self._log, self._rewind = target, rows, log, rewind
         self._context: SinkContext | None = None
         self._seen: str | None = None
@@ -166,16 +178,28 @@ class TableWriter(ContinuousWriter, DataSourceStreamArrowWriter, Generic[X, M]):
         :raises SinkError: the epoch was refused, or the table cannot be written.
         :raises StaleRunError: a later run has written to the table.
         """
-        own: list[M] = own_messages(messages, self.message_type)
-        files = [file for each in own for file in each.files]
+        self.commitTogether([(batchId, messages)])
+
+    def commitTogether(
+        self, epochs: Sequence[tuple[int, Sequence[WriterCommitMessage | None]]]
+    ) -> None:
+        """As :meth:`commit`, of several epochs by one commit of the table."""
+        own: dict[int, list[M]] = {
+            epoch: own_messages(messages, self.message_type) for epoch, messages in epochs
+        }
+        files = {
+            epoch: [file for each in told for file in each.files] for epoch, told in own.items()
+        }
+        files = {epoch: each for epoch, each in files.items() if each}
         if not files:
             return
 
         def check(table: X) -> None:
-            self._check_table(table, own)
-            self._check_files(own)
+            told = [each for epoch in files for each in own[epoch]]
+            self._check_table(table, told)
+            self._check_files(told)
 
-        self._log.commit(self._bound(), batchId, files, check)
+        self._log.commit(self._bound(), files, check)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Delete the files of an epoch that will not be committed."""

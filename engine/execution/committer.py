@@ -1,0 +1,158 @@
+"""Commits the epochs of a run, one after the other, on a thread of its own.
+
+Most sinks get each epoch as it is complete. A sink that asks for it gets several together
+(:class:`engine.sinks.contract.CommitsTogether`): each epoch is logged as it is complete, so that a
+restart finishes it, and the sink is told of all that are logged once the first of them has waited
+for the sink's interval; earlier if somebody waits for one, and at the end of the run.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Final
+
+from engine.base.clock import Clock
+from engine.coordinator.epoch_runner import CommittedEpoch, EpochRunner
+from engine.coordinator.events import (
+    CommitEpoch,
+    CommitFailed,
+    EpochCommitted,
+    EpochLogged,
+    Event,
+)
+from engine.errors import ContinuousError, ProtocolError
+from engine.execution.wanted_epochs import WantedEpochs
+from engine.redaction.logs import log_failure
+from engine.wire.messages import EpochCommitMessage
+
+logger = logging.getLogger(__name__)
+TOGETHER_MAX: Final = 1_000
+"""So many epochs at most: what their tasks have reported is kept meanwhile."""
+
+Reports = list[list[EpochCommitMessage]]
+"""Per stream, one for each of its tasks."""
+
+
+class Committer:
+    """
+    :param streams: the stream that each task reads.
+    :param interval_ms: so long an epoch may be logged and not committed.
+    :param wanted: the epochs that somebody waits for.
+    :param heard: is told of each committed epoch, on this object's thread.
+    :param tell: gets what has come of it; from any thread.
+    """
+
+    def __init__(
+        self,
+        runner: EpochRunner,
+        streams: Sequence[int],
+        interval_ms: int,
+        clock: Clock,
+        wanted: WantedEpochs,
+        heard: Callable[[CommittedEpoch, Reports], None],
+        tell: Callable[[Event], None],
+    ) -> None:
+        self._runner = runner
+        self._streams = streams
+        self._interval_s = interval_ms / 1000
+        self._clock, self._wanted, self._heard, self._tell = clock, wanted, heard, tell
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="epoch-commit")
+        self._thread_id: int | None = None
+        self._under_way: Future[None] | None = None
+        self._reports: dict[int, Reports] = {}
+        """Of what is logged and not committed. Only looked at while nothing is under way."""
+        self._first_logged_s = 0.0
+        self._newest = -1
+
+    @property
+    def is_this_thread(self) -> bool:
+        """Whether the caller is inside of a commit."""
+        return threading.get_ident() == self._thread_id
+
+    def commit(self, action: CommitEpoch, *, replayed: bool) -> None:
+        """Begin with an epoch; tells :class:`EpochCommitted`, :class:`EpochLogged` if the sink will
+        get it later, or :class:`CommitFailed`."""
+        self._under_way = self._thread.submit(self._commit, action, replayed)
+
+    def look(self) -> None:
+        """Begin to tell the sink of what is due, though no other epoch comes."""
+        if (self._under_way is None or self._under_way.done()) and self._is_due():
+            self._under_way = self._thread.submit(self._publish_rest)
+
+    def finish(self, *, publish: bool, warning_s: float) -> None:
+        """Wait for what is under way.
+
+        :param publish: tell the sink of what is logged.
+        :param warning_s: what lasts longer says so.
+        """
+        if publish:
+            self._under_way = self._thread.submit(self._publish_rest)
+        while self._under_way is not None and wait([self._under_way], warning_s).not_done:
+            logger.warning(
+                "the end waits for the commit of epoch %s", max(self._reports, default="")
+            )
+        self._thread.shutdown()
+
+    # -- on the thread --------------------------------------------------------------------------
+
+    def _commit(self, action: CommitEpoch, replayed: bool) -> None:
+        epoch = self._newest = action.epoch
+        reports: Reports = [[] for _ in range(max(self._streams) + 1)]
+        for stream, report in zip(self._streams, action.reports, strict=True):
+            reports[stream].append(report)
+        with self._failing(epoch):
+            self._runner.log(
+                epoch,
+                [[offset for report in parts for offset in report.offsets] for parts in reports],
+                [report.writer_message for report in action.reports],
+                replayed=replayed,
+            )
+            if not self._reports:
+                self._first_logged_s = self._clock.monotonic_s()
+            self._reports[epoch] = reports
+            if action.final or self._is_due():
+                self._publish()
+            else:
+                self._tell(EpochLogged(epoch))
+
+    def _publish_rest(self) -> None:
+        with self._failing(self._newest):
+            self._publish()
+
+    def _publish(self) -> None:
+        committed = self._runner.publish()
+        for each in committed:
+            self._heard(each, self._reports.pop(each.epoch))
+        if committed:
+            self._tell(EpochCommitted(committed[-1].epoch))
+
+    def _is_due(self) -> bool:
+        logged = self._reports
+        if not logged:
+            return False
+        waited_s = self._clock.monotonic_s() - self._first_logged_s
+        return (
+            waited_s >= self._interval_s
+            or len(logged) >= TOGETHER_MAX
+            or self._wanted.newest >= min(logged)
+        )
+
+    @contextmanager
+    def _failing(self, epoch: int) -> Iterator[None]:
+        """What goes wrong inside is told."""
+        self._thread_id = threading.get_ident()
+        try:
+            yield
+        except ContinuousError as exc:
+            self._tell(CommitFailed(epoch, exc))
+        except BaseException as exc:  # SystemExit of a user's function, too: nobody else hears it
+            log_failure(logger, "the commit of epoch %d failed", epoch)
+            error = ProtocolError(
+                f"The commit of epoch {epoch} failed: {type(exc).__name__}: {exc}", epoch=epoch
+            )
+            error.__cause__ = exc
+            self._tell(CommitFailed(epoch, error))
