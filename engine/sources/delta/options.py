@@ -41,8 +41,10 @@ class DeltaOptions:
     files_max: int | None
     loses: bool
 
-    def table(self, version: int | None = None) -> DeltaTable:
+    def table(self, version: int | None = None, *, without_files: bool = False) -> DeltaTable:
         """The table, as it is or as of a version.
+
+        :param without_files: which ones it has is not asked.
 
         :raises SourceUnavailableError: it cannot be read.
         """
@@ -50,7 +52,10 @@ class DeltaOptions:
 
         try:
             return DeltaTable(
-                self.place.url, version=version, storage_options=dict(self.storage_options)
+                self.place.url,
+                version=version,
+                storage_options=dict(self.storage_options),
+                without_files=without_files,
             )
         except Exception as exc:
             told = "" if version is None else f" as of version {version}"

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from engine.errors import SourceChangedError
 from engine.sinks.delta.table_log import STORAGE
 from engine.sources.contract import TUNING_OPTIONS, Offset
 from engine.sources.delta.options import DeltaOptions
-from engine.sources.delta.run import DeltaRun
+from engine.sources.delta.run import DeltaRun, check_table
 from engine.sources.delta.units import DeltaUnits
-from engine.sources.delta.versions import OWNER, check_readable
+from engine.sources.delta.versions import OWNER
 from engine.sources.handed.partition_reader import OpenUnit
 from engine.sources.handed.reader import HandedReader
 from engine.sources.lakes.position import TablePosition
@@ -54,20 +53,7 @@ class DeltaReader(HandedReader):
         """:raises SourceError: the table is another one by now, or cannot be read here."""
         table = self._options.table()
         position = TablePosition.of(start, OWNER)
-        found = str(table.metadata().id)
-        if found != position.table:
-            raise SourceChangedError(
-                f"{OWNER}: {self._options.place.url} is another table than the one that the "
-                f"checkpoint is of: its id is {found}, and was {position.table}.",
-                hint="It was dropped and made again. Start the query with a checkpoint of its own.",
-            )
-        if table.schema().to_json() != self._table_schema:
-            raise SourceChangedError(
-                f"{OWNER}: the columns of the table {self._options.place.url} have changed.",
-                hint="Start the query again: it then has the columns of now. Its checkpoint stays.",
-            )
-        features = getattr(table.protocol(), "reader_features", None) or ()
-        check_readable(self._options.place, table.metadata().configuration, features)
+        check_table(self._options, table, position.table, self._table_schema)
         end = None if until is None else TablePosition.of(until, OWNER)
         self._run = DeltaRun(self._options, position, end, table.version(), self._table_schema)
         return self._run

@@ -5,25 +5,34 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from typing import Final
+from time import monotonic
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from engine.errors import OffsetOutOfRangeError, SourceChangedError
 from engine.sinks.delta.table_log import has_vectors
+from engine.sources.delta.losses import first_kept, is_version_lost
 from engine.sources.delta.options import DeltaOptions
 from engine.sources.delta.units import DeltaUnit
 from engine.sources.delta.versions import (
     OWNER,
     TableFile,
     Version,
+    check_readable,
     read_version,
     snapshot_file,
 )
 from engine.sources.lakes.position import TablePosition
 from engine.sources.lakes.run import Found, Pace, TableRun
 
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
 logger: Final = logging.getLogger(__name__)
+ASK_S: Final = 60.0
+"""So often, while the next version is not there, the table is asked which one is its newest: the
+log may have been cleaned up to there."""
 
 
 class DeltaRun(TableRun):
@@ -41,7 +50,10 @@ class DeltaRun(TableRun):
         table_schema: str,
     ) -> None:
         super().__init__(Pace(options.partitions, options.poll_s, options.files_max), start, until)
-        self._options, self._latest, self._table_schema = options, latest, table_schema
+        self._options, self._table_schema = options, table_schema
+        self._seen = self._newest = latest
+        """What the table was when the run began; and its newest version, as far as it is known."""
+        self._next_ask_s = monotonic() + ASK_S
 
     def find_snapshot(self, version: int) -> Found:
         table = self._options.table(version)
@@ -58,33 +70,46 @@ class DeltaRun(TableRun):
         return _found(version, time_ms, sorted(files, key=lambda file: file.path))
 
     def find_version(self, number: int) -> Found | None:
-        place = self._options.place
-        version = read_version(place, number)
+        version = read_version(self._options.place, number)
         if version is None:
-            if number > self._latest:
-                return None
-            return self._lost(number)
+            return self._lost(number) if self._has_passed(number) else None
         if version.metadata is not None:
             self._check_metadata(version)
-        self._latest = max(self._latest, number)
+        self._newest = max(self._newest, number)
         return _found(number, version.time_ms, self._due(version))
 
-    def _lost(self, number: int) -> Found:
-        """A version that was there and is not any more."""
-        there = number
-        while there <= self._latest and read_version(self._options.place, there) is None:
-            there += 1
+    def _has_passed(self, number: int) -> bool:
+        """Whether the table has gone on from a version that its log does not have.
+
+        :raises SourceUnavailableError: the table is not there.
+        :raises SourceChangedError: it is another one.
+        """
+        if number > self._newest and monotonic() >= self._next_ask_s:
+            self._next_ask_s = monotonic() + ASK_S
+            table = self._options.table(without_files=True)
+            check_id(self._options, table, self._start.table)
+            self._newest = max(self._newest, table.version())
+        return number <= self._newest
+
+    def _lost(self, number: int) -> Found | None:
+        """A version that was there and is not any more; None if it is there all the same."""
+        options = self._options
+        if not is_version_lost(options.place, number):
+            return None
+        there = first_kept(options.place, number)
         what = (
             f"the versions {number} to {there - 1} are no longer in the log of the table "
-            f"{self._options.place.url}: what they have changed is not known any more"
+            f"{options.place.url}: what they have changed is not known any more"
         )
-        if not self._options.loses:
+        if not options.loses:
             raise OffsetOutOfRangeError(
                 f"{OWNER}: {what}.",
                 hint="Start the query with a checkpoint of its own, or, to go on without them, set "
                 "option failOnDataLoss to false. To keep them for longer, set "
                 "delta.logRetentionDuration.",
             )
+        # They may have changed the table itself.
+        check_table(options, options.table(), self._start.table, self._table_schema)
         logger.warning("%s; failOnDataLoss is false: the query goes on without", what)
         return Found(there - 1, ())
 
@@ -98,7 +123,7 @@ class DeltaRun(TableRun):
             )
         # What the table is as of now was seen when the query started.
         same = json.loads(version.metadata["schemaString"]) == json.loads(self._table_schema)
-        if version.number > self._latest and not same:
+        if version.number > self._seen and not same:
             raise SourceChangedError(
                 f"{OWNER}: version {version.number} changes the columns of the table "
                 f"{self._options.place.url}.",
@@ -130,3 +155,26 @@ class DeltaRun(TableRun):
 
 def _found(version: int, time_ms: int, files: Sequence[TableFile]) -> Found:
     return Found(version, [DeltaUnit(file, version, time_ms) for file in files])
+
+
+def check_id(options: DeltaOptions, table: DeltaTable, table_id: str) -> None:
+    """:raises SourceChangedError: it is another table than the one of the checkpoint."""
+    found = str(table.metadata().id)
+    if found != table_id:
+        raise SourceChangedError(
+            f"{OWNER}: {options.place.url} is another table than the one that the checkpoint is "
+            f"of: its id is {found}, and was {table_id}.",
+            hint="It was dropped and made again. Start the query with a checkpoint of its own.",
+        )
+
+
+def check_table(options: DeltaOptions, table: DeltaTable, table_id: str, table_schema: str) -> None:
+    """:raises SourceChangedError: the table is another one by now, or cannot be read here."""
+    check_id(options, table, table_id)
+    if table.schema().to_json() != table_schema:
+        raise SourceChangedError(
+            f"{OWNER}: the columns of the table {options.place.url} have changed.",
+            hint="Start the query again: it then has the columns of now. Its checkpoint stays.",
+        )
+    features = getattr(table.protocol(), "reader_features", None) or ()
+    check_readable(options.place, table.metadata().configuration, features)

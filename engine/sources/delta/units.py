@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from engine.errors import OffsetOutOfRangeError, SourceUnavailableError
+from engine.errors import SourceUnavailableError
 from engine.sinks.delta.places import Place
+from engine.sources.delta.losses import file_error
 from engine.sources.delta.versions import OWNER, TableFile
 from engine.sources.files.file_formats import Content, ParquetFiles
 from engine.sources.files.partition_values import constants, with_constants
@@ -61,12 +62,7 @@ class DeltaUnits:
                     content = with_constants(content, told, self.schema)
                 yield content
         except FileNotFoundError:
-            raise OffsetOutOfRangeError(
-                f"{OWNER}: {path} of version {unit.version} of the table {self.place.url} is gone: "
-                "the table was vacuumed before its rows were read.",
-                hint="They are lost to this query. Start it with a checkpoint of its own, or keep "
-                "files for longer: delta.deletedFileRetentionDuration.",
-            ) from None
+            raise file_error(self.place, path, unit.version) from None
         except OSError as exc:
             raise SourceUnavailableError(
                 f"{OWNER}: {path} of the table {self.place.url} cannot be read: {exc}"

@@ -59,15 +59,19 @@ class Version:
         return self.changes or (*self.added, *self.removed)
 
 
+def log_entry(number: int) -> str:
+    """The name of a version's entry in the log."""
+    return f"{number:020}.json"
+
+
 def read_version(place: Place, number: int) -> Version | None:
     """None if the log has no such version: not yet, or not any more.
 
     :raises SourceUnavailableError: the log cannot be read.
     :raises SourceError: the table asks of its readers what this one does not do.
     """
-    name = f"{LOG_FOLDER}/{number:020}.json"
     try:
-        with place.open(name) as file:
+        with place.open(f"{LOG_FOLDER}/{log_entry(number)}") as file:
             text = file.read().decode("utf-8")
     except FileNotFoundError:
         return None

@@ -13,9 +13,8 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 
-from engine.errors import OffsetOutOfRangeError, SourceUnavailableError
 from engine.sources.handed.partition_reader import Content
-from engine.sources.iceberg.snapshots import OWNER
+from engine.sources.iceberg.losses import file_error, unreadable
 
 ROWS: Final = 16_384
 
@@ -33,9 +32,8 @@ class IcebergUnits:
     schema: pa.Schema
 
     def __call__(self, unit: FileScanTask) -> Iterator[Content]:
-        path = unit.file.file_path
+        io = load_file_io(dict(self.io_properties), self.metadata.location)
         try:
-            io = load_file_io(dict(self.io_properties), self.metadata.location)
             columns = self.metadata.schema().select(*self.schema.names)
             scan = ArrowScan(self.metadata, io, columns, AlwaysTrue())
             for batch in scan.to_record_batches([unit]):
@@ -43,14 +41,7 @@ class IcebergUnits:
                 whole = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
                 for start in range(0, whole.num_rows, ROWS):
                     yield whole.slice(start, ROWS)
-        except FileNotFoundError:
-            raise OffsetOutOfRangeError(
-                f"{OWNER}: {path} of the table {self.where} is gone: it was removed before its "
-                "rows were read.",
-                hint="They are lost to this query. Start it with a checkpoint of its own, or keep "
-                "snapshots for longer: history.expire.max-snapshot-age-ms.",
-            ) from None
+        except FileNotFoundError as exc:
+            raise file_error(io, self.metadata, self.where, unit, exc) from exc
         except OSError as exc:
-            raise SourceUnavailableError(
-                f"{OWNER}: {path} of the table {self.where} cannot be read: {exc}"
-            ) from exc
+            raise unreadable(self.where, unit.file.file_path, exc) from exc
