@@ -6,12 +6,13 @@ of a table's files are not found: its log, too.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Set
 from typing import Final
 
 from engine.errors import OffsetOutOfRangeError, SourceError, SourceUnavailableError
 from engine.sinks.delta.places import LOG_FOLDER, Place
-from engine.sources.delta.versions import OWNER, log_entry
+from engine.sources.delta.versions import OWNER, log_entry, unreadable
 
 _DIGITS: Final = 20
 """Of a version, in names of the log."""
@@ -27,10 +28,7 @@ def check_there(place: Place) -> Set[str]:
     except FileNotFoundError:
         names = set()
     except OSError as exc:
-        raise SourceUnavailableError(
-            f"{OWNER}: the log of the table {place.url} cannot be listed: {exc}",
-            hint="See that its storage can be reached.",
-        ) from exc
+        raise unreadable(place, "the log", exc) from exc
     found = {name for name in names if _is_entry(name) or _is_checkpoint(name)}
     if not found:
         raise SourceUnavailableError(
@@ -49,12 +47,26 @@ def is_lost(place: Place, path: str) -> bool:
     try:
         is_gone = place.size(path) is None
     except OSError as exc:
-        raise SourceUnavailableError(
-            f"{OWNER}: {path} of the table {place.url} cannot be read: {exc}",
-            hint="See that its storage can be reached.",
-        ) from exc
+        raise unreadable(place, path, exc) from exc
     check_there(place)  # it may have gone away in between
     return is_gone
+
+
+def newest_version(place: Place, known: int) -> int:
+    """How far the log has come. What is removed from it is older than its newest checkpoint; one
+    without checkpoints is short.
+
+    :param known: it has been as far as this.
+    :returns: less than that if it is another log.
+    :raises SourceUnavailableError: the table is not there, or cannot be read.
+    """
+    try:
+        with place.open(f"{LOG_FOLDER}/_last_checkpoint") as file:
+            return max(known, int(json.loads(file.read())["version"]))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return max(map(_version, check_there(place)))
+    except OSError as exc:
+        raise unreadable(place, "the log", exc) from exc
 
 
 def first_kept(place: Place, number: int) -> int:

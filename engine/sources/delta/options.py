@@ -41,10 +41,8 @@ class DeltaOptions:
     files_max: int | None
     loses: bool
 
-    def table(self, version: int | None = None, *, without_files: bool = False) -> DeltaTable:
-        """The table, as it is or as of a version.
-
-        :param without_files: which ones it has is not asked.
+    def table(self, version: int | None = None) -> DeltaTable:
+        """The table, as it is or as of a version, with the list of all its files.
 
         :raises SourceUnavailableError: it cannot be read.
         """
@@ -52,10 +50,7 @@ class DeltaOptions:
 
         try:
             return DeltaTable(
-                self.place.url,
-                version=version,
-                storage_options=dict(self.storage_options),
-                without_files=without_files,
+                self.place.url, version=version, storage_options=dict(self.storage_options)
             )
         except Exception as exc:
             told = "" if version is None else f" as of version {version}"

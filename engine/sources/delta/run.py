@@ -6,13 +6,13 @@ import json
 import logging
 from collections.abc import Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import pyarrow as pa
 
 from engine.errors import OffsetOutOfRangeError, SourceChangedError
 from engine.sinks.delta.table_log import has_vectors
-from engine.sources.delta.losses import first_kept, is_version_lost
+from engine.sources.delta.losses import first_kept, is_version_lost, newest_version
 from engine.sources.delta.options import DeltaOptions
 from engine.sources.delta.units import DeltaUnit
 from engine.sources.delta.versions import (
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 ASK_S: Final = 60.0
-"""So often, while the next version is not there, the table is asked which one is its newest: the
-log may have been cleaned up to there."""
+"""So often, while the next version is not there, the log is asked how far it has come: it may have
+been cleaned up behind that."""
 
 
 class DeltaRun(TableRun):
@@ -86,10 +86,20 @@ class DeltaRun(TableRun):
         """
         if number > self._newest and monotonic() >= self._next_ask_s:
             self._next_ask_s = monotonic() + ASK_S
-            table = self._options.table(without_files=True)
-            check_id(self._options, table, self._start.table)
-            self._newest = max(self._newest, table.version())
+            newest = newest_version(self._options.place, self._newest)
+            if newest < self._newest:
+                self._refuse_older(newest)
+            self._newest = newest
         return number <= self._newest
+
+    def _refuse_older(self, newest: int) -> NoReturn:
+        options = self._options
+        check_id(options, options.table(), self._start.table)
+        raise SourceChangedError(
+            f"{OWNER}: the log of the table {options.place.url} ends at version {newest}, and had "
+            f"version {self._newest} before: an older state of the table was put in its place.",
+            hint="Start the query with a checkpoint of its own.",
+        )
 
     def _lost(self, number: int) -> Found | None:
         """A version that was there and is not any more; None if it is there all the same."""

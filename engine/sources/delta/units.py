@@ -8,10 +8,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from engine.errors import SourceUnavailableError
 from engine.sinks.delta.places import Place
 from engine.sources.delta.losses import file_error
-from engine.sources.delta.versions import OWNER, TableFile
+from engine.sources.delta.versions import TableFile, unreadable
 from engine.sources.files.file_formats import Content, ParquetFiles
 from engine.sources.files.partition_values import constants, with_constants
 
@@ -64,6 +63,4 @@ class DeltaUnits:
         except FileNotFoundError:
             raise file_error(self.place, path, unit.version) from None
         except OSError as exc:
-            raise SourceUnavailableError(
-                f"{OWNER}: {path} of the table {self.place.url} cannot be read: {exc}"
-            ) from exc
+            raise unreadable(self.place, path, exc) from exc

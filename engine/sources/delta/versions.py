@@ -76,10 +76,7 @@ def read_version(place: Place, number: int) -> Version | None:
     except FileNotFoundError:
         return None
     except OSError as exc:
-        raise SourceUnavailableError(
-            f"{OWNER}: the log of the table {place.url} cannot be read: {exc}",
-            hint="See that its storage can be reached.",
-        ) from exc
+        raise unreadable(place, "the log", exc) from exc
     added: list[TableFile] = []
     removed: list[TableFile] = []
     changes: list[TableFile] = []
@@ -100,6 +97,14 @@ def read_version(place: Place, number: int) -> Version | None:
         elif (protocol := action.get("protocol")) is not None:
             check_readable(place, {}, protocol.get("readerFeatures") or ())
     return Version(number, tuple(added), tuple(removed), tuple(changes), time_ms, metadata)
+
+
+def unreadable(place: Place, what: str, cause: OSError) -> SourceUnavailableError:
+    """The storage does not answer, or not with this."""
+    return SourceUnavailableError(
+        f"{OWNER}: {what} of the table {place.url} cannot be read: {cause}",
+        hint="See that its storage can be reached.",
+    )
 
 
 def check_readable(place: Place, configuration: Mapping[str, str], features: Any) -> None:
