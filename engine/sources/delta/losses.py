@@ -96,7 +96,8 @@ def file_error(place: Place, path: str, version: int) -> SourceError:
 
 def is_version_lost(place: Place, number: int) -> bool:
     """The same as :func:`is_lost`, of a version."""
-    return is_lost(place, f"{LOG_FOLDER}/{log_entry(number)}")
+    name = log_entry(number)
+    return name not in check_there(place) and is_lost(place, f"{LOG_FOLDER}/{name}")
 
 
 def _version(name: str) -> int:

@@ -6,11 +6,11 @@ import json
 import logging
 from collections.abc import Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from engine.errors import OffsetOutOfRangeError, SourceChangedError
+from engine.errors import OffsetOutOfRangeError, SourceChangedError, SourceUnavailableError
 from engine.sinks.delta.table_log import has_vectors
 from engine.sources.delta.losses import first_kept, is_version_lost, newest_version
 from engine.sources.delta.options import DeltaOptions
@@ -56,7 +56,7 @@ class DeltaRun(TableRun):
         self._next_ask_s = monotonic() + ASK_S
 
     def find_snapshot(self, version: int) -> Found:
-        table = self._options.table(version)
+        table = self._table_of(version)
         if has_vectors(table):
             raise SourceChangedError(
                 f"{OWNER}: the table {self._options.place.url} has deletion vectors, which are not "
@@ -68,6 +68,20 @@ class DeltaRun(TableRun):
         info = next(iter(table.history(1)), {})
         time_ms = int(info.get("timestamp") or 0)
         return _found(version, time_ms, sorted(files, key=lambda file: file.path))
+
+    def _table_of(self, version: int) -> DeltaTable:
+        place = self._options.place
+        try:
+            return self._options.table(version)
+        except SourceUnavailableError as exc:
+            if not is_version_lost(place, version):
+                raise
+            raise OffsetOutOfRangeError(
+                f"{OWNER}: version {version} of the table {place.url}, which is read as a whole, "
+                "is no longer in its log.",
+                hint="Start the query with a checkpoint of its own. To keep versions for longer, "
+                "set delta.logRetentionDuration.",
+            ) from exc
 
     def find_version(self, number: int) -> Found | None:
         version = read_version(self._options.place, number)
@@ -88,24 +102,27 @@ class DeltaRun(TableRun):
             self._next_ask_s = monotonic() + ASK_S
             newest = newest_version(self._options.place, self._newest)
             if newest < self._newest:
-                self._refuse_older(newest)
-            self._newest = newest
+                self._check_same(self._options.table())
+            self._newest = max(self._newest, newest)
         return number <= self._newest
 
-    def _refuse_older(self, newest: int) -> NoReturn:
-        options = self._options
-        check_id(options, options.table(), self._start.table)
-        raise SourceChangedError(
-            f"{OWNER}: the log of the table {options.place.url} ends at version {newest}, and had "
-            f"version {self._newest} before: an older state of the table was put in its place.",
-            hint="Start the query with a checkpoint of its own.",
-        )
+    def _check_same(self, table: DeltaTable) -> None:
+        options, newest = self._options, table.version()
+        check_id(options, table, self._start.table)
+        if newest < self._newest:
+            raise SourceChangedError(
+                f"{OWNER}: the log of the table {options.place.url} ends at version {newest}, and "
+                f"had version {self._newest} before: an older state was put in its place.",
+                hint="Start the query with a checkpoint of its own.",
+            )
 
     def _lost(self, number: int) -> Found | None:
         """A version that was there and is not any more; None if it is there all the same."""
         options = self._options
         if not is_version_lost(options.place, number):
             return None
+        table = options.table()
+        self._check_same(table)
         there = first_kept(options.place, number)
         what = (
             f"the versions {number} to {there - 1} are no longer in the log of the table "
@@ -119,7 +136,7 @@ class DeltaRun(TableRun):
                 "delta.logRetentionDuration.",
             )
         # They may have changed the table itself.
-        check_table(options, options.table(), self._start.table, self._table_schema)
+        check_table(options, table, self._start.table, self._table_schema)
         logger.warning("%s; failOnDataLoss is false: the query goes on without", what)
         return Found(there - 1, ())
 

@@ -241,6 +241,29 @@ def test_a_live_run_is_told_of_another_table_in_the_same_place(case: DeltaCase) 
         units(run)
 
 
+def test_a_version_that_is_read_as_a_whole_and_is_gone_is_told(case: DeltaCase) -> None:
+    for value in range(3):
+        case.add(value)
+    reader = case.source(pollIntervalMs="1").continuousReader(ROWS)
+    run = reader.handingOut(reader.initialOffset())
+    case.add(3)
+    clean_up(case, range(3))
+    with pytest.raises(OffsetOutOfRangeError, match="version 2 of the table .* is no longer"):
+        units(run)
+
+
+def test_what_is_another_table_has_lost_nothing(case: DeltaCase) -> None:
+    """Though it lacks versions that the other one had."""
+    for value in range(3):
+        case.add(value)
+    reader = case.source(startingVersion="1", failOnDataLoss="false").continuousReader(ROWS)
+    run = reader.handingOut(reader.initialOffset())
+    shutil.rmtree(case.root)
+    case.add(0)
+    with pytest.raises(SourceChangedError, match="is another table"):
+        units(run)
+
+
 def test_what_comes_behind_versions_that_are_gone() -> None:
     class Log(DiskPlace):
         def __init__(self, *names: str) -> None:
