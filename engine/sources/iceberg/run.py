@@ -78,8 +78,9 @@ class IcebergRun(TableRun):
 
     def find_version(self, number: int) -> Found | None:
         where, table, options = str(self._options.name), self.look(), self._options
+        is_found = number == self._start.at[0] and self._start.is_found
         try:
-            snapshot = next_snapshot(table, where, number)
+            snapshot = next_snapshot(table, where, number, is_found=is_found)
         except LostError as exc:
             if not options.loses:
                 raise

@@ -248,7 +248,7 @@ def test_a_version_that_is_read_as_a_whole_and_is_gone_is_told(case: DeltaCase) 
     run = reader.handingOut(reader.initialOffset())
     case.add(3)
     clean_up(case, range(3))
-    with pytest.raises(OffsetOutOfRangeError, match="version 2 of the table .* is no longer"):
+    with pytest.raises(OffsetOutOfRangeError, match=r"version 2 of the table .* is no longer"):
         units(run)
 
 
