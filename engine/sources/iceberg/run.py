@@ -78,9 +78,11 @@ class IcebergRun(TableRun):
 
     def find_version(self, number: int) -> Found | None:
         where, table, options = str(self._options.name), self.look(), self._options
-        is_found = number == self._start.at[0] and self._start.is_found
+        start = self._start if number == self._start.at[0] else None
+        after = None if start is None else start.after
+        is_begun = start is not None and start.is_begun
         try:
-            snapshot = next_snapshot(table, where, number, is_found=is_found)
+            snapshot = next_snapshot(table, where, number, after=after, is_begun=is_begun)
         except LostError as exc:
             if not options.loses:
                 raise

@@ -38,12 +38,13 @@ def number_before(history: Sequence[Snapshot], snapshot: Snapshot) -> int:
 
 
 def next_snapshot(
-    table: Table, where: str, number: int, *, is_found: bool = False
+    table: Table, where: str, number: int, *, after: int | None = None, is_begun: bool = False
 ) -> Snapshot | None:
     """The first of this number or a later one; None if there is none yet.
 
     :param number: comes behind that of the last one that was read.
-    :param is_found: or it is that of one that was found already, whatever comes before.
+    :param after: that number, if it is not the one before.
+    :param is_begun: of the snapshot of just this number something is read.
     :raises SourceError: the table was rolled back behind what was read.
     :raises LostError: snapshots in between have expired.
     """
@@ -52,9 +53,11 @@ def next_snapshot(
         return None
     found = next((each for each in history if sequence(each) >= number), None)
     numbers = [sequence(each) for each in history]
-    is_known = number in numbers and (is_found or _is_behind_gap(table, number))
-    if not is_found:
-        is_known = is_known or number - 1 in numbers or number == numbers[0]
+    is_known = number in numbers and (
+        is_begun or after is not None or number == numbers[0] or _is_behind_gap(table, number)
+    )
+    if not is_begun:
+        is_known = is_known or (number - 1 if after is None else after) in numbers
     if is_known:
         return found
     if numbers[0] < number:

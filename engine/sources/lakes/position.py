@@ -67,11 +67,11 @@ class TablePosition:
             ) from exc
 
     @property
-    def is_found(self) -> bool:
-        """Whether there is a version of this very number; else the one before it is read, and
-        which comes next is not known yet."""
+    def is_begun(self) -> bool:
+        """Whether files of the version of ``at`` are read; else it may be another one that comes
+        next, or none yet."""
         version, index = self.at
-        return index > 0 or self.after is not None or any(each == version for each, _ in self.ahead)
+        return index > 0 or any(each == version for each, _ in self.ahead)
 
     def has(self, at: At) -> bool:
         """Whether the file there is read."""

@@ -110,7 +110,7 @@ class TableRun(HandedRun[At]):
         """:param number: behind the last version that was found."""
         version = found.version
         if version > number:
-            self._after[version] = number - 1
+            self._after[version] = self._after.get(number, number - 1)
         for index, unit in enumerate(found.units):
             at = version, index
             is_due = self._until is None or self._until.has(at)

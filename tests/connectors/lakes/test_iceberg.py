@@ -120,6 +120,23 @@ def test_each_position_at_a_gap_is_gone_on_from(case: IcebergCase) -> None:
     assert len(handed(reader.handingOut(offset))) == 12
 
 
+def test_what_was_found_and_not_read_may_be_rolled_back(case: IcebergCase) -> None:
+    with_gap(case)
+    first, _, third = (int(each) for each, _ in case.states())
+    reader = case.source(**{case.begins: str(first)}).continuousReader(ROWS)
+    run = reader.handingOut(reader.initialOffset())
+    numbers = [unit.number for unit in handed(run)]
+    offset = run.merged([{"read": numbers[:1], "file": ""}])
+    assert (offset["version"], offset["index"], offset["after"]) == (3, 0, 1)
+    begun = run.merged([{"read": numbers[1:2], "file": ""}])
+    case.lake.table.manage_snapshots().rollback_to_snapshot(first).commit()
+    case.add(13)
+    assert third not in [each.snapshot_id for each in lineage(case.lake.table)]
+    assert len(handed(reader.handingOut(offset))) == 1
+    with pytest.raises(SourceChangedError, match="rolled back"):
+        handed(reader.handingOut(begun))
+
+
 @pytest.mark.parametrize("index", [0, 4])
 def test_an_offset_that_does_not_tell_of_a_gap_is_read(case: IcebergCase, index: int) -> None:
     """As earlier versions wrote it."""
