@@ -48,14 +48,29 @@ def data_files(table: Table) -> Iterator[ManifestFile]:
 def files_below(table: Table, root: str) -> Iterator[tuple[str, arrow_fs.FileInfo]]:
     """All files at a place of the table: location, and what the storage tells of it. None where
     they cannot be listed."""
-    io = table.io
-    if not isinstance(io, PyArrowFileIO):
+    if not isinstance(table.io, PyArrowFileIO):
         return
-    scheme, netloc, path = io.parse_location(root, io.properties)
-    selector = arrow_fs.FileSelector(path, recursive=True, allow_not_found=True)
-    for found in io.fs_by_scheme(scheme, netloc).get_file_info(selector):
+    path, below = _below(table.io, root, recursive=True)
+    for found in below:
         if found.type == arrow_fs.FileType.File:
             yield root + found.path.removeprefix(path), found
+
+
+def has_files(io: FileIO, root: str) -> bool | None:
+    """Whether anything is at a place; None if that cannot be listed.
+
+    :raises OSError: the storage does not answer.
+    """
+    return bool(_below(io, root)[1]) if isinstance(io, PyArrowFileIO) else None
+
+
+def _below(
+    io: PyArrowFileIO, root: str, *, recursive: bool = False
+) -> tuple[str, list[arrow_fs.FileInfo]]:
+    """A place as its file system names it, and what is there."""
+    scheme, netloc, path = io.parse_location(root, io.properties)
+    selector = arrow_fs.FileSelector(path, recursive=recursive, allow_not_found=True)
+    return path, io.fs_by_scheme(scheme, netloc).get_file_info(selector)
 
 
 def places_of(table: Table) -> LocationProvider:

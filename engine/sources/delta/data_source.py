@@ -39,14 +39,9 @@ from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
 from engine.sinks.delta.places import place_of
 from engine.sinks.delta.table_log import import_client, is_storage, storage_options
-from engine.sources.delta.reader import (
-    CHANGE,
-    CHANGE_TIME,
-    CHANGE_VERSION,
-    LATEST,
-    DeltaOptions,
-    DeltaReader,
-)
+from engine.sources.delta.options import DeltaOptions
+from engine.sources.delta.reader import LATEST, DeltaReader
+from engine.sources.delta.units import CHANGE, CHANGE_TIME, CHANGE_VERSION
 from engine.sources.delta.versions import OWNER
 from engine.sources.handed.reader import PARTITIONS
 from engine.sources.lakes.starts import start_ms

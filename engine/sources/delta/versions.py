@@ -59,23 +59,24 @@ class Version:
         return self.changes or (*self.added, *self.removed)
 
 
+def log_entry(number: int) -> str:
+    """The name of a version's entry in the log."""
+    return f"{number:020}.json"
+
+
 def read_version(place: Place, number: int) -> Version | None:
     """None if the log has no such version: not yet, or not any more.
 
     :raises SourceUnavailableError: the log cannot be read.
     :raises SourceError: the table asks of its readers what this one does not do.
     """
-    name = f"{LOG_FOLDER}/{number:020}.json"
     try:
-        with place.open(name) as file:
+        with place.open(f"{LOG_FOLDER}/{log_entry(number)}") as file:
             text = file.read().decode("utf-8")
     except FileNotFoundError:
         return None
     except OSError as exc:
-        raise SourceUnavailableError(
-            f"{OWNER}: the log of the table {place.url} cannot be read: {exc}",
-            hint="See that its storage can be reached.",
-        ) from exc
+        raise unreadable(place, "the log", exc) from exc
     added: list[TableFile] = []
     removed: list[TableFile] = []
     changes: list[TableFile] = []
@@ -96,6 +97,14 @@ def read_version(place: Place, number: int) -> Version | None:
         elif (protocol := action.get("protocol")) is not None:
             check_readable(place, {}, protocol.get("readerFeatures") or ())
     return Version(number, tuple(added), tuple(removed), tuple(changes), time_ms, metadata)
+
+
+def unreadable(place: Place, what: str, cause: OSError) -> SourceUnavailableError:
+    """The storage does not answer, or not with this."""
+    return SourceUnavailableError(
+        f"{OWNER}: {what} of the table {place.url} cannot be read: {cause}",
+        hint="See that its storage can be reached.",
+    )
 
 
 def check_readable(place: Place, configuration: Mapping[str, str], features: Any) -> None:

@@ -75,7 +75,7 @@ class IcebergSource(DataSource):
         loses = not taken.boolean("failOnDataLoss", True)
         taken.refuse_others()
         where = table_name(table, catalog, options, OWNER)
-        from engine.sources.iceberg.reader import IcebergOptions
+        from engine.sources.iceberg.options import IcebergOptions
 
         self._options = IcebergOptions(
             where,
@@ -99,7 +99,7 @@ class IcebergSource(DataSource):
         """
         from pyspark.sql.types import StructType
 
-        from engine.sources.iceberg.reader import Catalog
+        from engine.sources.iceberg.options import Catalog
         from engine.sources.iceberg.types import arrow_of
 
         table = Catalog(self._options.name).table()
@@ -107,7 +107,8 @@ class IcebergSource(DataSource):
 
     def continuousReader(self, schema: StructType) -> IcebergReader:
         """:raises SourceUnavailableError: the table cannot be read."""
-        from engine.sources.iceberg.reader import Catalog, IcebergReader
+        from engine.sources.iceberg.options import Catalog
+        from engine.sources.iceberg.reader import IcebergReader
 
         table = Catalog(self._options.name).table()
         return IcebergReader(self._options, to_arrow(schema, OWNER), table)

@@ -37,17 +37,28 @@ def number_before(history: Sequence[Snapshot], snapshot: Snapshot) -> int:
     return sequence(history[at - 1]) + 1 if at else sequence(snapshot)
 
 
-def next_snapshot(table: Table, where: str, number: int) -> Snapshot | None:
+def next_snapshot(
+    table: Table, where: str, number: int, *, after: int | None = None, is_begun: bool = False
+) -> Snapshot | None:
     """The first of this number or a later one; None if there is none yet.
 
     :param number: comes behind that of the last one that was read.
+    :param after: that number, if it is not the one before.
+    :param is_begun: of the snapshot of just this number something is read.
     :raises SourceError: the table was rolled back behind what was read.
     :raises LostError: snapshots in between have expired.
     """
     history = lineage(table)
+    if not history:
+        return None
     found = next((each for each in history if sequence(each) >= number), None)
     numbers = [sequence(each) for each in history]
-    if not history or number - 1 in numbers or number == numbers[0]:
+    is_known = number in numbers and (
+        is_begun or after is not None or number == numbers[0] or _is_behind_gap(table, number)
+    )
+    if not is_begun:
+        is_known = is_known or (number - 1 if after is None else after) in numbers
+    if is_known:
         return found
     if numbers[0] < number:
         raise SourceChangedError(
@@ -61,6 +72,15 @@ def next_snapshot(table: Table, where: str, number: int) -> Snapshot | None:
         hint="Start the query with a checkpoint of its own, or, to go on without them, set option "
         "failOnDataLoss to false. To keep them for longer, set "
         "history.expire.max-snapshot-age-ms.",
+    )
+
+
+def _is_behind_gap(table: Table, number: int) -> bool:
+    """Whether the number before is one of a snapshot that never was the table's own, but another
+    branch's: it cannot have been read. Offsets once did not tell that."""
+    own = {each.snapshot_id for each in table.metadata.snapshot_log}
+    return any(
+        sequence(each) == number - 1 and each.snapshot_id not in own for each in table.snapshots()
     )
 
 

@@ -49,6 +49,8 @@ class TableRun(HandedRun[At]):
         self._waiting: deque[tuple[At, str, Any]] = deque()
         self._open: set[At] = set()
         """What is found and not merged."""
+        self._after = {} if start.after is None else {start.at[0]: start.after}
+        """Of versions that are found, those before them, where that is not the number before."""
         self._is_snapshot, self._found = start.is_snapshot, start.at
         """How far the table was followed: everything before it was found."""
         self._told_last = False
@@ -74,7 +76,7 @@ class TableRun(HandedRun[At]):
             found = self.find_snapshot(at[0]) if is_snapshot else self.find_version(at[0])
         with self.changed:
             if found is not None:
-                self._take(found)
+                self._take(found, at[0])
             elif may_look:
                 self._next_look_s = monotonic() + self._pace.poll_s
             works = self._works(is_over)
@@ -104,8 +106,11 @@ class TableRun(HandedRun[At]):
             is_last=is_last,
         )
 
-    def _take(self, found: Found) -> None:
+    def _take(self, found: Found, number: int) -> None:
+        """:param number: behind the last version that was found."""
         version = found.version
+        if version > number:
+            self._after[version] = self._after.get(number, number - 1)
         for index, unit in enumerate(found.units):
             at = version, index
             is_due = self._until is None or self._until.has(at)
@@ -125,4 +130,7 @@ class TableRun(HandedRun[At]):
         at = min(self._open, default=self._found)
         is_snapshot = self._start.is_snapshot and at[0] == self._start.at[0]
         self._ahead = {each for each in self._ahead if each > at}
-        return TablePosition(self._start.table, at, is_snapshot, frozenset(self._ahead)).offset()
+        self._after = {version: each for version, each in self._after.items() if version >= at[0]}
+        return TablePosition(
+            self._start.table, at, is_snapshot, frozenset(self._ahead), self._after.get(at[0])
+        ).offset()

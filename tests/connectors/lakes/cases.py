@@ -24,6 +24,7 @@ class Case(ABC):
     :cvar begins: the option that tells where.
     """
 
+    kind: ClassVar[str]
     begins: ClassVar[str]
 
     def __init__(self, folder: Path) -> None:
@@ -37,6 +38,11 @@ class Case(ABC):
 
     @abstractmethod
     def delete(self, predicate: str) -> None: ...
+
+    @property
+    @abstractmethod
+    def root(self) -> Path:
+        """All of the table's files are below."""
 
     @abstractmethod
     def states(self) -> list[tuple[str, int]]:
@@ -63,11 +69,15 @@ class Case(ABC):
 
 
 class DeltaCase(Case):
-    begins = "startingVersion"
+    kind, begins = "delta", "startingVersion"
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "table"
 
     @property
     def table(self) -> str:
-        return str(self.folder / "table")
+        return str(self.root)
 
     def source(self, **options: str) -> Any:
         from engine.sources.delta.data_source import DeltaSource
@@ -93,7 +103,7 @@ class DeltaCase(Case):
 
 
 class IcebergCase(Case):
-    begins = "startingSnapshotId"
+    kind, begins = "iceberg", "startingSnapshotId"
 
     def __init__(self, folder: Path) -> None:
         from tests.unit.iceberg_tables import NAME, Lake
@@ -103,6 +113,10 @@ class IcebergCase(Case):
         self.lake.catalog.create_namespace("db")
         with self.lake.catalog.create_table(NAME, ARROW).update_spec() as update:
             update.add_identity("p")
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "lake/warehouse"
 
     def source(self, **options: str) -> Any:
         from engine.sources.iceberg.data_source import IcebergSource

@@ -23,12 +23,18 @@ from pyspark.sql.types import (
 )
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.errors import ConfigError, SourceChangedError
+from engine.errors import (
+    ConfigError,
+    OffsetOutOfRangeError,
+    SourceChangedError,
+    SourceUnavailableError,
+)
 from engine.expressions.schemas import to_arrow
 from engine.pipeline.fingerprint import compare, fingerprint
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sinks.delta.places import DiskPlace
 from engine.sources.delta.data_source import DeltaSource
+from engine.sources.delta.losses import first_kept
 from engine.sources.delta.versions import read_version
 from tests.connectors.lakes.cases import ROWS, DeltaCase
 from tests.connectors.lakes.queries import Kept, all_read, committed, final_failure, start
@@ -145,13 +151,141 @@ def test_versions_that_are_gone_are_told(case: DeltaCase) -> None:
     case.read()
     for value in range(1, 4):
         case.add(value)
-    case.deltas().create_checkpoint()
-    for version in (1, 2):
-        (case.folder / f"table/_delta_log/{version:020}.json").unlink()
+    clean_up(case, range(1, 3))
     told = final_failure(case.start())
     assert "the versions 1 to 2 are no longer in the log" in told
     case.read(failOnDataLoss="false")
     assert case.sink.values() == [0, 3]
+
+
+@pytest.fixture
+def asks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.sources.delta.run.ASK_S", 0.0)
+
+
+def clean_up(case: DeltaCase, gone: range) -> None:
+    """As the clean-up of the log does, once it is old enough."""
+    case.deltas().create_checkpoint()
+    for version in gone:
+        (case.root / f"_delta_log/{version:020}.json").unlink()
+
+
+@pytest.mark.usefixtures("asks_at_once")
+def test_a_live_run_is_told_of_versions_that_are_gone(case: DeltaCase) -> None:
+    """They came, and the log was cleaned up, between two looks of the run."""
+    case.add(0)
+    runs = [
+        case.source(failOnDataLoss=fails, pollIntervalMs="1").continuousReader(ROWS)
+        for fails in ("true", "false", "false")
+    ]
+    strict, lenient, columns = [each.handingOut(each.initialOffset()) for each in runs]
+    for run in (strict, lenient, columns):
+        assert units(run) == ["0:0"]
+    for value in range(1, 4):
+        case.add(value)
+    clean_up(case, range(3))
+    with pytest.raises(OffsetOutOfRangeError, match="the versions 1 to 2 are no longer in the log"):
+        units(strict)
+    assert units(lenient) == ["3:0"]
+    case.add(4)
+    assert units(lenient) == ["4:0"]
+    more = pa.table({"value": [1], "p": ["x"], "more": pa.array([7], pa.int32())})
+    deltalake.write_deltalake(case.table, more, mode="append", schema_mode="merge")
+    clean_up(case, range(3, 6))
+    with pytest.raises(SourceChangedError, match="the columns of the table"):
+        units(columns)
+
+
+@pytest.mark.usefixtures("asks_at_once")
+def test_a_live_run_reads_what_came_while_it_asked(
+    case: DeltaCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a change of columns among it is told."""
+    case.add(0)
+    reader = case.source(pollIntervalMs="1").continuousReader(ROWS)
+    run = reader.handingOut(reader.initialOffset())
+    assert units(run) == ["0:0"]
+    look = DiskPlace.log_names
+
+    def meanwhile(place: DiskPlace) -> set[str]:
+        monkeypatch.setattr(DiskPlace, "log_names", look)
+        case.add(1)
+        more = pa.table({"value": [2], "p": ["x"], "more": pa.array([7], pa.int32())})
+        deltalake.write_deltalake(case.table, more, mode="append", schema_mode="merge")
+        return look(place)
+
+    monkeypatch.setattr(DiskPlace, "log_names", meanwhile)
+    assert units(run) == ["1:0"]
+    with pytest.raises(SourceChangedError, match="version 2 changes the columns"):
+        units(run)
+
+
+@pytest.mark.usefixtures("asks_at_once")
+def test_a_live_run_is_told_of_another_table_in_the_same_place(case: DeltaCase) -> None:
+    case.add(0)
+    reader = case.source(pollIntervalMs="1").continuousReader(ROWS)
+    run = reader.handingOut(reader.initialOffset())
+    assert units(run) == ["0:0"]
+    case.add(1)
+    assert units(run) == ["1:0"]
+    aside = case.root.with_name("aside")
+    shutil.copytree(case.root, aside)
+    (aside / f"_delta_log/{1:020}.json").unlink()
+    shutil.rmtree(case.root)
+    case.add(2)
+    with pytest.raises(SourceChangedError, match="is another table"):
+        units(run)
+    shutil.rmtree(case.root)
+    aside.rename(case.root)
+    with pytest.raises(SourceChangedError, match="ends at version 0, and had version 1 before"):
+        units(run)
+
+
+def test_a_version_that_is_read_as_a_whole_and_is_gone_is_told(case: DeltaCase) -> None:
+    for value in range(3):
+        case.add(value)
+    reader = case.source(pollIntervalMs="1").continuousReader(ROWS)
+    run = reader.handingOut(reader.initialOffset())
+    case.add(3)
+    clean_up(case, range(3))
+    with pytest.raises(OffsetOutOfRangeError, match=r"version 2 of the table .* is no longer"):
+        units(run)
+
+
+def test_what_is_another_table_has_lost_nothing(case: DeltaCase) -> None:
+    """Though it lacks versions that the other one had."""
+    for value in range(3):
+        case.add(value)
+    reader = case.source(startingVersion="1", failOnDataLoss="false").continuousReader(ROWS)
+    run = reader.handingOut(reader.initialOffset())
+    shutil.rmtree(case.root)
+    case.add(0)
+    with pytest.raises(SourceChangedError, match="is another table"):
+        units(run)
+
+
+def test_what_comes_behind_versions_that_are_gone() -> None:
+    class Log(DiskPlace):
+        def __init__(self, *names: str) -> None:
+            super().__init__(Path("/table"))
+            self.names = set(names)
+
+        def log_names(self) -> set[str]:
+            return self.names
+
+    entry, checkpoint = f"{5:020}.json", f"{4:020}.checkpoint.0000000001.0000000001.parquet"
+    other = {"_last_checkpoint", f"{9:020}.crc", f"{8:020}.json.tmp"}
+    assert first_kept(Log(entry, checkpoint, *other), 2) == 5
+    assert first_kept(Log(checkpoint, *other), 2) == 5
+    assert first_kept(Log(checkpoint, *other), 6) == 7
+    with pytest.raises(SourceUnavailableError, match="is not there"):
+        first_kept(Log(*other), 2)
+
+
+def units(run: Any) -> list[str]:
+    """What it hands out next, if that comes soon."""
+    works = next(filter(None, (run.next(0.001) for _ in range(10))), {})
+    return [unit.name for work in works.values() for unit in work.units]
 
 
 def test_a_vacuumed_file_is_told(case: DeltaCase) -> None:

@@ -13,11 +13,12 @@ pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.errors import ConfigError, SourceUnavailableError
+from engine.errors import ConfigError, SourceChangedError, SourceUnavailableError
 from engine.sinks.lakes.maintenance import maintain
 from engine.sinks.lakes.upkeep import Orders
 from engine.sinks.maintain import table_of
 from engine.sources.iceberg.data_source import IcebergSource
+from engine.sources.iceberg.snapshots import lineage, sequence
 from engine.sources.lakes.position import TablePosition
 from tests.connectors.lakes.cases import ARROW, ROWS, IcebergCase
 from tests.connectors.lakes.queries import all_read, final_failure
@@ -69,6 +70,105 @@ def test_an_epoch_may_end_within_a_snapshot(case: IcebergCase) -> None:
         assert 0 < len(case.sink.rows) < 24
         case.read(maxFilesPerTrigger="3")
         assert case.sink.values() == list(range(24))
+
+
+def with_gap(case: IcebergCase) -> None:
+    """Snapshots 1 and 3 are the table's, and 2 is of another branch."""
+    case.add(0)
+    table = case.lake.table
+    table.manage_snapshots().create_branch(int(case.states()[0][0]), "audit").commit()
+    rows = pa.Table.from_pylist([{"value": 99, "p": "x"}], ARROW)
+    table.append(rows, branch="audit")
+    case.add(*range(1, 13), parts=[f"part {number}" for number in range(12)])
+    assert [sequence(each) for each in lineage(case.lake.table)] == [1, 3]
+
+
+def test_an_epoch_may_end_within_a_snapshot_that_follows_a_gap(case: IcebergCase) -> None:
+    with_gap(case)
+    case.read(startingSnapshotId=case.states()[0][0], maxFilesPerTrigger="2")
+    checkpoint, kept = Checkpoint(str(case.checkpoint)), case.sink.epochs
+    offsets = {epoch: checkpoint.committed_offsets(epoch) for epoch in checkpoint.epochs()}
+    within = [epoch for epoch, found in offsets.items() if found and found[0]["version"] == 3]
+    assert within
+    for target in reversed(within):
+        checkpoint.rewind(target, accept_repeats=True)
+        case.sink.epochs = {epoch: rows for epoch, rows in kept.items() if epoch <= target}
+        case.read(maxFilesPerTrigger="3")
+        assert case.sink.values() == list(range(13))
+
+
+def test_each_position_at_a_gap_is_gone_on_from(case: IcebergCase) -> None:
+    with_gap(case)
+    reader = case.source(**{case.begins: case.states()[0][0]}).continuousReader(ROWS)
+    offset = reader.initialOffset()
+    run, rest = reader.handingOut(offset), 13
+    units = handed(run)
+    assert len(units) == rest
+    for done in ([], units[:1], [], units[5:6], units[1:2], units[2:5]):
+        offset = run.merged([{"read": [unit.number for unit in done], "file": ""}])
+        rest -= len(done)
+        assert len(handed(reader.handingOut(offset))) == rest, offset
+    # What was read may expire: the next one is known by more than that.
+    offset = reader.initialOffset()
+    run = reader.handingOut(offset)
+    offset = run.merged([{"read": [unit.number for unit in handed(run)[:1]], "file": ""}])
+    again = reader.handingOut(offset)
+    handed(again)
+    assert again.merged([]) == offset
+    case.lake.table.manage_snapshots().remove_branch("audit").commit()
+    case.expire(1)
+    assert len(handed(reader.handingOut(offset))) == 12
+
+
+def test_what_was_found_and_not_read_may_be_rolled_back(case: IcebergCase) -> None:
+    with_gap(case)
+    first, _, third = (int(each) for each, _ in case.states())
+    reader = case.source(**{case.begins: str(first)}).continuousReader(ROWS)
+    run = reader.handingOut(reader.initialOffset())
+    numbers = [unit.number for unit in handed(run)]
+    offset = run.merged([{"read": numbers[:1], "file": ""}])
+    assert (offset["version"], offset["index"], offset["after"]) == (3, 0, 1)
+    begun = run.merged([{"read": numbers[1:2], "file": ""}])
+    case.lake.table.manage_snapshots().rollback_to_snapshot(first).commit()
+    case.add(13)
+    assert third not in [each.snapshot_id for each in lineage(case.lake.table)]
+    assert len(handed(reader.handingOut(offset))) == 1
+    with pytest.raises(SourceChangedError, match="rolled back"):
+        handed(reader.handingOut(begun))
+
+
+@pytest.mark.parametrize("index", [0, 4])
+def test_an_offset_that_does_not_tell_of_a_gap_is_read(case: IcebergCase, index: int) -> None:
+    """As earlier versions wrote it."""
+    with_gap(case)
+    reader = case.source().continuousReader(ROWS)
+    table = str(case.lake.table.metadata.table_uuid)
+    offset = {"table": table, "version": 3, "index": index}
+    assert len(handed(reader.handingOut(offset))) == 12 - index
+
+
+def test_a_gap_of_what_was_read_and_rolled_back_is_told(case: IcebergCase) -> None:
+    case.add(0)
+    first = int(case.states()[0][0])
+    case.add(1)
+    table = str(case.lake.table.metadata.table_uuid)
+    case.lake.table.manage_snapshots().rollback_to_snapshot(first).commit()
+    case.add(2)
+    reader = case.source().continuousReader(ROWS)
+    with pytest.raises(SourceChangedError, match="rolled back"):
+        handed(reader.handingOut({"table": table, "version": 3, "index": 0}))
+    gone = {"table": table, "version": 2, "index": 1}
+    with pytest.raises(SourceChangedError, match="rolled back"):
+        handed(reader.handingOut(gone))
+    # Before it was read: the next one is the one behind 1.
+    assert len(handed(reader.handingOut({"table": table, "version": 2, "index": 0}))) == 1
+
+
+def handed(run: Any) -> list[Any]:
+    """All that it hands out now, in order."""
+    works = [run.next(0.0) or {} for _ in range(3)]
+    found = [unit for each in works for work in each.values() for unit in work.units]
+    return sorted(found, key=lambda unit: int(unit.number))
 
 
 def test_compactions_are_no_news(case: IcebergCase) -> None:
