@@ -102,16 +102,19 @@ class SessionOptions:
         self._check_prefix(known)
         connection = self._glance(known.client, away, _doubt(known.client, known.marked))
         try:
-            is_there, marked = connection.is_resumed, False
+            is_there = connection.is_resumed
             if is_there and known.marked:
                 is_there = take_marker(connection, known.client)
-                marked = is_there and mark_again(connection, known.client)
+            was_marked = is_there and known.marked
+            if was_marked:
+                marked = mark_again(connection, known.client)
             if not is_there:
                 self._say_lost(known)
             elif dropped := sorted(set(known.topics) - set(self.topics)):
                 connection.unsubscribe(dropped)
             connection.subscribe(self.topics, retained=False)
-            marked = marked or mark(connection, known.client)
+            if not was_marked:
+                marked = mark(connection, known.client)
         except OffsetOutOfRangeError:
             # A session that this look has made would hide the loss from the next one.
             connection.close(forget=True)
