@@ -144,7 +144,7 @@ class Epochs(ABC):
         :raises ConfigError: the database has no transactions.
         :raises StaleRunError: the run has lost the query.
         """
-        self._target = None  # it may have been asked for before the table was there
+        self._target = self.find_target()  # it may have been asked for when there was no table
         self.make(context)
         with self.changing(context) as noted:
             self.note(context, noted.newest(context))

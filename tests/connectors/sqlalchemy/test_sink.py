@@ -84,7 +84,7 @@ def test_a_driver_that_sleeps_in_its_transaction_is_thrown_out(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     throws_out = {
-        "postgresql": ["SET idle_in_transaction_session_timeout = 200"],
+        "postgresql": ["SET idle_in_transaction_session_timeout = 1000"],
         "mariadb": ["SET idle_transaction_timeout = 1"],
     }
     with database.engine.connect() as connection:
