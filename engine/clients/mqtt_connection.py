@@ -24,6 +24,7 @@ KEEP_ALIVE_S: Final = 20
 """After at most twice this time a broker that is silent is noticed, and so are we."""
 TAKEN_OVER: Final = 0x8E
 TOO_LARGE: Final = 0x95
+_NO_SUBSCRIPTION: Final = 0x11
 _FAILURE: Final = 0x80
 _FOR_PEOPLE: Final = {
     0x84: "The broker does not speak MQTT 5.",
@@ -44,6 +45,7 @@ class MqttConnection:
         it begins without one and leaves none.
     :param receive_max: so many messages the broker may send that are not acknowledged.
     :param away: the error if there is no answer, or one that another time would not bring.
+    :param doubt: what that error says if the broker may have heeded CONNECT all the same.
     :param on_message: gets each message.
     :param on_published: gets packet id and reason code of each message that the broker has taken
         or refused.
@@ -62,6 +64,7 @@ class MqttConnection:
         away: type[ContinuousError],
         session_s: int = 0,
         receive_max: int = 65_535,
+        doubt: str = "",
         on_message: Callable[[Any], None] | None = None,
         on_published: Callable[[int, int], None] | None = None,
         on_lost: Callable[[], None] | None = None,
@@ -86,9 +89,9 @@ class MqttConnection:
             client.on_publish = lambda _client, _data, mid, code, _said: on_published(
                 mid, code.value
             )
-        self._connect(session_s, receive_max)
+        self._connect(session_s, receive_max, doubt)
 
-    def _connect(self, session_s: int, receive_max: int) -> None:
+    def _connect(self, session_s: int, receive_max: int, doubt: str) -> None:
         properties = _properties("CONNECT")
         properties.SessionExpiryInterval = session_s
         properties.ReceiveMaximum = receive_max
@@ -111,7 +114,7 @@ class MqttConnection:
         self.client.loop_start()
         if not self._connected.wait(ANSWER_S) or self._code is None:
             self.close()
-            raise self._no_answer(self.lost or "it does not answer")
+            raise self._no_answer(f"{self.lost or 'it does not answer'}{doubt}")
         if self._code.value >= _FAILURE:
             self.close()
             if self._code.value in _FOR_PEOPLE:
@@ -144,9 +147,13 @@ class MqttConnection:
                     hint="See the option topics, and what the broker allows.",
                 )
 
-    def unsubscribe(self, filters: Sequence[str]) -> None:
-        """Again is fine."""
-        self._ask(self.client.unsubscribe(list(filters)))
+    def unsubscribe(self, filters: Sequence[str]) -> list[bool]:
+        """Again is fine.
+
+        :return: whether each was subscribed to; of brokers that do not tell always True.
+        """
+        codes = self._ask(self.client.unsubscribe(list(filters)))
+        return [code.value != _NO_SUBSCRIPTION for code in codes]
 
     def _ask(self, asked: tuple[Any, int | None]) -> Sequence[Any]:
         _, packet = asked

@@ -32,6 +32,13 @@ class ShippedRows(WriterCommitMessage):
 
     stream: bytes = b""
 
+    def note(self, name: str) -> str | None:
+        """What the task's side has noted beside the rows; None if it is not there."""
+        if not self.stream:
+            return None
+        noted = (pa.ipc.open_stream(self.stream).schema.metadata or {}).get(name.encode())
+        return None if noted is None else noted.decode()
+
 
 SHIPPED: Final[Mapping[str, type]] = {"shipped": ShippedRows}
 """How the checkpoint names it."""
@@ -51,10 +58,18 @@ class RowShipper(TaskWriter):
     :param sink: whose rows they are, for errors.
     :param bytes_max: so much an epoch may ship, all tasks together.
     :param rows: so many of an epoch are shipped, the first ones; None: all.
+    :param notes: by name; they stay beside the rows, whoever commits them.
     """
 
-    def __init__(self, sink: str, bytes_max: int, rows: int | None = None) -> None:
+    def __init__(
+        self,
+        sink: str,
+        bytes_max: int,
+        rows: int | None = None,
+        notes: Mapping[str, str] | None = None,
+    ) -> None:
         self._sink, self._bytes_max, self._rows = sink, bytes_max, rows
+        self._notes = dict(notes or {})
         self._share = bytes_max
         self._bytes = 0
 
@@ -77,6 +92,8 @@ class RowShipper(TaskWriter):
         if not gathered:
             return ShippedRows()
         table = pa.Table.from_batches(gathered).combine_chunks()
+        if self._notes:
+            table = table.replace_schema_metadata(self._notes)
         output = pa.BufferOutputStream()
         with pa.ipc.new_stream(output, table.schema) as stream:
             stream.write_table(table)

@@ -62,13 +62,14 @@ class Epochs(ABC):
 
     def __init__(self, database: str, table: str) -> None:
         self.database, self.table = database, table
+        self._target: str | None = None
 
     # -- what each client does in its own way ------------------------------------------------------
 
-    @property
     @abstractmethod
-    def target(self) -> str:
-        """The table that the query writes to, as the row has it."""
+    def find_target(self) -> str:
+        """Schema and name of the table that the query writes to, as the database has them: the
+        same for all queries and both sinks, however their options spell them."""
 
     @property
     @abstractmethod
@@ -89,7 +90,8 @@ class Epochs(ABC):
 
     @abstractmethod
     def others(self, context: SinkContext) -> int:
-        """How many other queries write to the table."""
+        """How many other queries write to the table, also by the note of an earlier release, which
+        may have it as their options spell it."""
 
     @abstractmethod
     def make(self, context: SinkContext) -> None:
@@ -119,6 +121,13 @@ class Epochs(ABC):
 
     # -- what all do -------------------------------------------------------------------------------
 
+    @property
+    def target(self) -> str:
+        """The table that the query writes to, as the row has it."""
+        if self._target is None:
+            self._target = self.find_target()
+        return self._target
+
     def check_run(self, context: SinkContext) -> Noted | None:
         """The row, None if there is none.
 
@@ -135,6 +144,7 @@ class Epochs(ABC):
         :raises ConfigError: the database has no transactions.
         :raises StaleRunError: the run has lost the query.
         """
+        self._target = self.find_target()  # it may have been asked for when there was no table
         self.make(context)
         with self.changing(context) as noted:
             self.note(context, noted.newest(context))

@@ -16,7 +16,8 @@ retryFor                1 minute         so long a request is repeated before th
 onRefused               fail             of rows that the service refuses: or ``skip``,
                                          ``dead-letter``
 refusedPath                              for ``dead-letter``: a folder of the driver's machine
-timeZone                session's        in which timestamps are written
+timeZone                session's        in which timestamps are written, of epochs prepared from
+                                         then on
 maxShippedBytesPerEpoch 256 MiB          see :mod:`engine.sinks.shipped`
 ======================  ===============  =======================================================
 
@@ -49,7 +50,14 @@ from engine.expressions.schemas import to_arrow
 from engine.sinks.contract import ContinuousWriter
 from engine.sinks.http.endpoint import OWNER, TOO_LARGE, Endpoint, RowsRefusedError, import_client
 from engine.sinks.http.refused_rows import FAIL, POLICIES, RefusedRows, refused_rows
-from engine.sinks.http.requests import ARRAY, CONTENT_TYPES, OBJECT, Request, RequestFormat
+from engine.sinks.http.requests import (
+    ARRAY,
+    CONTENT_TYPES,
+    OBJECT,
+    TIME_ZONE,
+    Request,
+    RequestFormat,
+)
 from engine.sinks.shipped import OPTION, RowShipper, ShippingWriter, shipped_bytes_max
 
 if TYPE_CHECKING:
@@ -150,7 +158,7 @@ class HttpWriter(ContinuousWriter, ShippingWriter):
         bytes_max: int,
         secret_options: Sequence[str],
     ) -> None:
-        super().__init__(RowShipper("http", bytes_max))
+        super().__init__(RowShipper("http", bytes_max, notes={TIME_ZONE: requests.timezone}))
         self._endpoint, self._requests, self._refused = endpoint, requests, refused
         self._concurrency = concurrency
         self.secretOptions = tuple(secret_options)

@@ -11,8 +11,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from engine.expressions.whole_columns import json_writer
-from engine.sinks.shipped import unpack
+from engine.sinks.shipped import ShippedRows, unpack
 
+TIME_ZONE: Final = "time_zone"
+"""A note beside the rows of an epoch. What is sent again is then the same, whatever the zone of
+the query is by now."""
 ARRAY, LINES, OBJECT = "array", "lines", "object"
 CONTENT_TYPES: Final = {
     ARRAY: "application/json", LINES: "application/x-ndjson", OBJECT: "application/json"
@@ -47,6 +50,7 @@ class Request(NamedTuple):
 class RequestFormat:
     """How rows become requests.
 
+    :param timezone: of rows that have no note of theirs.
     :param body: of :data:`CONTENT_TYPES`.
     :param rows_max: so many rows a request has at most; one, if the body is an object.
     :raises ConfigError: JSON has no form for a column.
@@ -66,8 +70,9 @@ class RequestFormat:
         """Those of an epoch: task after task, each in the order of its rows."""
         for task, message in enumerate(messages):
             for table in unpack([message], self.columns):
+                noted = message.note(TIME_ZONE) if isinstance(message, ShippedRows) else None
                 records = table.to_struct_array().combine_chunks()
-                write = json_writer(records.type, self.timezone)
+                write = json_writer(records.type, noted or self.timezone)
                 for first in range(0, len(records), self.rows_max):
                     part = records.slice(first, self.rows_max)
                     yield Request(epoch, task, first, write(part).to_pylist())

@@ -43,6 +43,11 @@ _RELATION: Final = """
 SELECT coalesce((parse_ident(%(t)s))[array_length(parse_ident(%(t)s), 1) - 1], current_schema()),
        (parse_ident(%(t)s))[array_length(parse_ident(%(t)s), 1)]
 """
+_THERE: Final = """
+SELECT n.nspname, c.relname
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = pg_catalog.to_regclass(%(t)s)
+"""
 
 
 class PostgresEpochs(Epochs):
@@ -73,9 +78,9 @@ class PostgresEpochs(Epochs):
             )
         return schema, name
 
-    @property
-    def target(self) -> str:
-        return ".".join(self.relation)
+    def find_target(self) -> str:
+        found = self.connected().execute(_THERE, {"t": self.table}).fetchone()
+        return ".".join(found or self.relation)
 
     @property
     def schema(self) -> str:
@@ -112,9 +117,13 @@ class PostgresEpochs(Epochs):
     def others(self, context: SinkContext) -> int:
         if not self._has(self._table):
             return 0
+        _, name = self.relation
+        spelled = [self.target, ".".join(self.relation), name]
         found = self.connected().execute(
-            SQL("SELECT count(*) FROM {} WHERE target = %s AND query_id <> %s").format(self._table),
-            [self.target, context.query_id],
+            SQL("SELECT count(*) FROM {} WHERE target = ANY (%s) AND query_id <> %s").format(
+                self._table
+            ),
+            [spelled, context.query_id],
         )
         return int(found.fetchone()[0])  # type: ignore[index]
 

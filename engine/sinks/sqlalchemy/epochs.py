@@ -19,8 +19,9 @@ from engine.sinks.databases.epochs import EPOCHS, Epochs, Noted
 from engine.sinks.databases.rewind import TableRewind
 from engine.sinks.databases.rows import Rows
 from engine.sinks.sqlalchemy.database import ERRORS, OWNER
+from engine.sinks.sqlalchemy.names import stored_name
 from engine.sinks.sqlalchemy.options import SinkOptions, sink_options
-from engine.sinks.sqlalchemy.tables import look_up
+from engine.sinks.sqlalchemy.tables import Place, look_up
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -47,9 +48,9 @@ class SqlAlchemyEpochs(Epochs):
             mysql_engine="InnoDB",
         )
 
-    @property
-    def target(self) -> str:
-        return self.table
+    def find_target(self) -> str:
+        connection = self.connected()
+        return stored_name(connection, sa.inspect(connection), self._place).shown
 
     @property
     def place(self) -> str:
@@ -73,10 +74,19 @@ class SqlAlchemyEpochs(Epochs):
 
     def others(self, context: SinkContext) -> int:
         columns = self._table.c
-        query = sa.select(sa.func.count()).select_from(self._table)
-        query = query.where(columns.target == self.target, columns.query_id != context.query_id)
+        query = sa.select(columns.target).where(columns.query_id != context.query_id)
         with self._looking() as is_there:
-            return int(self.connected().execute(query).scalar_one()) if is_there else 0
+            if not is_there:
+                return 0
+            connection = self.connected()
+            targets, inspector = connection.execute(query).scalars().all(), sa.inspect(connection)
+
+            def is_same(target: str) -> bool:
+                if target == self.target:
+                    return True
+                return stored_name(connection, inspector, Place.of(target)).shown == self.target
+
+            return sum(map(is_same, targets))
 
     def make(self, context: SinkContext) -> None:
         connection = self.connected()

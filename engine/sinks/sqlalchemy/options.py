@@ -34,10 +34,10 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def _place(table: str) -> Place:
-    schema, _, name = table.strip().rpartition(".")
-    if not name or any(quote in table for quote in "\"'`[]"):
+    place = Place.of(table.strip())
+    if not place.name or any(quote in table for quote in "\"'`[]"):
         raise ConfigError(
             f"{OWNER}: the option table is {table!r}, which names no table.",
             hint="A name, or schema.name, without quotes: they are set where a name needs them.",
         )
-    return Place(schema or None, name)
+    return place

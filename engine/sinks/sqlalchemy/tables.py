@@ -36,6 +36,12 @@ class Place:
     schema: str | None
     name: str
 
+    @classmethod
+    def of(cls, text: str) -> Place:
+        """:param text: as :attr:`shown`."""
+        schema, _, name = text.rpartition(".")
+        return cls(schema or None, name)
+
     @property
     def shown(self) -> str:
         return self.name if self.schema is None else f"{self.schema}.{self.name}"

@@ -9,7 +9,8 @@ topics                            filters, with commas: ``plant/+/temperature,al
 sessionExpiry       7 days        so long the broker keeps messages while the query is away
 receiveMaximum      10000         so many messages come that are not committed: 1 to 65535
 retained            true          what the broker keeps of a topic is read at first
-clientIdPrefix      continuous    of the client id, for the broker's access lists
+clientIdPrefix      continuous    of the client id, for the broker's access lists; that of a
+                                  checkpoint stays
 failOnDataLoss      true          a session that the broker has lost is an error; else the query
                                   goes on with what comes from now on, and the log tells so
 ==================  ============  ==============================================================
@@ -130,6 +131,7 @@ class MqttReader(DataSourceContinuousReader):
         *TUNING_OPTIONS, *LOGIN_OPTIONS, "sessionExpiry", "receiveMaximum", "retained",
         "clientIdPrefix", "failOnDataLoss",
     )  # fmt: skip
+    """An offset has its ``clientIdPrefix``, and is refused with another."""
 
     def __init__(self, options: SessionOptions, columns: Sequence[str]) -> None:
         self._options, self._columns = options, tuple(columns)

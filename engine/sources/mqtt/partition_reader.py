@@ -65,7 +65,7 @@ class MqttPartitionReader(PartitionReader):
     def read(self, timeout_s: float) -> pa.RecordBatch | None:
         if self._connection is None:
             self._connection = self._options.open(
-                self._at.client, self._new, SourceUnavailableError, self._arrive, self._lose
+                self._at, self._new, SourceUnavailableError, self._arrive, self._lose
             )
         with self._changed:
             self._changed.wait_for(

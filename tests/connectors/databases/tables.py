@@ -41,6 +41,11 @@ class Database:
     def dialect(self) -> str:
         return self.engine.dialect.name
 
+    @property
+    def default_schema(self) -> str:
+        """Where a table is that is named without one."""
+        return str(sa.inspect(self.engine).default_schema_name)
+
     def run(self, *statements: str) -> None:
         with self.engine.begin() as connection:
             for statement in statements:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import ConfigError, SinkUnavailableError, StaleRunError
-from tests.connectors.databases.queries import CHANGES, KEYED, QUERY, Query, changes, rows
+from tests.connectors.databases.queries import (
+    CHANGES,
+    KEYED,
+    QUERY,
+    Query,
+    changes,
+    rows,
+    unbound,
+)
 from tests.connectors.databases.tables import Database
 
 
@@ -104,6 +112,52 @@ def test_a_rewind_that_does_not_know_which_rows_is_refused(database: Database) -
     Query(database.writer(epochColumn="e"), query_id="other")
     with pytest.raises(ConfigError, match="1 other queries write"):
         query.sink.checkRewind(0)
+
+
+def test_a_table_has_one_name_however_options_spell_it(database: Database) -> None:
+    full = f"{database.default_schema}.{database.table}"
+    own = Query(database.writer(epochColumn="e"))
+    other = Query(database.writer(epochColumn="e", table=full), query_id="other")
+    assert database.read("SELECT DISTINCT target FROM continuous_epochs") == [(full,)]
+    for query in (own, other):
+        with pytest.raises(ConfigError, match="1 other queries write"):
+            query.sink.checkRewind(0)
+    elsewhere = f"{database.default_schema}.other_table"
+    database.run(f"UPDATE continuous_epochs SET target = '{elsewhere}' WHERE query_id = 'other'")
+    own.sink.checkRewind(0)
+
+
+def test_notes_of_a_release_that_spelled_tables_as_options_do(database: Database) -> None:
+    options = {"epochColumn": "e"}
+    query = Query(database.writer(**options))
+    query.commit(0, rows(1))
+    Query(database.writer(**options), query_id="other")
+    database.run(f"UPDATE continuous_epochs SET target = '{database.table}'")
+    with pytest.raises(ConfigError, match="1 other queries write"):
+        query.sink.checkRewind(0)
+    again = Query(database.writer(**options), generation=1, logged=0)
+    assert again.latest == 0
+    assert database.read(f"SELECT target FROM continuous_epochs WHERE query_id = '{QUERY}'") == [
+        (f"{database.default_schema}.{database.table}",)
+    ]
+
+
+@pytest.mark.parametrize("database", ["sink postgres"], indirect=True)
+def test_both_sinks_name_a_table_alike(database: Database) -> None:
+    """:param database: whose search path finds the table in its second schema."""
+    path = f"search_path%3D{database.default_schema}_first%2C{database.default_schema}"
+    database.run(f"CREATE SCHEMA {database.default_schema}_first")
+    url = database.url.replace(f"search_path%3D{database.default_schema}", path)
+    assert url != database.url
+    Query(database.writer(), query_id="made")
+    plain = Database(url, database.table)
+    found = unbound("sqlalchemy", plain.options)._epochs
+    libpq = f"-csearch_path={database.default_schema}_first,{database.default_schema}"
+    other = database.writer(**{"libpq.options": libpq})._epochs
+    assert {found.target, other.target} == {f"{database.default_schema}.{database.table}"}
+    for each in (found, other):
+        each.forget()
+    plain.engine.dispose()
 
 
 def test_a_table_that_is_gone_is_not_made_anew(database: Database) -> None:

@@ -27,6 +27,7 @@ from engine.errors import (
 from engine.query.binding import bind_sink
 from engine.sinks.http import endpoint
 from engine.sinks.http.data_source import HttpSink, HttpWriter
+from engine.sinks.shipped import RowShipper
 
 COLUMNS = StructType().add("id", "long").add("name", "string")
 Answer = tuple[int, dict[str, str], bytes]
@@ -106,10 +107,12 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return seconds
 
 
-def sink(service: Service, timeline: int = 0, **options: str) -> HttpWriter:
+def sink(
+    service: Service, timeline: int = 0, columns: StructType = COLUMNS, **options: str
+) -> HttpWriter:
     given = {name.replace("__", "."): value for name, value in options.items()}
     made = HttpSink({"url": service.url, "retryFor": "1 millisecond", **given})
-    writer = made.streamWriter(COLUMNS, overwrite=False)
+    writer = made.streamWriter(columns, overwrite=False)
     writer.bind(SinkContext("q", "r", 0, timeline))
     return writer
 
@@ -169,6 +172,30 @@ def test_a_request_that_is_repeated_has_the_key_and_the_rows_of_before(service: 
     assert keys(0, 7) == first
     assert not set(keys(0, 8)) & set(first)
     assert not set(keys(1, 7)) & set(first), "after a rewind an epoch has other rows"
+
+
+def test_an_epoch_keeps_the_time_zone_that_it_was_prepared_with(service: Service) -> None:
+    columns = StructType().add("at", "timestamp")
+    batch = pa.RecordBatch.from_pydict({"at": pa.array([0], pa.timestamp("us", "UTC"))})
+    before = sink(service, columns=columns, timeZone="Asia/Tokyo")
+    prepared = before.write(iter([batch]))
+    after = sink(service, columns=columns, timeZone="UTC")
+    for writer in (before, after):
+        writer.commit([prepared], 0)
+    commit(after, 1, batch)
+    first, again, other = service.got
+    assert (again.key, again.body) == (first.key, first.body)
+    assert first.body == b'[{"at":"1970-01-01T09:00:00.000+09:00"}]'
+    assert other.body == b'[{"at":"1970-01-01T00:00:00.000Z"}]'
+
+
+def test_rows_of_a_release_that_noted_no_time_zone(service: Service) -> None:
+    columns = StructType().add("at", "timestamp")
+    batch = pa.RecordBatch.from_pydict({"at": pa.array([0], pa.timestamp("us", "UTC"))})
+    prepared = RowShipper("http", 1_000).write(0, iter([batch]))
+    sink(service, columns=columns, timeZone="Asia/Tokyo").commit([prepared], 0)
+    (got,) = service.got
+    assert got.body == b'[{"at":"1970-01-01T09:00:00.000+09:00"}]'
 
 
 def test_what_was_taken_is_not_sent_again_by_the_same_process(service: Service) -> None:

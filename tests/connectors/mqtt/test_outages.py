@@ -84,4 +84,6 @@ def test_a_port_that_nobody_listens_on() -> None:
         with pytest.raises(ConfigError, match=r"cannot be reached: .*url names the broker"):
             source(broker, "a").initialOffset()
         with pytest.raises(SourceUnavailableError, match="cannot be reached"):
-            source(broker, "a").partitions({"client": "c", "received": 0, "topics": ["a"]})
+            source(broker, "a").partitions(
+                {"client": "continuous-c", "received": 0, "topics": ["a"]}
+            )

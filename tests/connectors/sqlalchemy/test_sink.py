@@ -84,7 +84,7 @@ def test_a_driver_that_sleeps_in_its_transaction_is_thrown_out(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     throws_out = {
-        "postgresql": ["SET idle_in_transaction_session_timeout = 200"],
+        "postgresql": ["SET idle_in_transaction_session_timeout = 1000"],
         "mariadb": ["SET idle_transaction_timeout = 1"],
     }
     with database.engine.connect() as connection:
@@ -129,6 +129,15 @@ def test_a_database_without_transactions_is_refused(
     )
     with pytest.raises(ConfigError, match="has no transactions"):
         Query(sqlite.writer())
+
+
+def test_a_table_has_one_name_in_capitals_too(sqlite: Database) -> None:
+    query = Query(sqlite.writer(epochColumn="e"))
+    Query(sqlite.writer(epochColumn="e", table="main.ORDERS"), query_id="other")
+    assert sqlite.read("SELECT DISTINCT target FROM continuous_epochs") == [("main.orders",)]
+    sqlite.run("UPDATE continuous_epochs SET target = 'Orders' WHERE query_id = 'other'")
+    with pytest.raises(ConfigError, match="1 other queries write"):
+        query.sink.checkRewind(0)
 
 
 # -- by key ----------------------------------------------------------------------------------------
