@@ -9,8 +9,7 @@ until another run has committed beyond them. Who wrote an entry of such a number
 - a prepared entry tells its generation;
 - an entry of the commit log tells it, too, if it was written after a rewind. One that does not is
   Spark's, if it has its offsets, follows the ones before without a gap, and nothing was prepared
-  for it since the rewind. If the next epoch was prepared since, it is right in any case: who
-  prepared that one has found this one committed;
+  for it since the rewind;
 - an entry of the offset log that is not committed needs somebody who vouches for it: what was
   prepared since the rewind, the sink that has the epoch, or the metadata that Spark's micro-batches
   write. Without, its epoch is begun anew: at worst a sink gets rows again of an epoch that Spark's
@@ -58,7 +57,7 @@ def late_entries(
         by = committed_by.get(epoch)
         follows = not trusted or trusted[-1] == epoch - 1
         is_spark_s = by is None and epoch in offsets and epoch not in prepared_since and follows
-        if epoch + 1 in prepared_since or is_spark_s or (by is not None and not is_old(by)):
+        if is_spark_s or (by is not None and not is_old(by)):
             trusted.append(epoch)
         else:
             late.add((COMMITS, epoch))

@@ -52,12 +52,9 @@ def look_for_late(
             checkpoint.prepared_heads, checkpoint.prepared_heads.ids()
         ).items()
     }
-    # A run that has prepared the next epoch since the rewind has found this one committed: only
-    # the other entries have to be read.
-    unsure = [epoch for epoch in commits if (by.get(epoch + 1) or 0) <= rewound.generation]
     committed_by = {
         epoch: None if entry is None else entry.generation
-        for epoch, entry in entries(checkpoint.commits, unsure).items()
+        for epoch, entry in entries(checkpoint.commits, commits).items()
     }
     open_offsets = entries(checkpoint.offsets, set(offsets).difference(commits))
     return late_entries(

@@ -18,7 +18,7 @@ from tests.faults import l0_model, outages
 from tests.faults.processes import EXECUTORS, KILL, SLEEP, Fuse, Machine, Process
 from tests.faults.query import CHECKPOINT
 from tests.faults.result import LevelResult
-from tests.faults.world import World
+from tests.faults.world import TOGETHER, World
 from tests.model import ModelMessage, ModelSink, model_binding
 
 SINK = model_binding(ModelSink())
@@ -196,3 +196,67 @@ def test_a_world_that_broke_once(seed: int) -> None:
     l0_model.walk(seed, result)
     assert result.faults
     assert not result.broken
+
+
+# -- several epochs that are logged and not committed ---------------------------------------------
+
+
+def logged(checkpoint: Checkpoint, *epochs: int) -> None:
+    """Behind epoch 0, which is committed."""
+    committed(checkpoint, 0, 3)
+    for epoch in epochs:
+        checkpoint.prepared.add(epoch, prepared(3 + epoch))
+        checkpoint.offsets.add(epoch, offsets(3 + epoch))
+
+
+class KilledError(Exception):
+    pass
+
+
+def test_what_is_set_aside_leaves_no_gap_whenever_it_ends(checkpoint: Checkpoint) -> None:
+    """The table has changed, so the first of four epochs has to run again."""
+    logged(checkpoint, 1, 2, 3, 4)
+    checkpoint.prepared.delete(1)
+    checks = 0
+
+    def killed() -> None:
+        nonlocal checks
+        checks += 1
+        if checks > 2:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        plan_restart(checkpoint, SINK, killed)
+    assert checkpoint.offsets.ids() == [0, 1, 2]
+    plan = plan_restart(checkpoint, SINK)
+    assert (plan.first_epoch, plan.start_from, plan.replay) == (1, 0, 1)
+    assert (checkpoint.offsets.ids(), checkpoint.prepared.ids()) == ([0, 1], [0])
+
+
+def test_offsets_that_are_gone_between_two_are_put_back(checkpoint: Checkpoint) -> None:
+    """A rewind that slept in the middle of a move has carried it out behind another run."""
+    logged(checkpoint, 1, 2, 3)
+    checkpoint.offsets.delete(2)
+    plan = plan_restart(checkpoint, SINK)
+    assert (plan.recommit, plan.first_epoch) == ((1, 2, 3), 4)
+    assert checkpoint.offsets.get(2) == offsets(5)
+
+
+def test_a_rewind_knows_what_was_only_logged(checkpoint: Checkpoint) -> None:
+    """A run that slept in the middle of writing one of these entries has written it behind it."""
+    checkpoint.create_or_read_query_id("the query")
+    logged(checkpoint, 1, 2, 3)
+    checkpoint.rewind(0, accept_repeats=True)
+    assert checkpoint.offsets.ids() == [0]
+    for epoch in (2, 4):
+        checkpoint.offsets.add(epoch, offsets(9))
+        plan = plan_restart(checkpoint, SINK)
+        assert (plan.first_epoch, plan.start_from, plan.replay) == (1, 0, None)
+        assert checkpoint.offsets.ids() == [0]
+
+
+@pytest.mark.parametrize("seed", [723, 1123, 1124, 1606, 2202, 2734, 2792])
+def test_a_world_whose_epochs_come_together(seed: int) -> None:
+    result = LevelResult("")
+    l0_model.walk(seed, result, sink=TOGETHER)
+    assert result.broken == []

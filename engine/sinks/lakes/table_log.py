@@ -157,9 +157,7 @@ class TableLog(ABC, Generic[T, X, R, F]):
         """Those of them that the table does not have: an earlier run may wake up and commit the
         first of them, in a commit of its own."""
         latest = self._epoch(table, context)
-        return {
-            epoch: files for epoch, files in epochs.items() if latest is None or epoch > latest
-        }
+        return {epoch: files for epoch, files in epochs.items() if latest is None or epoch > latest}
 
     @abstractmethod
     def fence(self, context: SinkContext) -> None:
