@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from engine.expressions.types import is_variant
 from engine.expressions.whole_columns import caster
 
 
@@ -20,7 +21,7 @@ def shown_texts(column: pa.Array, session_timezone: str) -> list[str]:
     def texts(part: pa.Array) -> list[str]:
         return shown_texts(part, session_timezone)
 
-    if pa.types.is_struct(dtype):
+    if pa.types.is_struct(dtype) and not is_variant(dtype):
         fields = [texts(field) for field in column.flatten()]
         rows = zip(*fields, strict=True) if fields else [()] * len(column)
         found = [_joined("{", row, "}") for row in rows]

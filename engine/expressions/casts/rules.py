@@ -24,7 +24,7 @@ import pyarrow as pa
 from engine.errors import TransformError
 from engine.expressions import ansi
 from engine.expressions.times.zones import Zone, zone
-from engine.expressions.types import is_integral
+from engine.expressions.types import is_integral, is_variant
 from engine.expressions.vectors import to_list
 
 Convert = Callable[[pa.Array], pa.Array]
@@ -148,6 +148,8 @@ def _parts(source: pa.DataType, target: pa.DataType) -> list[tuple[pa.DataType, 
 
 
 def _inner_types(dtype: pa.DataType) -> list[pa.DataType]:
+    if is_variant(dtype):
+        return []
     if pa.types.is_struct(dtype):
         return [field.type for field in dtype]
     if pa.types.is_map(dtype):
@@ -157,6 +159,8 @@ def _inner_types(dtype: pa.DataType) -> list[pa.DataType]:
 
 def kind(dtype: pa.DataType) -> str:
     """The word for the types that are cast alike."""
+    if is_variant(dtype):
+        return "variant"
     if pa.types.is_struct(dtype):
         return "struct"
     if pa.types.is_map(dtype):
