@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from engine.expressions.types import is_variant
-from engine.expressions.whole_columns import caster
+from engine.expressions.whole_columns import caster, json_writer
 
 
 def shown_texts(column: pa.Array, session_timezone: str) -> list[str]:
@@ -35,7 +35,8 @@ def shown_texts(column: pa.Array, session_timezone: str) -> list[str]:
     elif pa.types.is_binary(dtype):
         found = [hex_text(value or b"") for value in column.to_pylist()]
     else:
-        cast = caster(dtype, pa.string(), session_timezone)
+        to_text = json_writer(dtype, "UTC") if is_variant(dtype) else None
+        cast = to_text or caster(dtype, pa.string(), session_timezone)
         return ["NULL" if text is None else text for text in cast(column).to_pylist()]
     valid = column.is_valid().to_pylist()
     return [text if there else "NULL" for text, there in zip(found, valid, strict=True)]

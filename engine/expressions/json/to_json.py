@@ -28,7 +28,6 @@ from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP, is_integral, is_variant, sql_name
 from engine.expressions.vectors import to_list
 
-
 VariantTexts = Callable[[pa.StructArray, Zone], Texts]
 _OF_VARIANTS: list[VariantTexts] = []
 

@@ -1,4 +1,4 @@
-"""Builds a VARIANT as Spark does: values one after the other, each header when its values are there.
+"""Builds a VARIANT as Spark does: values one after the other, a header when its values are there.
 
 Source: ``VariantBuilder`` of Spark.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from itertools import pairwise
 from typing import Any
 
 from engine.expressions.json.jackson import as_utf8
@@ -93,7 +94,7 @@ class VariantBuilder:
         :raises TransformError: a name occurs twice.
         """
         fields = sorted(fields, key=lambda field: java_order(field[0]))
-        for (name, *_), (following, *_) in zip(fields, fields[1:], strict=False):
+        for (name, *_), (following, *_) in pairwise(fields):
             if name == following:
                 if not self._keeps_last:
                     raise duplicate_key(name)

@@ -35,7 +35,12 @@ DECIMAL_DIGITS: Final = {DECIMAL4: 9, DECIMAL8: 18, DECIMAL16: 38}
 DECIMAL_WIDTHS: Final = {DECIMAL4: 4, DECIMAL8: 8, DECIMAL16: 16}
 SIZES: Final = {
     **dict.fromkeys((NULL, TRUE, FALSE), 1),
-    **{INT1: 2, INT2: 3, DECIMAL4: 6, DECIMAL8: 10, DECIMAL16: 18, UUID: 17},
+    INT1: 2,
+    INT2: 3,
+    DECIMAL4: 6,
+    DECIMAL8: 10,
+    DECIMAL16: 18,
+    UUID: 17,
     **dict.fromkeys((INT4, DATE, FLOAT), 5),
     **dict.fromkeys((INT8, DOUBLE, TIMESTAMP, TIMESTAMP_NTZ), 9),
 }

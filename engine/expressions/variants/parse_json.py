@@ -9,7 +9,6 @@ Source: ``VariantExpressionEvalUtils.parseJson`` and ``VariantBuilder`` of Spark
 from __future__ import annotations
 
 import json
-
 from typing import Any, Final
 
 import pyarrow as pa
@@ -34,6 +33,7 @@ from engine.expressions.json.jackson import (
     Members,
     Number,
     as_utf8,
+    may_have_long_numbers,
 )
 from engine.expressions.json.json_trees import no_number
 from engine.expressions.registry import Context, ValueFunction, strict
@@ -58,7 +58,7 @@ VALIDATE_UNICODE: Final = "spark.sql.variant.validateUnicodeInJsonParsing"
 _STRICT: Final = Features(single_quotes=False, names_of_numbers=False)
 _INT64: Final = range(-(2**63), 2**63)
 _PLAIN_MAX: Final = 10_000
-"""Characters of a text that certainly has no name, number or text that is too long for Jackson."""
+"""Characters of a text that certainly has no name and no text that is too long for Jackson."""
 _DEPTH_MAX: Final = 100
 _NAME_MAX: Final = 50_000
 _STRING_MAX: Final = 20_000_000
@@ -129,6 +129,8 @@ _UNREAD: Final = object()
 def _tree(text: str) -> Any:
     """What Python's :mod:`json` reads, where that is surely what Jackson does."""
     if len(text) > _PLAIN_MAX or text.count("[") + text.count("{") > _DEPTH_MAX:
+        return _UNREAD
+    if may_have_long_numbers(text):
         return _UNREAD
     try:
         return _decode(text)

@@ -7,6 +7,7 @@ Source: ``SchemaOfVariant``, ``JsonInferSchema.compatibleType`` and
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any, Final
 
 import pyarrow as pa
@@ -64,7 +65,7 @@ def _type_of(variant: Variant) -> pa.DataType:
     if kind is Kind.OBJECT:
         fields = [pa.field(name, _type_of(value)) for name, value in variant.fields()]
         names = [java_order(field.name) for field in fields]
-        if any(before >= after for before, after in zip(names, names[1:], strict=False)):
+        if any(before >= after for before, after in pairwise(names)):
             raise malformed()
         return pa.struct(fields)
     if kind is Kind.ARRAY:

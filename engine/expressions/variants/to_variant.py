@@ -82,7 +82,7 @@ def _octets(node: Any) -> Octets:
 
 
 def _nodes(array: pa.Array) -> list[Any]:
-    """Each value as a :data:`Piece`, a list, :class:`Members` or a :class:`Variant`; None is NULL."""
+    """Each value as a :data:`Piece`, list, :class:`Members` or :class:`Variant`; None is NULL."""
     dtype = array.type
     if is_variant(dtype):
         return list(variants_of(array))
