@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -186,7 +188,13 @@ def test_schemas(spark: SparkSession) -> None:
     merged = "to_variant_object(array(to_variant_object(struct({} AS a)), parse_json(s)))"
     more = ["X'00'", "DATE'2020-01-01'", "1.5F", "TIMESTAMP_NTZ'2020-01-01'"]
     both = "to_variant_object(array(CAST({} AS VARIANT), CAST({} AS VARIANT)))"
-    pairs = [("1.5F", "1.5BD"), ("1.5F", "1L"), ("DATE'2020-01-01'", "TIMESTAMP_NTZ'2020-01-01'")]
+    pairs = [
+        ("1.5F", "1.5BD"),
+        ("1.5BD", "1.5F"),
+        ("1.5F", "1L"),
+        ("1.5F", "1.5D"),
+        ("DATE'2020-01-01'", "TIMESTAMP_NTZ'2020-01-01'"),
+    ]
     assert_parity(
         spark,
         table,
@@ -199,14 +207,16 @@ def test_schemas(spark: SparkSession) -> None:
     )
 
 
-def test_sources_and_python_functions_of_variants_are_refused(spark: SparkSession) -> None:
+def test_sources_and_python_functions_of_variants_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     rate = spark.readStream.format("rate").load()
     df = rate.selectExpr("parse_json('1') AS v")
     called = df.select(F.udf(lambda v: 1, "int")("v"))
     assert any("VARIANT" in each for each in problems_of(called))
     mapped = df.mapInArrow(lambda batches: batches, "v VARIANT")
     assert any("VARIANT" in each for each in problems_of(mapped))
-    files = spark.readStream.schema("v VARIANT").json("/tmp")
+    files = spark.readStream.schema("v VARIANT").json(str(tmp_path))
     assert any("the column v" in each for each in problems_of(files))
 
 

@@ -124,7 +124,7 @@ class VariantCast:
                     columns[places[name]][row] = value
         missing = pa.array([each is None for each in variants], pa.bool_())
         if not columns:
-            empty = [None if each is None else {} for each in variants]
+            empty: list[Any] = [None if each is None else {} for each in variants]
             return pa.array(empty, dtype)
         arrays = [
             self.column(column, field.type) for column, field in zip(columns, dtype, strict=True)

@@ -158,7 +158,7 @@ class Variant(NamedTuple):
             return 1 + high
         if low in (OBJECT, ARRAY):
             layout = self._layout()
-            end = layout.offsets + layout.count * layout.width
+            end = layout.offsets + layout.length * layout.width
             return layout.data - self.position + unsigned(self.octets, end, layout.width)
         if high in (encoding.BINARY, encoding.LONG_TEXT):
             return 5 + unsigned(self.octets, self.position + 1, 4)
@@ -192,13 +192,13 @@ class Variant(NamedTuple):
         :raises TransformError: it is malformed.
         """
         layout = self._layout()
-        for index in range(layout.count):
+        for index in range(layout.length):
             yield self._at(layout, index)
 
     def item(self, index: int) -> Variant | None:
         """An item of an array; None if there is none."""
         layout = self._layout()
-        return self._at(layout, index) if index < layout.count else None
+        return self._at(layout, index) if index < layout.length else None
 
     def fields(self) -> Iterator[tuple[str, Variant]]:
         """Names and values of an object.
@@ -206,7 +206,7 @@ class Variant(NamedTuple):
         :raises TransformError: it is malformed.
         """
         layout = self._layout()
-        for index in range(layout.count):
+        for index in range(layout.length):
             number = unsigned(self.octets, layout.ids + index * layout.id_width, layout.id_width)
             value = self._at(layout, index)
             yield self.metadata.name(number), value
@@ -214,12 +214,12 @@ class Variant(NamedTuple):
     def field(self, name: str) -> Variant | None:
         """The value of that name in an object; None if there is none."""
         layout = self._layout()
-        if layout.count < _SEARCHED_IN_ORDER:
-            for index in range(layout.count):
+        if layout.length < _SEARCHED_IN_ORDER:
+            for index in range(layout.length):
                 if self._name(layout, index) == name:
                     return self._at(layout, index)
             return None
-        low, high, wanted = 0, layout.count - 1, java_order(name)
+        low, high, wanted = 0, layout.length - 1, java_order(name)
         while low <= high:
             middle = (low + high) // 2
             found = java_order(self._name(layout, middle))
@@ -243,7 +243,7 @@ class _Layout(NamedTuple):
     :param width: of offsets.
     """
 
-    count: int
+    length: int
     id_width: int
     width: int
     ids: int

@@ -92,7 +92,7 @@ def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     pair = [_LONG_AS_DECIMAL if dtype == pa.int64() else dtype for dtype in (left, right)]
     if all(map(pa.types.is_decimal, pair)):
         return _decimal(*pair)
-    if any(map(pa.types.is_decimal, pair)) and pa.float64() in pair:
+    if any(map(pa.types.is_decimal, pair)) and any(map(pa.types.is_floating, pair)):
         return pa.float64()
     return VARIANT
 
@@ -123,12 +123,21 @@ def _is_object(dtype: pa.DataType) -> bool:
 
 def _alike(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     """Objects whose names differ in case at most."""
-    if [f.name.lower() for f in left] != [f.name.lower() for f in right]:
+    if [_without_case(f.name) for f in left] != [_without_case(f.name) for f in right]:
         return None
     types = [_tightest(a.type, b.type) for a, b in zip(left, right, strict=True)]
-    if None in types:
+    if any(dtype is None for dtype in types):
         return None
     return pa.struct([f.with_type(dtype) for f, dtype in zip(left, types, strict=True)])
+
+
+def _without_case(name: str) -> str:
+    """Equal for names that ``equalsIgnoreCase`` finds equal: characters are compared one by one."""
+    return "".join([_upper(char).lower()[0] for char in name])
+
+
+def _upper(char: str) -> str:
+    return next((each for each in (char.upper(), char.title()) if len(each) == 1), char)
 
 
 def _merged(left: pa.DataType, right: pa.DataType) -> pa.DataType:
