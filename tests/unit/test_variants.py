@@ -7,15 +7,29 @@ import json
 import pyarrow as pa
 import pytest
 
-from engine.errors import TransformError
+from engine.base.connector_options import Options
+from engine.errors import ConfigError, TransformError
 from engine.expressions.times.zones import zone
-from engine.expressions.types import VARIANT, has_variant, is_variant, sql_name, to_spark
+from engine.expressions.types import (
+    VARIANT,
+    has_variant,
+    is_variant,
+    schema_to_spark,
+    sql_name,
+    to_spark,
+)
 from engine.expressions.variants import building, encoding
 from engine.expressions.variants.casting import copied
+from engine.expressions.variants.columns import array_of
 from engine.expressions.variants.parse_json import octets_of_json
 from engine.expressions.variants.paths import parse_path
 from engine.expressions.variants.reading import Metadata, Variant
 from engine.expressions.variants.variant_texts import json_of
+from engine.sinks.delta.schemas import Rows
+from engine.sinks.files.csv_format import CsvFormat
+from engine.sinks.files.file_formats import JsonFormat, ParquetFormat
+from engine.sinks.pyspark_rows import rows_of
+from engine.sinks.shown_texts import shown_texts
 
 _NO_NAMES = b"\x01\x00\x00"
 
@@ -148,3 +162,35 @@ def test_a_struct_with_such_fields_is_no_variant() -> None:
     assert sql_name(other) == "STRUCT<value: BINARY NOT NULL, metadata: BINARY NOT NULL>"
     assert has_variant(pa.map_(pa.string(), pa.list_(VARIANT)))
     assert not has_variant(other)
+
+
+_ROWS = pa.RecordBatch.from_arrays(
+    [array_of([_parsed('{"a": "x"}'), None])], schema=pa.schema([("v", VARIANT)])
+)
+
+
+def test_a_sink_of_rows_gets_what_pyspark_gives() -> None:
+    known, missing = rows_of(_ROWS)
+    assert known.v.toJson() == '{"a":"x"}'
+    assert missing.v is None
+
+
+def test_it_is_shown_as_json() -> None:
+    assert shown_texts(_ROWS.column(0), "Europe/Berlin") == ['{"a":"x"}', "NULL"]
+
+
+@pytest.mark.parametrize("kind", [ParquetFormat, CsvFormat])
+def test_files_that_cannot_hold_it_say_so(kind: type[ParquetFormat] | type[CsvFormat]) -> None:
+    with pytest.raises(ConfigError, match="cannot hold the column v of type VARIANT"):
+        kind(Options("sink files", {})).check(_ROWS.schema)
+
+
+def test_json_files_hold_it() -> None:
+    json_lines = JsonFormat(Options("sink files", {}))
+    json_lines.check(_ROWS.schema)
+    assert json_lines.lines(pa.Table.from_batches([_ROWS])) == ['{"v":{"a":"x"}}', "{}"]
+
+
+def test_delta_does_not_hold_it() -> None:
+    with pytest.raises(ConfigError, match=r"Delta cannot hold the column v.*variant"):
+        Rows.of(schema_to_spark(_ROWS.schema), [], adds_columns=False)
