@@ -59,7 +59,7 @@ TEMPLATES = {
     "is_valid_variant": [f"is_valid_variant({_V})"],
     "schema_of_variant": [
         f"schema_of_variant({_V})",
-        "schema_of_variant(to_variant_object(array(struct(i, d), struct(dec, s))))",
+        "schema_of_variant(CAST(array(CAST(i AS VARIANT), CAST(dec AS VARIANT)) AS VARIANT))",
         *(f"schema_of_variant(CAST({column} AS VARIANT))" for column in _SCALARS),
     ],
     "to_variant_object": [
@@ -77,7 +77,7 @@ TEMPLATES = {
         *(f"TRY_CAST(CAST(ts AS VARIANT) AS {target})" for target in _TARGETS),
         *(f"TRY_CAST(CAST({column} AS VARIANT) AS TIMESTAMP)" for column in _SCALARS),
         f"to_json({_V})", f"to_json(struct({_V} AS v, i))", f"to_json(array({_V}))",
-        f"to_json(map('a', {_V}), map('pretty', 'true'))",
+        f"to_json(named_struct('a', {_V}), map('pretty', 'true'))",
         "to_json(to_variant_object(array(struct(ts, ntz, dt, g, p, dec, bin, raw))))",
         f"typeof({_V})", f"typeof(array({_V}))",
         f"coalesce({_V}, CAST(i AS VARIANT))",
