@@ -8,8 +8,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from engine.expressions.types import VARIANT, is_variant
+from engine.expressions.types import VARIANT, is_variant, schema_to_spark
+from engine.expressions.variants.columns import array_of
+from engine.expressions.variants.parse_json import octets_of_json
 from engine.plan.planner import plan_query
 from engine.task.transform import compile_steps
 from tests.spark.edges import DOUBLES, INF
@@ -231,3 +234,20 @@ def test_sources_and_python_functions_of_variants_are_refused(
 def test_what_would_take_it_for_a_struct_is_refused(spark: SparkSession, expression: str) -> None:
     df = spark.readStream.format("rate").load().selectExpr("CAST(value AS STRING) AS s")
     assert any("VARIANT" in each for each in problems_of(df.selectExpr(expression)))
+
+
+def test_rows_that_spark_gets_have_it_again(spark: SparkSession) -> None:
+    table = pa.table(
+        [array_of([octets_of_json('{"a": 1.50}', keeps_last=False, validates=True), None])],
+        schema=pa.schema([("v", VARIANT)]),
+    )
+    df = spark.createDataFrame(table, StructType.fromJson(schema_to_spark(table.schema)))
+    assert [row.s for row in df.selectExpr("to_json(v) AS s").collect()] == ['{"a":1.5}', None]
+    assert df.selectExpr("typeof(v) AS t", "typeof(array(v)) AS l").first() == (
+        "variant",
+        "array<variant>",
+    )
+
+
+def test_its_name(spark: SparkSession) -> None:
+    assert_parity(spark, _texts("1"), ["typeof(parse_json(s))", "typeof(array(parse_json(s)))"])
