@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import engine.expressions
 from engine.errors import TransformError
 from engine.expressions.datum import evaluate_where, may_raise, to_array, to_scalar
-from engine.expressions.refused import REFUSED
+from engine.expressions.refused import REFUSED, takes_no_variant
 from engine.expressions.registry import KERNELS, Context, Datum, Evaluator
 from engine.expressions.row_context import Rows
 from engine.expressions.times.current_time import NotConstantError, constant_only
@@ -59,7 +59,7 @@ def _reasons(expr: Expr, context: Context) -> list[str]:
     if kernel is None:
         own = [f"{expr.op} {REFUSED.get(expr.op, 'has no continuous counterpart yet')}"]
     else:
-        reason = kernel.supports(expr)
+        reason = takes_no_variant(expr) or kernel.supports(expr)
         own = [] if reason is None else [f"{expr.op}: {reason}"]
     return own + [reason for child in expr.children for reason in _reasons(child, context)]
 
@@ -162,7 +162,7 @@ def fold(expr: Expr, context: Context) -> Expr:
     ):
         return expr
     kernel = KERNELS.get(expr.op)
-    if kernel is None or kernel.supports(expr) is not None:
+    if kernel is None or takes_no_variant(expr) or kernel.supports(expr) is not None:
         return expr
     try:
         with constant_only():

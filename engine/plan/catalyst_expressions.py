@@ -52,7 +52,7 @@ DERIVED = {
     "branches",  # children
     "suggested_func_on_fail",  # words of an error
     "random_seed",  # Spark draws another for each batch of a stream
-    "variant_allow_duplicate_keys",  # of a type that is not supported
+    "variant_allow_duplicate_keys",  # of a type that from_json does not read
 }  # fmt: skip
 """Constructor parameters that say nothing which the node does not say by its type and children, or
 that does not matter."""
@@ -131,7 +131,7 @@ class ExpressionReader:
         if op == "TypedNullLiteral":
             return Expr("Literal", (), dtype, True, {"value": None})
         children = self._convert_all(scala_seq(node.children()), obstacles)
-        if op == "Cast" and children[0].dtype == dtype:
+        if op == "Cast" and children[0].dtype.equals(dtype, check_metadata=True):
             source, target = node.child().dataType(), node.dataType()
             if cuts_intervals(source.json(), target.json()):
                 obstacles.append(

@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from engine.expressions.tree import Expr
-from engine.expressions.types import UnsupportedTypeError
+from engine.expressions.types import UnsupportedTypeError, has_variant
 from engine.functions.invoke import start_functions, start_map
 from engine.functions.pyspark_worker import unknown_version
 from engine.pipeline.pipeline import EvalPython, FunctionSession, MapBatches, PythonFunction
@@ -105,7 +105,9 @@ class FunctionCalls:
             named = simple_name(child) == "NamedArgumentExpression"
             keywords.append(child.key() if named else None)
             arguments.append(convert(child.value() if named else child, obstacles))
-        if reason := unknown_version():
+        if reason := unknown_version() or _with_variants(
+            name, dtype, *(a.dtype for a in arguments)
+        ):
             obstacles.append(reason)
         function = PythonFunction(
             name, tuple(commands), tuple(range(len(arguments))), tuple(keywords), dtype,
@@ -177,7 +179,8 @@ def map_step(
     :param schema: those of its output.
     """
     udf = node.functionExpr()
-    if reason := unknown_version():
+    types = (*before.types, *schema.types)
+    if reason := unknown_version() or _with_variants(udf.name(), *types):
         problems.append(reason)
     if node.isBarrier():
         problems.append("barrier mode has no meaning for tasks that never end")
@@ -223,6 +226,12 @@ def _dtype(node: Any, obstacles: list[str]) -> pa.DataType:
     except UnsupportedTypeError as error:
         obstacles.append(str(error))
         return pa.null()
+
+
+def _with_variants(name: str, *types: pa.DataType) -> str | None:
+    if not any(map(has_variant, types)):
+        return None
+    return f"the Python function {name} cannot have VARIANT yet: give it JSON, by to_json"
 
 
 def _highest_ordinal(expr: Expr) -> int:

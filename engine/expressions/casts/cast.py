@@ -19,7 +19,7 @@ from engine.expressions.datum import constant
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.times.zones import is_zone
 from engine.expressions.tree import Expr
-from engine.expressions.types import is_integral, sql_name
+from engine.expressions.types import has_variant, is_integral, sql_name
 from engine.expressions.vectors import from_numpy
 
 _MOMENTS = ("date", "timestamp", "timestamp_ntz")
@@ -44,6 +44,8 @@ def _supports(expr: Expr) -> str | None:
 
 def _can_fail(expr: Expr) -> bool:
     (child,) = expr.children
+    if has_variant(child.dtype) or has_variant(expr.dtype):
+        return True
     return expr.params["eval_mode"] == "ANSI" and any_part(child.dtype, expr.dtype, _may_not_fit)
 
 

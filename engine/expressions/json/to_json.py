@@ -23,13 +23,24 @@ from engine.expressions.options import OptionError, refused_for
 from engine.expressions.record_printing import Texts
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.times.timestamps import zone_for
-from engine.expressions.times.zones import zone
+from engine.expressions.times.zones import Zone, zone
 from engine.expressions.tree import Expr
-from engine.expressions.types import TIMESTAMP, is_integral, sql_name
+from engine.expressions.types import TIMESTAMP, is_integral, is_variant, sql_name
 from engine.expressions.vectors import to_list
+
+VariantTexts = Callable[[pa.StructArray, Zone], Texts]
+_OF_VARIANTS: list[VariantTexts] = []
+
+
+def writes_variants(write: VariantTexts) -> VariantTexts:
+    """Register how a column of VARIANT is written, which another family knows."""
+    _OF_VARIANTS.append(write)
+    return write
 
 
 def _why_not(dtype: pa.DataType) -> str | None:
+    if is_variant(dtype):
+        return None
     if pa.types.is_struct(dtype):
         return next((why for field in dtype if (why := _why_not(field.type))), None)
     if pa.types.is_map(dtype):
@@ -85,6 +96,10 @@ class _Writer:
         :param depth: inside of how many objects they are.
         """
         dtype = array.type
+        if is_variant(dtype):
+            return [
+                text for write in _OF_VARIANTS for text in write(array, self.writing.times.zone)
+            ]
         if pa.types.is_struct(dtype):
             return self._structs(array, depth)
         if pa.types.is_map(dtype):

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from engine.expressions.registry import Context, Evaluator, lazy
 from engine.expressions.tree import Expr
-from engine.expressions.types import sql_name
+from engine.expressions.types import is_variant, sql_name
 
 
 def catalog_name(dtype: pa.DataType) -> str:
     """E.g. ``bigint``, ``struct<a:int,b:array<string>>``."""
-    if pa.types.is_struct(dtype):
+    if pa.types.is_struct(dtype) and not is_variant(dtype):
         return f"struct<{','.join(f'{f.name}:{catalog_name(f.type)}' for f in dtype)}>"
     if pa.types.is_map(dtype):
         return f"map<{catalog_name(dtype.key_type)},{catalog_name(dtype.item_type)}>"
