@@ -136,8 +136,12 @@ class JavaRegex:
     def literal(self) -> str | None:
         """The text itself, if the pattern is nothing but a text."""
         parts = self._root.parts if isinstance(self._root, Sequence) else (self._root,)
-        points = [part.set.only if isinstance(part, Chars) else None for part in parts]
-        return None if None in points else "".join(map(chr, filter(None.__ne__, points)))
+        text = ""
+        for part in parts:
+            if not isinstance(part, Chars) or part.set.only is None:
+                return None
+            text += chr(part.set.only)
+        return text
 
 
 class Finder:
