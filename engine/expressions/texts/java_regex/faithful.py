@@ -63,6 +63,7 @@ def has_no_greatest_length(node: Node) -> bool:
         isinstance(each, BackReference)
         or (
             isinstance(each, Repeat)
+            and each.greed != "possessive"
             and isinstance(each.body, Group)
             and (each.low, each.high) != (0, 1)
             and not deterministic(each.body)
