@@ -19,7 +19,7 @@ from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.texts.regex_patterns import (
     JAVA_VERSION,
     constant_regex,
-    for_java_method,
+    for_spark_function,
     has_column,
     why_no_pattern,
 )
@@ -165,7 +165,7 @@ def rlike(expr: Expr, context: Context) -> ValueFunction:
     """Whether the regular expression is found anywhere in the text."""
     regex = constant_regex(expr)
     if regex is None:
-        compiled = for_java_method(expr)
+        compiled = for_spark_function("rlike", expr)
         return lambda *values: per_row(lambda s, p: compiled(p).finds(s), _BOOL, *values)
     if regex.literal is not None:
         literal = regex.literal

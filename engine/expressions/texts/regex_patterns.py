@@ -59,7 +59,7 @@ def has_column(expr: Expr) -> bool:
 
 
 def for_spark_function(name: str, expr: Expr) -> Compile:
-    """Compiles as functions named ``regexp_..`` do."""
+    """Compiles as RLIKE and functions named ``regexp_..`` do."""
     java = java_of(expr)
 
     def invalid(error: InvalidRegexError) -> TransformError:
@@ -73,7 +73,7 @@ def for_spark_function(name: str, expr: Expr) -> Compile:
 
 
 def for_java_method(expr: Expr) -> Compile:
-    """Compiles as RLIKE and ``split`` do, which leave the error to Java."""
+    """Compiles as ``split`` does, which leaves the error to Java."""
     java = java_of(expr)
 
     def invalid(error: InvalidRegexError) -> TransformError:
