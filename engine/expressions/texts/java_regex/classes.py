@@ -124,9 +124,9 @@ class ClassParser:
             if escaped == "v" and self._reader.at(1) == "-":
                 self._reader.position += 1
                 return self._range(0x0B, bits)
-            if (found := shorthand(self._reader, self._properties, escaped)) is not None:
+            if (short := shorthand(self._reader, self._properties, escaped)) is not None:
                 self._reader.position += 1
-                return found
+                return short
             if not stands_for_a_character(escaped):
                 raise self._reader.invalid(ILLEGAL)
             return self._range(code_point(self._reader), bits)
