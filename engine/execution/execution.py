@@ -34,6 +34,7 @@ from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.sharing import TaskSharing
 from engine.execution.wanted_epochs import WantedEpochs
+from engine.progress.observed import observed_metrics
 from engine.progress.report import (
     EpochTimes,
     QueryIdentity,
@@ -315,6 +316,10 @@ class ContinuousExecution:
             times,
             committed.duration_ms,
             Restarts(self.restarts, None if self.last_error is None else str(self.last_error)),
+            observed_metrics(
+                (stream.pipeline, [part.counters for part in parts])
+                for stream, parts in zip(definition.streams, reports, strict=True)
+            ),
         )
         with self._changed:
             self.committed_epoch = committed.epoch

@@ -51,7 +51,6 @@ _REASONS: Final[dict[str, str]] = {
     "Sort": _SORT,
     "Sample": "it draws rows by their position in a partition, which a restart would change; filter"
     " on a hash of a column, e.g. pmod(xxhash64(id), 100) < 5",
-    "CollectMetrics": "observe() is not supported; the query's own progress counts records",
     "StreamingRelation": "Spark reads this source by micro-batches only, and it is no folder of"
     " Parquet, ORC, JSON, CSV or text files",
     "Range": "it is not a stream",
