@@ -30,12 +30,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from py4j.java_gateway import JavaObject, is_instance_of
+from py4j.protocol import Py4JJavaError
 
 from engine.expressions.compile import may_raise, unsupported
 from engine.expressions.refused import REFUSED
 from engine.expressions.registry import KERNELS, Context
 from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.expressions.types import UnsupportedTypeError, cuts_intervals
+from engine.plan.calendar_intervals import plus_constant
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
 from engine.plan.java_zones import go_by_java_zones
 from engine.plan.session_settings import SessionSettings
@@ -136,6 +138,8 @@ class ExpressionReader:
             return Expr("Literal", (), dtype, False, {"value": self._constant_text(op, node)})
         if op == "TypedNullLiteral":
             return Expr("Literal", (), dtype, True, {"value": None})
+        if op == "TimestampAddInterval" and (later := self._calendar_later(node, obstacles)):
+            return later
         children = self._convert_all(scala_seq(node.children()), obstacles)
         if op == "Cast" and children[0].dtype == dtype:
             source, target = node.child().dataType(), node.dataType()
@@ -149,6 +153,18 @@ class ExpressionReader:
         if len(children) > 1 and self._skips_arguments(op, node):
             params["null_safe"] = True
         return Expr(op, children, dtype, node.nullable(), params)
+
+    def _calendar_later(self, node: JavaObject, obstacles: list[str]) -> Expr | None:
+        """A timestamp plus a constant interval of several kinds of units; None if it is none."""
+        start, interval = scala_seq(node.children())
+        if simple_name(interval.dataType()) != "CalendarIntervalType$" or not interval.foldable():
+            return None
+        try:
+            value = interval.eval(None)
+        except Py4JJavaError:  # a text that is malformed
+            return None
+        params = self._params("TimestampAddInterval", node, obstacles)
+        return plus_constant(self._convert(start, obstacles), value, params)
 
     def _subquery(self, op: str, node: JavaObject, obstacles: list[str]) -> Expr:
         """A column if a join was put in its place, see :mod:`engine.plan.subqueries`."""
