@@ -30,11 +30,11 @@ from engine.execution.ending import EndRequest
 from engine.execution.health import Stall
 from engine.execution.lag import has_reached, lags, stream_progress
 from engine.execution.launcher import Launcher
+from engine.execution.observed import observed_metrics
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.sharing import TaskSharing
 from engine.execution.wanted_epochs import WantedEpochs
-from engine.progress.observed import observed_metrics
 from engine.progress.report import (
     EpochTimes,
     QueryIdentity,
@@ -316,10 +316,7 @@ class ContinuousExecution:
             times,
             committed.duration_ms,
             Restarts(self.restarts, None if self.last_error is None else str(self.last_error)),
-            observed_metrics(
-                (stream.pipeline, [part.counters for part in parts])
-                for stream, parts in zip(definition.streams, reports, strict=True)
-            ),
+            observed_metrics([stream.pipeline for stream in definition.streams], reports),
         )
         with self._changed:
             self.committed_epoch = committed.epoch

@@ -217,7 +217,7 @@ class StaticJoin:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """An aggregate function over the rows of an epoch, see :mod:`engine.progress.aggregates`.
+    """An aggregate function over the rows of an epoch, see :mod:`engine.pipeline.aggregates`.
 
     :param function: ``Count``, ``Sum``, ``Average``, ``Min`` or ``Max``: Spark's class name.
     :param dtype: of the result.

@@ -13,9 +13,9 @@ import pyarrow as pa
 from py4j.java_gateway import is_instance_of
 
 from engine.expressions.tree import Expr
+from engine.pipeline.aggregates import FUNCTIONS
 from engine.pipeline.pipeline import Aggregate
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
-from engine.progress.aggregates import FUNCTIONS
 
 Read = Callable[[list[Any]], tuple[Expr, ...]]
 _REPLACEABLE: Final = "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
@@ -64,14 +64,14 @@ def read_aggregates(
     expressions = iter(read(parts))
     folded = []
     for node, (kind, mode, count) in zip(nodes, shapes, strict=True):
-        arguments = tuple(next(expressions) for _ in range(count))
-        if kind != "Count" and not all(_is_folded(kind, each.dtype) for each in arguments):
+        taken = tuple(next(expressions) for _ in range(count))
+        if kind != "Count" and not all(_is_folded(kind, each.dtype) for each in taken):
             problems.append(
                 f"the metric {node.sql()}: {kind.lower()} of this type is not supported"
             )
             continue
         dtype = arrow_type(node.dataType())
-        folded.append(Aggregate(kind, arguments, dtype, mode))
+        folded.append(Aggregate(kind, taken, dtype, mode))
     return tuple(folded)
 
 

@@ -98,7 +98,7 @@ class _Rewriting:
 
     def __init__(self, spark: SparkSession, rewrite: Rewrite) -> None:
         self._spark = spark
-        self._gateway = spark.sparkContext._gateway
+        self._gateway: Any = spark.sparkContext._gateway
         self._rewrite = rewrite
 
     def plan(self, plan: JavaObject) -> JavaObject:

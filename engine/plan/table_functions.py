@@ -92,8 +92,9 @@ def _refusals(spark: SparkSession, node: Any) -> list[str]:
 def _handler(node: Any) -> Any:
     from pyspark.serializers import CPickleSerializer
 
+    serializer: Any = CPickleSerializer()  # which is not annotated
     try:
-        return CPickleSerializer().loads(command_of(node))
+        return serializer.loads(command_of(node))
     except Exception as exc:
         raise ConfigError(
             f"The table function {node.name()} cannot be loaded: {type(exc).__name__}: {exc}"

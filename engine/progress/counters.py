@@ -16,7 +16,7 @@ class EpochCounters:
     :param rows_written: rows that the writer took.
     :param bad_records: records that were left out, see option ``onBadRecord``.
     :param observed: the name of each observation → the states of its aggregates, see
-        :mod:`engine.progress.aggregates`.
+        :mod:`engine.pipeline.aggregates`.
     :param read_to_written: microseconds from a batch's return by the reader to the writer asking
         for the next one, weighted by rows.
     """

@@ -89,7 +89,7 @@ def epoch_progress(
     """Build the report of a committed epoch.
 
     :param duration_ms: step of the commit → milliseconds.
-    :param observed: see :func:`engine.progress.observed.observed_metrics`.
+    :param observed: see :func:`engine.execution.observed.observed_metrics`.
     """
     open_ms = times.closed_ms - times.started_ms
     total_ms = times.committed_ms - times.started_ms

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from engine.expressions.row_context import Rows
+from engine.pipeline import aggregates
 from engine.pipeline.pipeline import Observe
-from engine.progress import aggregates
 
 Arguments = Callable[[Rows], list[pa.Array]]
 

@@ -17,10 +17,11 @@ from pyspark.sql import functions as F
 
 from engine import write_stream
 from engine.errors import TransformError, UnsupportedQueryError
+from engine.execution.observed import observed_metrics
 from engine.plan.planner import plan_query
 from engine.progress.counters import EpochCounters
-from engine.progress.observed import observed_metrics
 from engine.task.transform import compile_steps
+from engine.wire.messages import EpochCommitMessage
 from tests.spark.expressions import same
 from tests.spark.queries import stream_of, table_of
 
@@ -69,9 +70,13 @@ def ours(
             batches = table.slice(start, size).combine_chunks().to_batches(max_chunksize=rows)
             for _ in transform.stream(iter(batches)):
                 pass
-            counters.append(EpochCounters(observed=transform.observed()))
-        told.append((pipeline, counters))
-    return observed_metrics(told)
+            counters.append(report(transform.observed()))
+        told.append(counters)
+    return observed_metrics(pipelines, told)
+
+
+def report(observed: dict[str, Any]) -> EpochCommitMessage:
+    return EpochCommitMessage("r", 0, 0, (), None, EpochCounters(observed=observed))
 
 
 def theirs(

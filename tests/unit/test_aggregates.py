@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from engine.errors import TransformError
+from engine.execution.observed import observed_metrics
 from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
+from engine.pipeline import aggregates
 from engine.pipeline.pipeline import (
     Aggregate,
     Filter,
@@ -21,11 +23,10 @@ from engine.pipeline.pipeline import (
     SourceRelation,
 )
 from engine.pipeline.pruning import prune
-from engine.progress import aggregates
 from engine.progress.counters import EpochCounters
-from engine.progress.observed import observed_metrics
 from engine.task.observing import Observation
 from engine.task.transform import compile_steps
+from engine.wire.messages import EpochCommitMessage
 
 
 def column(dtype: pa.DataType, ordinal: int = 0) -> Expr:
@@ -120,7 +121,8 @@ def test_pruning_keeps_what_is_observed() -> None:
     transform = compile_steps(narrow)
     list(transform.stream(iter([batch])))
     counters = EpochCounters(observed=transform.observed())
-    assert observed_metrics([(narrow, [counters])]) == {"seen": {"t": 30}}
+    report = EpochCommitMessage("r", 0, 0, (), None, counters)
+    assert observed_metrics([narrow], [[report]]) == {"seen": {"t": 30}}
 
 
 def test_of_no_task_it_is_that_of_no_rows() -> None:
@@ -128,5 +130,5 @@ def test_of_no_task_it_is_that_of_no_rows() -> None:
     observe = Observe("seen", (count,), (column(pa.int64()),), pa.schema([("n", pa.int64())]))
     schema = pa.schema([])
     pipeline = Pipeline(SourceRelation("x", {}, schema), (observe,), schema)
-    assert observed_metrics([(pipeline, [])]) == {"seen": {"n": 0}}
+    assert observed_metrics([pipeline], [[]]) == {"seen": {"n": 0}}
     assert Observation(observe, [lambda rows: []])(Rows(3, lambda _: None)).num_rows == 3

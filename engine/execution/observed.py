@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,31 +11,29 @@ import pyarrow as pa
 from engine.expressions.compile import compile_expression, to_array
 from engine.expressions.registry import Context
 from engine.expressions.whole_columns import caster
+from engine.pipeline import aggregates
 from engine.pipeline.pipeline import Observe, Pipeline
-from engine.progress import aggregates
-from engine.progress.counters import EpochCounters
+from engine.wire.messages import EpochCommitMessage
 
 
 def observed_metrics(
-    streams: Iterable[tuple[Pipeline, Sequence[EpochCounters]]],
+    pipelines: Sequence[Pipeline], reports: Sequence[Sequence[EpochCommitMessage]]
 ) -> dict[str, dict[str, Any]]:
     """Name of each observation → name of each metric → its value.
 
     Numbers, truth values and texts are JSON's; a decimal, so that no digit is lost, and all other
     values are texts as Spark's cast makes them; binary ones in base64.
 
-    :param streams: pipelines, and what their tasks have counted. An observation behind a union is
-        of all of its streams.
+    :param pipelines: one per stream. An observation behind a union is of all of its streams.
+    :param reports: those of the tasks of each.
     :raises TransformError: a metric fails, e.g. for a sum does not fit its type.
     """
     found: dict[str, tuple[Observe, str, list[tuple[Any, ...]]]] = {}
-    for pipeline, counters in streams:
+    for pipeline, parts in zip(pipelines, reports, strict=True):
         for step in pipeline.steps:
             if isinstance(step, Observe):
                 known = found.setdefault(step.name, (step, pipeline.session_timezone, []))
-                known[2].extend(
-                    each.observed[step.name] for each in counters if step.name in each.observed
-                )
+                known[2].extend(part.counters.observed[step.name] for part in parts)
     return {name: dict(_row(*each)) for name, each in found.items()}
 
 
