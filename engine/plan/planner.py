@@ -61,7 +61,7 @@ from engine.plan.refusals import HINT, generator_refusal, node_refusal
 from engine.plan.spark_rules import optimized
 from engine.plan.static_join import join_kind, join_name, static_join, static_table
 from engine.plan.stream_relation import file_relation, source_relation
-from engine.plan.subqueries import independent_scalars, scalar_join
+from engine.plan.subqueries import has_subqueries, independent_scalars, scalar_join
 from engine.plan.table_functions import table_function_step
 
 if TYPE_CHECKING:
@@ -133,6 +133,8 @@ class _Walk:
     ) -> None:
         self._rewritten = rewritten
         self._spark = df.sparkSession
+        analyzed = df._jdf.queryExecution().analyzed()
+        self._has_subqueries = rewritten and has_subqueries(self._spark, analyzed)
         self._static_side_bytes_max = static_side_bytes_max
         self._gateway = self._spark.sparkContext._gateway
         self.zone_rules = go_by_java_zones(self._gateway)
@@ -198,6 +200,10 @@ class _Walk:
             self._refuse(name, node)
 
     def _refuse(self, name: str, node: Any) -> None:
+        if name == "Join" and self._has_subqueries:  # its own joins are told in its words
+            self.problems.append(node_refusal("Subquery"))
+            self._enter(node)
+            return
         self.problems.append(node_refusal(name))
         for child in scala_seq(node.children()):
             if child.isStreaming():  # what is wrong below is worth knowing, too

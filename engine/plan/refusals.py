@@ -40,6 +40,8 @@ _REASONS: Final[dict[str, str]] = {
     "Full Outer Join": _OUTER,
     "Left Semi Join": _OUTER,
     "Left Anti Join": _OUTER,
+    "Subquery": "Spark makes a join of the stream with itself of it: let it depend on the row by"
+    " equalities only",
     "AsOfJoin": "a query reads one stream; join it after the sink, or in foreachBatch",
     "LateralJoin": "a query reads one stream; join it after the sink, or in foreachBatch",
     "Union": "a table has no end that an epoch could commit; write it once, by itself",

@@ -222,3 +222,14 @@ def test_not_in_by_pairs(spark: SparkSession) -> None:
         assert_same_query(spark, STREAM, of(spark, text))
     finally:
         spark.conf.unset("spark.sql.optimizeNullAwareAntiJoin")
+
+
+def test_what_else_is_refused_is_told(spark: SparkSession) -> None:
+    stream = stream_of(spark, STREAM.schema)
+    other = stream_of(spark, STREAM.schema)
+    text = "SELECT * FROM {s} e WHERE 3 > (SELECT count(*) FROM sub_dims d WHERE d.k < e.k)"
+    with pytest.raises(UnsupportedQueryError, match=r"operation Subquery: .* equalities only"):
+        plan_query(spark.sql(text, s=stream))
+    text = "SELECT e.id FROM {s} e JOIN {o} o ON e.id = o.id WHERE e.k IN (SELECT k FROM sub_dims)"
+    with pytest.raises(UnsupportedQueryError, match="a join of two streams"):
+        plan_query(spark.sql(text, s=stream, o=other))
