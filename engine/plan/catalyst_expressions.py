@@ -30,12 +30,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from py4j.java_gateway import JavaObject, is_instance_of
+from py4j.protocol import Py4JJavaError
 
 from engine.expressions.compile import may_raise, unsupported
 from engine.expressions.refused import REFUSED
 from engine.expressions.registry import KERNELS, Context
 from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.expressions.types import UnsupportedTypeError, cuts_intervals
+from engine.plan.calendar_intervals import plus_constant
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
 from engine.plan.java_zones import go_by_java_zones
 from engine.plan.session_settings import SessionSettings
@@ -67,6 +69,8 @@ class ExpressionReader:
     :param columns: exprId → (ordinal, name) of the node's input.
     :param problems: every obstacle that :meth:`read` meets is added here.
     :param calls: collects the calls of Python functions; without it they are an obstacle.
+    :param rewritten: whether what stands for a subquery is a column already; else subqueries over
+        tables are passed over.
     """
 
     def __init__(
@@ -76,12 +80,15 @@ class ExpressionReader:
         context: Context,
         problems: list[str],
         calls: FunctionCalls | None = None,
+        *,
+        rewritten: bool = True,
     ) -> None:
         self._gateway = gateway
         self._columns = columns
         self._context = context
         self._problems = problems
         self._calls = calls
+        self._rewritten = rewritten
         self._settings = SessionSettings(gateway)
         go_by_java_zones(gateway)
         self._common: dict[str, Expr] = {}
@@ -104,6 +111,8 @@ class ExpressionReader:
             return self._convert(node.child(), obstacles)
         if op == "AttributeReference":
             return self._column(node, obstacles)
+        if op == "AggregateExpression" and node.resultId().id() in self._columns:
+            return self._column(node.resultAttribute(), obstacles)
         if op == "PythonUDF" and self._calls is not None:
             return self._calls.call(node, self._convert, obstacles)
         if op == "With":
@@ -118,9 +127,8 @@ class ExpressionReader:
             return self._refused(op, node, obstacles)
         if self._is_a(node, f"{_CATALYST}.RuntimeReplaceable"):
             return self._replaceable(op, node, obstacles)
-        if self._is_a(node, f"{_CATALYST}.PlanExpression"):
-            obstacles.append("subqueries are not supported: a query reads one stream")
-            return Expr(op)
+        if op == "InSubquery" or self._is_a(node, f"{_CATALYST}.PlanExpression"):
+            return self._subquery(op, node, obstacles)
         dtype = self._dtype(node, obstacles)
         if op == "NamedLambdaVariable":
             return Expr(op, (), dtype, node.nullable(), {"name": _variable_name(node)})
@@ -130,6 +138,8 @@ class ExpressionReader:
             return Expr("Literal", (), dtype, False, {"value": self._constant_text(op, node)})
         if op == "TypedNullLiteral":
             return Expr("Literal", (), dtype, True, {"value": None})
+        if op == "TimestampAddInterval" and (later := self._calendar_later(node, obstacles)):
+            return later
         children = self._convert_all(scala_seq(node.children()), obstacles)
         if op == "Cast" and children[0].dtype.equals(dtype, check_metadata=True):
             source, target = node.child().dataType(), node.dataType()
@@ -143,6 +153,27 @@ class ExpressionReader:
         if len(children) > 1 and self._skips_arguments(op, node):
             params["null_safe"] = True
         return Expr(op, children, dtype, node.nullable(), params)
+
+    def _calendar_later(self, node: JavaObject, obstacles: list[str]) -> Expr | None:
+        """A timestamp plus a constant interval of several kinds of units; None if it is none."""
+        start, interval = scala_seq(node.children())
+        if simple_name(interval.dataType()) != "CalendarIntervalType$" or not interval.foldable():
+            return None
+        try:
+            value = interval.eval(None)
+        except Py4JJavaError:  # a text that is malformed
+            return None
+        params = self._params("TimestampAddInterval", node, obstacles)
+        return plus_constant(self._convert(start, obstacles), value, params)
+
+    def _subquery(self, op: str, node: JavaObject, obstacles: list[str]) -> Expr:
+        """A column if a join was put in its place, see :mod:`engine.plan.subqueries`."""
+        if op == "ScalarSubquery" and node.exprId().id() in self._columns:
+            return self._column(node, obstacles)
+        if self._rewritten:
+            obstacles.append("Spark's optimizer makes no join of a subquery at this place")
+        params = {"value": None}
+        return Expr("Literal", (), self._dtype(node, obstacles), True, params)
 
     def _with(self, node: JavaObject, obstacles: list[str]) -> Expr:
         """What has the same value each time is written out."""

@@ -16,6 +16,8 @@ Python functions in expressions          :class:`EvalPython`, in front of the st
 ``Generate``                             :class:`Generate`
 ``Expand`` (unpivot)                     :class:`Expand`
 ``Join`` with a table                    :class:`StaticJoin`
+``CollectMetrics`` (``observe``)         :class:`Observe`
+subqueries over tables in expressions    :class:`StaticJoin`, in front of the step
 ``SubqueryAlias``, ``View`` (temporary)  nothing
 ``ResolvedHint``                         nothing
 ``Repartition`` and its relatives        nothing: which partition a row is in is no result
@@ -42,6 +44,7 @@ from engine.pipeline.pipeline import (
     Expand,
     Filter,
     Generate,
+    Observe,
     Pipeline,
     Project,
     SourceRelation,
@@ -52,11 +55,14 @@ from engine.pipeline.pipeline import (
 from engine.plan.catalyst import arrow_type, scala_seq, simple_name
 from engine.plan.catalyst_expressions import ExpressionReader
 from engine.plan.java_zones import go_by_java_zones
+from engine.plan.observations import aggregates_in, read_aggregates
 from engine.plan.python_functions import FunctionCalls, map_step
 from engine.plan.refusals import HINT, generator_refusal, node_refusal
 from engine.plan.spark_rules import optimized
-from engine.plan.static_join import join_kind, static_join, static_table
+from engine.plan.static_join import join_kind, join_name, static_join, static_table
 from engine.plan.stream_relation import file_relation, source_relation
+from engine.plan.subqueries import has_subqueries, independent_scalars, scalar_join
+from engine.plan.table_functions import table_function_step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -88,7 +94,7 @@ def plan_query(
     walk = _Walk(df, static_side_bytes_max)
     walk.visit(optimized(df.sparkSession, analyzed))
     if walk.problems or not walk.streams:
-        told = _Walk(df, static_side_bytes_max)  # in the query's own words
+        told = _Walk(df, static_side_bytes_max, rewritten=False)  # in the query's own words
         told.visit(analyzed)
         raise UnsupportedQueryError(dict.fromkeys(told.problems or walk.problems), hint=HINT)
     return tuple(
@@ -116,10 +122,19 @@ class _Stream:
 
 
 class _Walk:
-    """Visits nodes, inputs first. ``attributes`` and ``schema`` are those of the last one."""
+    """Visits nodes, inputs first. ``attributes`` and ``schema`` are those of the last one.
 
-    def __init__(self, df: DataFrame, static_side_bytes_max: int) -> None:
+    :param rewritten: whether subqueries are joins already, as far as they can be; else those over
+        tables are passed over.
+    """
+
+    def __init__(
+        self, df: DataFrame, static_side_bytes_max: int, *, rewritten: bool = True
+    ) -> None:
+        self._rewritten = rewritten
         self._spark = df.sparkSession
+        analyzed = df._jdf.queryExecution().analyzed()
+        self._has_subqueries = rewritten and has_subqueries(self._spark, analyzed)
         self._static_side_bytes_max = static_side_bytes_max
         self._gateway = self._spark.sparkContext._gateway
         self.zone_rules = go_by_java_zones(self._gateway)
@@ -163,6 +178,12 @@ class _Walk:
             stream = node.left() if node.left().isStreaming() else node.right()
             self.visit(stream)
             self._join(node, stream)
+        elif name == "LateralJoin" and not self._rewritten:
+            self.visit(node.left())
+            self._enter(node)
+        elif name == "CollectMetrics":
+            self.visit(node.child())
+            self._observe(node)
         elif name in _EXCHANGES:
             self.visit(node.child())
             self._describe(f"{name}: not done, records stay in the partition that read them")
@@ -179,6 +200,10 @@ class _Walk:
             self._refuse(name, node)
 
     def _refuse(self, name: str, node: Any) -> None:
+        if name == "Join" and self._has_subqueries:  # its own joins are told in its words
+            self.problems.append(node_refusal("Subquery"))
+            self._enter(node)
+            return
         self.problems.append(node_refusal(name))
         for child in scala_seq(node.children()):
             if child.isStreaming():  # what is wrong below is worth knowing, too
@@ -226,14 +251,17 @@ class _Walk:
         kind, children = simple_name(generator), list(scala_seq(generator.children()))
         if kind == "JsonTuple":  # itself an array of one struct
             kind, children = "Inline", [generator]
-        if kind not in GENERATORS:
+        if kind not in (*GENERATORS, "PythonUDTF"):
             self.problems.append(f"the generator {generator.sql()}: {generator_refusal(kind)}")
             self._enter(node)
             return
         rows = 0
         if kind == "Stack":
             rows, children = int(children[0].eval(None)), children[1:]
-        arguments = self._read(children)
+        if kind == "PythonUDTF":
+            kind, arguments = "Inline", self._lists_of_rows(generator)
+        else:
+            arguments = self._read(children)
         extended = self.schema
         self._enter(node)
         made = pa.schema(list(self.schema)[width:])
@@ -243,6 +271,17 @@ class _Walk:
         self.schema = schema_behind(step, extended)
         self._drop_results(width, len(extended))
         self._enter(node)
+
+    def _lists_of_rows(self, generator: Any) -> tuple[Expr, ...]:
+        """The column of what a table function makes of each row."""
+        step = table_function_step(
+            self._spark, generator, self._read, lambda: len(self.schema), self.problems
+        )
+        if step is None:
+            return ()
+        self._add(step, f"Python {generator.name()}")
+        self.schema = schema_behind(step, self.schema)
+        return columns_at(self.schema, [step.width])
 
     def _expand(self, node: Any) -> None:
         lists = [list(scala_seq(projection)) for projection in scala_seq(node.projections())]
@@ -255,11 +294,14 @@ class _Walk:
 
     def _join(self, node: Any, stream: Any) -> None:
         is_left = bool(node.left().isStreaming())
-        kind, text = join_kind(node.joinType().sql(), stream_is_left=is_left), node.joinType().sql()
+        text = join_name(node.joinType())
+        kind = join_kind(text, stream_is_left=is_left)
         if kind is None:
             self.problems.append(node_refusal(f"{text.title()} Join", "static"))
             self._enter(node)
             return
+        narrow, conditions = len(self.schema), list(scala_seq(node.condition().toList()))
+        self._add_scalars(conditions)
         before, on_stream = self.schema, self._attributes
         plan = self._with_definitions(node.right() if is_left else node.left())
         table = static_table(self._spark, plan, self._static_side_bytes_max)
@@ -267,11 +309,16 @@ class _Walk:
         self._enter(node.right() if is_left else node.left())
         both = {key: (width + at, name) for key, (at, name) in self._attributes.items()} | on_stream
         condition = None
-        if node.condition().isDefined():
-            reader = ExpressionReader(self._gateway, both, self.context, self.problems)
-            condition = reader.read(node.condition().get())
-        guards, step = static_join(kind, condition, table, width, self.context, self.problems)
-        shown = "" if condition is None else f" ON {node.condition().get().sql()}"
+        if conditions:
+            reader = ExpressionReader(
+                self._gateway, both, self.context, self.problems, rewritten=self._rewritten
+            )
+            condition = reader.read(conditions[0])
+        null_aware = self._spark.conf.get("spark.sql.optimizeNullAwareAntiJoin") == "true"
+        guards, step = static_join(
+            kind, condition, table, width, self.context, self.problems, null_aware=null_aware
+        )
+        shown = "" if condition is None else f" ON {conditions[0].sql()}"
         for guard in guards:
             self._add(guard, "")
         self._add(
@@ -279,10 +326,29 @@ class _Walk:
         )
         self._attributes = both
         self.schema = schema_behind(step, before)
+        self._drop_results(narrow, width)
+        behind = self.schema
         self._enter(node)
         if not is_left:  # the table's columns come first
-            order = [*range(width, width + table.num_columns), *range(width)]
-            self._add(Project(columns_at(schema_behind(step, before), order), self.schema), "")
+            order = [*range(narrow, narrow + table.num_columns), *range(narrow)]
+            self._add(Project(columns_at(behind, order), self.schema), "")
+
+    def _observe(self, node: Any) -> None:
+        metrics, width = list(scala_seq(node.metrics())), len(self.schema)
+        found = list(aggregates_in(metrics))
+        aggregates = read_aggregates(self._gateway, found, self._read, self.problems)
+        if len(aggregates) == len(found):
+            columns = {each.resultId().id(): (i, each.sql()) for i, each in enumerate(found)}
+            reader = ExpressionReader(self._gateway, columns, self.context, self.problems)
+            results = tuple(reader.read(metric) for metric in metrics)
+            pairs = zip(metrics, results, strict=True)
+            schema = pa.schema([(metric.name(), result.dtype) for metric, result in pairs])
+            texts = ", ".join(metric.sql() for metric in metrics)
+            self._add(
+                Observe(node.name(), aggregates, results, schema), f"Observe {node.name()}: {texts}"
+            )
+        self._drop_results(width)
+        self._enter(node)
 
     def _with_definitions(self, table: Any) -> Any:
         """A static plan that can be run alone: a ``WITH`` above the join may define its tables."""
@@ -320,9 +386,15 @@ class _Walk:
     def _read(self, nodes: list[Any]) -> tuple[Expr, ...]:
         """Expressions over the present columns. The results of functions that they call are
         columns behind these from now on."""
+        self._add_scalars(nodes)
         calls = FunctionCalls(self._spark, len(self.schema))
         reader = ExpressionReader(
-            self._gateway, self._attributes, self.context, self.problems, calls
+            self._gateway,
+            self._attributes,
+            self.context,
+            self.problems,
+            calls,
+            rewritten=self._rewritten,
         )
         expressions = tuple(reader.read(node) for node in nodes)
         for step in calls.steps():
@@ -331,8 +403,22 @@ class _Walk:
             self.schema = schema_behind(step, self.schema)
         return expressions
 
+    def _add_scalars(self, nodes: list[Any]) -> None:
+        """The values of scalar subqueries are columns behind the present ones from now on."""
+        if not self._rewritten:
+            return
+        for node in independent_scalars(self._spark, nodes):
+            number = node.exprId().id()
+            if number not in self._attributes:
+                width = len(self.schema)
+                step = scalar_join(self._spark, node, width, self._static_side_bytes_max)
+                self._add(step, f"Scalar subquery {node.sql()}")
+                self.schema = schema_behind(step, self.schema)
+                self._attributes = {**self._attributes, number: (width, "scalar")}
+
     def _drop_results(self, start: int, end: int | None = None) -> None:
-        """Drop the columns of functions' results, which nobody will ask for."""
+        """Drop the columns of functions' results and of scalar subqueries, which nobody will ask
+        for."""
         end = len(self.schema) if end is None else end
         if start < end:
             kept = [i for i in range(len(self.schema)) if not start <= i < end]

@@ -88,15 +88,15 @@ class FunctionCalls:
             obstacles.append(f"the Python function {node.name()} is an aggregate")
         dtype = _dtype(node, obstacles)
         name = node.name()
-        commands = [_command(node)]
-        broadcasts = _broadcasts(node)
+        commands = [command_of(node)]
+        broadcasts = broadcasts_of(node)
         deterministic = node.udfDeterministic()
         children = list(scala_seq(node.children()))
         while len(children) == 1 and _is_call(children[0], eval_type):
             (inner,) = children
             name = f"{name}({inner.name()})"
-            commands.insert(0, _command(inner))
-            broadcasts.update(_broadcasts(inner))
+            commands.insert(0, command_of(inner))
+            broadcasts.update(broadcasts_of(inner))
             deterministic = deterministic and inner.udfDeterministic()
             children = list(scala_seq(inner.children()))
         keywords: list[str | None] = []
@@ -185,9 +185,14 @@ def map_step(
     if node.isBarrier():
         problems.append("barrier mode has no meaning for tasks that never end")
     function = PythonFunction(
-        udf.name(), (_command(udf),), (0,), (None,), pa.struct(list(schema)), udf.udfDeterministic()
+        udf.name(),
+        (command_of(udf),),
+        (0,),
+        (None,),
+        pa.struct(list(schema)),
+        udf.udfDeterministic(),
     )
-    session = function_session(spark, _broadcasts(udf))
+    session = function_session(spark, broadcasts_of(udf))
     return MapBatches(udf.evalType(), function, before, schema, session, start_map)
 
 
@@ -206,11 +211,11 @@ def _is_call(node: Any, eval_type: int) -> bool:
     return simple_name(node) == "PythonUDF" and node.evalType() == eval_type
 
 
-def _command(node: Any) -> bytes:
+def command_of(node: Any) -> bytes:
     return bytes(node.func().command().unsafeArray())
 
 
-def _broadcasts(node: Any) -> dict[int, bytes]:
+def broadcasts_of(node: Any) -> dict[int, bytes]:
     """The pickled values of a function's broadcast variables; a function of more than a megabyte is
     one itself."""
     variables = node.func().broadcastVars()
