@@ -40,13 +40,34 @@ def with_nulls_of(array: pa.Array, values: Values, dtype: pa.DataType) -> pa.Arr
 
 def is_ascii(texts: pa.Array) -> bool:
     """Whether all bytes of a column of texts are below 128, those in the slots of nulls too."""
+    octets, _ = _octets(texts)
+    return octets.size == 0 or bool(octets.view(np.int8).min() >= 0)
+
+
+def with_ascii_case(texts: pa.Array, first: str) -> pa.Array:
+    """ASCII texts in which the 26 letters from ``first`` on are of the other case."""
+    octets, start = _octets(texts)
+    if octets.size == 0:
+        return texts
+    whole = np.empty(start + octets.size, np.uint8)
+    changed = whole[start:]
+    np.subtract(octets, ord(first), out=changed)
+    np.less(changed, 26, out=changed.view(np.bool_))
+    np.left_shift(changed, 5, out=changed)
+    np.bitwise_xor(changed, octets, out=changed)
+    valid, offsets, _ = texts.buffers()
+    buffers = [valid, offsets, pa.py_buffer(whole)]
+    return pa.Array.from_buffers(texts.type, len(texts), buffers, texts.null_count, texts.offset)
+
+
+def _octets(texts: pa.Array) -> tuple[Values, int]:
+    """The bytes of a column of texts, and where they start in their buffer."""
     _, offsets, data = texts.buffers()
     if data is None or len(texts) == 0:
-        return True
+        return np.empty(0, np.uint8), 0
     bounds = np.frombuffer(offsets, np.int32)
-    first, last = bounds[texts.offset], bounds[texts.offset + len(texts)]
-    octets = np.frombuffer(data, np.int8)[first:last]
-    return octets.size == 0 or bool(octets.min() >= 0)
+    start, end = bounds[texts.offset], bounds[texts.offset + len(texts)]
+    return np.frombuffer(data, np.uint8)[start:end], int(start)
 
 
 def saturated(x: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from engine.expressions.buffers import is_ascii
+from engine.expressions.buffers import is_ascii, with_ascii_case
 
 
 @pytest.mark.parametrize("texts", [[], [None], ["", "a"], ["~\x7f", None], [""]])
@@ -19,3 +19,13 @@ def test_a_slice_is_looked_at_alone() -> None:
     assert is_ascii(texts.slice(1, 3))
     assert is_ascii(texts.slice(2, 0))
     assert not is_ascii(texts.slice(3))
+
+
+@pytest.mark.parametrize("start", range(4))
+def test_letters_of_the_other_case(start: int) -> None:
+    every = bytes(range(128)).decode()
+    part = pa.array(["ü", every, None, "aZ", "é"]).slice(1, 3).slice(start)
+    for first, expected in (("a", str.upper), ("A", str.lower)):
+        result = with_ascii_case(part, first)
+        result.validate(full=True)
+        assert result.to_pylist() == [t and expected(t) for t in part.to_pylist()]

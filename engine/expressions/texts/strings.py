@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.buffers import is_ascii
+from engine.expressions.buffers import is_ascii, with_ascii_case
 from engine.expressions.collections.arrays import concat_arrays, reverse_array
 from engine.expressions.malformed import (
     CHARACTERS,
@@ -74,7 +74,9 @@ def _is_ascii(value: Datum) -> bool:
 def upper(expr: Expr, context: Context) -> ValueFunction:
     """``upper``."""
     return lambda s: (
-        pc.ascii_upper(s) if _is_ascii(s) else per_row(to_upper, expr.dtype, s, malformed=VALID)
+        with_ascii_case(s, "a")
+        if _is_ascii(s)
+        else per_row(to_upper, expr.dtype, s, malformed=VALID)
     )
 
 
@@ -82,7 +84,9 @@ def upper(expr: Expr, context: Context) -> ValueFunction:
 def lower(expr: Expr, context: Context) -> ValueFunction:
     """``lower``."""
     return lambda s: (
-        pc.ascii_lower(s) if _is_ascii(s) else per_row(to_lower, expr.dtype, s, malformed=VALID)
+        with_ascii_case(s, "A")
+        if _is_ascii(s)
+        else per_row(to_lower, expr.dtype, s, malformed=VALID)
     )
 
 
