@@ -59,7 +59,7 @@ def _reasons(expr: Expr, context: Context) -> list[str]:
     if kernel is None:
         own = [f"{expr.op} {REFUSED.get(expr.op, 'has no continuous counterpart yet')}"]
     else:
-        reason = kernel.supports(expr)
+        reason = kernel.refusal(expr)
         own = [] if reason is None else [f"{expr.op}: {reason}"]
     return own + [reason for child in expr.children for reason in _reasons(child, context)]
 
@@ -162,7 +162,7 @@ def fold(expr: Expr, context: Context) -> Expr:
     ):
         return expr
     kernel = KERNELS.get(expr.op)
-    if kernel is None or kernel.supports(expr) is not None:
+    if kernel is None or kernel.refusal(expr) is not None:
         return expr
     try:
         with constant_only():

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.casts.cast_texts import double_text, floating_to_string
 from engine.expressions.casts.rules import Casting
 from engine.expressions.json.json_options import IGNORE_NULLS, JsonWriting, json_writing
@@ -38,7 +39,7 @@ def _why_not(dtype: pa.DataType) -> str | None:
         return _why_not(dtype.item_type)
     if pa.types.is_list(dtype):
         return _why_not(dtype.value_type)
-    return "intervals are not supported" if pa.types.is_duration(dtype) else None
+    return None
 
 
 def _writing(expr: Expr) -> JsonWriting:
@@ -58,6 +59,7 @@ def _writing(expr: Expr) -> JsonWriting:
         "spark.sql.jsonGenerator.writeNullIfWithDefaultValue",
         "spark.sql.legacy.timeParserPolicy",
     ),
+    takes=Rare.VOID,
 )
 def to_json(expr: Expr, context: Context) -> ValueFunction:
     """One text per value."""

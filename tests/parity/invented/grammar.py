@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Final
 
@@ -52,6 +52,7 @@ class Grammar:
             self.column_kinds[field.name] = kind
         self._of_kind: dict[str, dict[str, list[_Template]]] = defaultdict(dict)
         self.roots: dict[str, list[_Template]] = {}
+        self._of_name: dict[str, list[_Template]] = {}
         for family in families:
             self._read(family)
 
@@ -62,6 +63,7 @@ class Grammar:
             kind = kind_of(dtype)
             self.types.setdefault(kind, dtype)
             template = _Template(name, text, kind, family.ulps.get(name, 0))
+            self._of_name.setdefault(name, []).append(template)
             if kind not in NEVER_ROOT:
                 self.roots.setdefault(name, []).append(template)
             if not template.ulps:
@@ -71,6 +73,15 @@ class Grammar:
     def kinds(self) -> list[str]:
         """All of them."""
         return sorted(self.types)
+
+    @property
+    def names(self) -> Collection[str]:
+        """The SQL names."""
+        return self._of_name.keys()
+
+    def of_name(self, name: str) -> Iterator[Production]:
+        """All templates of a name."""
+        return map(self._production, self._of_name[name])
 
     def root(self, rng: random.Random) -> Production:
         """A template of any name."""
@@ -95,7 +106,7 @@ class Grammar:
         if not inner:
             some = CAST_FROM.get(name, self.kinds)
             inner = rng.choice([k for k in some if name not in NO_MAPS or "map<" not in k])
-        return _form(name, rng.choice(pool[name]), inner, kind)
+        return form(name, rng.choice(pool[name]), inner, kind)
 
     def _production(self, template: _Template) -> Production:
         if template.text not in self._productions:
@@ -131,7 +142,8 @@ def _schema(frame: DataFrame, texts: list[str]) -> list[DataType]:
     return [field.dataType for field in frame.selectExpr(*texts).schema.fields]
 
 
-def _form(name: str, text: str, inner: str, kind: str) -> Production:
+def form(name: str, text: str, inner: str, kind: str) -> Production:
+    """One of :mod:`.forms`, whose holes have the kind ``inner``."""
     parts: list[str | Hole] = list(re.split(r"\{(\w+)\}", text))
     parts[1::2] = [Hole(str(hole), OTHER_HOLES.get(str(hole), inner)) for hole in parts[1::2]]
     return Production(name, tuple(parts), kind)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
@@ -21,6 +22,7 @@ from tests.parity.invented.java_texts import writes_floating
 from tests.parity.invented.kinds import names_a_field_twice
 from tests.parity.invented.modes import Mode
 from tests.parity.invented.reading import quick_reading
+from tests.parity.invented.snapshots import snapshots
 from tests.parity.invented.trees import Tree, sql, ulps
 from tests.parity.oracle import Setting
 from tests.spark.expressions import Difference, compare_trees, frame_of, read_each
@@ -73,7 +75,7 @@ class Player:
         self.sliced = sliced
         self.mode = mode
         self._spark = spark
-        self._frame: DataFrame = frame_of(spark, self.table)
+        self.frame: DataFrame = frame_of(spark, self.table)
 
     def with_rows(self, numbers: Sequence[int]) -> Player:
         """On some of the rows only."""
@@ -83,7 +85,7 @@ class Player:
     def accepted(self, trees: Sequence[Tree], counts: Counts | None = None) -> list[bool]:
         """Which of the trees Spark's analyzer takes."""
         try:
-            self._frame.selectExpr(*(sql(tree) for tree in trees))
+            self.frame.selectExpr(*(sql(tree) for tree in trees))
         except (AnalysisException, ParseException) as error:
             if len(trees) == 1:
                 if counts is not None:
@@ -133,7 +135,7 @@ class Player:
         """What makes the comparison itself fail is a difference of the expression."""
         try:
             return compare_trees(
-                self._frame,
+                self.frame,
                 self.table,
                 [text for text, _, _ in chosen],
                 [tree for _, tree, _ in chosen],
@@ -148,11 +150,14 @@ class Player:
         half = len(chosen) // 2
         return self._compared(chosen[:half]) + self._compared(chosen[half:])
 
+    def _nodes(self, expressions: Any) -> Iterator[Any]:
+        return snapshots(self._spark, expressions)
+
     def _read(self, texts: Sequence[str]) -> list[tuple[Expr, list[str]] | Difference]:
         """The trees and why they are refused; what fails otherwise is a difference."""
         try:
             with quick_reading():
-                return list(read_each(self._frame, texts, self.setting.timezone))
+                return list(read_each(self.frame, texts, self.setting.timezone, self._nodes))
         except Exception as error:
             if len(texts) == 1:
                 reason = f"{texts[0]}: cannot be read: {type(error).__name__}: {error}"

@@ -64,6 +64,12 @@ class Result:
     alike: dict[frozenset[str], int] = field(default_factory=dict)
 
 
+def differs_compiled(spark: SparkSession, player: Player, tree: Tree) -> bool:
+    """Spark's two ways to compute do not agree on everything: queries go the compiled one."""
+    with configured(spark, Mode(True, player.mode.optimized).conf):
+        return bool(player.differences([tree]))
+
+
 class Run:
     """Plays trees one batch after the other.
 
@@ -100,7 +106,7 @@ class Run:
                     continue
                 small, difference, rows = shrink(player, grammar, tree, differences)
                 names = operators(small)
-                if not self._differs_compiled(rows, small):
+                if not differs_compiled(self._spark, rows, small):
                     self.result.differing -= 1
                     self.result.interpreted[sql(small)] = difference.text
                     continue
@@ -116,11 +122,6 @@ class Run:
                     )
                     self.result.findings[names] = finding
                     report(finding)
-
-    def _differs_compiled(self, player: Player, tree: Tree) -> bool:
-        """Spark's two ways to compute do not agree on everything: queries go the compiled one."""
-        with configured(self._spark, Mode(True, player.mode.optimized).conf):
-            return bool(player.differences([tree]))
 
     def grammar(self, ansi: bool) -> Grammar:
         """That of the ANSI mode, which the session must have."""

@@ -13,11 +13,12 @@ from tests.parity.invented.columns import TEMPLATE_COLUMNS
 from tests.parity.invented.drawing import draw_tree
 from tests.parity.invented.grammar import Grammar
 from tests.parity.invented.holes import holes
-from tests.parity.invented.run import Run
+from tests.parity.invented.run import AT_ONCE, Run
 from tests.parity.invented.trees import sql
 from tests.parity.templates import Family, families
 
 pytestmark = pytest.mark.spark
+_FRESH = 600
 
 
 def _family(*names: str) -> Family:
@@ -82,3 +83,14 @@ def test_nothing_differs(spark: SparkSession) -> None:
     run.play(0, 20, lambda finding: None)
     assert [str(finding) for finding in run.result.findings.values()] == []
     assert run.result.counts.trees > 10
+
+
+def test_fresh_trees(spark: SparkSession) -> None:
+    """Others in each run: what differs can be drawn again."""
+    seed = random.SystemRandom().getrandbits(31)
+    run = Run(spark, seed, list(families()))
+    for batch in range(_FRESH // AT_ONCE):
+        run.play(batch, AT_ONCE, lambda finding: None)
+    found = [str(finding) for finding in run.result.findings.values()]
+    again = f"make invent SEED={seed} TREES={_FRESH} QUERIES=0"
+    assert not found, "\n".join([*found, f"Again: {again}"])
