@@ -61,9 +61,9 @@ def test_intervals_of_months_have_an_order_and_a_hash(spark: SparkSession) -> No
         [
             f"hash({_MONTH})", f"xxhash64({months})", f"{_MONTH} <=> INTERVAL 1 MONTH",
             f"{_MONTH} IN (INTERVAL 1 MONTH, INTERVAL 1 YEAR)",
-            f"{months} < array(INTERVAL '1' MONTH)",
+            f"{months} < array(INTERVAL '1' MONTH * k)",
             f"array_max({months}) = INTERVAL 5 MONTH",
-            f"array_position({months}, INTERVAL 1 MONTH)",
+            f"array_position({months}, INTERVAL '1' MONTH * k)",
             f"greatest({_MONTH}, INTERVAL '1' MONTH * k) > INTERVAL 1 MONTH",
             f"sort_array({months})[0] IS NULL",
             f"size(map(coalesce({_MONTH}, INTERVAL '0' MONTH), 1))",

@@ -11,10 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.casts.cast_texts import double_text, floating_to_string
+from engine.expressions.casts.cast_texts import floating_to_string
 from engine.expressions.casts.rules import Casting
 from engine.expressions.csv.csv_options import CsvWriting, csv_writing
 from engine.expressions.csv.csv_writing import LineWriter
+from engine.expressions.java_doubles import double_text
 from engine.expressions.options import OptionError, refused_for
 from engine.expressions.record_printing import RecordPrinting, Texts
 from engine.expressions.registry import Context, ValueFunction, strict

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.argument_types import Rare
-from engine.expressions.casts.cast_texts import double_text, floating_to_string
+from engine.expressions.casts.cast_texts import floating_to_string
 from engine.expressions.casts.rules import Casting
+from engine.expressions.java_doubles import double_text
 from engine.expressions.json.json_options import IGNORE_NULLS, JsonWriting, json_writing
 from engine.expressions.json.json_writing import Quote, quoted, quoted_in_ascii
 from engine.expressions.options import OptionError, refused_for

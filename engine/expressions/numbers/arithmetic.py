@@ -69,7 +69,7 @@ def _may_fail_to_negate(expr: Expr) -> bool:
 def _may_fail_to_divide(expr: Expr) -> bool:
     divisor = constant_value(expr.children[1])
     harmless = divisor not in (None, 0, -1) and not pa.types.is_decimal(expr.children[0].dtype)
-    return _ansi(expr) and not harmless
+    return (_ansi(expr) and not harmless) or decimals.division_may_be_impossible(expr)
 
 
 @strict(

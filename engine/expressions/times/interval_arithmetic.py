@@ -18,8 +18,8 @@ import pyarrow as pa
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.argument_types import Rare
-from engine.expressions.casts.cast_texts import double_text
 from engine.expressions.decimals import EXACT
+from engine.expressions.java_doubles import double_text
 from engine.expressions.java_errors import arithmetic_exception
 from engine.expressions.registry import Context, Datum, ValueFunction, always, strict
 from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from engine.expressions.registry import Context
 from engine.expressions.tree import Expr
 from tests.parity.columns import table
+from tests.parity.invented.analysis import resolved
 from tests.parity.invented.columns import COLUMNS
 from tests.parity.invented.constants import raises_before_any_row
 from tests.parity.invented.java_texts import writes_floating
@@ -84,16 +85,23 @@ class Player:
 
     def accepted(self, trees: Sequence[Tree], counts: Counts | None = None) -> list[bool]:
         """Which of the trees Spark's analyzer takes."""
+        texts = [sql(tree) for tree in trees]
+        found = resolved(self.frame, texts)
+        if counts is not None:
+            counts.redrawn.update(each for each in found if isinstance(each, str))
+        maybe = [n for n, each in enumerate(found) if not isinstance(each, str)]
+        taken = set(self._checked(texts, maybe))
+        return [number in taken for number in range(len(trees))]
+
+    def _checked(self, texts: Sequence[str], numbers: list[int]) -> list[int]:
+        """Those that pass what the analyzer looks at when all is resolved."""
         try:
-            self.frame.selectExpr(*(sql(tree) for tree in trees))
-        except (AnalysisException, ParseException) as error:
-            if len(trees) == 1:
-                if counts is not None:
-                    counts.redrawn[error.getCondition() or type(error).__name__] += 1
-                return [False]
-            half = len(trees) // 2
-            return self.accepted(trees[:half], counts) + self.accepted(trees[half:], counts)
-        return [True] * len(trees)
+            self.frame.selectExpr(*(texts[number] for number in numbers))
+        except (AnalysisException, ParseException):
+            half = len(numbers) // 2
+            parts = (numbers[:half], numbers[half:]) if half else ()
+            return [number for part in parts for number in self._checked(texts, part)]
+        return numbers
 
     def differences(
         self, trees: Sequence[Tree], counts: Counts | None = None
