@@ -45,6 +45,7 @@ for _family in pkgutil.iter_modules(engine.expressions.__path__):
 _DOUBT_MAX: Final = 64
 """Batches."""
 _DIVISOR_FIRST = {"Divide", "IntegralDivide", "Remainder", "Pmod"}
+_LAST_FIRST = {"StringLocate"}
 _ONE_ROW = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
 
 
@@ -127,6 +128,8 @@ def _build(expr: Expr, context: Context) -> Evaluator:
 def evaluation_order(expr: Expr) -> list[int]:
     """The order in which Spark evaluates the arguments."""
     order = list(range(len(expr.children)))
+    if expr.op in _LAST_FIRST:
+        return [order[-1], *order[:-1]]
     return order[::-1] if expr.op in _DIVISOR_FIRST else order
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from py4j.java_gateway import JavaObject
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, _parse_datatype_json_string
@@ -18,14 +19,19 @@ from engine.plan.catalyst import scala_seq
 _VIEW = "analyzed_rows"
 
 
-def resolved(frame: DataFrame, texts: Sequence[str]) -> list[DataType | str]:
-    """For each SQL expression the type of its result, or the error class of what is wrong."""
+def resolved(frame: DataFrame, texts: Sequence[str]) -> list[JavaObject | str]:
+    """For each SQL expression the one that is resolved, or the error class of what is wrong."""
     frame.createOrReplaceTempView(_VIEW)
     session: Any = frame.sparkSession._jsparkSession
     return _resolved(session.sessionState(), texts)
 
 
-def _resolved(state: Any, texts: Sequence[str]) -> list[DataType | str]:
+def type_of(expression: JavaObject) -> DataType:
+    """The type of its result."""
+    return _parse_datatype_json_string(expression.dataType().json())
+
+
+def _resolved(state: Any, texts: Sequence[str]) -> list[JavaObject | str]:
     columns = ", ".join(f"{text} AS _{number}" for number, text in enumerate(texts))
     try:
         plan = state.analyzer().execute(
@@ -36,7 +42,5 @@ def _resolved(state: Any, texts: Sequence[str]) -> list[DataType | str]:
             return [error.getCondition() or type(error).__name__]
         half = len(texts) // 2
         return _resolved(state, texts[:half]) + _resolved(state, texts[half:])
-    return [
-        _parse_datatype_json_string(node.dataType().json()) if node.resolved() else "UNRESOLVED"
-        for node in scala_seq(plan.projectList())
-    ]
+    nodes = scala_seq(plan.projectList())
+    return [node if node.resolved() else "UNRESOLVED" for node in nodes]

@@ -1,5 +1,5 @@
-"""``python -m tests.parity.invented.every_type [--names NAME,...] [--all]``: every name with
-arguments of every type that Spark's analyzer takes for it.
+"""``python -m tests.parity.invented.every_type [--names NAME,...] [--all] [--plain]
+[--trees N] [--seed S]``: every name, with arguments of every type that the analyzer takes for it.
 
 Each must be equal, or refused when the query starts. In a template one column, or all columns of a
 kind, give way to values of another kind; also of kinds that no table has, such as VOID. Prints what
@@ -14,14 +14,14 @@ import json
 import logging
 import random
 import sys
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType
 
-from tests.parity.invented.analysis import resolved
+from tests.parity.invented.analysis import resolved, type_of
 from tests.parity.invented.forms import AROUND, OF_ITEMS, TAKING
 from tests.parity.invented.grammar import Grammar, form
 from tests.parity.invented.kinds import DAYS, MONTHS
@@ -160,21 +160,17 @@ def comparable(tree: Node, dtype: DataType) -> Node:
 
 
 def play(
-    spark: SparkSession,
-    grammar: Grammar,
-    setting: Setting,
-    trees: list[Node],
-    counts: Counts,
+    spark: SparkSession, setting: Setting, trees: Sequence[Node], counts: Counts
 ) -> Iterator[str]:
     """What differs."""
     player = Player(spark, setting, False, Mode(False, False))
     for start_at in range(0, len(trees), _AT_ONCE):
         part = trees[start_at : start_at + _AT_ONCE]
-        types = resolved(player.frame, [sql(tree) for tree in part])
+        found = resolved(player.frame, [sql(tree) for tree in part])
         taken = [
-            comparable(tree, dtype)
-            for tree, dtype in zip(part, types, strict=True)
-            if isinstance(dtype, DataType)
+            comparable(tree, type_of(each))
+            for tree, each in zip(part, found, strict=True)
+            if not isinstance(each, str)
         ]
         taken = [tree for tree, ok in zip(taken, player.accepted(taken), strict=True) if ok]
         for number, found in player.differences(taken, counts).items():
@@ -182,26 +178,39 @@ def play(
                 yield f"{sql(taken[number])}\n  {found[0].text}"
 
 
-def main(spark: SparkSession, arguments: argparse.Namespace) -> int:
-    """:return: the exit code."""
-    names = arguments.names.split(",") if arguments.names else None
-    differing: Counter[str] = Counter()
-    counts = Counts()
+@dataclass(frozen=True)
+class Choice:
+    """What is tried: see the command's options."""
+
+    seed: int
+    trees: int = 0
+    names: tuple[str, ...] | None = None
+    every: bool = False
+    plain: bool = False
+
+
+def run(spark: SparkSession, choice: Choice, counts: Counts) -> Iterator[str]:
+    """What differs, in both ANSI modes."""
+    every = list(families())
     for ansi in (True, False):
-        setting = Setting(arguments.seed, _ROWS, ansi, "Europe/Berlin")
+        setting = Setting(choice.seed, _ROWS, ansi, "Europe/Berlin")
         with configured(spark, setting.conf | Mode(False, False).conf):
-            grammar = Grammar(spark, list(families()))
-            trees = list(attempts(grammar, names, arguments.all, arguments.plain))
-            random.Random(arguments.seed).shuffle(trees)
-            trees = trees[: arguments.trees or None]
-            print(f"ansi={ansi}: {len(trees)} trees", flush=True)
-            for text in play(spark, grammar, setting, trees, counts):
-                differing[str(ansi)] += 1
-                print(f"DIFFERENCE {text}", flush=True)
+            grammar = Grammar(spark, every)
+            trees = list(attempts(grammar, choice.names, choice.every, choice.plain))
+            random.Random(choice.seed).shuffle(trees)
+            yield from play(spark, setting, trees[: choice.trees or None], counts)
+
+
+def main(spark: SparkSession, choice: Choice) -> int:
+    """:return: the exit code."""
+    counts, differing = Counts(), 0
+    for text in run(spark, choice, counts):
+        differing += 1
+        print(f"DIFFERENCE {text}", flush=True)
     summary = {
         "trees": counts.trees,
         "values": counts.values,
-        "differing": sum(differing.values()),
+        "differing": differing,
         "refused": dict(counts.refused.most_common()),
     }
     print(json.dumps(summary))
@@ -213,11 +222,12 @@ if __name__ == "__main__":
     parser.add_argument("--names", help="only these, with commas between them")
     parser.add_argument("--all", action="store_true", help="all templates of a name")
     parser.add_argument("--plain", action="store_true", help="with the types of columns, too")
-    parser.add_argument("--trees", type=int, default=0, help="so many of them, drawn")
-    parser.add_argument("--seed", type=int, default=1, help="gives the rows")
+    parser.add_argument("--trees", type=int, default=0, help="so many in each mode")
+    parser.add_argument("--seed", type=int, default=1, help="gives rows and trees")
     options = parser.parse_args()
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     session = start()
-    code = main(session, options)
+    chosen = tuple(options.names.split(",")) if options.names else None
+    code = main(session, Choice(options.seed, options.trees, chosen, options.all, options.plain))
     session.stop()
     sys.exit(code)
