@@ -26,8 +26,9 @@ EXACT: Final = Context(prec=400, rounding=ROUND_HALF_UP, Emax=10_000, Emin=-10_0
 """More digits than any result of two decimals has."""
 
 _ARROW_DIGITS_MAX: Final = 76
-_DIGITS_MAX: Final = 38
-_WHOLE: Final = pa.decimal128(_DIGITS_MAX, 0)
+_DIGITS_MAX: Final = 39
+"""Spark asks Java for so many of a whole quotient."""
+_WHOLE: Final = pa.decimal128(38, 0)
 _QUOTIENT_SCALE_MIN: Final = 4
 """Arrow gives a quotient so many places at least; more, by the digits of its operands."""
 _QUOTIENT_SCALE: Final = 39

@@ -49,8 +49,8 @@ def test_what_locate_does_not_look_at(spark: SparkSession) -> None:
 
 def test_quotients_of_more_digits_than_java_is_asked_for(spark: SparkSession) -> None:
     """Those that end with zeros are right."""
-    left = pa.array([-7173040242987886787, 30, 9 * 10**17, 1, None], pa.int64())
-    places = ["-3E-38", "3E-38", "9E-38", "0", "1E-38"]
+    left = pa.array([-7173040242987886787, 30, 9 * 10**17, -381876, 7, 1, None], pa.int64())
+    places = ["-3E-38", "3E-38", "9E-38", "4.8428E-34", "3E-38", "0", "1E-38"]
     right = pa.array(
         [Decimal(each).quantize(Decimal("1E-38")) for each in places], pa.decimal128(38, 38)
     )

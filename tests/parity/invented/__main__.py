@@ -44,6 +44,7 @@ def main(spark: SparkSession, arguments: argparse.Namespace) -> int:
         "values": result.counts.values,
         "constants": result.counts.constants,
         "nameless": result.counts.nameless,
+        "missing": result.missing,
         "differing": result.differing,
         "differences": [finding.expression for finding in result.findings.values()],
         "only_interpreted": result.interpreted,

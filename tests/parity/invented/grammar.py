@@ -9,10 +9,12 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
 from tests.parity.columns import table
+from tests.parity.invented.analysis import resolved
 from tests.parity.invented.columns import TEMPLATE_COLUMNS, column_name
 from tests.parity.invented.forms import AROUND, CAST_FROM, NO_MAPS, OF_ITEMS, OTHER_HOLES, TAKING
 from tests.parity.invented.holes import holes
@@ -53,12 +55,21 @@ class Grammar:
         self._of_kind: dict[str, dict[str, list[_Template]]] = defaultdict(dict)
         self.roots: dict[str, list[_Template]] = {}
         self._of_name: dict[str, list[_Template]] = {}
+        self.missing: set[str] = set()
+        """Names of templates that this Spark does not take."""
         for family in families:
             self._read(family)
 
     def _read(self, family: Family) -> None:
         every = [(name, text) for name, texts in family.templates.items() for text in texts]
-        schema = _schema(self._frame, [text for _, text in every])
+        try:
+            schema = _schema(self._frame, [text for _, text in every])
+        except AnalysisException:  # an older release does not have all of them
+            found = resolved(self._frame, [text for _, text in every])
+            pairs = list(zip(every, found, strict=True))
+            self.missing |= {name for (name, _), each in pairs if isinstance(each, str)}
+            every = [pair for pair, each in pairs if not isinstance(each, str)]
+            schema = _schema(self._frame, [text for _, text in every])
         for (name, text), dtype in zip(every, schema, strict=True):
             kind = kind_of(dtype)
             self.types.setdefault(kind, dtype)

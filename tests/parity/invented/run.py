@@ -54,12 +54,14 @@ class Result:
 
     :param findings: one for each set of operators.
     :param differing: how many trees differ.
+    :param missing: names of templates that this Spark does not take.
     :param interpreted: what differs only where Spark interprets: expression → how.
     """
 
     counts: Counts = field(default_factory=Counts)
     findings: dict[frozenset[str], Finding] = field(default_factory=dict)
     differing: int = 0
+    missing: list[str] = field(default_factory=list)
     interpreted: dict[str, str] = field(default_factory=dict)
     alike: dict[frozenset[str], int] = field(default_factory=dict)
 
@@ -126,7 +128,8 @@ class Run:
     def grammar(self, ansi: bool) -> Grammar:
         """That of the ANSI mode, which the session must have."""
         if ansi not in self._grammars:
-            self._grammars[ansi] = Grammar(self._spark, self._families)
+            grammar = self._grammars[ansi] = Grammar(self._spark, self._families)
+            self.result.missing = sorted({*self.result.missing, *grammar.missing})
         return self._grammars[ansi]
 
     def draw(self, grammar: Grammar, player: Player, numbers: Collection[int]) -> dict[int, Tree]:

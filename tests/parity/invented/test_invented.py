@@ -82,6 +82,10 @@ def test_a_wrong_kernel_is_found_and_made_small(
     assert "in Spark" in finding.text
 
 
+def test_this_spark_takes_every_template(spark: SparkSession) -> None:
+    assert Grammar(spark, list(families())).missing == set()
+
+
 def test_nothing_differs(spark: SparkSession) -> None:
     run = Run(spark, 4, [_family("and", "or", "if", "coalesce")])
     run.play(0, 20, lambda finding: None)
