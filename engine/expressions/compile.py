@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import engine.expressions
 from engine.errors import TransformError
 from engine.expressions.datum import evaluate_where, may_raise, to_array, to_scalar
-from engine.expressions.refused import REFUSED, takes_no_variant
+from engine.expressions.refused import REFUSED
 from engine.expressions.registry import KERNELS, Context, Datum, Evaluator
 from engine.expressions.row_context import Rows
 from engine.expressions.times.current_time import NotConstantError, constant_only
@@ -45,6 +45,7 @@ for _family in pkgutil.iter_modules(engine.expressions.__path__):
 _DOUBT_MAX: Final = 64
 """Batches."""
 _DIVISOR_FIRST = {"Divide", "IntegralDivide", "Remainder", "Pmod"}
+_LAST_FIRST = {"StringLocate"}
 _ONE_ROW = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
 
 
@@ -59,7 +60,7 @@ def _reasons(expr: Expr, context: Context) -> list[str]:
     if kernel is None:
         own = [f"{expr.op} {REFUSED.get(expr.op, 'has no continuous counterpart yet')}"]
     else:
-        reason = takes_no_variant(expr) or kernel.supports(expr)
+        reason = kernel.refusal(expr)
         own = [] if reason is None else [f"{expr.op}: {reason}"]
     return own + [reason for child in expr.children for reason in _reasons(child, context)]
 
@@ -127,6 +128,8 @@ def _build(expr: Expr, context: Context) -> Evaluator:
 def evaluation_order(expr: Expr) -> list[int]:
     """The order in which Spark evaluates the arguments."""
     order = list(range(len(expr.children)))
+    if expr.op in _LAST_FIRST:
+        return [order[-1], *order[:-1]]
     return order[::-1] if expr.op in _DIVISOR_FIRST else order
 
 
@@ -162,7 +165,7 @@ def fold(expr: Expr, context: Context) -> Expr:
     ):
         return expr
     kernel = KERNELS.get(expr.op)
-    if kernel is None or takes_no_variant(expr) or kernel.supports(expr) is not None:
+    if kernel is None or kernel.refusal(expr) is not None:
         return expr
     try:
         with constant_only():

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from engine.errors import TransformError
 from engine.expressions import ansi
+from engine.expressions.java_errors import arithmetic_exception
 from engine.expressions.registry import Datum, ValueFunction
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row
@@ -25,6 +26,9 @@ EXACT: Final = Context(prec=400, rounding=ROUND_HALF_UP, Emax=10_000, Emin=-10_0
 """More digits than any result of two decimals has."""
 
 _ARROW_DIGITS_MAX: Final = 76
+_DIGITS_MAX: Final = 39
+"""Spark asks Java for so many of a whole quotient."""
+_WHOLE: Final = pa.decimal128(38, 0)
 _QUOTIENT_SCALE_MIN: Final = 4
 """Arrow gives a quotient so many places at least; more, by the digits of its operands."""
 _QUOTIENT_SCALE: Final = 39
@@ -175,8 +179,33 @@ def _quotient(left: Decimal, right: Decimal) -> Decimal:
     return _CUT.divide(left, right).quantize(_QUOTIENT_UNIT, ROUND_DOWN, EXACT)
 
 
+def _whole_quotient(left: Decimal, right: Decimal) -> Decimal:
+    """The quotient without its fraction.
+
+    :raises TransformError: it has more digits than Java has been asked for, and they are not all 0.
+    """
+    quotient = EXACT.divide_int(left, right)
+    more = quotient.adjusted() + 1 - _DIGITS_MAX
+    if more > 0 and int(quotient) % 10**more:
+        raise arithmetic_exception("Division impossible")
+    return quotient
+
+
+def division_may_be_impossible(expr: Expr) -> bool:
+    """Whether a whole quotient may have so many digits that Java gives up, in any mode."""
+    left, right = (child.dtype for child in expr.children)
+    is_whole = expr.op in ("Remainder", "Pmod", "IntegralDivide") and pa.types.is_decimal(left)
+    return is_whole and left.precision - left.scale + right.scale > _DIGITS_MAX
+
+
+def _remainder(left: Decimal, right: Decimal) -> Decimal:
+    if left.adjusted() - right.adjusted() >= _DIGITS_MAX:
+        _whole_quotient(left, right)
+    return EXACT.remainder(left, right)
+
+
 def _positive_remainder(left: Decimal, right: Decimal) -> Decimal:
-    rest = EXACT.remainder(left, right)
+    rest = _remainder(left, right)
     return EXACT.remainder(EXACT.add(rest, right), right) if rest < 0 else rest
 
 
@@ -187,7 +216,7 @@ _ROW_BY_ROW: Final[
     "Subtract": (EXACT.subtract, None),
     "Multiply": (EXACT.multiply, None),
     "Divide": (_quotient, ansi.divide_by_zero),
-    "Remainder": (EXACT.remainder, ansi.remainder_by_zero),
+    "Remainder": (_remainder, ansi.remainder_by_zero),
     "Pmod": (_positive_remainder, ansi.remainder_by_zero),
 }
 
@@ -229,8 +258,8 @@ def _integral_divide(expr: Expr) -> ValueFunction:
             if ansi_mode:
                 raise ansi.divide_by_zero()
             return None
-        quotient = EXACT.divide(left, right).quantize(Decimal(1), ROUND_DOWN, EXACT)
-        return low_64_bits(int(quotient))
+        quotient = fit(_whole_quotient(left, right), _WHOLE, ansi_mode)
+        return None if quotient is None else low_64_bits(int(quotient))
 
     return lambda left, right: per_row(compute, expr.dtype, left, right)
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.expressions.tree import Expr
-from engine.expressions.types import has_variant
-
 _PLACE: Final = "names a place in a Spark batch, which a continuous query does not have"
 _STATE: Final = "needs state across records, which continuous queries do not keep yet"
 _PYTHON: Final = "is a Python function: use built-in functions, or write it into foreach"
@@ -67,22 +64,3 @@ REFUSED: Final[dict[str, str]] = {
     **dict.fromkeys(("PythonUDF", "PythonUDTF", "ScalaUDF"), _PYTHON),
 }
 """Class name → why not, to be read after the name."""
-
-_OF_VARIANTS: Final = frozenset(
-    {
-        *("ParseJson", "VariantGet", "IsVariantNull", "IsValidVariant", "SchemaOfVariant"),
-        *("ToVariantObject", "Cast", "StructsToJson", "TypeOf", "Literal", "Column"),
-        *("IsNull", "IsNotNull", "If", "CaseWhen", "Coalesce", "CreateArray", "CreateNamedStruct"),
-        *("GetStructField", "GetArrayItem"),
-    }
-)
-
-
-def takes_no_variant(expr: Expr) -> str | None:
-    """Why a node cannot be evaluated that has to do with VARIANT, which other kernels would take
-    for a STRUCT; None if it can."""
-    if expr.op in _OF_VARIANTS:
-        return None
-    if any(has_variant(dtype) for dtype in (expr.dtype, *(child.dtype for child in expr.children))):
-        return "it does not take VARIANT yet: use variant_get, or to_json, to get other types"
-    return None

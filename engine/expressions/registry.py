@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.expressions.argument_types import Rare, refused_argument
 from engine.expressions.tree import Expr
 
 Datum = Any  # a pyarrow Array, or a Scalar that stands for a column of equal values
@@ -55,6 +56,8 @@ class Kernel:
         their keys. They are in the node's ``params``; nothing else is.
     :param presumes: session settings that Spark's class looks at, and this does not: it computes
         what Spark does where they have their defaults, and is refused where they have not.
+    :param takes: which rare types its arguments may have, see
+        :mod:`engine.expressions.argument_types`.
     """
 
     op: str
@@ -66,6 +69,11 @@ class Kernel:
     reads: tuple[str, ...] = ()
     presumes: tuple[str, ...] = ()
     unbounded: bool = False
+    takes: Rare = Rare.NONE
+
+    def refusal(self, expr: Expr) -> str | None:
+        """Why a node cannot be evaluated, or None if it can."""
+        return refused_argument(expr, self.takes) or self.supports(expr)
 
 
 KERNELS: dict[str, Kernel] = {}
@@ -94,6 +102,7 @@ def lazy(
     reads: tuple[str, ...] = (),
     presumes: tuple[str, ...] = (),
     unbounded: bool = False,
+    takes: Rare = Rare.NONE,
 ) -> Callable[[Factory], Factory]:
     """Register a factory that gets its children's evaluators."""
 
@@ -111,6 +120,7 @@ def lazy(
                 reads,
                 presumes,
                 unbounded,
+                takes,
             )
         return factory
 
@@ -125,6 +135,7 @@ def strict(
     reads: tuple[str, ...] = (),
     presumes: tuple[str, ...] = (),
     unbounded: bool = False,
+    takes: Rare = Rare.NONE,
 ) -> Callable[[Callable[[Expr, Context], ValueFunction]], Callable[[Expr, Context], ValueFunction]]:
     """Register ``make(expr, context) -> function(*values)`` for a node whose children are always
     evaluated on all rows. Values are Arrays or Scalars; so may be the result."""
@@ -151,6 +162,7 @@ def strict(
             reads=reads,
             presumes=presumes,
             unbounded=unbounded,
+            takes=takes,
         )(factory)
         STRICT.update(ops)
         return make

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.malformed import JAVA, View
 from engine.expressions.registry import (
     Context,
@@ -36,6 +37,7 @@ def rowwise(
     nulls: bool = False,
     unbounded: bool = False,
     malformed: View = JAVA,
+    takes: Rare = Rare.NONE,
 ) -> Callable[[_Function], _Function]:
     """Register a function of a row's values, which stays what it is.
 
@@ -55,6 +57,7 @@ def rowwise(
             nulls=nulls,
             unbounded=unbounded,
             malformed=malformed,
+            takes=takes,
         )(make)
         return function
 
@@ -71,6 +74,7 @@ def rowwise_factory(
     arguments: tuple[int, ...] | None = None,
     unbounded: bool = False,
     malformed: View = JAVA,
+    takes: Rare = Rare.NONE,
 ) -> Callable[[RowFactory], RowFactory]:
     """Register ``make(expr) -> function(*values of a row)``, where the function depends on the
     node: on its type, on constants, on what it reads. None instead of a function: NULL in all rows.
@@ -101,6 +105,7 @@ def rowwise_factory(
             reads=reads,
             presumes=presumes,
             unbounded=unbounded,
+            takes=takes,
         )(kernel)
         return make
 

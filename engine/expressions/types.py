@@ -149,14 +149,15 @@ def cuts_intervals(source: str, target: str) -> bool:
 
 
 def _nullable_if(nullable: bool, name: str, dtype: pa.DataType) -> pa.Field:
-    """A field; of type VOID it can only be NULL, even where Spark says otherwise: ``array()``."""
+    """A field; of type VOID it can only be NULL, even where Spark says otherwise: ``array()``,
+    ``map_entries(NULL)``."""
     return pa.field(name, dtype, nullable or pa.types.is_null(dtype))
 
 
 def schema_from_spark(value: Any) -> pa.Schema:
     """The Arrow schema of a parsed ``StructType.json()``."""
     return pa.schema(
-        [pa.field(f["name"], from_spark(f["type"]), f["nullable"]) for f in value["fields"]]
+        [_nullable_if(f["nullable"], f["name"], from_spark(f["type"])) for f in value["fields"]]
     )
 
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 _CATALYST = "org.apache.spark.sql.catalyst.expressions"
 _NULL_SAFE_KINDS = ("Binary", "Ternary", "Quaternary", "Septenary")
 _NULL_SAFE = {"ArrayInsert", "ArrayContains", "ArrayAppend", "ArrayPrepend", "ArrayRemove"}
+_NULL_SAFE |= {"StringLocate"}  # whose result is 0 where its start is NULL
 DERIVED = {
     "data_type", "schema", "use_string_type_when_empty", "legacy_interval",  # the node's type
     "names", "name", "field", "num_fields", "contains_null",  # that of a child

@@ -15,7 +15,7 @@ import engine.expressions.compile  # registers the kernels
 from engine.expressions.refused import REFUSED
 from engine.expressions.registry import KERNELS
 from engine.expressions.types import sql_name
-from tests.parity import measurements
+from tests.parity import measurements, releases
 from tests.parity.templates import Family, families
 
 assert engine.expressions.compile
@@ -127,9 +127,24 @@ def document() -> str:
             f"\n{len(again)} names are new, or their code has changed: they were compared since, on"
             f" {fewest} rows or more in each of four settings: 0 mismatches."
         )
+    said += "".join(f"\n{line}" for line in _trees())
     head = _HEAD.format(run=f"{said}\n", rows=f"{run['rows']:,}")
     table = [f"\n{count} functions and operators:", *_rows(measured["names"])]
     return head + "\n".join([*table, *_coverage(measured), *_refusals()]) + "\n"
+
+
+def _trees() -> Iterator[str]:
+    """How many random trees were compared with each release."""
+    found = releases.load()
+    if not found:
+        return
+    yield "\nRandom trees of these functions and operators, one inside the other (`make invent`,"
+    yield "`make test-spark-matrix`), when they were last compared:\n"
+    yield "| Spark | Java | trees | values | differ |"
+    yield "|---|---|---|---|---|"
+    for version, run in sorted(found.items()):
+        counts = " | ".join(f"{run[name]:,}" for name in ("trees", "values", "differing"))
+        yield f"| {version} | {run['java']} | {counts} |"
 
 
 def write_document() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 # Imported for the conversions that they register.
+from engine.expressions.argument_types import Rare
 from engine.expressions.casts.rules import Casting, any_part, castable, converter, kind
 from engine.expressions.casts.special_times import special_moment
 from engine.expressions.datum import constant
@@ -75,6 +76,7 @@ def _special_moment(expr: Expr, casting: Casting) -> Callable[[], int] | None:
         "spark.sql.legacy.fromDayTimeString.enabled",
         "spark.sql.legacy.timeParserPolicy",
     ),
+    takes=Rare.ALL_AND_VARIANT,
 )
 def cast(expr: Expr, context: Context) -> ValueFunction:
     """Null stays null."""

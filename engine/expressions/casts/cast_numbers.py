@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.buffers import values_of, with_nulls_of
-from engine.expressions.casts.cast_texts import double_text
 from engine.expressions.casts.rules import Casting, Convert, conversion
 from engine.expressions.decimals import fit, fit_array, low_64_bits
+from engine.expressions.java_doubles import double_text
 from engine.expressions.vectors import per_row
 
 _LONG_DIGITS = 19

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.collections.array_errors import different_lengths, duplicated_key, null_key
 from engine.expressions.collections.array_sets import first_of_equals, row_keys
 from engine.expressions.datum import to_array
@@ -82,6 +83,7 @@ def _create_map_supports(expr: Expr) -> str | None:
     reads=BUILDERS_READ,
     presumes=BUILDERS_PRESUME,
     supports=_create_map_supports,
+    takes=Rare.ALL,
 )
 def create_map(expr: Expr, context: Context) -> ValueFunction:
     """``map(key, value, key, value, ...)``."""
@@ -102,7 +104,13 @@ def create_map(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, make)
 
 
-@strict("MapFromArrays", can_fail=may_have_bad_keys, reads=BUILDERS_READ, presumes=BUILDERS_PRESUME)
+@strict(
+    "MapFromArrays",
+    can_fail=may_have_bad_keys,
+    reads=BUILDERS_READ,
+    presumes=BUILDERS_PRESUME,
+    takes=Rare.ALL,
+)
 def map_from_arrays(expr: Expr, context: Context) -> ValueFunction:
     """``map_from_arrays``."""
 
@@ -117,7 +125,11 @@ def map_from_arrays(expr: Expr, context: Context) -> ValueFunction:
 
 
 @strict(
-    "MapFromEntries", can_fail=may_have_bad_keys, reads=BUILDERS_READ, presumes=BUILDERS_PRESUME
+    "MapFromEntries",
+    can_fail=may_have_bad_keys,
+    reads=BUILDERS_READ,
+    presumes=BUILDERS_PRESUME,
+    takes=Rare.ALL,
 )
 def map_from_entries(expr: Expr, context: Context) -> ValueFunction:
     """``map_from_entries``: NULL if one of the entries is."""
@@ -132,7 +144,13 @@ def map_from_entries(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, make)
 
 
-@strict("MapConcat", can_fail=may_have_bad_keys, reads=BUILDERS_READ, presumes=BUILDERS_PRESUME)
+@strict(
+    "MapConcat",
+    can_fail=may_have_bad_keys,
+    reads=BUILDERS_READ,
+    presumes=BUILDERS_PRESUME,
+    takes=Rare.ALL,
+)
 def map_concat(expr: Expr, context: Context) -> ValueFunction:
     """``map_concat``: NULL if one of the maps is."""
 
@@ -148,7 +166,7 @@ def map_concat(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, make)
 
 
-@strict("MapKeys", "MapValues")
+@strict("MapKeys", "MapValues", takes=Rare.ALL)
 def map_part(expr: Expr, context: Context) -> ValueFunction:
     """``map_keys``, ``map_values``."""
     index = 0 if expr.op == "MapKeys" else 1
@@ -161,7 +179,7 @@ def map_part(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, part)
 
 
-@strict("MapEntries")
+@strict("MapEntries", takes=Rare.ALL)
 def map_entries(expr: Expr, context: Context) -> ValueFunction:
     """``map_entries``: an array of structs of ``key`` and ``value``."""
     return on_arrays(expr, lambda maps: Lists.of(maps).array(expr.dtype))

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.casts.cast_texts import double_text, floating_to_string
+from engine.expressions.argument_types import Rare
+from engine.expressions.casts.cast_texts import floating_to_string
 from engine.expressions.casts.rules import Casting
+from engine.expressions.java_doubles import double_text
 from engine.expressions.json.json_options import IGNORE_NULLS, JsonWriting, json_writing
 from engine.expressions.json.json_writing import Quote, quoted, quoted_in_ascii
 from engine.expressions.options import OptionError, refused_for
@@ -49,7 +51,7 @@ def _why_not(dtype: pa.DataType) -> str | None:
         return _why_not(dtype.item_type)
     if pa.types.is_list(dtype):
         return _why_not(dtype.value_type)
-    return "intervals are not supported" if pa.types.is_duration(dtype) else None
+    return None
 
 
 def _writing(expr: Expr) -> JsonWriting:
@@ -69,6 +71,7 @@ def _writing(expr: Expr) -> JsonWriting:
         "spark.sql.jsonGenerator.writeNullIfWithDefaultValue",
         "spark.sql.legacy.timeParserPolicy",
     ),
+    takes=Rare.VOID | Rare.VARIANT,
 )
 def to_json(expr: Expr, context: Context) -> ValueFunction:
     """One text per value."""

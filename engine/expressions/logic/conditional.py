@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.datum import evaluate_where, to_array
 from engine.expressions.registry import Context, Datum, Evaluator, lazy
 from engine.expressions.tree import Expr
@@ -17,7 +18,7 @@ from engine.expressions.tree import Expr
 _BOOL = pa.bool_()
 
 
-@lazy("If", "CaseWhen")
+@lazy("If", "CaseWhen", takes=Rare.ALL_AND_VARIANT)
 def case_when(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``children`` are condition, value, condition, value, ... and perhaps the value of ELSE.
 

@@ -11,18 +11,19 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.datum import evaluate_where, to_array
 from engine.expressions.registry import Context, Datum, Evaluator, ValueFunction, lazy, strict
 from engine.expressions.tree import Expr
 
 
-@strict("IsNull")
+@strict("IsNull", takes=Rare.ALL_AND_VARIANT)
 def is_null(expr: Expr, context: Context) -> ValueFunction:
     """NaN is not null."""
     return lambda value: pc.is_null(value)
 
 
-@strict("IsNotNull")
+@strict("IsNotNull", takes=Rare.ALL_AND_VARIANT)
 def is_not_null(expr: Expr, context: Context) -> ValueFunction:
     """NaN is not null."""
     return lambda value: pc.is_valid(value)
@@ -49,7 +50,7 @@ def nanvl(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evalua
     return choose
 
 
-@lazy("Coalesce")
+@lazy("Coalesce", takes=Rare.ALL_AND_VARIANT)
 def coalesce(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """The first value that is not null; later ones are evaluated only where they are needed."""
     plain = not (pa.types.is_nested(expr.dtype) or pa.types.is_null(expr.dtype))
@@ -70,7 +71,7 @@ def coalesce(expr: Expr, children: Sequence[Evaluator], context: Context) -> Eva
     return in_turn
 
 
-@strict("AtLeastNNonNulls", reads=("n",))
+@strict("AtLeastNNonNulls", reads=("n",), takes=Rare.ALL)
 def at_least_n_non_nulls(expr: Expr, context: Context) -> ValueFunction:
     """Whether ``n`` of the values are neither null nor NaN: what ``df.na.drop`` asks."""
     n: int = expr.params["n"]

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from engine.errors import TransformError
 from engine.expressions import ansi, decimals
+from engine.expressions.argument_types import Rare
 from engine.expressions.buffers import values_of, with_nulls_of
 from engine.expressions.datum import constant_value
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
@@ -68,7 +69,7 @@ def _may_fail_to_negate(expr: Expr) -> bool:
 def _may_fail_to_divide(expr: Expr) -> bool:
     divisor = constant_value(expr.children[1])
     harmless = divisor not in (None, 0, -1) and not pa.types.is_decimal(expr.children[0].dtype)
-    return _ansi(expr) and not harmless
+    return (_ansi(expr) and not harmless) or decimals.division_may_be_impossible(expr)
 
 
 @strict(
@@ -79,6 +80,7 @@ def _may_fail_to_divide(expr: Expr) -> bool:
     can_fail=_may_overflow,
     loop=True,
     reads=("eval_mode",),
+    takes=Rare.INTERVALS,
 )
 def add_subtract_multiply(expr: Expr, context: Context) -> ValueFunction:
     """Both sides have the result's type, except for decimals."""
@@ -220,13 +222,21 @@ def pmod(expr: Expr, context: Context) -> ValueFunction:
     can_fail=_may_fail_to_negate,
     loop=True,
     reads=("fail_on_error",),
+    takes=Rare.INTERVALS,
 )
 def unary_minus(expr: Expr, context: Context) -> ValueFunction:
     """The lowest integer has no negative."""
     return _unary(expr, pc.negate, pc.negate_checked)
 
 
-@strict("Abs", supports=_numeric, can_fail=_may_fail_to_negate, loop=True, reads=("fail_on_error",))
+@strict(
+    "Abs",
+    supports=_numeric,
+    can_fail=_may_fail_to_negate,
+    loop=True,
+    reads=("fail_on_error",),
+    takes=Rare.INTERVALS,
+)
 def absolute(expr: Expr, context: Context) -> ValueFunction:
     """The lowest integer has no absolute value."""
     return _unary(expr, pc.abs, pc.abs_checked)
@@ -249,7 +259,7 @@ def _unary(expr: Expr, unchecked: ValueFunction, checked: ValueFunction) -> Valu
     return compute
 
 
-@strict("UnaryPositive", supports=_numeric)
+@strict("UnaryPositive", supports=_numeric, takes=Rare.INTERVALS)
 def unary_plus(expr: Expr, context: Context) -> ValueFunction:
     """Nothing happens."""
     return lambda value: value

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.numbers import strict_angles, strict_math, strict_powers
 from engine.expressions.registry import Context, Evaluator, ValueFunction, lazy, strict
 from engine.expressions.tree import Expr
@@ -77,7 +78,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
-@strict(*_FUNCTIONS)
+@strict(*_FUNCTIONS, takes=Rare.INTERVALS)  # of which signum tells the sign
 def of_double(expr: Expr, context: Context) -> ValueFunction:
     """A function of one or two DOUBLEs."""
     function = _FUNCTIONS[expr.op]

@@ -17,7 +17,9 @@ import pyarrow as pa
 
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
+from engine.expressions.argument_types import Rare
 from engine.expressions.decimals import EXACT
+from engine.expressions.java_doubles import double_text
 from engine.expressions.java_errors import arithmetic_exception
 from engine.expressions.registry import Context, Datum, ValueFunction, always, strict
 from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND
@@ -95,7 +97,7 @@ def _scaled(interval: int, number: Any, divides: bool) -> int:
 
 @strict(
     "MultiplyDTInterval", "MultiplyYMInterval", "DivideDTInterval", "DivideYMInterval",
-    can_fail=always, loop=True,
+    can_fail=always, loop=True, takes=Rare.INTERVALS,
 )  # fmt: skip
 def scale(expr: Expr, context: Context) -> ValueFunction:
     """``interval * number`` and ``interval / number``."""
@@ -113,7 +115,9 @@ def scale(expr: Expr, context: Context) -> ValueFunction:
         if not -limit <= result < limit:
             if exact or not isinstance(number, float):
                 raise _overflow()
-            raise arithmetic_exception("not in range")
+            unrounded = interval / number if divides else interval * number
+            told = f"input {double_text(unrounded)} and rounding mode HALF_UP"
+            raise arithmetic_exception(f"rounded value is out of range for {told}")
         return result
 
     def function(interval: Datum, number: Datum) -> Datum:
@@ -134,7 +138,7 @@ _FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-@strict(*_FIELDS)
+@strict(*_FIELDS, takes=Rare.MONTHS)
 def field(expr: Expr, context: Context) -> ValueFunction:
     """Years and months of an interval of months."""
     function = _FIELDS[expr.op]

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.expressions.ansi import arithmetic_overflow
+from engine.expressions.argument_types import Rare
 from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.times import civil
 from engine.expressions.times.civil import MICROS_PER_DAY
@@ -31,7 +32,7 @@ def reinterpret(expr: Expr, context: Context) -> ValueFunction:
     return lambda value: on_numpy(lambda micros: micros, expr.dtype, value)
 
 
-@strict("TimeBucket", can_fail=always, reads=("time_zone_id",))
+@strict("TimeBucket", can_fail=always, reads=("time_zone_id",), takes=Rare.INTERVALS)
 def time_bucket(expr: Expr, context: Context) -> ValueFunction:
     """``time_bucket``: buckets of days and of months are those of the session's zone."""
     local_zone, dtype = zone_for(expr, expr.dtype, context), expr.dtype

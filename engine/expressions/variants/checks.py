@@ -8,6 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from engine.errors import TransformError
+from engine.expressions.argument_types import Rare
 from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.tree import Expr
 from engine.expressions.variants.building import Octets
@@ -18,7 +19,7 @@ from engine.expressions.variants.variant_errors import is_sparks, malformed
 from engine.expressions.vectors import of_columns
 
 
-@strict("IsVariantNull", can_fail=always, loop=True)
+@strict("IsVariantNull", can_fail=always, loop=True, takes=Rare.VARIANT)
 def is_variant_null(expr: Expr, context: Context) -> ValueFunction:
     """Whether it is JSON's null. NULL is not."""
     return of_columns(lambda array: pa.array([_is_null(row) for row in octets_of(array)]))
@@ -32,7 +33,7 @@ def _is_null(row: Octets | None) -> bool:
     return row[0][0] == 0
 
 
-@strict("IsValidVariant", can_fail=always, loop=True)
+@strict("IsValidVariant", can_fail=always, loop=True, takes=Rare.VARIANT)
 def is_valid_variant(expr: Expr, context: Context) -> ValueFunction:
     """Whether all of it can be read."""
     return of_columns(

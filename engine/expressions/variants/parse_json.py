@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
+from engine.expressions.argument_types import Rare
 from engine.expressions.json.jackson import (
     END_ARRAY,
     END_OBJECT,
@@ -73,6 +74,7 @@ _decode: Final = json.JSONDecoder(
     can_fail=lambda expr: bool(expr.params["fail_on_error"]),
     loop=True,
     reads=("fail_on_error", ALLOW_DUPLICATES, VALIDATE_UNICODE),
+    takes=Rare.VARIANT,
 )
 def parse_json(expr: Expr, context: Context) -> ValueFunction:
     """What is not JSON raises, or is NULL."""

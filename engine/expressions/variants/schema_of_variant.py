@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from engine.errors import TransformError
+from engine.expressions.argument_types import Rare
 from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP, TIMESTAMP_NTZ, VARIANT, is_variant, sql_name
@@ -32,7 +33,13 @@ _NUMBERS: Final = (pa.int64(), pa.float32(), pa.float64())
 _MOMENTS: Final = (pa.date32(), TIMESTAMP_NTZ, TIMESTAMP)
 
 
-@strict("SchemaOfVariant", can_fail=always, loop=True, presumes=(CASE_SENSITIVE,))
+@strict(
+    "SchemaOfVariant",
+    can_fail=always,
+    loop=True,
+    presumes=(CASE_SENSITIVE,),
+    takes=Rare.VARIANT,
+)
 def schema_of_variant(expr: Expr, context: Context) -> ValueFunction:
     """A text."""
 

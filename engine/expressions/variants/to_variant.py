@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.casts.rules import Casting, Convert, conversion
 from engine.expressions.decimals import EXACT
 from engine.expressions.json.jackson import Members
@@ -38,7 +39,7 @@ _SCALARS: Final[dict[pa.DataType, Callable[[Any], Piece]]] = {
 }
 
 
-@strict("ToVariantObject", can_fail=always, loop=True)
+@strict("ToVariantObject", can_fail=always, loop=True, takes=Rare.VARIANT)
 def to_variant_object(expr: Expr, context: Context) -> ValueFunction:
     """Of an ARRAY, a MAP or a STRUCT."""
     return of_columns(to_variants)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.lists import on_arrays
 from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.times.zones import zone
@@ -26,6 +27,7 @@ from engine.expressions.vectors import to_list
     can_fail=always,
     loop=True,
     reads=("target_type", "fail_on_error", "time_zone_id"),
+    takes=Rare.VARIANT,
 )
 def variant_get(expr: Expr, context: Context) -> ValueFunction:
     """NULL where nothing is at the path."""

@@ -1,4 +1,5 @@
-"""``python -m tests.parity.invented --trees N --seed S [--family NAME] [--first-batch B]``.
+"""``python -m tests.parity.invented --trees N --seed S [--family NAME] [--first-batch B]
+[--record]``.
 
 Prints progress, every difference made small, and a last line of JSON; exits with 1 if anything
 differs.
@@ -11,9 +12,11 @@ import json
 import logging
 import sys
 import time
+from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tests.parity import releases
 from tests.parity.invented.run import AT_ONCE, Run
 from tests.parity.templates import families
 from tests.spark.conftest import start
@@ -41,6 +44,7 @@ def main(spark: SparkSession, arguments: argparse.Namespace) -> int:
         "values": result.counts.values,
         "constants": result.counts.constants,
         "nameless": result.counts.nameless,
+        "missing": result.missing,
         "differing": result.differing,
         "differences": [finding.expression for finding in result.findings.values()],
         "only_interpreted": result.interpreted,
@@ -48,6 +52,11 @@ def main(spark: SparkSession, arguments: argparse.Namespace) -> int:
         "redrawn": dict(result.counts.redrawn.most_common()),
     }
     print(json.dumps(summary))
+    if arguments.record:
+        jvm: Any = spark._jvm
+        told = {name: summary[name] for name in ("trees", "values", "differing", "seed")}
+        java = str(jvm.System.getProperty("java.specification.version"))
+        releases.record(spark.version, {**told, "java": java})
     return 1 if result.differing else 0
 
 
@@ -57,6 +66,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="gives all trees")
     parser.add_argument("--family", help="only this family's templates")
     parser.add_argument("--first-batch", type=int, default=0, help="goes on from there")
+    parser.add_argument(
+        "--record", action="store_true", help="write the figures into releases.json"
+    )
     return parser.parse_args()
 
 

@@ -11,13 +11,18 @@ from pyspark.sql import SparkSession
 from engine.expressions.registry import KERNELS
 from tests.parity.invented.columns import TEMPLATE_COLUMNS
 from tests.parity.invented.drawing import draw_tree
+from tests.parity.invented.every_type import Choice
+from tests.parity.invented.every_type import run as run_every_type
 from tests.parity.invented.grammar import Grammar
 from tests.parity.invented.holes import holes
-from tests.parity.invented.run import Run
+from tests.parity.invented.player import Counts
+from tests.parity.invented.run import AT_ONCE, Run
 from tests.parity.invented.trees import sql
 from tests.parity.templates import Family, families
 
 pytestmark = pytest.mark.spark
+_FRESH = 300
+_ATTEMPTS = 600
 
 
 def _family(*names: str) -> Family:
@@ -77,8 +82,35 @@ def test_a_wrong_kernel_is_found_and_made_small(
     assert "in Spark" in finding.text
 
 
+def test_this_spark_takes_every_template(spark: SparkSession) -> None:
+    assert Grammar(spark, list(families())).missing == set()
+
+
 def test_nothing_differs(spark: SparkSession) -> None:
     run = Run(spark, 4, [_family("and", "or", "if", "coalesce")])
     run.play(0, 20, lambda finding: None)
     assert [str(finding) for finding in run.result.findings.values()] == []
     assert run.result.counts.trees > 10
+
+
+def test_fresh_trees(spark: SparkSession) -> None:
+    """Others in each run: what differs can be drawn again."""
+    seed = random.SystemRandom().getrandbits(31)
+    run = Run(spark, seed, list(families()))
+    for batch in range(_FRESH // AT_ONCE):
+        run.play(batch, AT_ONCE, lambda finding: None)
+    found = [str(finding) for finding in run.result.findings.values()]
+    again = f"make invent SEED={seed} TREES={_FRESH} QUERIES=0"
+    assert not found, "\n".join([*found, f"Again: {again}"])
+
+
+def test_arguments_of_rare_types(spark: SparkSession) -> None:
+    """Some of those that ``python -m tests.parity.invented.every_type`` tries, others in each
+    run: equal, or refused when the query starts."""
+    choice = Choice(random.SystemRandom().getrandbits(31), _ATTEMPTS)
+    counts = Counts()
+    found = list(run_every_type(spark, choice, counts))
+    again = f"--seed {choice.seed} --trees {choice.trees}"
+    again = f"Again: python -m tests.parity.invented.every_type {again}"
+    assert not found, "\n".join([*found, again])
+    assert counts.trees > 100
