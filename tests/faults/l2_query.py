@@ -78,19 +78,20 @@ class Outcome:
 
     :param error: class and text of what ended the query.
     :param ours: whether it is an error of the engine.
-    :param has_run: whether all tasks have ever run at once.
+    :param restarts: whether a task that was lost was to be replaced: all had run at once, and no
+        drain was asked for, which does not begin anew.
     """
 
     error: str | None
     ours: bool
-    has_run: bool
+    restarts: bool
 
 
 def drive(plan: Plan) -> Outcome:
     """Run the query until the whole source is committed, or it fails."""
     logging.basicConfig(level=logging.WARNING)
     l2_server.attach(plan.server, plan.driver)
-    execution = None
+    execution, draining = None, False
     try:
         execution = ContinuousExecution(_definition(plan), ForkLauncher(plan.server, plan.worker))
         execution.start()
@@ -99,10 +100,11 @@ def drive(plan: Plan) -> Outcome:
             query.awaitEpoch(execution.committed_epoch + 1, WAIT_S)
             l2_server.attach(plan.server, plan.running)
         _await_the_end_of_the_source(query, plan)
+        draining = True
         query.drain(WAIT_S)
     except ContinuousError as exc:
-        has_run = execution is not None and execution.has_run
-        return Outcome(f"{type(exc).__name__}: {exc}", True, has_run)
+        restarts = execution is not None and execution.has_run and not draining
+        return Outcome(f"{type(exc).__name__}: {exc}", True, restarts)
     except BaseException as exc:
         logging.exception("not an error of the engine")
         return Outcome(f"{type(exc).__name__}: {exc}", False, False)

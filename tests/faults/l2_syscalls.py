@@ -168,8 +168,7 @@ class _Harness:
             return [f"not an error of the engine: {outcome.error}"]
         if outcome.error is not None and not fired:
             return [f"without a fault: {outcome.error}"]
-        # Tasks that have never run are no case for a restart.
-        if outcome.error is not None and point.what == KILL and outcome.has_run:
+        if outcome.error is not None and point.what == KILL and outcome.restarts:
             return [f"a killed task ended the query: {outcome.error}"]
         return []
 

@@ -71,6 +71,9 @@ def test_what_was_under_way_when_the_broker_was_killed_comes(
     broker.process.kill()
     broker.start()
     sink.await_all(*sent)
+    # All may have come before the kill, and a drain in the pause after it has nothing to drain.
+    wait_until(lambda: query.status["restarts"], "it was restarted")
+    wait_until(lambda: query.status["failing_since_ms"] is None, "all is well")
     assert query.drain(30)
 
 
