@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Values = npt.NDArray[Any]
 
@@ -76,3 +77,17 @@ def saturated(x: Any) -> Any:
     whole = np.where(inside, x, 0).astype(np.int64)
     limits = np.where(x > 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min)
     return np.where(inside | np.isnan(x), whole, limits)
+
+
+def null_elsewhere(array: pa.Array, mask: pa.Array) -> pa.Array:
+    """The values where ``mask``, which has no nulls, is true; null elsewhere."""
+    if (
+        array.offset
+        or mask.offset
+        or pa.types.is_nested(array.type)
+        or pa.types.is_null(array.type)
+    ):
+        return pc.if_else(mask, array, pa.scalar(None, array.type))
+    valid = mask if array.null_count == 0 else pc.and_(mask, array.is_valid())
+    buffers = [valid.buffers()[1], *array.buffers()[1:]]
+    return pa.Array.from_buffers(array.type, len(array), buffers)

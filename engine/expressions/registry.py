@@ -32,11 +32,14 @@ class Context:
     :param hopeful: whatever raises is evaluated again, by a kernel that is made without this: so
         conditionals may evaluate their branches on all rows.
     :param partition: the number of the task's first partition among all of the query.
+    :param exact_math: functions of DOUBLE have the very bits of Java's, see
+        :mod:`engine.expressions.numbers.doubles`.
     """
 
     session_timezone: str = "UTC"
     hopeful: bool = False
     partition: int = 0
+    exact_math: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.buffers import null_elsewhere
+
 
 class Rows:
     """Columns of equal length.
@@ -59,4 +61,35 @@ class Rows:
         """The rows at these positions, each as often as it is named."""
         return Rows(
             len(positions), lambda index: pc.take(self.column(index), positions, boundscheck=False)
+        )
+
+
+class Veiled(Rows):
+    """Rows of which some may not count: there, every column is NULL.
+
+    For most functions NULL is no reason to fail, so that all rows can be evaluated at once. Those
+    for which it is are evaluated again, on the rows that count alone.
+    """
+
+    __slots__ = ("_counting",)
+
+    def __init__(
+        self, num_rows: int, load: Callable[[Any], pa.Array], counting: pa.Array | None = None
+    ) -> None:
+        super().__init__(num_rows, load)
+        self._counting = counting
+
+    @property
+    def counts(self) -> bool:
+        """Whether any row does."""
+        return self._counting is None or self._counting.true_count > 0
+
+    def where(self, mask: pa.Array) -> Veiled:
+        """Those of them for which the mask, which has no nulls, is true; as they are, if it is for
+        all."""
+        if mask.true_count == self.num_rows:
+            return self
+        counting = mask if self._counting is None else pc.and_(self._counting, mask)
+        return Veiled(
+            self.num_rows, lambda index: null_elsewhere(self.column(index), counting), counting
         )

@@ -269,6 +269,7 @@ class Pipeline:
     :param steps: in the order in which batches pass them.
     :param schema: the columns that reach the sink.
     :param session_timezone: IANA name.
+    :param exact_math: see :class:`engine.expressions.registry.Context`.
     :param zone_rules: the time zones of the driver's JVM, by which the task goes from then on;
         None: those that its process goes by already.
     """
@@ -277,6 +278,7 @@ class Pipeline:
     steps: tuple[Step, ...]
     schema: pa.Schema
     session_timezone: str = "UTC"
+    exact_math: bool = False
     descriptions: tuple[str, ...] = field(default=())
     zone_rules: JavaRules | None = field(default=None, repr=False)
 

@@ -73,12 +73,15 @@ GENERATORS = ("Explode", "PosExplode", "Inline", "Stack")
 
 
 def plan_query(
-    df: DataFrame, static_side_bytes_max: int = EngineOptions.static_side_max_bytes
+    df: DataFrame,
+    static_side_bytes_max: int = EngineOptions.static_side_max_bytes,
+    exact_math: bool = EngineOptions.exact_math,
 ) -> tuple[Pipeline, ...]:
     """Turn a streaming DataFrame into a plan that needs no JVM. Tables that it is joined with are
     read here.
 
     :param static_side_bytes_max: how large such a table may be, in Arrow's memory.
+    :param exact_math: see :class:`engine.expressions.registry.Context`.
     :return: one pipeline for each stream that the query reads, in the order of the query's text;
         all have the same schema.
     :raises ConfigError: a table is larger than that.
@@ -104,6 +107,7 @@ def plan_query(
                 steps=tuple(stream.steps),
                 schema=walk.schema,
                 session_timezone=walk.context.session_timezone,
+                exact_math=exact_math,
                 descriptions=tuple(stream.descriptions),
                 zone_rules=walk.zone_rules,
             )

@@ -96,7 +96,9 @@ def _stages(
     partition: int,
     observations: list[Observation],
 ) -> list[BatchStream]:
-    context = Context(pipeline.session_timezone, partition=partition)
+    context = Context(
+        pipeline.session_timezone, partition=partition, exact_math=pipeline.exact_math
+    )
     stages: list[BatchStream] = []
     pending: list[Step] = []
     schema = pipeline.source.schema

@@ -97,16 +97,19 @@ def compare(
     expressions: Sequence[str],
     timezone: str = "UTC",
     ulps: Sequence[int] | None = None,
+    *,
+    exact_math: bool = True,
 ) -> list[Difference]:
     """The differences under the session's present configuration.
 
     :param ulps: for each expression, by how many units in the last place a result may differ.
+    :param exact_math: the option of that name.
     """
     frame = frame_of(spark, table)
     trees, problems = read_expressions(frame, expressions, timezone)
     if problems:
         return [Difference("", f"unsupported: {text}", None, True) for text in problems]
-    return compare_trees(frame, table, expressions, trees, timezone, ulps)
+    return compare_trees(frame, table, expressions, trees, timezone, ulps, exact_math=exact_math)
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
@@ -124,6 +127,7 @@ def compare_trees(
     ulps: Sequence[int] | None = None,
     *,
     sliced: bool = False,
+    exact_math: bool = True,
 ) -> list[Difference]:
     """The differences of expressions that have been read.
 
@@ -133,7 +137,7 @@ def compare_trees(
     table = table.combine_chunks()
     longer = pa.concat_tables([table, table]).combine_chunks() if sliced else table
     batch = longer.to_batches()[0].slice(longer.num_rows - table.num_rows)
-    context = Context(timezone)
+    context = Context(timezone, exact_math=exact_math)
     rows = Rows(batch.num_rows, batch.column)  # as in a task
     ours = [_evaluate(tree, rows, context) for tree in trees]
     theirs = _values_or_failures(frame, expressions, ours)

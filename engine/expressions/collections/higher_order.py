@@ -15,7 +15,7 @@ from engine.expressions.argument_types import Rare
 from engine.expressions.collections.arrays import aligned
 from engine.expressions.datum import evaluate_where, to_array
 from engine.expressions.lambdas import Lambda
-from engine.expressions.lists import Ints, Lists, Mask, booleans, integers, take, valid
+from engine.expressions.lists import Lists, Mask, booleans, integers, replaced, take, valid
 from engine.expressions.registry import Context, Evaluator, lazy
 from engine.expressions.tree import Expr
 from engine.expressions.types import sql_name
@@ -167,21 +167,12 @@ def aggregate(expr: Expr, children: Sequence[Evaluator], context: Context) -> Ev
                     " says that there is none",
                     hint="Give the start value a type with NULL, e.g. CAST(NULL AS ...) in it.",
                 )
-            total = _replaced(total, rows, to_array(merged, len(rows), zero.dtype))
+            total = replaced(total, rows, to_array(merged, len(rows), zero.dtype))
         rows = np.flatnonzero(lists.valid)
         results = finish(batch, rows, take(total, rows))
-        return _replaced(pa.nulls(len(lists), expr.dtype), rows, results)
+        return replaced(pa.nulls(len(lists), expr.dtype), rows, results)
 
     return evaluate
-
-
-def _replaced(array: pa.Array, rows: Ints, values: pa.Array) -> pa.Array:
-    """The array with other values in some rows."""
-    if len(rows) == len(array):
-        return values
-    source = np.arange(len(array))
-    source[rows] = len(array) + np.arange(len(rows))
-    return take(pa.concat_arrays([array, to_array(values, len(rows), array.type)]), source)
 
 
 @lazy("ZipWith", takes=Rare.ALL)

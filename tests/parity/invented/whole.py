@@ -72,7 +72,7 @@ class WholePlayer:
         """How the engines differ; None if they do not, or if one does not take the query."""
         try:
             theirs = self._query(self._table, pipeline)
-            plans = plan_query(self._query(self._stream, pipeline))
+            plans = plan_query(self._query(self._stream, pipeline), exact_math=True)
         except (AnalysisException, ParseException) as error:
             found.redrawn[error.getCondition() or type(error).__name__] += 1
             return None
