@@ -113,7 +113,7 @@ def _supervised(case: Case, dag_id: str = "supervise") -> tuple[Run, CheckpointS
 
 
 SCENARIOS = (
-    Scenario("query killed while supervised", killed, short=True),
+    Scenario("query killed while supervised", killed),
     Scenario("query and triggerer killed while supervised", triggerer_killed),
     Scenario("worker killed while it restarts the query", worker_killed),
     Scenario("supervised: cleared while deferred", cleared),

@@ -1,4 +1,5 @@
-"""The short form of ``make airflow-faults``: one Airflow, the four dearest promises."""
+"""The short form of ``make airflow-faults``: one Airflow, and two promises that no other test of the
+suite has; killed workers and queries are in ``tests/airflow/live``."""
 
 from __future__ import annotations
 
@@ -22,6 +23,6 @@ def test_every_promise_is_kept(tmp_path: Path) -> None:
     print(table(outcomes))
     assert not [found for outcome in outcomes for found in outcome.broken], table(outcomes)
     summary = json.loads(to_json(outcomes))
-    assert summary["scenarios"] == summary["passed"] == len(chosen) >= 4
+    assert summary["scenarios"] == summary["passed"] == len(chosen) >= 2
     assert summary["duplicates"] == summary["orphans"] == summary["wrong_states"] == 0
     assert f"{len(chosen)} of {len(chosen)} scenarios kept" in page(outcomes)

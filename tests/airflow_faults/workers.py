@@ -93,7 +93,7 @@ def scheduler_killed(case: Case) -> None:
 
 SCENARIOS = (
     Scenario("worker killed between submit and lease", worker_killed_after_submit),
-    Scenario("worker killed between submit and XCom", worker_killed_before_xcom, short=True),
+    Scenario("worker killed between submit and XCom", worker_killed_before_xcom),
     Scenario("two DAG runs start the same query at once", two_runs_at_once, short=True),
     Scenario("query killed while its start waits", query_killed_while_awaited),
     Scenario("scheduler restarted while a task is deferred", scheduler_restarted),
