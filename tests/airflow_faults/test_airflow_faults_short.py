@@ -1,5 +1,5 @@
-"""The short form of ``make airflow-faults``: one Airflow, and two promises that no other test of the
-suite has; killed workers and queries are in ``tests/airflow/live``."""
+"""The short form of ``make airflow-faults``: one Airflow, and two promises that no other test has;
+killed workers and queries are in ``tests/airflow/live``."""
 
 from __future__ import annotations
 
