@@ -20,7 +20,8 @@ TIMES = RecordTimes(zone("Europe/Berlin"))
 SCHEMA = pa.struct(
     {
         "i": pa.int64(), "b": pa.int8(), "d": pa.float64(), "s": pa.string(), "ok": pa.bool_(),
-        "day": pa.date32(), "at": TIMESTAMP, "local": TIMESTAMP_NTZ, "Ä \"\\": pa.int32(),
+        "day": pa.date32(), "at": TIMESTAMP, "local": TIMESTAMP_NTZ, "A \"\\": pa.int32(),
+        "": pa.int16(),
     }
 )  # fmt: skip
 VALUES: list[Any] = [
@@ -95,6 +96,7 @@ def test_ordinary_records_are_taken() -> None:
 def test_schemas_that_are_not_read_so() -> None:
     for dtype in (pa.float32(), pa.decimal128(5, 2), pa.binary(), pa.list_(pa.int64()), SCHEMA):
         assert not TypedRecords.fit(pa.struct({"a": dtype}), TIMES)
+    assert not TypedRecords.fit(pa.struct({"Ä": pa.int64()}), TIMES)
     assert not TypedRecords.fit(pa.struct([]), TIMES)
     assert not TypedRecords.fit(pa.int64(), TIMES)
     assert TypedRecords.fit(SCHEMA, TIMES)

@@ -49,6 +49,7 @@ class TypedRecords:
         return (
             pa.types.is_struct(dtype)
             and dtype.num_fields > 0
+            and all(field.name.isascii() for field in dtype)  # msgspec finds others by chance
             and all(_hint(field.type, times) is not None for field in dtype)
         )
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from engine.expressions.casts.cast_texts import (
     date_text,
-    double_text,
     floating_to_string,
     timestamp_text,
 )
 from engine.expressions.casts.rules import Casting
+from engine.expressions.java_doubles import double_text
 from engine.expressions.json.json_writing import quoted
 from engine.expressions.json.to_json import writes_variants
 from engine.expressions.record_printing import Texts
