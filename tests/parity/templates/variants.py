@@ -26,8 +26,8 @@ _JSON = [
 ]  # fmt: skip
 
 COLUMNS = {
-    "js": (pa.string(), one_of(*_JSON)),
-    "path": (
+    "jv": (pa.string(), one_of(*_JSON)),
+    "vpath": (
         pa.string(),
         one_of("$", "$.a", "$[0]", "$.a.b[1].z", "$['a b']", '$["b"]', "a", "", "$.", "$[x]"),
     ),
@@ -37,20 +37,20 @@ _TARGETS = (
     *("string", "binary", "date", "timestamp", "timestamp_ntz", "array<int>", "array<string>"),
     *("map<string, string>", "struct<a: int, b: string, c: variant>", "variant", "array<variant>"),
 )
-_V = "try_parse_json(js)"
+_V = "try_parse_json(jv)"
 _SCALARS = ("t", "b", "i", "l", "g", "p", "dec", "big", "s", "raw", "bin", "dt", "ts", "ntz")
 
 TEMPLATES = {
-    "try_parse_json": [_V, "try_parse_json(raw)", "CASE WHEN t THEN try_parse_json(js) END"],
+    "try_parse_json": [_V, "try_parse_json(raw)", "CASE WHEN t THEN try_parse_json(jv) END"],
     "variant_get": [
-        f"variant_get({_V}, path)",
-        f"variant_get({_V}, path, 'string')",
+        f"variant_get({_V}, vpath)",
+        f"variant_get({_V}, vpath, 'string')",
         *(f"variant_get({_V}, '$.a', '{target}')" for target in _TARGETS),
         f"variant_get({_V}, '$[1]', 'int')", f"variant_get({_V}, '$', 'array<double>')",
         f"{_V}:a", f"{_V}:a.b[0]::string", f"{_V}:['a b']::int",
     ],
     "try_variant_get": [
-        f"try_variant_get({_V}, path, 'bigint')",
+        f"try_variant_get({_V}, vpath, 'bigint')",
         *(f"try_variant_get({_V}, '$', '{target}')" for target in _TARGETS),
         *(f"try_variant_get({_V}, '$.a', '{target}')" for target in _TARGETS),
         "try_variant_get(CAST(ts AS VARIANT), '$', 'string')",
@@ -65,11 +65,11 @@ TEMPLATES = {
     "to_variant_object": [
         "to_variant_object(named_struct('b', i, 'a', s, 'c', array(d, p)))",
         "to_variant_object(map(s, i))", "to_variant_object(array(dt, NULL))",
-        f"to_variant_object(struct(js, {_V} AS v))", "to_variant_object(array(map('k', raw)))",
+        f"to_variant_object(struct(jv, {_V} AS v))", "to_variant_object(array(map('k', raw)))",
     ],
     # Casts and whatever else takes VARIANT.
     "parse_json": [
-        "parse_json(js)", "parse_json(s)", "parse_json(raw)",
+        "parse_json(jv)", "parse_json(s)", "parse_json(raw)",
         *(f"CAST({column} AS VARIANT)" for column in _SCALARS),
         "CAST(array(i, l) AS VARIANT)",
         *(f"CAST({_V} AS {target})" for target in _TARGETS),
