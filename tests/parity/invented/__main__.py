@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
 import time
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tests.parity import releases
+from tests.parity.invented.quiet import be_quiet
 from tests.parity.invented.run import AT_ONCE, Run
 from tests.parity.templates import families
 from tests.spark.conftest import start
@@ -74,8 +74,7 @@ def _arguments() -> argparse.Namespace:
 
 if __name__ == "__main__":
     options = _arguments()
-    # PySpark logs everything that its analyzer refuses, and much is refused here.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    be_quiet()
     session = start()
     code = main(session, options)
     session.stop()

@@ -1,17 +1,17 @@
-"""PySpark logs everything that its analyzer refuses, and much is refused here."""
+"""Drawing is quiet, other tests are not."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 
 import pytest
 
+from tests.parity.invented.quiet import LOGGER, be_quiet
+
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    logger = logging.getLogger("SQLQueryContextLogger")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
+    before = LOGGER.level
+    be_quiet()
     yield
-    logger.setLevel(before)
+    LOGGER.setLevel(before)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import logging
 import random
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from tests.parity.invented.grammar import Grammar, form
 from tests.parity.invented.kinds import DAYS, MONTHS
 from tests.parity.invented.modes import Mode
 from tests.parity.invented.player import Counts, Player
+from tests.parity.invented.quiet import be_quiet
 from tests.parity.invented.run import differs_compiled
 from tests.parity.invented.trees import Hole, Leaf, Node, Production, sql
 from tests.parity.oracle import Setting
@@ -225,7 +225,7 @@ if __name__ == "__main__":
     parser.add_argument("--trees", type=int, default=0, help="so many in each mode")
     parser.add_argument("--seed", type=int, default=1, help="gives rows and trees")
     options = parser.parse_args()
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    be_quiet()
     session = start()
     chosen = tuple(options.names.split(",")) if options.names else None
     code = main(session, Choice(options.seed, options.trees, chosen, options.all, options.plain))
