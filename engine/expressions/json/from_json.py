@@ -96,7 +96,7 @@ def from_json(expr: Expr, context: Context) -> ValueFunction:
     dtype = without_corrupt(expr.dtype, corrupt)
     decode = _decoder(dtype, reading, tells_bad=reading.fails_fast or corrupt is not None)
 
-    def exactly(texts: list[str | None]) -> pa.Array:
+    def exactly(texts: list[Any]) -> pa.Array:
         rows = range(len(texts))
         irregular: set[int] = set()
         values = [_decoded(decode, text, row, irregular) for row, text in enumerate(texts)]

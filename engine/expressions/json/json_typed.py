@@ -88,7 +88,7 @@ class TypedRecords:
 
 
 def _is_moment(dtype: pa.DataType) -> bool:
-    return pa.types.is_date32(dtype) or pa.types.is_timestamp(dtype)
+    return bool(pa.types.is_date32(dtype) or pa.types.is_timestamp(dtype))
 
 
 def _hint(dtype: pa.DataType, times: RecordTimes) -> Any:
