@@ -39,6 +39,9 @@ from tests.spark.interpreted import CONF, InterpretedExpression
 _ROW = "__row"
 
 
+_PATTERN_SYNTAX = "java.util.regex.PatternSyntaxException"
+
+
 @dataclass
 class OurResult:
     """What our kernels made of one expression: values of the good rows, errors of the others."""
@@ -346,7 +349,10 @@ def _spark_errors(frame: DataFrame, text: str, rows: list[int]) -> Iterator[tupl
 
 
 def error_class(message: str) -> str:
-    """Spark's error class without its subclass: ``CAST_INVALID_INPUT``."""
+    """Spark's error class without its subclass: ``CAST_INVALID_INPUT``. What Java finds wrong with
+    a pattern, and where, is not compared."""
+    if _PATTERN_SYNTAX in message:
+        return _PATTERN_SYNTAX
     match = re.search(r"\[([A-Z0-9_]+)[\].]", message)
     return match[1] if match else message
 
