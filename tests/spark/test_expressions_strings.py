@@ -72,6 +72,7 @@ _PARTIAL = [
     "endswith(s, 'c')", "contains(s, 'b')", "contains(s, '')", "startswith(s, null)",
     "ascii(s)", "chr(l)", "chr(n)", "char(65)", "split_part(s, '.', nullif(n, 0))",
     "split_part(s, t, 1)", "split_part(s, ',', -1)", "split_part(s, '', 1)",
+    "split_part(s, t, int(-2147483648))",
     "overlay(s, t, n, 1)", "overlay(s placing t from 2)", "overlay(s placing t from 2 for 0)",
     "overlay(s, t, n)", "overlay(s, t, 2147483647, 5)", "overlay(b, b, 2)",
     "soundex(s)", "levenshtein(s, t)", "levenshtein(s, t, 2)", "elt(1, s, t)", "elt(2, s, t)",
