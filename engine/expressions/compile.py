@@ -33,7 +33,7 @@ from engine.expressions.datum import (
     to_scalar,
 )
 from engine.expressions.refused import REFUSED
-from engine.expressions.registry import KERNELS, Context, Datum, Evaluator
+from engine.expressions.registry import KERNELS, STRICT, Context, Datum, Evaluator
 from engine.expressions.row_context import Rows, Veiled
 from engine.expressions.times.current_time import NotConstantError, constant_only
 from engine.expressions.tree import NONDETERMINISTIC, Expr
@@ -131,7 +131,7 @@ def _build(expr: Expr, context: Context) -> Evaluator:
     children = [inner(child, context) for child in expr.children]
     factory = KERNELS[expr.op].factory
     later = [expr.children[index] for index in evaluation_order(expr)[1:]]
-    skips = expr.params.get("null_safe") and not all(map(is_harmless, later))
+    skips = expr.params.get("null_safe") and expr.op in STRICT and not all(map(is_harmless, later))
     if skips and not context.hopeful:
         node = factory(expr, [_column(index) for index in range(len(children))], context)
         return _skipping_nulls(expr, children, node)
@@ -151,11 +151,13 @@ def _column(index: int) -> Evaluator:
 
 
 def _skipping_nulls(expr: Expr, children: Sequence[Evaluator], node: Evaluator) -> Evaluator:
-    """Each argument is evaluated only where those before it are not NULL.
+    """Each argument is evaluated only where those before it are not NULL, a dividend not where the
+    divisor is 0 and no error.
 
     :param node: the node's evaluator on a batch of its arguments; NULL in one of them gives NULL.
     """
     order = evaluation_order(expr)
+    zero_is_null = expr.op in _DIVISOR_FIRST and expr.params["eval_mode"] != "ANSI"
     guarded = [only_where(*each) for each in zip(expr.children, children, strict=True)]
 
     def evaluate(batch: pa.RecordBatch) -> Datum:
@@ -166,7 +168,10 @@ def _skipping_nulls(expr: Expr, children: Sequence[Evaluator], node: Evaluator) 
                 guarded[index](batch, given), batch.num_rows, expr.children[index].dtype
             )
             values[index] = value
-            given = value.is_valid() if given is None else pc.and_(given, value.is_valid())
+            counts = value.is_valid()
+            if zero_is_null and given is None:
+                counts = pc.fill_null(pc.not_equal(value, pa.scalar(0, value.type)), False)
+            given = counts if given is None else pc.and_(given, counts)
         return node(Rows(batch.num_rows, values.__getitem__))
 
     return evaluate

@@ -195,13 +195,15 @@ def test_parsing_that_fails(spark: SparkSession) -> None:
 
 
 def test_out_of_range(spark: SparkSession) -> None:
-    longs = [2**62, 10**17, -(10**17), 3 * 10**9, 2**31, 1, None]
+    longs = [2**62, 10**17, -(10**17), 3 * 10**9, 2**31, 1, None, 0]
     table = pa.table(
         {
             "l": pa.array(longs, pa.int64()),
-            "i": pa.array([2**31 - 1, -(2**31), 5 * 10**6, -(5 * 10**6), 0, 13, None], pa.int32()),
-            "ts": pa.array([0, 1, -1, 10**17, 0, 0, None], pa.int64()).view(TIMESTAMP),
-            "s": ["a", "Mon", "xx", "tu ", "", "SUNDAY", None],
+            "i": pa.array(
+                [2**31 - 1, -(2**31), 5 * 10**6, -(5 * 10**6), 0, 13, None, 6 * 10**6], pa.int32()
+            ),
+            "ts": pa.array([0, 1, -1, 10**17, 0, 0, None, 0], pa.int64()).view(TIMESTAMP),
+            "s": ["a", "Mon", "xx", "tu ", "", "SUNDAY", None, ""],
         }
     )
     expressions = [
@@ -216,7 +218,7 @@ def test_out_of_range(spark: SparkSession) -> None:
         "next_day(date'2020-01-01', s)", "year(date_from_unix_date(i))",
         "weekofyear(date_from_unix_date(i))", "dayofyear(date_from_unix_date(i))",
         "last_day(date_from_unix_date(i))", "trunc(date_from_unix_date(i), 'year')",
-        "year(timestamp_micros(l))",
+        "year(timestamp_micros(l))", "date'2020-01-31' + abs(interval '1' month * i)",
     ]  # fmt: skip
     assert_parity(spark, table, expressions, timezone="Europe/Berlin")
 

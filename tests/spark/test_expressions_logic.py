@@ -131,6 +131,19 @@ def test_arguments_behind_a_null_are_not_evaluated(spark: SparkSession) -> None:
     assert_parity(spark, pairs(pa.int64(), [0, 1, 2, None]), expressions)
 
 
+def test_arguments_that_another_one_decides_without(spark: SparkSession) -> None:
+    """A dividend where the divisor is 0 and that is no error; a time of which no unit is asked."""
+    expressions = [
+        "try_mod(1 div b, a)", "try_divide(1 div b, a)", "(1 div b) div a", "pmod(1 div b, a)",
+        "try_mod(decimal(1 div b), decimal(a))", "try_mod(double(1 div b), double(a))",
+        "date_trunc('bad', timestamp_seconds(1 div b))", "date_trunc('day', timestamp_seconds(a))",
+        "date_trunc(null, timestamp_seconds(1 div b))",
+        "trunc(date_add(date'2024-01-01', int(1 div b)), 'bad')",
+        "trunc(date_add(date'2024-01-01', int(1 div b)), 'mm')",
+    ]  # fmt: skip
+    assert_parity(spark, pairs(pa.int64(), [0, 1, 2, None]), expressions)
+
+
 def test_null_functions(spark: SparkSession) -> None:
     columns = pairs(pa.float64(), [0.0, -0.0, 1.5, NAN, None])
     expressions = ["a is null", "a is not null", "isnan(a)", "nanvl(a, b)", "coalesce(a, b)"]

@@ -60,7 +60,12 @@ _OTHERS = {
         *("quote(s)", "translate(s, c, 'x')", "luhn_check(s)", "printf('%s|%5S', s, c)"),
         *("unbase64(s)", "encode(s, 'UTF-8')", "encode(s, 'UTF-16')", "encode(s, 'US-ASCII')"),
         *("url_encode(s)", "split_part(s, 'a', 1)", "split_part(s, c, 1)"),
-        *("split_part(s, '', 1)", "url_decode(s)", "str_to_map(s, '&', '=')"),
+        *(
+            "try_cast(cast(x'ffba' as string) as date)",
+            "split_part(s, '', 1)",
+            "url_decode(s)",
+            "str_to_map(s, '&', '=')",
+        ),
         "to_binary(s, 'utf-8')",
     ],
     "patterns": [

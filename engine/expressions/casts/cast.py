@@ -17,6 +17,7 @@ from engine.expressions.argument_types import Rare
 from engine.expressions.casts.rules import Casting, any_part, castable, converter, kind
 from engine.expressions.casts.special_times import special_moment
 from engine.expressions.datum import constant
+from engine.expressions.malformed import value_of
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.times.zones import is_zone
 from engine.expressions.tree import Expr
@@ -62,7 +63,7 @@ def _special_moment(expr: Expr, casting: Casting) -> Callable[[], int] | None:
     text = constant(expr.children[0]) if casting.source == pa.string() else None
     if text is None or not text.is_valid or kind(casting.target) not in _MOMENTS:
         return None
-    return special_moment(text.as_py(), casting)
+    return special_moment(value_of(text), casting)
 
 
 @strict(

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.errors import TransformError
-from engine.expressions.ansi import failure
+from engine.expressions.ansi import arithmetic_overflow, failure
 from engine.expressions.argument_types import Rare
 from engine.expressions.decimals import EXACT
 from engine.expressions.java_doubles import double_text
@@ -44,6 +44,10 @@ def _overflow(*_: Any) -> TransformError:
     return failure("INTERVAL_ARITHMETIC_OVERFLOW", "The result does not fit an interval.")
 
 
+def _overflow_of(expr: Expr) -> Callable[..., TransformError]:
+    return (lambda *_: arithmetic_overflow(expr.dtype)) if expr.op == "Abs" else _overflow
+
+
 def _sum(left: Any, right: Any) -> Any:
     total = left + right
     return total, ((left ^ total) & (right ^ total)) >= 0
@@ -69,7 +73,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
 def interval_arithmetic(expr: Expr) -> ValueFunction:
     """The function for ``+``, ``-`` or ``abs`` of intervals."""
     function, limit = _FUNCTIONS[expr.op], _limit(expr.dtype)
-    fails = None if expr.params.get("eval_mode") == "TRY" else _overflow
+    fails = None if expr.params.get("eval_mode") == "TRY" else _overflow_of(expr)
 
     def compute(*values: Any) -> Any:
         result, defined = function(*values)
