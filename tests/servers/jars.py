@@ -1,6 +1,6 @@
 """Java libraries by their Maven coordinates, by the Ivy that PySpark ships: Maven is not needed.
 
-They are kept in ``.servers/`` in the project's folder, and what was downloaded in the user's cache.
+They are kept in the user's cache, for all clones of the project.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ import pyspark
 from engine.spark.java import find_java
 from tests.servers.process import NoServerError
 
-KEPT = Path(__file__).parents[2] / ".servers" / "jars"
-DOWNLOADS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ivy-of-tests"
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+DOWNLOADS = _CACHE / "ivy-of-tests"
+KEPT = _CACHE / "jars-of-tests"
 RESOLVE_S = 600
 TRIES = 3
 """Of dozens of downloads one may break off; the others are kept."""
