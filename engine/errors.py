@@ -14,6 +14,7 @@
     ├ SourceError
     │ ├ SourceUnavailableError      retryable
     │ ├ OffsetOutOfRangeError       data expired before it was read
+    │ ├ SourceChangedError          this start cannot go on with what is there; final
     │ └ BadRecordError              a record that cannot be parsed
     ├ SinkError
     │ ├ SinkUnavailableError        surely not committed; retryable
@@ -154,6 +155,11 @@ class SourceUnavailableError(SourceError):
 
 class OffsetOutOfRangeError(SourceError):
     """The data at the requested offset no longer exists."""
+
+
+class SourceChangedError(SourceError):
+    """The source is, or has, what this start of the query cannot go on with: another try would find
+    the same."""
 
 
 class BadRecordError(SourceError):

@@ -65,10 +65,18 @@ class RedisServer:
             pool = redis.ConnectionPool.from_url(url)
             pool.connection_class(**pool.connection_kwargs)  # connects to nothing
         except (ValueError, TypeError) as exc:
+            why = "" if "@" in url else f": {exc}"  # it may show a part of a password
             raise ConfigError(
-                f"{owner}: the option url cannot be used: {exc}.",
-                hint="It looks like redis://host:6379/0, rediss://host:6379/0 or unix:///path.",
-            ) from exc
+                f"{owner}: the option url cannot be used{why}.",
+                hint="It looks like redis://host:6379/0, rediss://host:6379/0 or unix:///path. A "
+                "user or password with / # ? belongs into the options username and password.",
+            ) from None
+        for name in ("username", "password"):
+            if getattr(server, name) is not None and pool.connection_kwargs.get(name):
+                raise ConfigError(
+                    f"{owner}: {name} is set twice, in the option url and by itself.",
+                    hint="Leave out one of them.",
+                )
         if ours := sorted(_OURS & set(pool.connection_kwargs)):
             raise ConfigError(
                 f"{owner}: the option url has {ours[0]}, which is set here.", hint="Leave it out."

@@ -48,6 +48,7 @@ from engine.errors import (
     SinkAheadError,
     SinkCommitRejectedError,
     SinkError,
+    SourceChangedError,
     SourceError,
     TransformError,
 )
@@ -66,6 +67,7 @@ _FINAL = (
     OffsetOutOfRangeError,
     SinkCommitRejectedError,
     SinkAheadError,
+    SourceChangedError,
 )
 
 

@@ -36,8 +36,8 @@ def test_messages_go_from_one_topic_to_another(
                     "name": "temperatures",
                     "source": {"format": "mqtt", "options": {**login, "topics": "in/+"}},
                     "sql": "SELECT concat('out/', split(topic, '/')[1]) AS topic, "
-                    "concat(CAST(payload AS STRING), properties['unit']) AS payload, "
-                    "qos FROM source WHERE payload != X'62'",
+                    "concat(CAST(payload AS STRING), properties['unit']) AS payload "
+                    "FROM source WHERE payload != X'62'",
                     "sink": {"format": "mqtt", "options": login},
                     "trigger": {"continuous": "50 milliseconds"},
                     "checkpoint_location": str(tmp_path / "checkpoint"),

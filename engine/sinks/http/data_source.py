@@ -33,6 +33,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -116,6 +117,19 @@ class HttpSink(DataSource):
         )
 
 
+@dataclass
+class _Answered:
+    """What the service has said to this process of an epoch: what is repeated need not repeat it.
+
+    :ivar taken: the keys of requests that it has.
+    :ivar halved: of those that it did not want as a whole. It might by now, and have rows twice.
+    """
+
+    epoch: str
+    taken: set[str] = field(default_factory=set)
+    halved: set[str] = field(default_factory=set)
+
+
 class HttpWriter(ContinuousWriter, ShippingWriter):
     """The driver's side.
 
@@ -142,9 +156,7 @@ class HttpWriter(ContinuousWriter, ShippingWriter):
         self.secretOptions = tuple(secret_options)
         self.path = endpoint.origin
         self._context: SinkContext | None = None
-        self._taken: tuple[str, set[str]] = ("", set())
-        """The keys of an epoch's requests that the service has taken from this process: what is
-        repeated need not repeat these."""
+        self._answered = _Answered("")
 
     def validate(self) -> None:
         """:raises ConfigError: nobody answers there, or refused rows cannot be kept."""
@@ -164,8 +176,8 @@ class HttpWriter(ContinuousWriter, ShippingWriter):
         context = self._context
         assert context is not None, "bind() comes first"
         name = f"{context.query_id}/{context.timeline}/{batchId}"
-        if self._taken[0] != name:
-            self._taken = (name, set())
+        if self._answered.epoch != name:
+            self._answered = _Answered(name)
         pool = self._endpoint.pool(self._concurrency)
         send = partial(self._send, pool, batchId)
         requests = self._requests.requests(name, messages)
@@ -181,19 +193,22 @@ class HttpWriter(ContinuousWriter, ShippingWriter):
             pool.clear()
 
     def _send(self, pool: urllib3.PoolManager, epoch: int, request: Request) -> None:
-        key, taken = request.key, self._taken[1]
-        if key in taken:
+        key, answered = request.key, self._answered
+        if key in answered.taken:
             return
         try:
-            self._endpoint.send(pool, key, self._requests.written(request))
+            if key not in answered.halved:
+                self._endpoint.send(pool, key, self._requests.written(request))
         except RowsRefusedError as refused:
             fails = self._refused.policy == FAIL and refused.status != TOO_LARGE
             if fails or len(request.rows) == 1:
                 self._refused.take(self._endpoint.origin, key, request.rows[0], refused, epoch)
             else:
-                for half in request.halves():
-                    self._send(pool, epoch, half)
-        taken.add(key)
+                answered.halved.add(key)
+        if key in answered.halved:
+            for half in request.halves():
+                self._send(pool, epoch, half)
+        answered.taken.add(key)
 
 
 def _checked_url(url: str) -> str:

@@ -29,6 +29,8 @@ _PAUSE_MAX_S: Final = 10.0
 _SHOWN: Final = 300
 _READ: Final = 65_536
 """So much of an answer is read; of a longer one the connection is not used again."""
+_SECRET_CHARS: Final = 4
+"""A header's value of so many characters at least may be a secret; ``*/*`` is none."""
 
 
 class RowsRefusedError(Exception):
@@ -42,13 +44,21 @@ class RowsRefusedError(Exception):
         self.status, self.answer = status, answer
 
 
+@dataclass
+class _Rest:
+    """:ivar until_s: so long the service wants to be left alone, monotonic."""
+
+    until_s: float = 0.0
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """See the module.
 
     :param url: is shown by its host alone: of many services the rest is a secret.
     :param timeout_s: of one request.
-    :param retry_s: so long one is repeated.
+    :param retry_s: so long one is repeated. A service that wants to be left alone for longer is not
+        asked before, and the end of the query does not wait for it.
     """
 
     url: str = field(repr=False)
@@ -57,6 +67,7 @@ class Endpoint:
     key_header: str
     timeout_s: float
     retry_s: float
+    _rest: _Rest = field(default_factory=_Rest, repr=False, compare=False)
 
     @property
     def origin(self) -> str:
@@ -78,7 +89,7 @@ class Endpoint:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         try:
             socket.create_connection((str(parts.hostname), port), self.timeout_s).close()
-        except OSError as exc:
+        except (OSError, UnicodeError) as exc:  # the latter of a host that is no name
             raise ConfigError(
                 f"{OWNER}: {self.origin} cannot be reached: {exc}.",
                 hint="See that the option url names the service, and that it runs.",
@@ -102,6 +113,8 @@ class Endpoint:
         :raises SinkCommitUnknownError: the time is over.
         """
         headers = {**self.headers, self.key_header: key}
+        if (rest_s := self._rest.until_s - time.monotonic()) > 0:
+            raise self._unknown(f"wants to be left alone for another {rest_s:.0f} s")
         give_up_s = time.monotonic() + self.retry_s
         pause_s = _PAUSE_S
         while True:
@@ -110,10 +123,10 @@ class Endpoint:
                 return
             left_s = give_up_s - time.monotonic()
             if left_s <= 0:
-                raise SinkCommitUnknownError(
-                    f"{OWNER}: {self.origin} {reason}; it was tried for {self.retry_s:g} s.",
-                    hint="The query tries again, with the same keys.",
-                )
+                raise self._unknown(f"{reason}; it was tried for {self.retry_s:g} s")
+            if wait_s > left_s:
+                self._rest.until_s = time.monotonic() + wait_s
+                raise self._unknown(f"{reason}; it wants to be left alone for {wait_s:.0f} s")
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)
             jittered_s = min(pause_s * random.uniform(0.5, 1.0), left_s)  # noqa: S311
             pause(max(jittered_s, wait_s))
@@ -132,21 +145,17 @@ class Endpoint:
                 redirect=False,
                 preload_content=False,
             )
-            said = answer.read(_READ)
-            if len(said) < _READ:
-                answer.release_conn()
-            else:
-                answer.close()
+            said = self._said(answer)
         except (client.exceptions.LocationParseError, client.exceptions.LocationValueError):
             raise SinkCommitRejectedError(
                 f"{OWNER}: the option url, of {self.origin}, cannot be used."
             ) from None
         except (client.exceptions.HTTPError, OSError) as exc:
-            return f"does not answer: {self._without_path(exc)}", 0.0
+            return f"does not answer: {self._without_secrets(str(exc))}", 0.0
         status = answer.status
         if 200 <= status < 300:
             return None, 0.0
-        text = " ".join(said.decode("utf-8", "replace").split())[:_SHOWN]
+        text = " ".join(self._without_secrets(said.decode("utf-8", "replace")).split())[:_SHOWN]
         if status in REFUSES_ROWS:
             raise RowsRefusedError(status, text)
         if status >= 500 or status in _PASSING:
@@ -156,12 +165,34 @@ class Endpoint:
             hint=_hint(status),
         )
 
-    def _without_path(self, exc: Exception) -> str:
+    def _said(self, answer: Any) -> bytes:
+        """How the answer begins: what comes in time."""
+        end_s = time.monotonic() + self.timeout_s
+        said: bytes = b""
+        while piece := answer.read1(_READ):  # what is there, not more
+            said += piece
+            if len(said) >= _READ or time.monotonic() > end_s:
+                answer.close()
+                return said
+        answer.release_conn()
+        return said
+
+    def _unknown(self, why: str) -> SinkCommitUnknownError:
+        return SinkCommitUnknownError(
+            f"{OWNER}: {self.origin} {why}.", hint="The query tries again, with the same keys."
+        )
+
+    def _without_secrets(self, text: str) -> str:
+        """What a client or a service says, without what only they are to know."""
         parts = self._parts
-        text = str(exc)
-        for secret in (self.url, f"{parts.path}?{parts.query}", parts.query, parts.path):
-            if len(secret) > 1:
-                text = text.replace(secret, "***")
+        of_url = (self.url, f"{parts.path}?{parts.query}", parts.query, parts.path)
+        secrets = {each for each in of_url if len(each) > 1}
+        for name, value in self.headers.items():
+            words = (value, value.partition(" ")[2])  # behind Bearer
+            if name != "Content-Type":
+                secrets |= {each for each in words if len(each) >= _SECRET_CHARS}
+        for secret in sorted(secrets, key=len, reverse=True):
+            text = text.replace(secret, "***")
         return text
 
 

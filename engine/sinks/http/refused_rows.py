@@ -66,10 +66,10 @@ class RefusedRows:
             return
         letter = {
             "epoch": epoch, "key": key, "service": origin,
-            "status": why.status, "answer": why.answer, "row": json.loads(row),
+            "status": why.status, "answer": why.answer,
         }  # fmt: skip
         try:
-            _write(self.folder / f"{key}.json", letter)
+            _write(self.folder / f"{key}.json", letter, row)
         except OSError as exc:
             raise SinkUnavailableError(
                 f"{OWNER}: a refused row cannot be kept in {self.folder}: {exc.strerror or exc}.",
@@ -88,11 +88,13 @@ def refused_rows(policy: str, folder: Path | None) -> RefusedRows:
     return RefusedRows(policy, folder)
 
 
-def _write(path: Path, letter: dict[str, Any]) -> None:
+def _write(path: Path, letter: dict[str, Any], row: str) -> None:
+    # The row as it is: a parser would round its decimals.
+    text = f'{json.dumps(letter, ensure_ascii=False)[:-1]}, "row": {row}}}'
     beside = path.with_name(f".{uuid.uuid4()}.tmp")
     try:
         with disk.create(beside) as file:
-            file.write(json.dumps(letter, ensure_ascii=False).encode())
+            file.write(text.encode())
             disk.sync(file)
         disk.system.replace(beside, path)
         disk.sync_folder(path.parent)

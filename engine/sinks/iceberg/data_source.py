@@ -76,7 +76,7 @@ class IcebergDataSource(DataSource):
         self._name = table_name(name, catalog, options, OWNER)
         self._tuning = [
             *("compression", "targetFileSize", "schemaEvolution", "location", "partitionSpec"),
-            *(key for key in options if is_property(key) and key.lower() not in _IDENTITY),
+            *changing_properties(options),
         ]
 
     @classmethod
@@ -143,6 +143,11 @@ def table_name(name: str, catalog: str, options: Mapping[str, str], owner: str) 
         if is_property(key)
     }
     return TableName(catalog, name, properties)
+
+
+def changing_properties(options: Mapping[str, str]) -> list[str]:
+    """Options for the catalog that may be others with any start."""
+    return [key for key in options if is_property(key) and key.lower() not in _IDENTITY]
 
 
 def is_property(option: str) -> bool:

@@ -6,17 +6,17 @@ option              default
 url                               ``mqtt://host:1883``; how to log in, and certificates:
                                   :mod:`engine.clients.mqtt`
 topic                             of all messages; else each row's column
-qos                 1             or 2
 retain              false         the broker keeps the last message of each topic
 retryFor            1 minute      so long nothing may be taken, until that is an outage
 clientIdPrefix      continuous    of the client ids, for the broker's access lists
 ==================  ============  ==============================================================
 
-The columns are ``payload`` (STRING or BINARY), and if they are there ``topic``, ``qos``, ``retain``
-and ``properties`` (MAP<STRING, STRING>).
+The columns are ``payload`` (STRING or BINARY), and if they are there ``topic``, ``retain`` and
+``properties`` (MAP<STRING, STRING>).
 
 Tasks publish rows as they come, and subscribers see them at once. An epoch is prepared when the
-broker has taken each message (PUBACK, PUBCOMP); one that is run again publishes its rows again.
+broker has taken each message (PUBACK); one that is run again publishes its rows again. QoS is 1: 2
+would bring no more, and of a message that a broker refuses then the client says that it was taken.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ class MqttSink(DataSource):
         taken = Options(OWNER, options)
         self._server = MqttServer.of(OWNER, taken)
         self._topic = taken.text("topic")
-        self._qos = taken.integer("qos", 1, minimum=1, maximum=2)
         self._retain = taken.boolean("retain", False)
         retry = taken.text("retryFor") or "1 minute"
         self._retry_s = parse_interval_ms(retry, f"{OWNER}: option retryFor") / 1000
@@ -62,7 +61,7 @@ class MqttSink(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> MqttWriter:
         """:raises ConfigError: a column is missing, or is of another type."""
-        rows = MessageFormat.of(to_arrow(schema, OWNER), self._topic, self._qos, self._retain)
+        rows = MessageFormat.of(to_arrow(schema, OWNER), self._topic, self._retain)
         return MqttWriter(self._server, PublishingWriter(
             self._server, rows, self._prefix, self._retry_s
         ))  # fmt: skip
@@ -83,7 +82,7 @@ class MqttWriter(ContinuousWriter, DataSourceStreamArrowWriter):
 
     delivery = AT_LEAST_ONCE
     messageTypes: ClassVar[Mapping[str, type]] = {"published": Published}
-    tuningOptions = (*LOGIN_OPTIONS, "qos", "retain", "retryFor", "clientIdPrefix")
+    tuningOptions = (*LOGIN_OPTIONS, "retain", "retryFor", "clientIdPrefix")
 
     def __init__(self, server: MqttServer, tasks: PublishingWriter) -> None:
         self._server, self._tasks = server, tasks
@@ -102,7 +101,7 @@ class MqttWriter(ContinuousWriter, DataSourceStreamArrowWriter):
     def validate(self) -> None:
         """:raises ConfigError: the broker cannot be reached, or refuses this user."""
         rows = self._tasks.rows
-        check_broker(self._server, self._tasks.prefix, rows.qos, rows.retain)
+        check_broker(self._server, self._tasks.prefix, rows.retain)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """The broker has them."""

@@ -15,7 +15,6 @@ OWNER: Final = "sink mqtt"
 _COLUMNS: Final[dict[str, tuple[pa.DataType, ...]]] = {
     "payload": (pa.string(), pa.binary()),
     "topic": (pa.string(),),
-    "qos": (pa.int32(),),
     "retain": (pa.bool_(),),
     "properties": (pa.map_(pa.string(), pa.string()),),
 }
@@ -32,7 +31,6 @@ class Publication:
 
     topic: str
     payload: bytes
-    qos: int
     retain: bool
     properties: tuple[tuple[str, str], ...] = ()
 
@@ -42,17 +40,16 @@ class MessageFormat:
     """Which of a row's columns make its message. Picklable.
 
     :param topic: of all messages; None: each row's column ``topic`` says it.
-    :param qos: where there is no column ``qos``; ``retain`` likewise.
+    :param retain: where there is no such column.
     :param columns: those of :data:`_COLUMNS` that the rows have.
     """
 
     topic: str | None
-    qos: int
     retain: bool
     columns: frozenset[str]
 
     @classmethod
-    def of(cls, schema: pa.Schema, topic: str | None, qos: int, retain: bool) -> MessageFormat:
+    def of(cls, schema: pa.Schema, topic: str | None, retain: bool) -> MessageFormat:
         """:raises ConfigError: a column is missing, unknown, or of another type."""
         if "payload" not in schema.names:
             raise ConfigError(
@@ -80,7 +77,7 @@ class MessageFormat:
                     f"{' or '.join(map(sql_name, allowed))}.",
                     hint=f"Cast it, or drop it: df.withColumn('{name}', ...).",
                 )
-        return cls(topic, qos, retain, frozenset(schema.names))
+        return cls(topic, retain, frozenset(schema.names))
 
     def publications(self, batch: pa.RecordBatch) -> Iterator[Publication]:
         """:raises SinkCommitRejectedError: a row makes none."""
@@ -90,26 +87,18 @@ class MessageFormat:
             name: batch.column(name).to_pylist() if name in self.columns else [given] * rows
             for name, given in (
                 ("topic", self.topic),
-                ("qos", self.qos),
                 ("retain", self.retain),
                 ("properties", None),
             )
         }
-        for payload, topic, qos, retain, properties in zip(
-            payloads, *columns.values(), strict=True
-        ):
-            if payload is None or topic is None or qos is None or retain is None:
+        for payload, topic, retain, properties in zip(payloads, *columns.values(), strict=True):
+            if payload is None or topic is None or retain is None:
                 raise SinkCommitRejectedError(
-                    f"{OWNER}: a row has a NULL in payload, topic, qos or retain.",
+                    f"{OWNER}: a row has a NULL in payload, topic or retain.",
                     hint="Filter such rows out, or fill them: coalesce(payload, '').",
                 )
             if fault := _fault(topic):
                 raise SinkCommitRejectedError(f"{OWNER}: a row's topic {topic!r} {fault}.")
-            if qos not in (1, 2):
-                raise SinkCommitRejectedError(
-                    f"{OWNER}: a row's qos is {qos}.",
-                    hint="It is 1 or 2: with 0 nobody knows whether the broker has the message.",
-                )
             pairs = tuple((key, value) for key, value in properties or () if value is not None)
             if any("\0" in text or len(text.encode()) > TEXT_BYTES_MAX
                    for pair in pairs for text in pair):  # fmt: skip
@@ -117,7 +106,7 @@ class MessageFormat:
                     f"{OWNER}: a property of a row for topic {topic!r} has a zero, or a name or "
                     f"value of more than {TEXT_BYTES_MAX:,} bytes."
                 )
-            yield Publication(topic, payload, qos, retain, pairs)
+            yield Publication(topic, payload, retain, pairs)
 
 
 def _fault(topic: str) -> str:

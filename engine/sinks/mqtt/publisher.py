@@ -37,8 +37,7 @@ quota exceeded."""
 _FINAL: Final = frozenset({0x81, 0x82, 0x87, 0x90, TOO_LARGE, 0x99, 0x9A, 0x9B})
 """Why a broker hangs up on a message, each time: malformed, against the protocol, not authorised,
 no topic, too large, no such payload, or no such thing as to retain it, or as its QoS."""
-_OVERHEAD: Final = 64
-"""Of a message's packet beside topic, payload and properties, at most."""
+_QOS: Final = 1
 
 
 class Publisher:
@@ -72,11 +71,13 @@ class Publisher:
             self._progress_s = time.monotonic()
         if self._connection is None:
             self._connect()
+        self._renew()
         self._await(self._window - 1)
         self._send(publication)
 
     def finish(self) -> None:
         """Wait until the broker has taken all. Raises as :meth:`publish`."""
+        self._renew()
         self._await(0)
 
     def drop(self) -> None:
@@ -86,11 +87,17 @@ class Publisher:
             self._connection.close()
             self._connection = None
 
+    def _renew(self) -> None:
+        """Send over another connection what was under way over one that was lost meanwhile. While
+        nobody has tried, the broker could take nothing."""
+        if self._connection is not None and self._connection.lost is not None:
+            self._take_answers()
+            self._progress_s = time.monotonic()
+            self._send_again()
+
     def _send(self, publication: Publication) -> None:
         assert self._connection is not None
-        size = len(publication.payload) + len(publication.topic.encode()) + _OVERHEAD
-        size += sum(len(text.encode()) + 3 for pair in publication.properties for text in pair)
-        if size > self._packet_max:
+        if (size := packet_size(publication)) > self._packet_max:
             raise SinkCommitRejectedError(
                 f"{OWNER}: a message of {size:,} bytes to {publication.topic!r} is larger than "
                 f"{self._server.name} allows, {self._packet_max:,} bytes."
@@ -98,7 +105,7 @@ class Publisher:
         sent = self._connection.client.publish(
             publication.topic,
             publication.payload,
-            publication.qos,
+            _QOS,
             publication.retain,
             _user_properties(publication),
         )
@@ -201,18 +208,29 @@ class Publisher:
         self._packet_max = connection.allows("MaximumPacketSize", 2**32)
 
 
-def check_broker(server: MqttServer, prefix: str, qos: int, retain: bool) -> None:
+def packet_size(publication: Publication) -> int:
+    """In bytes, as the broker counts: MQTT 5.0, section 3.3."""
+    texts = (text for pair in publication.properties for text in pair)
+    properties = sum(2 + len(text.encode()) for text in texts) + len(publication.properties)
+    rest = 2 + len(publication.topic.encode()) + 2 + _length_size(properties) + properties
+    rest += len(publication.payload)
+    return 1 + _length_size(rest) + rest
+
+
+def _length_size(length: int) -> int:
+    """Of a length, 7 bits in each byte."""
+    return max(1, -(-length.bit_length() // 7))
+
+
+def check_broker(server: MqttServer, prefix: str, retain: bool) -> None:
     """See that the broker lets this user in, and takes such messages.
 
     :raises ConfigError: it does not.
     """
     connection = MqttConnection(server, f"{prefix}-check-{secrets.token_hex(4)}", away=ConfigError)
     connection.close()
-    if connection.allows("MaximumQoS", 2) < qos:
-        raise ConfigError(
-            f"{OWNER}: {server.name} takes no messages with QoS {qos}.",
-            hint="Set option qos to 1." if qos == 2 else None,
-        )
+    if connection.allows("MaximumQoS", 2) < _QOS:
+        raise ConfigError(f"{OWNER}: {server.name} takes no messages with QoS {_QOS}.")
     if retain and not connection.allows("RetainAvailable", 1):
         raise ConfigError(f"{OWNER}: {server.name} keeps no messages: leave out option retain.")
 

@@ -40,6 +40,7 @@ _NO_BOOLEANS: Final = (*_MYSQLS, "sqlite", "oracle")
 _FRACTIONS: Final = mysql.DATETIME(fsp=6)
 _BITS: Final = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "BIGINT": 64}
 _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 19}
+_DIGITS_OF_SECOND: Final = 6
 _SQLITE_DIGITS: Final = 15
 """Of a decimal number, which SQLite keeps as a double."""
 _NEW: Final[dict[pa.DataType, TypeEngine[Any]]] = {
@@ -92,7 +93,8 @@ def fits(dtype: pa.DataType, held: TypeEngine[Any], dialect: str) -> bool:
     if pa.types.is_floating(dtype):
         return _holds_floating(dtype, held, dialect)
     if pa.types.is_string(dtype):
-        return isinstance(held, sa.String) and not isinstance(held, sa.Enum)
+        is_padded = held.__visit_name__ in ("CHAR", "NCHAR") and dialect != "sqlite"
+        return isinstance(held, sa.String) and not isinstance(held, sa.Enum) and not is_padded
     if pa.types.is_binary(dtype):
         is_padded = held.__visit_name__ == "BINARY" and dialect in (*_MYSQLS, "mssql")
         return isinstance(held, sa.types._Binary) and not is_padded
@@ -144,6 +146,9 @@ def _holds_time(dtype: pa.DataType, held: TypeEngine[Any], dialect: str) -> bool
     if not isinstance(held, sa.DateTime):
         return False
     name = str(held.__visit_name__).upper()
+    digits = getattr(held, "precision", None)
+    if digits is not None and digits < _DIGITS_OF_SECOND:  # it rounds
+        return False
     if dialect in _MYSQLS:  # by default it has no fractions, and rounds
         is_exact = getattr(held, "fsp", None) == _FRACTIONS.fsp
         return is_exact and (name == "DATETIME" or dtype == TIMESTAMP)

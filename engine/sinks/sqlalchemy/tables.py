@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE: Final = 1_000
 """So many are Python's objects at a time."""
-_KEY_PREFIX: Final = "key_"
 _TRANSACTIONAL: Final = ("innodb", "ndbcluster", "rocksdb")
 
 
@@ -65,6 +64,11 @@ class Target:
 
     def __init__(self, place: Place, found: sa.Table, rows: Rows, dialect: str) -> None:
         self.place, self._table, self._rows, self._dialect = place, found, rows, dialect
+        # What is bound must have no name that a column has, too.
+        self._key_prefix, self._value_prefix = "key_", "value_"
+        names = [column.name for column in found.c]
+        while any(name.startswith((self._key_prefix, self._value_prefix)) for name in names):
+            self._key_prefix, self._value_prefix = f"a{self._key_prefix}", f"a{self._value_prefix}"
 
     def limits(self) -> Limits:
         """What tasks look at."""
@@ -107,11 +111,11 @@ class Target:
             gone, last = last.filter(is_gone), last.filter(pa.compute.invert(is_gone))
         columns = self._table.c
         same = sa.and_(
-            *(columns[name] == self._bound(name, _KEY_PREFIX) for name in self._rows.key)
+            *(columns[name] == self._bound(name, self._key_prefix) for name in self._rows.key)
         )
         if gone is not None:
             for some in self._chunks(gone.select(self._rows.key)):
-                connection.execute(sa.delete(self._table).where(same), _keyed(some, self._rows.key))
+                connection.execute(sa.delete(self._table).where(same), self._keyed(some))
         others = [name for name in self._rows.types if name not in self._rows.key]
         update = sa.update(self._table).where(same)
         update = update.values({name: self._bound(name) for name in others})
@@ -120,13 +124,26 @@ class Target:
         )
         insert = sa.insert(self._table).from_select(list(self._rows.types), new)
         for some in self._chunks(last):
-            keyed = _keyed(some, self._rows.key, with_values=True)
+            keyed = self._keyed(some, list(self._rows.types))
             if others:
-                connection.execute(update, _keyed(some, self._rows.key, others))
+                connection.execute(update, self._keyed(some, others))
             connection.execute(insert, keyed)
 
-    def _bound(self, name: str, prefix: str = "value_") -> sa.BindParameter[Any]:
+    def _bound(self, name: str, prefix: str | None = None) -> sa.BindParameter[Any]:
+        prefix = prefix or self._value_prefix
         return sa.bindparam(f"{prefix}{name}", type_=self._table.c[name].type)
+
+    def _keyed(
+        self, rows: Sequence[Mapping[str, Any]], values: Sequence[str] = ()
+    ) -> list[dict[str, Any]]:
+        """What is bound: the key, and these values."""
+        return [
+            {
+                **{f"{self._key_prefix}{name}": row[name] for name in self._rows.key},
+                **{f"{self._value_prefix}{name}": row[name] for name in values},
+            }
+            for row in rows
+        ]
 
     def _last_of_each_key(self, rows: pa.Table) -> pa.Table:
         keys = zip(*(rows.column(name).to_pylist() for name in self._rows.key), strict=True)
@@ -141,22 +158,6 @@ class Target:
                     table = table.set_column(place, each.name, naive)
         for start in range(0, table.num_rows, ROWS_AT_ONCE):
             yield table.slice(start, ROWS_AT_ONCE).to_pylist()
-
-
-def _keyed(
-    rows: Sequence[Mapping[str, Any]],
-    key: Sequence[str],
-    others: Sequence[str] = (),
-    *,
-    with_values: bool = False,
-) -> list[dict[str, Any]]:
-    return [
-        {
-            **{f"{_KEY_PREFIX}{name}": row[name] for name in key},
-            **{f"value_{name}": row[name] for name in (row if with_values else others)},
-        }
-        for row in rows
-    ]
 
 
 def look_up(

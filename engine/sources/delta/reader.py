@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from engine.errors import OffsetOutOfRangeError, SourceError, SourceUnavailableError
+from engine.errors import (
+    OffsetOutOfRangeError,
+    SourceChangedError,
+    SourceUnavailableError,
+)
 from engine.sinks.delta.places import Place
 from engine.sinks.delta.table_log import STORAGE, has_vectors
 from engine.sources.contract import TUNING_OPTIONS, Offset
@@ -171,13 +175,13 @@ class DeltaReader(HandedReader):
         position = TablePosition.of(start, OWNER)
         found = str(table.metadata().id)
         if found != position.table:
-            raise SourceError(
+            raise SourceChangedError(
                 f"{OWNER}: {self._options.place.url} is another table than the one that the "
                 f"checkpoint is of: its id is {found}, and was {position.table}.",
                 hint="It was dropped and made again. Start the query with a checkpoint of its own.",
             )
         if table.schema().to_json() != self._table_schema:
-            raise SourceError(
+            raise SourceChangedError(
                 f"{OWNER}: the columns of the table {self._options.place.url} have changed.",
                 hint="Start the query again: it then has the columns of now. Its checkpoint stays.",
             )
@@ -223,7 +227,7 @@ class DeltaRun(TableRun):
     def find_snapshot(self, version: int) -> Found:
         table = self._options.table(version)
         if has_vectors(table):
-            raise SourceError(
+            raise SourceChangedError(
                 f"{OWNER}: the table {self._options.place.url} has deletion vectors, which are not "
                 "read here.",
                 hint="Set delta.enableDeletionVectors to false and purge them with REORG TABLE "
@@ -269,14 +273,14 @@ class DeltaRun(TableRun):
         assert version.metadata is not None
         found, table = version.metadata.get("id"), self._start.table
         if found != table:
-            raise SourceError(
+            raise SourceChangedError(
                 f"{OWNER}: version {version.number} makes {self._options.place.url} another table.",
                 hint="Start the query with a checkpoint of its own.",
             )
         # What the table is as of now was seen when the query started.
         same = json.loads(version.metadata["schemaString"]) == json.loads(self._table_schema)
         if version.number > self._latest and not same:
-            raise SourceError(
+            raise SourceChangedError(
                 f"{OWNER}: version {version.number} changes the columns of the table "
                 f"{self._options.place.url}.",
                 hint="Start the query again: it then has the columns of now. Its checkpoint stays.",
@@ -295,7 +299,7 @@ class DeltaRun(TableRun):
         if options.drops and not version.added:
             return ()
         what = "changes" if version.added else "deletes"
-        raise SourceError(
+        raise SourceChangedError(
             f"{OWNER}: version {version.number} {what} rows of the table {options.place.url}, and "
             "a stream of what is added cannot tell that.",
             hint="Set option skipChangeCommits to true to leave such versions out, "

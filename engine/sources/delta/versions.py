@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
-from engine.errors import SourceError, SourceUnavailableError
+from engine.errors import SourceChangedError, SourceUnavailableError
 from engine.sinks.delta.places import LOG_FOLDER, Place
 from engine.sinks.delta.schemas import partition_text
 
@@ -103,13 +103,13 @@ def check_readable(place: Place, configuration: Mapping[str, str], features: Any
     mapping = configuration.get("delta.columnMapping.mode", "none")
     unknown = sorted(set(features) - _READS)
     if mapping != "none":
-        raise SourceError(
+        raise SourceChangedError(
             f"{OWNER}: the table {place.url} names its columns by delta.columnMapping.mode "
             f"{mapping}, which is not read here.",
             hint="Copy it to a table without, or read it with Spark's own format delta.",
         )
     if unknown:
-        raise SourceError(
+        raise SourceChangedError(
             f"{OWNER}: the table {place.url} asks its readers for {', '.join(unknown)}, which this "
             "one does not do.",
             hint="Read it with Spark's own format delta.",
@@ -118,7 +118,7 @@ def check_readable(place: Place, configuration: Mapping[str, str], features: Any
 
 def _file(place: Place, action: Mapping[str, Any], change: str | None) -> TableFile:
     if action.get("deletionVector"):
-        raise SourceError(
+        raise SourceChangedError(
             f"{OWNER}: the file {action['path']} of the table {place.url} has a deletion vector, "
             "which is not read here.",
             hint="Set delta.enableDeletionVectors to false and purge them with REORG TABLE ... "

@@ -34,7 +34,7 @@ from engine.base.connector_options import DEFAULT_PARALLELISM, SESSION_TIMEZONE,
 from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
 from engine.expressions.types import schema_to_spark
-from engine.sinks.iceberg.data_source import is_property, table_name
+from engine.sinks.iceberg.data_source import changing_properties, is_property, table_name
 from engine.sources.handed.reader import PARTITIONS
 from engine.sources.lakes.run import Pace
 from engine.sources.lakes.starts import start_ms
@@ -78,7 +78,14 @@ class IcebergSource(DataSource):
         from engine.sources.iceberg.reader import IcebergOptions
 
         self._options = IcebergOptions(
-            where, pace, start, since_ms, skips_overwrites, skips_deletes, loses
+            where,
+            pace,
+            start,
+            since_ms,
+            skips_overwrites,
+            skips_deletes,
+            loses,
+            tuple(changing_properties(options)),
         )
 
     @classmethod

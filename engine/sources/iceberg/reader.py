@@ -19,7 +19,7 @@ from engine.errors import (
     ConfigError,
     ContinuousError,
     OffsetOutOfRangeError,
-    SourceError,
+    SourceChangedError,
     SourceUnavailableError,
 )
 from engine.sinks.iceberg.catalogs import TableName, Tables, task_properties
@@ -54,6 +54,7 @@ class IcebergOptions:
     :param start: a snapshot's id, or ``latest``; None for the table as it is, and what comes then.
     :param start_ms: or so: the first snapshot of this time or later, since 1970.
     :param loses: what is not there any more is left out, and logged.
+    :param tuning: options for the catalog that may be others with any start.
     """
 
     name: TableName
@@ -63,6 +64,7 @@ class IcebergOptions:
     skips_overwrites: bool
     skips_deletes: bool
     loses: bool
+    tuning: tuple[str, ...] = ()
 
 
 class Catalog:
@@ -143,10 +145,9 @@ class IcebergReader(HandedReader):
     :param schema: the columns to be read.
     """
 
-    tuningOptions = TUNING
-
     def __init__(self, options: IcebergOptions, schema: pa.Schema, table: Table) -> None:
         super().__init__(options.pace.partitions)
+        self.tuningOptions = (*TUNING, *options.tuning)
         self._options, self._schema, self._columns = options, schema, table.schema()
         self._see(table)
 
@@ -244,13 +245,13 @@ class IcebergRun(TableRun):
         table = self._catalog.table()
         found, where = str(table.metadata.table_uuid), self._options.name
         if found != self._start.table:
-            raise SourceError(
+            raise SourceChangedError(
                 f"{OWNER}: {where} is another table than the one that the checkpoint is of: its id "
                 f"is {found}, and was {self._start.table}.",
                 hint="It was dropped and made again. Start the query with a checkpoint of its own.",
             )
         if table.schema().as_struct() != self._columns.as_struct():
-            raise SourceError(
+            raise SourceChangedError(
                 f"{OWNER}: the columns of the table {where} have changed.",
                 hint="Start the query again: it then has the columns of now. Its checkpoint stays.",
             )

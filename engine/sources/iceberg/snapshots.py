@@ -15,7 +15,7 @@ from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
-from engine.errors import OffsetOutOfRangeError, SourceError
+from engine.errors import OffsetOutOfRangeError, SourceChangedError
 
 OWNER: Final = "source iceberg"
 
@@ -50,7 +50,7 @@ def next_snapshot(table: Table, where: str, number: int) -> Snapshot | None:
     if not history or number - 1 in numbers or number == numbers[0]:
         return found
     if numbers[0] < number:
-        raise SourceError(
+        raise SourceChangedError(
             f"{OWNER}: the table {where} was rolled back, or made another branch's: what was read "
             "last is no part of it any more.",
             hint="Start the query with a checkpoint of its own.",
@@ -89,7 +89,7 @@ def all_files(table: Table, where: str, snapshot: Snapshot) -> list[FileScanTask
     try:
         tasks = table.scan(snapshot_id=snapshot.snapshot_id).plan_files()
     except (NotImplementedError, ValueError) as exc:
-        raise SourceError(
+        raise SourceChangedError(
             f"{OWNER}: the table {where} cannot be read as it is: {exc}",
             hint="Rewrite its files (CALL system.rewrite_data_files), or begin behind it: option "
             "startingSnapshotId = latest.",
@@ -115,7 +115,7 @@ def due(
     if (skips_deletes and is_delete) or (skips_overwrites and not is_delete):
         return ()
     option = "skipDeleteSnapshots" if is_delete else "skipOverwriteSnapshots"
-    raise SourceError(
+    raise SourceChangedError(
         f"{OWNER}: snapshot {snapshot.snapshot_id} (sequence number {sequence(snapshot)}) "
         f"{'deletes' if is_delete else 'changes'} rows of the table {where}, and a stream of what "
         "is added cannot tell that.",

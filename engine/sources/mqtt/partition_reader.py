@@ -6,6 +6,7 @@ also what this reader has read, to whoever resumes the session.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -18,12 +19,15 @@ import pyarrow as pa
 from engine.clients.mqtt_connection import MqttConnection
 from engine.errors import SourceUnavailableError
 from engine.sources.contract import Offset, PartitionReader
-from engine.sources.mqtt.rows import Message, batch_of
+from engine.sources.mqtt.rows import OWNER, Message, batch_of
 from engine.sources.mqtt.session import Position, SessionOptions
 
+logger: Final = logging.getLogger(__name__)
 BATCH_ROWS: Final = 5_000
 BATCH_BYTES: Final = 64 * 2**20
 """Of payloads, unless a single one is larger: a column of 2 GiB is no column."""
+TOPICS_KNOWN_MAX: Final = 10_000
+"""So many are remembered."""
 WAITING_MAX: Final = 65_535
 """Messages that nobody has read yet: with QoS 0 nothing else bounds them."""
 
@@ -47,6 +51,9 @@ class MqttPartitionReader(PartitionReader):
     ) -> None:
         self._options, self._at, self._columns = options, start, tuple(columns)
         self._new = tuple(new)
+        self._wanted: dict[str, bool] = {}
+        """Topics, and whether a filter of the query has them."""
+        self._told = False
         self._connection: MqttConnection | None = None
         self._unacknowledged: deque[tuple[int, int]] = deque()
         """How many messages are read with this one, and its packet id."""
@@ -75,7 +82,23 @@ class MqttPartitionReader(PartitionReader):
             if message.qos:
                 self._unacknowledged.append((number, message.packet))
         self._at = replace(self._at, received=self._at.received + len(messages))
-        return batch_of(messages, self._columns)
+        wanted = [message for message in messages if self._is_wanted(message.topic)]
+        return batch_of(wanted, self._columns) if wanted else None
+
+    def _is_wanted(self, topic: str) -> bool:
+        """The session may have subscriptions of a start that came to nothing, of which no offset
+        knows: what they bring is read, and left out."""
+        if topic not in self._wanted:
+            if len(self._wanted) >= TOPICS_KNOWN_MAX:
+                self._wanted.clear()
+            self._wanted[topic] = any(fits(topic, each) for each in self._options.topics)
+            if not self._wanted[topic] and not self._told:  # once: there may be many
+                self._told = True
+                logger.warning(
+                    "%s: messages such as one of %s are left out: the query reads %s",
+                    OWNER, topic, ", ".join(self._options.topics),
+                )  # fmt: skip
+        return self._wanted[topic]
 
     def _take_waiting(self) -> list[Message]:
         """As many as make a batch."""
@@ -124,6 +147,15 @@ class MqttPartitionReader(PartitionReader):
         with self._changed:
             self._lost = True
             self._changed.notify_all()
+
+
+def fits(topic: str, subscribed: str) -> bool:
+    """Whether messages of a topic come by a filter, which may be shared (``$share/NAME/...``)."""
+    from paho.mqtt.client import topic_matches_sub
+
+    if subscribed.startswith("$share/"):
+        subscribed = subscribed.split("/", 2)[2]
+    return bool(topic_matches_sub(subscribed, topic))
 
 
 class NothingAgain(PartitionReader):

@@ -17,8 +17,12 @@ from engine.sources.redis.streams import Streams
 
 BATCH_ROWS: Final = 5_000
 """So many entries of a stream at most are read at once."""
-FIRST_ROWS: Final = 100
-"""So many are at first."""
+FIRST_ROWS: Final = 10
+"""So many are at first, of all streams together: nobody knows how large they are."""
+FETCH_ROWS: Final = 100_000
+"""So many of all streams together: after a pause all of ten thousand may have some."""
+BATCH_BYTES: Final = 32 << 20
+"""So large a batch is at most, if more than an entry is in it; Arrow's end at 2 GiB."""
 FETCH_BYTES: Final = 32 << 20
 """Redis is asked for a number of entries of each stream, not for bytes. So the next number is made
 of how large those were that came last."""
@@ -58,13 +62,19 @@ class RedisPartitionsReader(PartitionsReader):
         self._places = {each.name: place for place, each in enumerate(partitions)}
         self._columns, self._until = tuple(columns), until
         self._ready: deque[tuple[str, list[Entry]]] = deque()
-        self._count = FIRST_ROWS
+        streams = max(1, len(partitions))
+        self._count = max(1, FIRST_ROWS // streams)
+        self._count_max = max(1, min(BATCH_ROWS, FETCH_ROWS // streams))
 
     def read(self, timeout_s: float) -> tuple[int, pa.RecordBatch] | None:
         if not self._ready:
             self._fetch(timeout_s)
         while self._ready:
             stream, entries = self._ready.popleft()
+            fitting = _fitting(entries)
+            if fitting < len(entries):
+                self._ready.appendleft((stream, entries[fitting:]))
+                entries = entries[:fitting]
             self._positions[stream] = behind(entries[-1][0])
             batch = batch_of(stream, entries, self._columns, self.on_bad_record)
             if batch is not None:
@@ -80,7 +90,8 @@ class RedisPartitionsReader(PartitionsReader):
                 self._streams.check(stream, self._positions[stream])
                 self._ready.append((stream, entries))
         if self._ready:
-            self._count = _next_count(self._count, [entries for _, entries in self._ready])
+            came = [entries for _, entries in self._ready]
+            self._count = min(_next_count(self._count, came), self._count_max)
 
     def _fetch_before(self, until: dict[str, EntryId]) -> None:
         for stream, position in self._positions.items():
@@ -111,14 +122,26 @@ class RedisPartitionsReader(PartitionsReader):
         self._streams.close()
 
 
+def _octets(entry: Entry) -> int:
+    return _ENTRY_BYTES + sum(map(len, entry[1]))
+
+
+def _fitting(entries: Sequence[Entry]) -> int:
+    """How many of them fit into a batch; one at least."""
+    octets = 0
+    for count, entry in enumerate(entries):
+        octets += _octets(entry)
+        if octets > BATCH_BYTES and count:
+            return count
+    return len(entries)
+
+
 def _next_count(count: int, came: Sequence[Sequence[Entry]]) -> int:
     """So many entries of each stream at most are asked for behind these.
 
     :param count: so many were.
     """
-    octets = sum(
-        _ENTRY_BYTES + sum(map(len, content)) for entries in came for _, content in entries
-    )
+    octets = sum(_octets(entry) for entries in came for entry in entries)
     if octets > FETCH_BYTES:
         return max(1, count * FETCH_BYTES // octets)
-    return min(2 * count, BATCH_ROWS) if 2 * octets <= FETCH_BYTES else count
+    return 2 * count if 2 * octets <= FETCH_BYTES else count

@@ -94,6 +94,7 @@ class Streams:
                 stream,
                 f"it ends before {shown(position)}, where the query stands: it was made anew, or "
                 "Redis has lost what was newest",
+                goes_on="all that is in it is read, what was read before as well",
             )
             return START
         self._say_gone(
@@ -102,7 +103,7 @@ class Streams:
         )
         return position
 
-    def _say_gone(self, stream: str, what: str) -> None:
+    def _say_gone(self, stream: str, what: str, goes_on: str = "the query goes on") -> None:
         told = f"{self._server.name}: the stream {stream} cannot be read on: {what}."
         if self._fails_on_loss:
             raise OffsetOutOfRangeError(
@@ -113,7 +114,7 @@ class Streams:
             )
         if stream not in self._told:  # once: whoever deletes what is read does so all the time
             self._told.add(stream)
-            logger.warning("%s failOnDataLoss is false: the query goes on", told)
+            logger.warning("%s failOnDataLoss is false: %s", told, goes_on)
 
     def _range(self, stream: str, start: str, end: str, count: int) -> list[Entry]:
         with self._server.speaking("cannot be read", **SPEAKING):

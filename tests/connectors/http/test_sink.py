@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,12 @@ import pytest
 from pyspark.sql.types import StructType
 
 from engine.checkpoint.sink_context import SinkContext
-from engine.errors import ConfigError, SinkCommitRejectedError, SinkCommitUnknownError
+from engine.errors import (
+    ConfigError,
+    ContinuousError,
+    SinkCommitRejectedError,
+    SinkCommitUnknownError,
+)
 from engine.query.binding import bind_sink
 from engine.sinks.http import endpoint
 from engine.sinks.http.data_source import HttpSink, HttpWriter
@@ -48,11 +54,14 @@ class Got:
 
 @dataclass
 class Service:
-    """:ivar answer: what it says to a request; it may also take its time."""
+    """:ivar answer: what it says to a request; it may also take its time.
+    :ivar tells: writes the body of an answer.
+    """
 
     url: str = ""
     got: list[Got] = field(default_factory=list)
     answer: Callable[[Got], Answer] = lambda got: OK
+    tells: Callable[[Any, bytes], None] = lambda file, text: file.write(text)
 
 
 @pytest.fixture
@@ -71,7 +80,7 @@ def service() -> Iterator[Service]:
             for name, value in {"Content-Length": str(len(text)), **headers}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(text)
+            service.tells(self.wfile, text)
 
         do_POST = do_PUT = _take
 
@@ -187,12 +196,52 @@ def test_what_may_pass_is_tried_again(service: Service, pauses: list[float], sta
 def test_a_service_that_wants_to_be_left_alone_is(service: Service, pauses: list[float]) -> None:
     answers = iter([(429, {"Retry-After": "100"}, b""), (503, {"Retry-After": "soon"}, b""), OK])
     service.answer = lambda got: next(answers)
-    commit(sink(service, retryFor="1 minute"), 0, rows(1))
+    commit(sink(service, retryFor="1 hour"), 0, rows(1))
     assert pauses[0] == 100
     assert 0 < pauses[1] < 1
     answers = iter([(429, {"Retry-After": "Wed, 21 Oct 2099 07:28:00 GMT"}, b""), OK])
-    commit(sink(service, retryFor="1 minute"), 0, rows(1))
+    commit(sink(service, retryFor="1 hour"), 0, rows(1))
     assert pauses[2] == endpoint.RETRY_AFTER_MAX_S
+
+
+def test_nobody_waits_for_a_service_longer_than_it_is_tried(
+    service: Service, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.answer = lambda got: (503, {"Retry-After": "100"}, b"")
+    writer = sink(service, retryFor="1 minute")
+    with pytest.raises(SinkCommitUnknownError, match="503; it wants to be left alone for 100 s"):
+        commit(writer, 0, rows(1))
+    with pytest.raises(SinkCommitUnknownError, match="wants to be left alone for another"):
+        commit(writer, 0, rows(1))
+    assert (len(service.got), pauses) == (1, [])
+    now_s = time.monotonic()
+    monkeypatch.setattr("engine.sinks.http.endpoint.time.monotonic", lambda: now_s + 101)
+    service.answer = lambda got: OK
+    commit(writer, 0, rows(1))
+
+
+def test_an_answer_that_trickles_is_not_waited_for(service: Service) -> None:
+    over, sent = threading.Event(), 0
+
+    def tells(file: Any, text: bytes) -> None:
+        nonlocal sent
+        for place in range(len(text)):
+            if over.wait(0.01):
+                break
+            file.write(text[place : place + 1])
+            sent += 1
+
+    service.tells = tells
+    for answer in ((200, {}, b"x" * 60_000), (404, {}, b"x" * 60_000)):
+        service.answer = lambda got, answer=answer: answer  # type: ignore[misc]
+        writer = sink(service, timeout="50 milliseconds")
+        if answer[0] == 200:
+            commit(writer, 0, rows(1))
+        else:
+            with pytest.raises(SinkCommitRejectedError, match="404 x"):
+                commit(writer, 0, rows(1))
+    assert sent < 60_000, "it was waited for"
+    over.set()
 
 
 def test_pauses_grow_and_end(service: Service, pauses: list[float]) -> None:
@@ -275,6 +324,18 @@ def test_refused_rows_are_kept_once(service: Service, tmp_path: Path) -> None:
     assert content["key"] == letter.stem
 
 
+def test_refused_rows_are_kept_digit_by_digit(service: Service, tmp_path: Path) -> None:
+    exact = Decimal("12345678901234567890.1234567891")
+    columns = StructType().add("price", "decimal(30,10)")
+    service.answer = lambda got: (422, {}, b"")
+    options = {"url": service.url, "onRefused": "dead-letter", "refusedPath": str(tmp_path)}
+    writer = HttpSink(options).streamWriter(columns, overwrite=False)
+    writer.bind(SinkContext("q", "r", 0, 0))
+    commit(writer, 0, pa.RecordBatch.from_pydict({"price": pa.array([exact])}))
+    (letter,) = tmp_path.iterdir()
+    assert json.loads(letter.read_text(), parse_float=Decimal)["row"] == {"price": exact}
+
+
 def test_a_request_that_is_too_large_is_halved(service: Service) -> None:
     service.answer = lambda got: (413, {}, b"") if len(got.ids) > 2 else OK
     commit(sink(service), 0, rows(*range(8)))
@@ -283,6 +344,17 @@ def test_a_request_that_is_too_large_is_halved(service: Service) -> None:
     service.answer = lambda got: (413, {}, b"")
     with pytest.raises(SinkCommitRejectedError, match="413"):
         commit(sink(service), 1, rows(1))
+
+
+def test_a_request_that_was_halved_stays_so(service: Service) -> None:
+    """By then the service may take it as a whole, and would have rows twice."""
+    writer = sink(service, onRefused="skip")
+    service.answer = lambda got: (503, {}, b"") if got.ids == [2] else refusing(2)(got)
+    with pytest.raises(SinkCommitUnknownError):
+        commit(writer, 0, rows(1, 2))
+    service.answer = lambda got: OK
+    commit(writer, 0, rows(1, 2))
+    assert [got.ids for got in service.got if got.ids != [2]] == [[1, 2], [1]]
 
 
 def test_several_requests_at_once(service: Service) -> None:
@@ -352,4 +424,13 @@ def test_neither_address_nor_headers_are_shown_or_kept(service: Service) -> None
     assert "hush" not in bound.description
     origin = url.lower().partition("/services")[0]
     assert bound.options == {"method": "PUT", "path": origin}
+    for status in (401, 422, 503):
+        service.answer = lambda got, status=status: (  # type: ignore[misc]
+            status, {}, f"no {got.path} for {got.headers['Authorization']}".encode()
+        )  # fmt: skip
+        secret = sink(service, header__Authorization="Bearer hush-hush")
+        with pytest.raises(ContinuousError) as error:
+            commit(secret, 0, rows(1))
+        assert "s3cret" not in str(error.value)
+        assert "hush" not in str(error.value)
     assert "s3cret" not in repr(vars(bound.driver.commit.__self__))  # type: ignore[attr-defined]

@@ -14,9 +14,11 @@ from pyspark.sql.types import StructType
 
 from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.errors import ContinuousError
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
 from engine.execution.launcher import ThreadLauncher
+from engine.execution.restart_budget import blame
 from engine.expressions.schemas import to_arrow
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.query.handle import ContinuousQuery
@@ -118,6 +120,14 @@ def failure(query: ContinuousQuery) -> str:
     """Why it has ended."""
     wait_until(lambda: not query.isActive, "the query ends", WAIT_S)
     return str(query.exception())
+
+
+def final_failure(query: ContinuousQuery) -> str:
+    """The same, of what is no outage: another try would find the same."""
+    told, error = failure(query), query.exception()
+    assert isinstance(error, ContinuousError)
+    assert blame(error) is None, told
+    return told
 
 
 def committed(folder: Path) -> Any:

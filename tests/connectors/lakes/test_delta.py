@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.errors import ConfigError, SourceError
+from engine.errors import ConfigError, SourceChangedError
 from engine.expressions.schemas import to_arrow
 from engine.pipeline.fingerprint import compare, fingerprint
 from engine.pipeline.pipeline import Pipeline, SourceRelation
@@ -31,7 +31,7 @@ from engine.sinks.delta.places import DiskPlace
 from engine.sources.delta.data_source import DeltaSource
 from engine.sources.delta.versions import read_version
 from tests.connectors.lakes.cases import ROWS, DeltaCase
-from tests.connectors.lakes.queries import Kept, all_read, committed, failure, start
+from tests.connectors.lakes.queries import Kept, all_read, committed, final_failure, start
 from tests.servers.s3 import s3_server
 
 FEED = StructType(
@@ -85,12 +85,12 @@ def test_what_is_deleted_or_changed_is_refused_or_left_out(case: DeltaCase) -> N
     case.add(0, 1)
     case.read()
     case.delete("value = 1")
-    assert "version 1 deletes rows" in failure(case.start())
+    assert "version 1 deletes rows" in final_failure(case.start())
     case.read(ignoreDeletes="true")
     case.add(2, 5, 8)
     case.read()
     case.deltas().update(updates={"value": "50"}, predicate="value = 5")
-    assert "version 3 changes rows" in failure(case.start(ignoreDeletes="true"))
+    assert "version 3 changes rows" in final_failure(case.start(ignoreDeletes="true"))
     assert case.sink.values() == [0, 1, 2, 5, 8]
     checkpoint = Checkpoint(str(case.checkpoint))
     last = checkpoint.committed_epoch()
@@ -148,7 +148,7 @@ def test_versions_that_are_gone_are_told(case: DeltaCase) -> None:
     case.deltas().create_checkpoint()
     for version in (1, 2):
         (case.folder / f"table/_delta_log/{version:020}.json").unlink()
-    told = failure(case.start())
+    told = final_failure(case.start())
     assert "the versions 1 to 2 are no longer in the log" in told
     case.read(failOnDataLoss="false")
     assert case.sink.values() == [0, 3]
@@ -160,7 +160,9 @@ def test_a_vacuumed_file_is_told(case: DeltaCase) -> None:
     case.add(1)
     case.delete("value = 1")
     case.deltas().vacuum(0, dry_run=False, enforce_retention_duration=False)
-    assert "was vacuumed before its rows were read" in failure(case.start(ignoreDeletes="true"))
+    assert "was vacuumed before its rows were read" in final_failure(
+        case.start(ignoreDeletes="true")
+    )
 
 
 def test_another_table_of_the_same_place_is_refused(case: DeltaCase) -> None:
@@ -168,7 +170,7 @@ def test_another_table_of_the_same_place_is_refused(case: DeltaCase) -> None:
     case.read()
     shutil.rmtree(case.table)
     case.add(1)
-    assert "is another table" in failure(case.start())
+    assert "is another table" in final_failure(case.start())
 
 
 def test_a_change_of_columns_ends_the_query_and_a_start_takes_them_up(case: DeltaCase) -> None:
@@ -177,7 +179,7 @@ def test_a_change_of_columns_ends_the_query_and_a_start_takes_them_up(case: Delt
     query.processAllAvailable()
     more = pa.table({"value": [1], "p": ["x"], "more": pa.array([7], pa.int32())})
     deltalake.write_deltalake(case.table, more, mode="append", schema_mode="merge")
-    assert "changes the columns" in failure(query)
+    assert "changes the columns" in final_failure(query)
     wider = StructType([*ROWS, StructField("more", IntegerType())])
     assert DeltaSource({"path": case.table}).schema().simpleString() == wider.simpleString()
     case.read(wider)
@@ -217,7 +219,7 @@ def test_what_is_not_read_here_is_refused(case: DeltaCase, action: Any, text: st
     log = case.folder / "_delta_log"
     log.mkdir()
     (log / f"{0:020}.json").write_text(json.dumps(action))
-    with pytest.raises(SourceError, match=text):
+    with pytest.raises(SourceChangedError, match=text):
         read_version(DiskPlace(case.folder), 0)
 
 

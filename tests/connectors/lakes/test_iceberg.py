@@ -20,7 +20,7 @@ from engine.sinks.maintain import table_of
 from engine.sources.iceberg.data_source import IcebergSource
 from engine.sources.lakes.position import TablePosition
 from tests.connectors.lakes.cases import ARROW, ROWS, IcebergCase
-from tests.connectors.lakes.queries import all_read, failure
+from tests.connectors.lakes.queries import all_read, final_failure
 from tests.unit.iceberg_tables import NAME
 
 
@@ -34,6 +34,19 @@ def test_an_empty_table_is_waited_for(case: IcebergCase) -> None:
     case.add(0)
     all_read(query)
     assert case.sink.values() == [0]
+
+
+def test_how_the_catalog_is_reached_may_change_with_any_start(case: IcebergCase) -> None:
+    case.add(0)
+    given = {**case.lake.options, "catalog.scope": "a", "catalog.header.X-Api": "s3cret"}
+    source = IcebergSource(given)
+    reader = source.continuousReader(source.schema())
+    names = ("catalog.scope", "catalog.header.X-Api")
+    assert set(names) <= set(reader.tuningOptions)
+    assert "catalog.uri" not in reader.tuningOptions
+    pruned = reader.prune(source.schema().names[:1])
+    assert set(names) <= set((pruned or reader).tuningOptions)
+    reader.stop()
 
 
 def test_an_epoch_may_end_within_a_snapshot(case: IcebergCase) -> None:
@@ -74,10 +87,10 @@ def test_what_is_deleted_or_changed_is_refused_or_left_out(case: IcebergCase) ->
     case.add(1)
     case.read()
     case.delete("p = 'y'")
-    assert "deletes rows of the table" in failure(case.start())
+    assert "deletes rows of the table" in final_failure(case.start())
     case.read(skipDeleteSnapshots="true")
     case.delete("value = 3")
-    assert "changes rows of the table" in failure(case.start(skipDeleteSnapshots="true"))
+    assert "changes rows of the table" in final_failure(case.start(skipDeleteSnapshots="true"))
     case.read(skipOverwriteSnapshots="true")
     case.add(2)
     case.read()
@@ -91,7 +104,7 @@ def test_snapshots_that_have_expired_are_told(case: IcebergCase) -> None:
         case.add(value)
     case.expire(1)  # what was read
     case.expire(1)  # what was not
-    assert "have expired: what they have added is not known" in failure(case.start())
+    assert "have expired: what they have added is not known" in final_failure(case.start())
     case.read(failOnDataLoss="false")
     assert case.sink.values() == [0, 2, 3]
 
@@ -110,9 +123,9 @@ def test_a_table_that_was_rolled_back_is_told(case: IcebergCase) -> None:
     case.add(1)
     case.read()
     case.lake.table.manage_snapshots().rollback_to_snapshot(int(case.states()[0][0])).commit()
-    assert "was rolled back" in failure(case.start())
+    assert "was rolled back" in final_failure(case.start())
     case.add(2)
-    assert "was rolled back" in failure(case.start())
+    assert "was rolled back" in final_failure(case.start())
 
 
 def test_another_table_of_the_same_name_is_refused(case: IcebergCase) -> None:
@@ -120,7 +133,7 @@ def test_another_table_of_the_same_name_is_refused(case: IcebergCase) -> None:
     case.read()
     case.lake.catalog.drop_table(NAME)
     case.lake.catalog.create_table(NAME, ARROW)
-    assert "is another table" in failure(case.start())
+    assert "is another table" in final_failure(case.start())
 
 
 def test_a_file_that_is_gone_is_told(case: IcebergCase) -> None:
@@ -128,7 +141,7 @@ def test_a_file_that_is_gone_is_told(case: IcebergCase) -> None:
     case.read()
     case.add(1)
     Path(next(iter(case.lake.table.inspect.files()["file_path"])).as_py()).unlink()
-    assert "is gone: it was removed before" in failure(case.start())
+    assert "is gone: it was removed before" in final_failure(case.start())
 
 
 def test_a_change_of_columns_ends_the_query_and_a_start_takes_them_up(case: IcebergCase) -> None:
@@ -139,7 +152,7 @@ def test_a_change_of_columns_ends_the_query_and_a_start_takes_them_up(case: Iceb
         from pyiceberg.types import IntegerType as Integer
 
         update.add_column("more", Integer())
-    assert "the columns of the table" in failure(query)
+    assert "the columns of the table" in final_failure(query)
     more = {"value": [1], "p": ["x"], "more": pa.array([7], pa.int32())}
     case.lake.table.append(pa.table(more))
     wider = StructType([*ROWS, StructField("more", IntegerType())])
@@ -167,7 +180,7 @@ def test_options_are_refused_aloud(case: IcebergCase, options: dict[str, str], t
 
 def raise_from(case: IcebergCase, options: dict[str, str]) -> None:
     query = case.start(**options)
-    error: Any = failure(query)
+    error: Any = final_failure(query)
     raise ConfigError(error)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,12 +12,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import MapType, StringType, StructType
 
+from engine.base.connector_options import Options
 from engine.clients import mqtt_connection
+from engine.clients.mqtt import MqttServer
 from engine.clients.mqtt_connection import MqttConnection
 from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
 from engine.sinks.contract import WriterContext
 from engine.sinks.mqtt import publisher
 from engine.sinks.mqtt.data_source import MqttSink, MqttWriter, Published, PublishingWriter
+from engine.sinks.mqtt.messages import Publication
 from tests.connectors.mqtt.test_outages import kill, suspend
 from tests.servers.mqtt import PASSWORD, USER, MqttBroker
 from tests.servers.mqtt_clients import Listener
@@ -33,6 +37,10 @@ def listener(broker: MqttBroker, topic: str) -> Iterator[Listener]:
 
 def sink(broker: MqttBroker, schema: StructType = PAYLOAD, **options: str) -> MqttWriter:
     return MqttSink({"url": broker.url, **options}).streamWriter(schema, overwrite=False)
+
+
+def options_of(broker: MqttBroker) -> Options:
+    return Options("sink mqtt", {"url": broker.url})
 
 
 def task(writer: MqttWriter) -> PublishingWriter:
@@ -55,12 +63,9 @@ def write(broker: MqttBroker, *values: bytes | None, **options: Any) -> Publishe
 
 
 def test_rows_are_messages(broker: MqttBroker, topic: str, listener: Listener) -> None:
-    for qos in "12":
-        assert write(broker, b"\xff", b"", topic=f"{topic}/{qos}", qos=qos) == Published(2)
-    wait_until(lambda: len(listener.heard) == 4, "four messages")
-    assert listener.heard == [
-        (f"{topic}/{qos}", payload, qos, False, ()) for qos in (1, 2) for payload in (b"\xff", b"")
-    ]
+    assert write(broker, b"\xff", b"", topic=f"{topic}/x") == Published(2)
+    wait_until(lambda: len(listener.heard) == 2, "two messages")
+    assert listener.heard == [(f"{topic}/x", each, 1, False, ()) for each in (b"\xff", b"")]
     assert write(broker, topic=topic) == Published(0)
 
 
@@ -69,18 +74,17 @@ def test_columns_say_more(broker: MqttBroker, topic: str, listener: Listener) ->
         StructType()
         .add("topic", "string")
         .add("payload", "string")
-        .add("qos", "integer")
         .add("retain", "boolean")
         .add("properties", MapType(StringType(), StringType()))
     )
     rows = [
-        {"topic": f"{topic}/a", "payload": "ä", "qos": 1, "retain": False, "properties": None},
-        {"topic": f"{topic}/b", "payload": "", "qos": 2, "retain": True,
+        {"topic": f"{topic}/a", "payload": "ä", "retain": False, "properties": None},
+        {"topic": f"{topic}/b", "payload": "", "retain": True,
          "properties": [("unit", "C"), ("none", None)]},
     ]  # fmt: skip
     columns = pa.schema(
         [
-            ("topic", pa.string()), ("payload", pa.string()), ("qos", pa.int32()),
+            ("topic", pa.string()), ("payload", pa.string()),
             ("retain", pa.bool_()), ("properties", pa.map_(pa.string(), pa.string())),
         ]
     )  # fmt: skip
@@ -90,7 +94,7 @@ def test_columns_say_more(broker: MqttBroker, topic: str, listener: Listener) ->
     wait_until(lambda: len(listener.heard) == 2, "two messages")
     assert listener.heard == [
         (f"{topic}/a", "ä".encode(), 1, False, ()),
-        (f"{topic}/b", b"", 2, True, (("unit", "C"),)),
+        (f"{topic}/b", b"", 1, True, (("unit", "C"),)),
     ]
 
 
@@ -145,6 +149,39 @@ def test_a_message_that_is_too_large(broker: MqttBroker, topic: str) -> None:
         write(broker, b"x" * 1_000_000, topic=topic)
 
 
+@pytest.mark.parametrize("properties", [(), (("unit", "C"), ("ä", "x" * 200))])
+def test_a_message_as_large_as_the_broker_allows(
+    broker: MqttBroker, topic: str, properties: tuple[tuple[str, str], ...]
+) -> None:
+    made = publisher.Publisher(MqttServer.of("sink mqtt", options_of(broker)), "large", 10.0)
+    most = 1_000_000 - publisher.packet_size(Publication(topic, b"x" * 900_000, False, properties))
+    payload = b"x" * (900_000 + most)
+    made.publish(Publication(topic, payload, False, properties))
+    made.finish()
+    with pytest.raises(SinkCommitRejectedError, match="1,000,001 bytes"):
+        made.publish(Publication(topic, payload + b"x", False, properties))
+    made.drop()
+
+
+def test_a_connection_that_broke_while_nobody_looked_is_made_anew(
+    broker: MqttBroker, topic: str, listener: Listener
+) -> None:
+    made = publisher.Publisher(MqttServer.of("sink mqtt", options_of(broker)), "broken", 5.0)
+    for ends in (lambda: made.publish(Publication(topic, b"2", False)), made.finish):
+        made.publish(Publication(topic, b"1", False))
+        made.finish()
+        assert made._connection is not None
+        made._connection.client.socket().shutdown(socket.SHUT_RDWR)
+        wait_until(lambda: made._connection.lost is not None, "it is lost")  # type: ignore[union-attr]
+        made._under_way[60_000] = Publication(topic, b"under way", False)
+        made._progress_s -= 3_600  # an epoch is as long
+        ends()
+        made.finish()
+    made.drop()
+    wait_until(lambda: len(listener.heard) == 5, "all of them")
+    assert listener.payloads == [b"1", b"under way", b"2", b"1", b"under way"]
+
+
 @pytest.mark.parametrize("name", ["$SYS/x", "a/\1"])
 def test_a_broker_that_hangs_up_on_a_message(broker: MqttBroker, name: str) -> None:
     with pytest.raises(SinkCommitRejectedError, match=r"hung up on .*: (Protocol|Malformed)"):
@@ -181,7 +218,6 @@ def test_properties_that_are_none(broker: MqttBroker, topic: str, pair: tuple[st
         ("topic", "a/+", "name of no topic"),
         ("topic", "", "name of no topic"),
         ("topic", "x" * 65_536, "longer than"),
-        ("qos", 0, "qos is 0"),
         ("retain", None, "retain"),
     ],
 )
@@ -189,12 +225,11 @@ def test_rows_that_are_no_message(
     broker: MqttBroker, topic: str, column: str, value: Any, said: str
 ) -> None:
     schema = StructType().add("payload", "string").add("topic", "string")
-    schema = schema.add("qos", "integer").add("retain", "boolean")
+    schema = schema.add("retain", "boolean")
     columns = pa.schema(
-        [("payload", pa.string()), ("topic", pa.string()), ("qos", pa.int32()),
-         ("retain", pa.bool_())]
+        [("payload", pa.string()), ("topic", pa.string()), ("retain", pa.bool_())]
     )  # fmt: skip
-    row = {"payload": "x", "topic": topic, "qos": 1, "retain": False, column: value}
+    row = {"payload": "x", "topic": topic, "retain": False, column: value}
     writer = task(sink(broker, schema))
     with pytest.raises(SinkCommitRejectedError, match=said):
         writer.write(0, iter([pa.RecordBatch.from_pylist([row], columns)]))
@@ -208,9 +243,9 @@ def test_rows_that_are_no_message(
         (("payload",), {}, "neither the option topic nor"),
         (("payload", "topic"), {"topic": "a"}, "both the option topic and"),
         (("payload", "id"), {"topic": "a"}, "a message has no id"),
-        (("payload", "qos"), {"topic": "a"}, "qos is STRING; it must be INT"),
+        (("payload", "qos"), {"topic": "a"}, "a message has no qos"),
         (("payload",), {"topic": "a/#"}, "name of no topic"),
-        (("payload",), {"topic": "a", "qos": "0"}, "qos"),
+        (("payload",), {"topic": "a", "qos": "2"}, "no option 'qos'"),
         (("payload",), {"topic": "a", "retryFor": "0 seconds"}, "retryFor"),
         (("payload",), {"topic": "a", "clientId": "x"}, "Did you mean clientIdPrefix"),
     ],
@@ -224,7 +259,7 @@ def test_wrong_options(columns: Sequence[str], options: dict[str, str], said: st
 
 
 def test_the_broker_is_tried_before_anything_runs(broker: MqttBroker, topic: str) -> None:
-    sink(broker, topic=topic, qos="2", retain="true").validate()
+    sink(broker, topic=topic, retain="true").validate()
     login: dict[str, Any] = {"url": broker.url_login, "username": USER}
     with pytest.raises(ConfigError, match="Not authorized"):
         sink(broker, topic=topic, **login, password="wrong").validate()

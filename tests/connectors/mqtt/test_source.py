@@ -24,6 +24,7 @@ from engine.errors import (
 from engine.sources.contract import Offset
 from engine.sources.mqtt import partition_reader, rows
 from engine.sources.mqtt.data_source import MqttReader, MqttSource
+from engine.sources.mqtt.partition_reader import fits
 from engine.sources.mqtt.rows import SCHEMA
 from engine.sources.mqtt.session import Position
 from tests.connectors.mqtt.queries import Kept, opened, read, source, start
@@ -72,6 +73,30 @@ def test_an_epoch_that_is_committed_is_acknowledged_and_no_later_one(
     task.committed({**begin, "received": 1})
     task.close()
     assert read_all(reader, begin, 2, commit=True) == [b"2", b"3"]
+
+
+def test_what_only_a_start_that_came_to_nothing_wanted_is_left_out(
+    broker: MqttBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = source(broker, f"{topic}/a")
+    begin = reader.initialOffset()
+    source(broker, f"{topic}/a,{topic}/b/#").partitions(begin)
+    for name in ("a", "b/x", "b/y", "a"):
+        publish(broker, f"{topic}/{name}", name.encode())
+    task = opened(reader, begin)
+    assert read(task, 2) == [b"a", b"a"]
+    assert task.offset == {**begin, "received": 4}
+    task.committed(task.offset)
+    task.close()
+    assert read_all(reader, begin, 0, commit=False) == []
+    assert caplog.text.count("are left out") == 1
+
+
+def test_topics_that_a_shared_filter_has() -> None:
+    assert fits("plant/1", "$share/us/plant/+")
+    assert not fits("plant/1/x", "$share/us/plant/+")
+    assert fits("plant/1/x", "plant/#")
+    assert not fits("$SYS/x", "#")
 
 
 def test_what_comes_before_the_first_task_and_between_two_is_kept(

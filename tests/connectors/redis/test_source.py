@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from engine.base.connector_options import Options
+from engine.clients.redis import RedisServer as RedisServerOptions
 from engine.errors import (
     BadRecordError,
     ConfigError,
@@ -97,6 +99,43 @@ def test_what_an_url_must_not_say(server: RedisServer, query: str, said: str) ->
     with pytest.raises(ConfigError, match=said):
         source(server, url=f"{server.url}?{query}")
     source(server, url=f"{server.url}?health_check_interval=10&client_name=q")
+
+
+def test_a_login_is_in_one_place_and_is_not_shown(server: RedisServer) -> None:
+    for each in ("/", "#", "?"):
+        with pytest.raises(ConfigError, match="options username and password") as error:
+            source(server, url=f"redis://:hunter2{each}abc@localhost:6379/0")
+        assert "hunter2" not in str(error.value)
+        assert error.value.__suppress_context__
+    url = server.url.replace("//", "//me:mine@")
+    for name in ("username", "password"):
+        with pytest.raises(ConfigError, match=f"{name} is set twice"):
+            source(server, url=url, **{name: "other"})
+
+
+def test_batches_of_large_entries_are_small(
+    server: RedisServer, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_reader, "BATCH_BYTES", 50_000)
+    for size in (20_000, 20_000, 20_000, 90_000, 90_000, 10):
+        client.xadd("a", {"v": b"x" * size})
+    reader = source(server)
+    tasks = opened(reader, reader.initialOffset())
+    sizes = []
+    while sum(sizes) < 6:
+        if (batch := tasks.read(1.0)) is not None:
+            sizes.append(batch[1].num_rows)
+    assert sizes == [2, 1, 1, 1, 1]
+
+
+def test_ten_thousand_streams_are_asked_for_little_of_each(server: RedisServer) -> None:
+    partitions = [partition_reader.StreamPartition(f"s{n}", (0, 0)) for n in range(10_000)]
+    reader = RedisPartitionsReader(
+        RedisServerOptions.of("source redis", Options("source redis", {"url": server.url})),
+        partitions, ["id"], until=None, fails_on_loss=True,
+    )  # fmt: skip
+    assert (reader._count, reader._count_max) == (1, 10)
+    reader.close()
 
 
 def test_entries_are_read_once_from_where_it_was(server: RedisServer, client: Any) -> None:

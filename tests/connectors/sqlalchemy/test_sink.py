@@ -22,7 +22,7 @@ from engine.errors import (
 )
 from engine.sinks.sqlalchemy import database as databases
 from tests.connectors.databases.queries import CHANGES, KEYED, Query, changes, rows
-from tests.connectors.databases.tables import Database
+from tests.connectors.databases.tables import DATABASES, Database
 from tests.servers.postgresql import PASSWORD
 
 UTC = datetime.timezone.utc
@@ -150,6 +150,17 @@ def test_a_row_that_is_replaced_keeps_its_other_columns_and_what_refers_to_it(
     assert sqlite.read("SELECT * FROM lines") == [(1,)]
 
 
+def test_columns_may_have_any_names(sqlite: Database) -> None:
+    sqlite.run(
+        "CREATE TABLE orders (id BIGINT PRIMARY KEY, name TEXT, key_id TEXT, value_name TEXT)",
+        "INSERT INTO orders VALUES (1, 'a', 'k', 'v')",
+    )
+    query = Query(sqlite.writer(CHANGES, **KEYED))
+    query.commit(0, changes((1, "b", False), (2, "c", False)))
+    query.commit(1, changes((2, "c", True)))
+    assert sqlite.read("SELECT * FROM orders") == [(1, "b", "k", "v")]
+
+
 def test_a_key_may_be_several_columns_and_all_columns(database: Database) -> None:
     only = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("name", pa.string())])
     row = {"id": 1, "day": datetime.date(2024, 2, 29), "name": "a"}
@@ -268,6 +279,18 @@ def test_a_table_that_the_rows_do_not_fit_is_refused(
     database.run(f"CREATE TABLE {database.table} ({ddl})")
     with pytest.raises(ConfigError, match=says):
         database.writer().validate()
+
+
+@pytest.mark.parametrize(
+    "database", [each for each in DATABASES if each.startswith("postgresql")], indirect=True
+)
+@pytest.mark.parametrize("ddl", ["at TIMESTAMP(3), name TEXT", "at TIMESTAMP, name CHAR(5)"])
+def test_what_would_round_or_pad_is_refused(database: Database, ddl: str) -> None:
+    database.run(f"CREATE TABLE {database.table} ({ddl})")
+    schema = pa.schema([("at", pa.timestamp("us")), ("name", pa.string())])
+    column = "at" if "(3)" in ddl else "name"
+    with pytest.raises(ConfigError, match=f"column {column} with the type"):
+        database.writer(schema).validate()
 
 
 def test_a_decimal_that_the_database_would_round_is_refused(sqlite: Database) -> None:
