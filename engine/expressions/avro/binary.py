@@ -10,7 +10,7 @@ number has, and takes every byte but 1 for false.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 Read = Callable[[bytes, int], tuple[Any, int]]
@@ -19,6 +19,7 @@ _INT_BYTES, _LONG_BYTES = 5, 10
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
 _TEXT_BYTES_MAX: Final = 2**31 - 9
+_NO_BYTES_ITEMS_MAX: Final = 2**24
 
 
 def read_null(data: bytes, at: int) -> tuple[None, int]:
@@ -63,12 +64,12 @@ def read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
     length, at = read_long(data, at)
     if not 0 <= length <= _TEXT_BYTES_MAX:
         raise ValueError(f"a length is {length}")
-    return _part(data, at, length)
+    return part(data, at, length)
 
 
 def read_fixed(size: int) -> Read:
     """Of so many bytes."""
-    return lambda data, at: _part(data, at, size)
+    return lambda data, at: part(data, at, size)
 
 
 def read_count(data: bytes, at: int) -> tuple[int, int]:
@@ -80,11 +81,42 @@ def read_count(data: bytes, at: int) -> tuple[int, int]:
     return count, at
 
 
-def _part(data: bytes, at: int, length: int) -> tuple[bytes, int]:
+def check_count(count: int, data: bytes, at: int) -> None:
+    """Items may have no bytes; a malformed record can tell of any number of them."""
+    if count > max(len(data) - at, _NO_BYTES_ITEMS_MAX):
+        raise ValueError(f"an array has {count} items")
+
+
+def union(branches: Sequence[Read]) -> Read:
+    """One of these, whose number is written before it."""
+
+    def read(data: bytes, at: int) -> tuple[Any, int]:
+        index, at = read_int(data, at)
+        if index < 0:
+            raise ValueError(f"there is no branch {index}")
+        return branches[index](data, at)
+
+    return read
+
+
+def part(data: bytes, at: int, length: int) -> tuple[bytes, int]:
+    """So many bytes."""
     end = at + length
     if end > len(data):
         raise ValueError("the record ends too early")
     return data[at:end], end
+
+
+PRIMITIVE: Final[Mapping[str, Read]] = {
+    "null": read_null,
+    "boolean": read_boolean,
+    "int": read_int,
+    "long": read_long,
+    "float": read_float,
+    "double": read_double,
+    "bytes": read_bytes,
+    "string": read_bytes,
+}
 
 
 def write_long(number: int) -> bytes:

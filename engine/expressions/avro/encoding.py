@@ -1,32 +1,36 @@
 """Columns as records of Avro, column by column: the bytes of a struct are those of its fields.
 
-Source: ``AvroSerializer``, ``SchemaConverters.toAvroType`` of Spark; Avro's ``GenericDatumWriter``.
+Source: ``AvroSerializer`` of Spark; Avro's ``GenericDatumWriter``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.avro import binary
-from engine.expressions.avro.decoding import FIRST_MODERN_DAY, FIRST_MODERN_MICROS
+from engine.expressions.avro.conversions import FIRST_MODERN_MICROS
+from engine.expressions.avro.java_maps import in_java_order, of_text
 from engine.expressions.avro.schemas import NULL, AvroField, AvroSchemaError, AvroType
-from engine.expressions.decimals import EXACT
-from engine.expressions.java_errors import java_error, null_pointer
+from engine.expressions.avro.writers import (
+    Path,
+    ancient,
+    write_day,
+    write_decimal,
+    write_fixed,
+    write_symbol,
+)
+from engine.expressions.java_errors import null_pointer
 from engine.expressions.lists import Lists
 from engine.expressions.types import DAY_TIME_INTERVAL, YEAR_MONTH_INTERVAL, sql_name
 from engine.expressions.vectors import to_list
 
 Octets = list[bytes | None]
 Encode = Callable[[pa.Array], Octets]
-_INCOMPATIBLE: Final = "org.apache.spark.sql.avro.IncompatibleSchemaException"
 _PLAIN: Final[dict[tuple[pa.DataType, str], Callable[[Any], bytes]]] = {
     (pa.bool_(), "boolean"): binary.write_boolean,
     (pa.int8(), "int"): binary.write_long,
@@ -41,31 +45,6 @@ _PLAIN: Final[dict[tuple[pa.DataType, str], Callable[[Any], bytes]]] = {
 }
 _OF_UNIONS: Final = {pa.int64(): {"int", "long"}, pa.float64(): {"float", "double"}}
 """Types of columns that go into a union of two: always into the larger one."""
-
-
-@dataclass(frozen=True)
-class Path:
-    """Where a value is: among the columns, and in the schema."""
-
-    columns: tuple[str, ...] = ()
-    fields: tuple[str, ...] = ()
-
-    def to(self, column: str, field: str) -> Path:
-        """Of a part of it."""
-        return Path((*self.columns, column), (*self.fields, field))
-
-    def failure(self, why: str) -> TransformError:
-        """A value does not fit; Spark has no error class for it."""
-        columns, fields = map(_place_text, (self.columns, self.fields))
-        return java_error(
-            _INCOMPATIBLE, f"Cannot convert SQL {columns} to Avro {fields} because {why}"
-        )
-
-
-def _place_text(path: tuple[str, ...]) -> str:
-    return f"field '{'.'.join(path)}'" if path else "top-level record"
-
-
 _TOP: Final = Path()
 
 
@@ -115,13 +94,13 @@ class Encoding:
         if pa.types.is_string(dtype) and kind == "string":
             return _texts
         if pa.types.is_string(dtype) and kind == "enum":
-            return _each(_symbol(schema, path))
+            return _each(write_symbol(schema, path))
         if pa.types.is_binary(dtype) and kind == "fixed":
-            return _each(_fixed(schema.size, path))
+            return _each(write_fixed(schema.size, path))
         if pa.types.is_decimal(dtype) and schema.decimal == (dtype.precision, dtype.scale):
-            return _each(_decimal(schema, dtype.scale))
+            return _each(write_decimal(schema, dtype.scale))
         if pa.types.is_date32(dtype) and kind == "int":
-            return _each(_day if self._ancient_fails else binary.write_long)
+            return _each(write_day if self._ancient_fails else binary.write_long)
         if pa.types.is_timestamp(dtype) and kind == "long":
             return _each(self._timestamp(dtype, schema))
         if pa.types.is_list(dtype) and kind == "array":
@@ -141,7 +120,7 @@ class Encoding:
 
         def write(micros: int) -> bytes:
             if fails and micros < FIRST_MODERN_MICROS:
-                raise _ancient()
+                raise ancient()
             return binary.write_long(micros // unit)
 
         return write
@@ -221,8 +200,7 @@ class Encoding:
         return union
 
     def _array(self, dtype: pa.ListType, schema: AvroType, path: Path) -> Encode:
-        assert schema.items is not None
-        encode = self.of(dtype.value_type, schema.items, path.to("element", "element"))
+        encode = self.of(dtype.value_type, schema.part, path.to("element", "element"))
 
         def arrays(array: pa.ListArray) -> Octets:
             lists = Lists.of(array)
@@ -231,8 +209,7 @@ class Encoding:
         return arrays
 
     def _map(self, dtype: pa.MapType, schema: AvroType, path: Path) -> Encode:
-        assert schema.items is not None
-        encode = self.of(dtype.item_type, schema.items, path.to("value", "value"))
+        encode = self.of(dtype.item_type, schema.part, path.to("value", "value"))
 
         def maps(array: pa.MapArray) -> Octets:
             lists = Lists.of(array)
@@ -242,7 +219,7 @@ class Encoding:
                 None if each is None else (text, each)
                 for text, each in zip(texts, octets, strict=True)
             ]
-            return _grouped(lists, pairs, _in_java_order)
+            return _grouped(lists, pairs, _entries)
 
         return maps
 
@@ -271,22 +248,9 @@ def _grouped(lists: Lists, items: Sequence[Any], order: Callable[[Any], list[byt
     return found
 
 
-def _in_java_order(pairs: Sequence[tuple[str, bytes]]) -> list[bytes]:
-    """The entries as a ``java.util.HashMap`` of so many has them."""
-    buckets = 1
-    while buckets < len(pairs):
-        buckets *= 2
-    if 4 * len(pairs) > 3 * buckets:
-        buckets *= 2
-    ordered = sorted(pairs, key=lambda pair: _bucket(pair[0]) & (buckets - 1))
+def _entries(pairs: Sequence[tuple[str, bytes]]) -> list[bytes]:
+    ordered = in_java_order(pairs, of_text)
     return [binary.write_bytes(key.encode()) + octets for key, octets in ordered]
-
-
-def _bucket(text: str) -> int:
-    found, units = 0, text.encode("utf-16-le", "surrogatepass")
-    for at in range(0, len(units), 2):
-        found = (31 * found + units[at] + (units[at + 1] << 8)) & 0xFFFFFFFF
-    return found ^ found >> 16
 
 
 def _null_of(schema: AvroType) -> bytes | None:
@@ -297,107 +261,6 @@ def _null_of(schema: AvroType) -> bytes | None:
     return None
 
 
-def _symbol(schema: AvroType, path: Path) -> Callable[[str], bytes]:
-    known = {symbol: binary.write_long(at) for at, symbol in enumerate(schema.symbols)}
-    symbols = '"' + '", "'.join(known) + '"'
-
-    def write(text: str) -> bytes:
-        if text not in known:
-            raise path.failure(
-                f'"{text}" cannot be written since it\'s not defined in enum {symbols}'
-            )
-        return known[text]
-
-    return write
-
-
-def _fixed(size: int, path: Path) -> Callable[[bytes], bytes]:
-    def write(octets: bytes) -> bytes:
-        if len(octets) != size:
-            raise path.failure(
-                f"{_bytes(len(octets))} of binary data cannot be written into FIXED type with size"
-                f" of {_bytes(size)}"
-            )
-        return octets
-
-    return write
-
-
-def _bytes(count: int) -> str:
-    return f"{count} {'bytes' if count > 1 else 'byte'}"
-
-
-def _decimal(schema: AvroType, scale: int) -> Callable[[Decimal], bytes]:
-    def write(number: Decimal) -> bytes:
-        unscaled = int(number.scaleb(scale, EXACT))
-        if schema.kind == "fixed":
-            return unscaled.to_bytes(schema.size, "big", signed=True)
-        bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length() + 1
-        return binary.write_bytes(unscaled.to_bytes(-(-bits // 8), "big", signed=True))
-
-    return write
-
-
-def _day(day: int) -> bytes:
-    if day < FIRST_MODERN_DAY:
-        raise _ancient()
-    return binary.write_long(day)
-
-
-def _ancient() -> TransformError:
-    return failure(
-        "INCONSISTENT_BEHAVIOR_CROSS_VERSION",
-        "Dates before 1582-10-15 and timestamps before 1900 may be read as others by old versions.",
-        "Set spark.sql.avro.datetimeRebaseModeInWrite to CORRECTED.",
-    )
-
-
 def _incompatible(dtype: pa.DataType, schema: AvroType) -> AvroSchemaError:
     named = schema.name or schema.logical or schema.kind
     return AvroSchemaError(f"a column of {sql_name(dtype)} does not go into the schema's {named}")
-
-
-def schema_of(dtype: pa.DataType, nullable: bool, name: str, around: str) -> AvroType:
-    """What Spark writes by where no schema is given.
-
-    :param name: of a record, or of the fixed type of a DECIMAL; ``around`` its namespace.
-    :raises AvroSchemaError: there is none.
-    """
-    found = _schema_of(dtype, name, around)
-    if nullable and found.kind != NULL:
-        return AvroType("union", branches=(found, AvroType(NULL)))
-    return found
-
-
-_OWN: Final[dict[pa.DataType, str]] = {
-    pa.bool_(): "boolean", pa.int8(): "int", pa.int16(): "int", pa.int32(): "int",
-    pa.int64(): "long", pa.float32(): "float", pa.float64(): "double", pa.string(): "string",
-    pa.binary(): "bytes", pa.date32(): "int", pa.null(): NULL, DAY_TIME_INTERVAL: "long",
-    YEAR_MONTH_INTERVAL: "int",
-}  # fmt: skip
-
-
-def _schema_of(dtype: pa.DataType, name: str, around: str) -> AvroType:
-    if dtype in _OWN:
-        return AvroType(_OWN[dtype])
-    if pa.types.is_timestamp(dtype):
-        logical = "local-timestamp-micros" if dtype.tz is None else "timestamp-micros"
-        return AvroType("long", attributes={"logicalType": logical})
-    if pa.types.is_decimal(dtype):
-        said = {"logicalType": "decimal", "precision": dtype.precision, "scale": dtype.scale}
-        size = next(size for size in range(1, 17) if 10**dtype.precision <= 1 << (8 * size - 1))
-        return AvroType("fixed", f"{around}.{name}.fixed", size=size, attributes=said)
-    if pa.types.is_struct(dtype):
-        within = f"{around}.{name}" if around else name
-        fields = [
-            AvroField(each.name, schema_of(each.type, each.nullable, each.name, within))
-            for each in dtype
-        ]
-        return AvroType("record", within, fields)
-    if pa.types.is_map(dtype) and pa.types.is_string(dtype.key_type):
-        item = dtype.item_field
-        return AvroType("map", items=schema_of(item.type, item.nullable, name, around))
-    if pa.types.is_list(dtype):
-        item = dtype.value_field
-        return AvroType("array", items=schema_of(item.type, item.nullable, name, around))
-    raise AvroSchemaError(f"a column of {sql_name(dtype)} cannot be written without a schema")

@@ -85,9 +85,9 @@ def _reading(expr: Expr) -> _Reading:
         raise OptionError("aliases in the option avroSchema are not supported")
     if any("avro.java.string" in each.attributes for each in walk(reader)):
         raise OptionError("the attribute avro.java.string is not supported")
-    if pa.types.is_struct(expr.dtype) and reader.kind != "record":
-        if [each.kind for each in reader.values] != ["record"]:
-            raise OptionError("a schema that is a union of many is not supported")
+    of_many = reader.kind != "record" and [each.kind for each in reader.values] != ["record"]
+    if pa.types.is_struct(expr.dtype) and of_many:
+        raise OptionError("a schema that is a union of many is not supported")
     fails = ancient_fails(options.text("datetimeRebaseMode".lower(), expr.params[REBASE_IN_READ]))
     try:
         read = Decoding(ancient_fails=fails).of(writer, reader, expr.dtype)

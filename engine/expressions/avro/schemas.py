@@ -35,7 +35,7 @@ class AvroField:
 
 @dataclass(eq=False)
 class AvroType:
-    """A type; one of a record that contains itself leads back to itself.
+    """A type.
 
     :param kind: ``record``, ``enum``, ``array``, ``map``, ``fixed``, ``union`` or a primitive one.
     :param name: the full name of what has one.
@@ -51,6 +51,12 @@ class AvroType:
     symbols: tuple[str, ...] = ()
     size: int = 0
     attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def part(self) -> AvroType:
+        """The items of an array, or the values of a map."""
+        assert self.items is not None, self.kind
+        return self.items
 
     @property
     def logical(self) -> str | None:
@@ -88,10 +94,13 @@ class AvroType:
 def parse(text: str) -> AvroType:
     """The type of a schema's JSON.
 
-    :raises AvroSchemaError: it is no schema.
+    :raises AvroSchemaError: it is no schema, or one of records that contain themselves: these may
+        be nested more deeply than Python's functions.
     """
     try:
         return _Parser().parse(json.loads(text), "")
+    except AvroSchemaError:
+        raise
     except (ValueError, KeyError, TypeError) as error:
         raise AvroSchemaError(f"the schema cannot be read: {error}") from None
 
@@ -109,6 +118,7 @@ def walk(schema: AvroType) -> Iterator[AvroType]:
 class _Parser:
     def __init__(self) -> None:
         self._named: dict[str, AvroType] = {}
+        self._around: set[str] = set()
 
     def parse(self, schema: Any, namespace: str) -> AvroType:
         """:param namespace: of what it is within."""
@@ -118,7 +128,10 @@ class _Parser:
             if schema in PRIMITIVE:
                 return AvroType(schema)
             full = _full(schema, namespace)
-            return self._named[full if full in self._named else schema]
+            name = full if full in self._named else schema
+            if name in self._around:
+                raise AvroSchemaError(f"the record {name}, which contains itself, is not supported")
+            return self._named[name]
         kind = schema["type"]
         if not isinstance(kind, str):
             return self.parse(kind, namespace)
@@ -142,11 +155,13 @@ class _Parser:
             found.size = schema["size"]
         else:
             within = name.rpartition(".")[0]
+            self._around.add(name)
             for each in schema["fields"]:
                 default = each.get("default", NO_DEFAULT)
                 found.fields.append(
                     AvroField(each["name"], self.parse(each["type"], within), default)
                 )
+            self._around.remove(name)
         return found
 
 

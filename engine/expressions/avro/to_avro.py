@@ -13,8 +13,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.expressions.avro.encoding import Encode, Encoding, schema_of
+from engine.expressions.avro.encoding import Encode, Encoding
 from engine.expressions.avro.from_avro import ancient_fails, avro_type
+from engine.expressions.avro.own_schema import schema_of
 from engine.expressions.avro.schemas import AvroSchemaError
 from engine.expressions.options import OptionError, refused_for
 from engine.expressions.registry import Context, ValueFunction, always, strict

@@ -126,8 +126,14 @@ def _written(rng: random.Random) -> bytes:
     return found + bytes(dice < 0.35)
 
 
-def _node(rng: random.Random) -> bytes:
-    return b"".join(b"\x02\x02" for _ in range(rng.randint(0, 4))) + b"\x04\x00"
+def _map_of_three(rng: random.Random) -> bytes:
+    """One length for all: the order of a map hangs on the lengths of those before it."""
+    keys = {text(rng).encode() for _ in range(9)} | {b"a", b"b", b"Aa"}
+    octets = io.BytesIO()
+    for key in rng.sample(sorted(keys), 3):
+        fastavro.schemaless_writer(octets, "bytes", key)
+        fastavro.schemaless_writer(octets, "int", rng.randint(-9, 9))
+    return b"\x06" + octets.getvalue() + b"\x00"
 
 
 _SHORT: Final = [
@@ -139,7 +145,7 @@ _SHORT: Final = [
 
 COLUMNS = {
     "avro": (pa.binary(), draw([b""], _written)),
-    "avro_node": (pa.binary(), draw([b"\x02\x00", b"\x02\x02"], _node)),
+    "avro_map": (pa.binary(), draw([b"\x06\x02a\x02\x02b\x04\x04Aa\x06\x00"], _map_of_three)),
     "avro_bits": (pa.binary(), draw(_SHORT, lambda rng: rng.randbytes(rng.randint(0, 6)))),
 }
 
@@ -159,6 +165,15 @@ _KINDS_OF_BITS: Final = [
     {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 1},
 ]
 _LOOSE: Final = "map('mode', 'PERMISSIVE')"
+
+
+def _passed_over(kind: Any) -> str:
+    """The field behind one that is not read."""
+    writer, reader = _record("R", {"x": kind, "i": "int"}), _record("R", {"i": "int"})
+    options = f"map('avroSchema', {_sql(reader)}, 'mode', 'PERMISSIVE')"
+    return f"from_avro(avro_bits, {_sql(writer)}, {options})"
+
+
 _WRITTEN: Final = _record("Out", {
     "T": ["null", "boolean"], "b": ["null", "int"], "h": ["int", "null"], "i": ["null", "int"],
     "l": ["null", "int", "long"], "f": ["null", "float"], "d": ["float", "double", "null"],
@@ -178,10 +193,10 @@ TEMPLATES = {
         f"from_avro(avro, {_sql(ORDER)}, map('datetimeRebaseMode', 'EXCEPTION'))",
         f"from_avro(avro, {_sql(ORDER)}, map('enableStableIdentifiersForUnionType', 'true'))",
         f"from_avro(avro, {_sql(ORDER)}, map('avroSchema', {_sql(NEWER)}, 'mode', 'PERMISSIVE'))",
-        f"from_avro(avro_node, {_sql(NODE)}, map('recursiveFieldMaxDepth', '2'))",
-        f"from_avro(avro_node, {_sql(NODE)}, map('recursiveFieldMaxDepth', '1'))",
+        f"from_avro(avro_map, {_sql({'type': 'map', 'values': 'int'})})",
         *(f"from_avro(avro_bits, {_sql(kind)}, {_LOOSE})" for kind in _KINDS_OF_BITS),
         *(f"from_avro(avro_bits, {_sql(kind)})" for kind in _KINDS_OF_BITS),
+        *map(_passed_over, [*_KINDS_OF_BITS, {"type": "map", "values": "int"}]),
     ],
     "to_avro": [
         f"to_avro({_STRUCT}, {_sql(_WRITTEN)})",
