@@ -1,12 +1,11 @@
 """Records of Avro as Python values, written by one schema and read by another.
 
 What a function of :class:`Decoding` returns reads a value as Spark does for a column of that type:
-texts as bytes, dates as days, timestamps as microseconds, structs as dictionaries, maps as pairs.
+texts as bytes, dates as days, timestamps as microseconds, structs as dictionaries, maps as pairs,
+which come in the order of a hash table of Java.
 
-Entries of a map come in the order of a new hash table of Java. Spark goes on with the table of the
-record before, so there the order depends on what the task has read, too.
-
-Source: ``AvroDeserializer`` of Spark; Avro 1.12, "Schema Resolution", and its ``Resolver``.
+Source: ``AvroDeserializer`` of Spark; Avro 1.12, "Schema Resolution", its ``Resolver`` and its
+``FastReaderBuilder``.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import pyarrow as pa
 from engine.expressions.avro import binary
 from engine.expressions.avro.binary import Read
 from engine.expressions.avro.conversions import Convert, conversion, default_of, itself
-from engine.expressions.avro.java_maps import in_java_order, of_bytes
+from engine.expressions.avro.java_maps import BUCKETS, in_java_order, of_bytes
 from engine.expressions.avro.schemas import NO_DEFAULT, NULL, AvroSchemaError, AvroType
 from engine.expressions.avro.skipping import passing_over
 
@@ -148,7 +147,7 @@ class Decoding:
                     key, at = binary.read_bytes(data, at)
                     values[key], at = item(data, at)
                 count, at = binary.read_count(data, at)
-            return in_java_order(list(values.items()), of_bytes), at
+            return in_java_order(list(values.items()), of_bytes, BUCKETS), at
 
         return entries
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from engine.expressions.ansi import failure
 from engine.expressions.avro import binary
 from engine.expressions.avro.conversions import FIRST_MODERN_MICROS
-from engine.expressions.avro.java_maps import in_java_order, of_text
+from engine.expressions.avro.java_maps import buckets_for, in_java_order, of_text
 from engine.expressions.avro.schemas import NULL, AvroField, AvroSchemaError, AvroType
 from engine.expressions.avro.writers import (
     Path,
@@ -249,7 +249,7 @@ def _grouped(lists: Lists, items: Sequence[Any], order: Callable[[Any], list[byt
 
 
 def _entries(pairs: Sequence[tuple[str, bytes]]) -> list[bytes]:
-    ordered = in_java_order(pairs, of_text)
+    ordered = in_java_order(pairs, of_text, buckets_for(len(pairs)))
     return [binary.write_bytes(key.encode()) + octets for key, octets in ordered]
 
 

@@ -7,22 +7,22 @@ Source: ``HashMap.tableSizeFor``, ``resize`` of Java; ``String.hashCode``;
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 Key = TypeVar("Key", str, bytes)
+BUCKETS: Final = 16
+"""Where nothing is said of how many entries there will be."""
 
 
 def in_java_order(
-    pairs: Sequence[tuple[Key, Any]], hash_of: Callable[[Key], int]
+    pairs: Sequence[tuple[Key, Any]], hash_of: Callable[[Key], int], buckets: int
 ) -> list[tuple[Key, Any]]:
-    """The entries of one that was made for so many.
+    """The entries, of which no nine have the same bucket.
 
     :param hash_of: :func:`of_text` or :func:`of_bytes`.
+    :param buckets: of the table before they were put; see :func:`buckets_for`.
     """
-    buckets = 1
-    while buckets < len(pairs):
-        buckets *= 2
-    if 4 * len(pairs) > 3 * buckets:
+    while 4 * len(pairs) > 3 * buckets:
         buckets *= 2
 
     def bucket(pair: tuple[Key, Any]) -> int:
@@ -30,6 +30,11 @@ def in_java_order(
         return (found ^ found >> 16) & (buckets - 1)
 
     return sorted(pairs, key=bucket)
+
+
+def buckets_for(entries: int) -> int:
+    """Of a table that is made for so many."""
+    return 1 << max(0, entries - 1).bit_length()
 
 
 def of_text(text: str) -> int:
