@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from engine.expressions.avro.decoding import Decoding
-from engine.expressions.avro.schemas import parse
+from engine.expressions.avro.java_maps import BUCKETS, buckets_for, in_java_order, of_bytes, of_text
+from engine.expressions.avro.schemas import AvroSchemaError, parse
 
 _PASSED_OVER: dict[str, tuple[Any, bytes]] = {
     "bytes of a negative length": ("bytes", b"\x01"),
@@ -31,3 +32,17 @@ def test_what_java_passes_over(kind: Any, octets: bytes) -> None:
     reader = parse(json.dumps(_record(i="int")))
     read = Decoding(ancient_fails=False).of(writer, reader, pa.struct({"i": pa.int32()}))
     assert read(octets + b"\x54", 0) == ({"i": 42}, len(octets) + 1)
+
+
+def test_records_that_contain_themselves_are_refused() -> None:
+    with pytest.raises(AvroSchemaError, match="the record R, which contains itself"):
+        parse(json.dumps(_record(next=["null", "R"])))
+    parse(json.dumps(_record(a=_record() | {"name": "B"}, b="B")))  # twice is not within
+
+
+def test_the_order_of_javas_tables() -> None:
+    assert of_text("Aa") == of_text("BB") == 2112  # as the documentation of String says
+    assert of_bytes(b"a") == 31 + 97
+    assert [buckets_for(entries) for entries in (0, 1, 2, 3, 4, 5)] == [1, 1, 2, 4, 4, 8]
+    pairs = [("b", 1), ("a", 2), ("BB", 3), ("Aa", 4)]
+    assert in_java_order(pairs, of_text, BUCKETS) == [pairs[2], pairs[3], pairs[1], pairs[0]]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from engine.expressions.avro.schemas import AvroField, AvroSchemaError, AvroType
 from engine.expressions.decimals import EXACT
-from engine.expressions.types import YEAR_MONTH_INTERVAL
+from engine.expressions.types import DAY_TIME_INTERVAL, YEAR_MONTH_INTERVAL
 
 Convert = Callable[[Any], Any]
 FIRST_MODERN_DAY: Final = -141_427
@@ -37,8 +37,8 @@ def conversion(reader: AvroType, dtype: pa.DataType, ancient_fails: bool) -> Con
     if pa.types.is_timestamp(dtype):
         millis = reader.logical in ("timestamp-millis", "local-timestamp-millis")
         return _micros(1_000 if millis else 1, ancient_fails and dtype.tz is not None)
-    if dtype == YEAR_MONTH_INTERVAL:
-        raise AvroSchemaError("intervals of months are not supported")
+    if dtype in (DAY_TIME_INTERVAL, YEAR_MONTH_INTERVAL):
+        raise AvroSchemaError("intervals are not supported")
     if pa.types.is_date32(dtype) and ancient_fails:
         return _modern_day
     return itself

@@ -26,7 +26,7 @@ from engine.expressions.avro.writers import (
 )
 from engine.expressions.java_errors import null_pointer
 from engine.expressions.lists import Lists
-from engine.expressions.types import DAY_TIME_INTERVAL, YEAR_MONTH_INTERVAL, sql_name
+from engine.expressions.types import sql_name
 from engine.expressions.vectors import to_list
 
 Octets = list[bytes | None]
@@ -40,8 +40,6 @@ _PLAIN: Final[dict[tuple[pa.DataType, str], Callable[[Any], bytes]]] = {
     (pa.float32(), "float"): binary.write_float,
     (pa.float64(), "double"): binary.write_double,
     (pa.binary(), "bytes"): binary.write_bytes,
-    (DAY_TIME_INTERVAL, "long"): binary.write_long,
-    (YEAR_MONTH_INTERVAL, "int"): lambda interval: binary.write_long(interval.months),
 }
 _OF_UNIONS: Final = {pa.int64(): {"int", "long"}, pa.float64(): {"float", "double"}}
 """Types of columns that go into a union of two: always into the larger one."""
@@ -89,8 +87,6 @@ class Encoding:
         kind = schema.kind
         if (write := _PLAIN.get((dtype, kind))) is not None:
             return _each(write)
-        if pa.types.is_null(dtype) and kind == NULL:
-            return lambda array: [b""] * len(array)
         if pa.types.is_string(dtype) and kind == "string":
             return _texts
         if pa.types.is_string(dtype) and kind == "enum":

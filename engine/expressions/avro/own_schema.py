@@ -9,31 +9,22 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.expressions.avro.schemas import NULL, AvroField, AvroSchemaError, AvroType
-from engine.expressions.types import DAY_TIME_INTERVAL, YEAR_MONTH_INTERVAL, sql_name
-
-
-def schema_of(dtype: pa.DataType, nullable: bool, name: str, around: str) -> AvroType:
-    """What Spark writes by where no schema is given.
-
-    :param name: of a record, or of the fixed type of a DECIMAL; ``around`` its namespace.
-    :raises AvroSchemaError: there is none.
-    """
-    found = _schema_of(dtype, name, around)
-    if nullable and found.kind != NULL:
-        return AvroType("union", branches=(found, AvroType(NULL)))
-    return found
-
+from engine.expressions.avro.schemas import AvroField, AvroSchemaError, AvroType
+from engine.expressions.types import sql_name
 
 _OWN: Final[dict[pa.DataType, str]] = {
     pa.bool_(): "boolean", pa.int8(): "int", pa.int16(): "int", pa.int32(): "int",
     pa.int64(): "long", pa.float32(): "float", pa.float64(): "double", pa.string(): "string",
-    pa.binary(): "bytes", pa.date32(): "int", pa.null(): NULL, DAY_TIME_INTERVAL: "long",
-    YEAR_MONTH_INTERVAL: "int",
+    pa.binary(): "bytes", pa.date32(): "int",
 }  # fmt: skip
 
 
-def _schema_of(dtype: pa.DataType, name: str, around: str) -> AvroType:
+def schema_of(dtype: pa.DataType, name: str, around: str = "") -> AvroType:
+    """Of values that are never NULL, in no depth.
+
+    :param name: of a record, or of the fixed type of a DECIMAL; ``around`` its namespace.
+    :raises AvroSchemaError: there is none.
+    """
     if dtype in _OWN:
         return AvroType(_OWN[dtype])
     if pa.types.is_timestamp(dtype):
@@ -45,15 +36,10 @@ def _schema_of(dtype: pa.DataType, name: str, around: str) -> AvroType:
         return AvroType("fixed", f"{around}.{name}.fixed", size=size, attributes=said)
     if pa.types.is_struct(dtype):
         within = f"{around}.{name}" if around else name
-        fields = [
-            AvroField(each.name, schema_of(each.type, each.nullable, each.name, within))
-            for each in dtype
-        ]
+        fields = [AvroField(each.name, schema_of(each.type, each.name, within)) for each in dtype]
         return AvroType("record", within, fields)
     if pa.types.is_map(dtype) and pa.types.is_string(dtype.key_type):
-        item = dtype.item_field
-        return AvroType("map", items=schema_of(item.type, item.nullable, name, around))
+        return AvroType("map", items=schema_of(dtype.item_type, name, around))
     if pa.types.is_list(dtype):
-        item = dtype.value_field
-        return AvroType("array", items=schema_of(item.type, item.nullable, name, around))
+        return AvroType("array", items=schema_of(dtype.value_type, name, around))
     raise AvroSchemaError(f"a column of {sql_name(dtype)} cannot be written without a schema")

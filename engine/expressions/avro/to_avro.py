@@ -40,9 +40,7 @@ def _encode(expr: Expr) -> Encode:
         ancient_fails=fails, minds_case=expr.params[CASE_SENSITIVE].lower() == "true"
     )
     try:
-        schema = (
-            schema_of(child.dtype, child.nullable, _ROOT, "") if text is None else avro_type(text)
-        )
+        schema = schema_of(child.dtype, _ROOT) if text is None else avro_type(text)
         if pa.types.is_struct(child.dtype) and len(schema.values) > 1:
             raise AvroSchemaError("a struct is not written as a union, but as a record")
         return encoding.of(child.dtype, schema)
