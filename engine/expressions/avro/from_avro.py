@@ -118,9 +118,7 @@ def _null_is(reader: AvroType, dtype: pa.DataType) -> Any:
 def from_avro(expr: Expr, context: Context) -> ValueFunction:
     """One value of the schema's type per record."""
     reading, dtype = _reading(expr), expr.dtype
-    bad = None
-    if pa.types.is_struct(dtype):
-        bad = {}
+    bad: Any = {} if pa.types.is_struct(dtype) else None
 
     def value(record: bytes | None) -> Any:
         if record is None:
