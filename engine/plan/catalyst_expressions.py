@@ -244,8 +244,10 @@ class ExpressionReader:
             self._calls.forget(calls)
         theirs: list[str] = []
         expr = self._convert(replacement, theirs)
-        if not theirs and not unsupported(expr, self._context):
-            return expr
+        if not theirs and expr.op in KERNELS:
+            theirs = unsupported(expr, self._context)
+            if not theirs:
+                return expr
         obstacles += mine or ([] if op in KERNELS else theirs)
         return outer
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tests.parity.columns import table
+from tests.parity.jars import add_jars
 from tests.parity.templates import Family
 from tests.spark.expressions import Difference, compare, configured
 from tests.spark.interpreted import CONF
@@ -61,6 +62,7 @@ def run(
     """Compare every template of the families on every row."""
     with configured(spark, setting.conf):
         for family in families:
+            add_jars(spark, family.jars)
             rows = table(family.columns, setting.rows, setting.seed)
             for part in _parts(family.templates, family.ulps):
                 _compare(spark, rows, part, setting, report)

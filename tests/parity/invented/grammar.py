@@ -58,7 +58,8 @@ class Grammar:
         self.missing: set[str] = set()
         """Names of templates that this Spark does not take."""
         for family in families:
-            self._read(family)
+            if not family.jars:
+                self._read(family)
 
     def _read(self, family: Family) -> None:
         every = [(name, text) for name, texts in family.templates.items() for text in texts]
