@@ -7,7 +7,7 @@ The slots of nulls hold arbitrary values: a function that works on them must not
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Values = npt.NDArray[Any]
+_ALL: Final[Any] = np.True_
+LONG: Final = 1_000
+"""Rows from which on more calls that each look at all of them are cheaper than one slow call."""
 
 
 def values_of(array: pa.Array) -> Values:
@@ -24,6 +27,38 @@ def values_of(array: pa.Array) -> Values:
     dtype = array.type.to_pandas_dtype()
     everything = np.frombuffer(array.buffers()[1], dtype)
     return everything[array.offset : array.offset + len(array)]
+
+
+def valid_of(array: pa.Array) -> Values:
+    """Which values of a column are no nulls: booleans, or True for all."""
+    if array.null_count == 0:
+        return _ALL
+    return _booleans(array.buffers()[0], array.offset, len(array))
+
+
+def true_positions(mask: pa.Array) -> pa.Array:
+    """Where a column of booleans is true, not null."""
+    if len(mask) < LONG:
+        return pc.indices_nonzero(mask)
+    valid, bits = mask.buffers()
+    chosen = _booleans(bits, mask.offset, len(mask))
+    if valid is not None:
+        chosen = chosen & _booleans(valid, mask.offset, len(mask))
+    return pa.array(np.flatnonzero(chosen))
+
+
+def _booleans(bits: pa.Buffer, offset: int, count: int) -> Values:
+    octets = np.frombuffer(bits, np.uint8, offset=offset // 8)
+    skipped = offset % 8
+    unpacked = np.unpackbits(octets, count=skipped + count, bitorder="little")
+    return unpacked[skipped:].view(np.bool_)
+
+
+def room(count: int, dtype: npt.DTypeLike) -> Values:
+    """For so many values, in the memory that Arrow keeps: what NumPy takes for long columns it gives
+    back to the system at once, and to get it anew costs more than most functions."""
+    kind = np.dtype(dtype)
+    return np.frombuffer(pa.allocate_buffer(count * kind.itemsize), kind)
 
 
 def with_nulls_of(array: pa.Array, values: Values, dtype: pa.DataType) -> pa.Array:
@@ -41,34 +76,18 @@ def with_nulls_of(array: pa.Array, values: Values, dtype: pa.DataType) -> pa.Arr
 
 def is_ascii(texts: pa.Array) -> bool:
     """Whether all bytes of a column of texts are below 128, those in the slots of nulls too."""
-    octets, _ = _octets(texts)
+    octets = _octets(texts)
     return octets.size == 0 or bool(octets.view(np.int8).min() >= 0)
 
 
-def with_ascii_case(texts: pa.Array, first: str) -> pa.Array:
-    """ASCII texts in which the 26 letters from ``first`` on are of the other case."""
-    octets, start = _octets(texts)
-    if octets.size == 0:
-        return texts
-    whole = np.empty(start + octets.size, np.uint8)
-    changed = whole[start:]
-    np.subtract(octets, ord(first), out=changed)
-    np.less(changed, 26, out=changed.view(np.bool_))
-    np.left_shift(changed, 5, out=changed)
-    np.bitwise_xor(changed, octets, out=changed)
-    valid, offsets, _ = texts.buffers()
-    buffers = [valid, offsets, pa.py_buffer(whole)]
-    return pa.Array.from_buffers(texts.type, len(texts), buffers, texts.null_count, texts.offset)
-
-
-def _octets(texts: pa.Array) -> tuple[Values, int]:
-    """The bytes of a column of texts, and where they start in their buffer."""
+def _octets(texts: pa.Array) -> Values:
+    """The bytes of a column of texts."""
     _, offsets, data = texts.buffers()
     if data is None or len(texts) == 0:
-        return np.empty(0, np.uint8), 0
+        return np.empty(0, np.uint8)
     bounds = np.frombuffer(offsets, np.int32)
     start, end = bounds[texts.offset], bounds[texts.offset + len(texts)]
-    return np.frombuffer(data, np.uint8)[start:end], int(start)
+    return np.frombuffer(data, np.uint8)[start:end]
 
 
 def saturated(x: Any) -> Any:

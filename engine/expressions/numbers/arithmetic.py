@@ -17,6 +17,7 @@ Source: ``arithmetic.scala`` of Catalyst; ``MathUtils`` of Spark.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,13 @@ import pyarrow.compute as pc
 from engine.errors import TransformError
 from engine.expressions import ansi, decimals
 from engine.expressions.argument_types import Rare
-from engine.expressions.buffers import values_of, with_nulls_of
+from engine.expressions.buffers import LONG, room, valid_of, values_of, with_nulls_of
 from engine.expressions.datum import constant_value
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.times.interval_arithmetic import interval_arithmetic, is_interval
 from engine.expressions.tree import Expr
 from engine.expressions.types import is_integral, sql_name
-from engine.expressions.vectors import on_numpy, per_row
+from engine.expressions.vectors import from_numpy, on_numpy, per_row
 
 _CHECKED = {"Add": pc.add_checked, "Subtract": pc.subtract_checked, "Multiply": pc.multiply_checked}
 _UNCHECKED = {"Add": pc.add, "Subtract": pc.subtract, "Multiply": pc.multiply}
@@ -89,8 +90,8 @@ def add_subtract_multiply(expr: Expr, context: Context) -> ValueFunction:
         return interval_arithmetic(expr)
     if pa.types.is_decimal(dtype):
         return decimals.arithmetic(expr)
+    unchecked: ValueFunction = _UNCHECKED[expr.op]
     if pa.types.is_floating(dtype) or mode == "LEGACY":
-        unchecked: ValueFunction = _UNCHECKED[expr.op]
         return unchecked
     checked, exact = _CHECKED[expr.op], _EXACT[expr.op]
     limit = 1 << (dtype.bit_width - 1)
@@ -99,7 +100,13 @@ def add_subtract_multiply(expr: Expr, context: Context) -> ValueFunction:
         result = exact(left, right)
         return int(result) if -limit <= result < limit else None
 
+    def fits(left: Datum, right: Datum) -> bool:
+        ends = [exact(a, b) for a in _bounds(left) for b in _bounds(right)]
+        return bool(ends) and -limit <= min(ends) and max(ends) < limit
+
     def compute(left: Datum, right: Datum) -> Datum:
+        if fits(left, right):
+            return unchecked(left, right)
         try:
             return checked(left, right)
         except pa.ArrowInvalid:
@@ -108,6 +115,17 @@ def add_subtract_multiply(expr: Expr, context: Context) -> ValueFunction:
             raise _overflow(expr.op, dtype) from None
 
     return compute
+
+
+def _bounds(value: Datum) -> tuple[int, ...]:
+    """A column's least and largest integer, or what is beyond them; none where it is short, for
+    then they are dearer than what they save."""
+    if isinstance(value, pa.Scalar):
+        return (value.as_py(),) if value.is_valid else ()
+    if len(value) < LONG:
+        return ()
+    values = values_of(value)
+    return int(values.min()), int(values.max())
 
 
 def _overflow(op: str, dtype: pa.DataType) -> TransformError:
@@ -123,12 +141,28 @@ def divide(expr: Expr, context: Context) -> ValueFunction:
         return decimals.arithmetic(expr)
     if constant_value(expr.children[1]):
         return lambda left, right: pc.divide(left, right)
-    failure = (lambda *_: ansi.divide_by_zero()) if _ansi(expr) else None
+    if _ansi(expr):
+        return _exact_quotient
 
     def quotient(left: Any, right: Any) -> Any:
         return left / right, right != 0
 
-    return lambda left, right: on_numpy(quotient, expr.dtype, left, right, failure=failure)
+    return lambda left, right: on_numpy(quotient, expr.dtype, left, right)
+
+
+def _exact_quotient(left: Datum, right: Datum) -> Datum:
+    """Fails for a divisor that is 0 where neither side is NULL."""
+    if isinstance(left, pa.Array) and isinstance(right, pa.Array) and len(left) >= LONG:
+        divisor, valid = values_of(right), valid_of(left) & valid_of(right)
+        if np.any((divisor == 0) & valid):
+            raise ansi.divide_by_zero()
+        with np.errstate(all="ignore"):
+            quotient = np.divide(values_of(left), divisor, out=room(len(left), divisor.dtype))
+        return from_numpy(quotient, valid, right.type)
+    try:
+        return pc.divide_checked(left, right)
+    except pa.ArrowInvalid:
+        raise ansi.divide_by_zero() from None
 
 
 @strict(
@@ -158,7 +192,14 @@ def integral_divide(expr: Expr, context: Context) -> ValueFunction:
         return ansi.arithmetic_overflow(expr.dtype, "try_divide")
 
     raises = failure if _ansi(expr) else None
-    return lambda left, right: on_numpy(quotient, expr.dtype, left, right, failure=raises)
+
+    def compute(left: Datum, right: Datum) -> Datum:
+        if raises is not None:
+            with suppress(pa.ArrowInvalid):
+                return pc.divide_checked(left, right)
+        return on_numpy(quotient, expr.dtype, left, right, failure=raises)
+
+    return compute
 
 
 @strict(
