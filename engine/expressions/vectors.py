@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.errors import TransformError
-from engine.expressions.buffers import Values, room, valid_of, values_of
+from engine.expressions.buffers import Values, kept, valid_of, values_of
 from engine.expressions.malformed import JAVA, View
 from engine.expressions.registry import Datum
 from engine.expressions.types import YEAR_MONTH_INTERVAL
@@ -118,11 +118,8 @@ def to_numpy(value: Datum) -> tuple[Any, Any]:
 
 
 def _zero_elsewhere(values: Values, mask: Mask) -> Values:
-    """Without a branch, which would be slow where no row is like the one before."""
-    bits = np.dtype(f"i{values.itemsize}")
-    kept = room(len(values), bits)
-    np.copyto(kept, np.negative(mask.view(np.int8)))  # all bits of -1 are set
-    return np.bitwise_and(values.view(bits), kept, out=kept).view(values.dtype)
+    bits = kept(mask, values.itemsize)
+    return np.bitwise_and(values.view(bits.dtype), bits, out=bits).view(values.dtype)
 
 
 def to_list(array: pa.Array) -> list[Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from engine.expressions.buffers import LONG, is_ascii, null_elsewhere, true_positions
+from engine.expressions.buffers import LONG, chosen, is_ascii, null_elsewhere, true_positions
 from engine.expressions.vectors import from_numpy, to_numpy
 
 
@@ -29,6 +30,20 @@ def test_where_a_mask_is_true(values: list[bool | None], start: int) -> None:
     chosen = [row for row, value in enumerate(mask.to_pylist()) if value]
     assert true_positions(mask).to_pylist() == chosen
     assert true_positions(mask.slice(0, 5)).to_pylist() == [row for row in chosen if row < 5]
+
+
+@pytest.mark.parametrize("dtype", [pa.int8(), pa.int32(), pa.int64(), pa.float32(), pa.float64()])
+def test_values_are_chosen(dtype: pa.DataType) -> None:
+    left = pa.array([1, 2, None, -4, 5, None] * LONG, dtype)
+    right = pa.array([-1, None, 7, 0, None] * (6 * LONG // 5), dtype)
+    mask = pa.array([True, False, False, True, True, False, True] * LONG).slice(3, 6 * LONG)
+    scalars = [pa.scalar(3, dtype), pa.scalar(None, dtype)]
+    whole = pa.array(range(100), dtype).take(pa.array([9, 0, 3] * (2 * LONG)))
+    for one in (left, right, whole, *scalars):
+        for other in (left, right, whole, *scalars):
+            result = chosen(mask, one, other)
+            result.validate(full=True)
+            assert result.equals(pc.if_else(mask, one, other))
 
 
 @pytest.mark.parametrize("start", [0, 1, 8, 13])

@@ -101,6 +101,8 @@ def add_subtract_multiply(expr: Expr, context: Context) -> ValueFunction:
         return int(result) if -limit <= result < limit else None
 
     def fits(left: Datum, right: Datum) -> bool:
+        if isinstance(right, pa.Scalar) and not (isinstance(left, pa.Scalar) or left.null_count):
+            return False  # the check is cheaper than the bounds
         ends = [exact(a, b) for a in _bounds(left) for b in _bounds(right)]
         return bool(ends) and -limit <= min(ends) and max(ends) < limit
 
