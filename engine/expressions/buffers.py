@@ -29,7 +29,7 @@ def values_of(array: pa.Array) -> Values:
     return everything[array.offset : array.offset + len(array)]
 
 
-def valid_of(array: pa.Array) -> Values:
+def valid_of(array: pa.Array) -> Any:
     """Where a column is not null: booleans, or True for everywhere."""
     if array.null_count == 0:
         return _ALL
