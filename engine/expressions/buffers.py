@@ -41,10 +41,10 @@ def true_positions(mask: pa.Array) -> pa.Array:
     if len(mask) < LONG:
         return pc.indices_nonzero(mask)
     valid, bits = mask.buffers()
-    chosen = _booleans(bits, mask.offset, len(mask))
+    is_true = _booleans(bits, mask.offset, len(mask))
     if valid is not None:
-        chosen = chosen & _booleans(valid, mask.offset, len(mask))
-    return pa.array(np.flatnonzero(chosen))
+        is_true = is_true & _booleans(valid, mask.offset, len(mask))
+    return pa.array(np.flatnonzero(is_true))
 
 
 def _booleans(bits: pa.Buffer, offset: int, count: int) -> Values:

@@ -46,9 +46,10 @@ def boolean_to_number(casting: Casting) -> Convert:
 @conversion(("integral", "floating"), ("floating", "floating"))
 def number_to_floating(casting: Casting) -> Convert:
     """Rounded to the nearest; too large becomes infinity."""
+    target = casting.target.to_pandas_dtype()
 
     def convert(array: pa.Array) -> pa.Array:
-        values = room(len(array), casting.target.to_pandas_dtype())
+        values = room(len(array), target)
         with np.errstate(all="ignore"):
             np.copyto(values, values_of(array), casting="unsafe")
         return with_nulls_of(array, values, casting.target)

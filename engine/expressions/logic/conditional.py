@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from engine.expressions.argument_types import Rare
 from engine.expressions.buffers import chosen
-from engine.expressions.datum import only_where, to_array
+from engine.expressions.datum import is_harmless, only_where, to_array
 from engine.expressions.registry import Context, Datum, Evaluator, lazy
 from engine.expressions.tree import Expr
 
@@ -41,22 +41,27 @@ def case_when(expr: Expr, children: Sequence[Evaluator], context: Context) -> Ev
             return result
 
         return on_all_rows
+    # A column or a constant is taken as it is: no row need be told from those that want it.
+    last = expr.children[-1]
+    is_plain = not has_else or (not last.children and is_harmless(last))
     guarded = [only_where(*each) for each in zip(expr.children, children, strict=True)]
     branches = list(zip(guarded[0 : 2 * pairs : 2], guarded[1 : 2 * pairs : 2], strict=True))
 
     def on_its_rows(batch: pa.RecordBatch) -> Datum:
         rows, undecided = batch.num_rows, None
         taken: list[tuple[pa.Array, Datum]] = []
-        for condition, value in branches:
+        for number, (condition, value) in enumerate(branches, 1):
             met = to_array(_met(condition(batch, undecided)), rows, _BOOL)
             if undecided is not None:
                 met = pc.and_(met, undecided)
             taken.append((met, typed(value(batch, met), rows)))
+            if is_plain and number == pairs:
+                break
             undecided = pc.invert(met) if undecided is None else pc.and_not(undecided, met)
             if undecided.true_count == 0:
                 break
-        is_open = has_else and undecided is not None and undecided.true_count > 0
-        result = typed(guarded[-1](batch, undecided) if is_open else None, rows)
+        is_open = is_plain or (undecided is not None and undecided.true_count > 0)
+        result = typed(guarded[-1](batch, undecided) if has_else and is_open else None, rows)
         for met, value_of_branch in reversed(taken):
             result = _chosen(met, value_of_branch, result)
         return result
