@@ -27,13 +27,14 @@ import pyarrow.compute as pc
 from engine.errors import TransformError
 from engine.expressions import ansi, decimals
 from engine.expressions.argument_types import Rare
-from engine.expressions.buffers import LONG, room, valid_of, values_of, with_nulls_of
+from engine.expressions.buffers import values_of, with_nulls_of
 from engine.expressions.datum import constant_value
+from engine.expressions.numbers import checked
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.times.interval_arithmetic import interval_arithmetic, is_interval
 from engine.expressions.tree import Expr
 from engine.expressions.types import is_integral, sql_name
-from engine.expressions.vectors import from_numpy, on_numpy, per_row
+from engine.expressions.vectors import on_numpy, per_row
 
 _CHECKED = {"Add": pc.add_checked, "Subtract": pc.subtract_checked, "Multiply": pc.multiply_checked}
 _UNCHECKED = {"Add": pc.add, "Subtract": pc.subtract, "Multiply": pc.multiply}
@@ -93,41 +94,24 @@ def add_subtract_multiply(expr: Expr, context: Context) -> ValueFunction:
     unchecked: ValueFunction = _UNCHECKED[expr.op]
     if pa.types.is_floating(dtype) or mode == "LEGACY":
         return unchecked
-    checked, exact = _CHECKED[expr.op], _EXACT[expr.op]
+    each_checked, exact = _CHECKED[expr.op], _EXACT[expr.op]
     limit = 1 << (dtype.bit_width - 1)
 
     def in_range_or_null(left: int, right: int) -> int | None:
         result = exact(left, right)
         return int(result) if -limit <= result < limit else None
 
-    def fits(left: Datum, right: Datum) -> bool:
-        if isinstance(right, pa.Scalar) and not (isinstance(left, pa.Scalar) or left.null_count):
-            return False  # the check is cheaper than the bounds
-        ends = [exact(a, b) for a in _bounds(left) for b in _bounds(right)]
-        return bool(ends) and -limit <= min(ends) and max(ends) < limit
-
     def compute(left: Datum, right: Datum) -> Datum:
-        if fits(left, right):
+        if checked.surely_fits(exact, limit, left, right):
             return unchecked(left, right)
         try:
-            return checked(left, right)
+            return each_checked(left, right)
         except pa.ArrowInvalid:
             if mode == "TRY":
                 return per_row(in_range_or_null, dtype, left, right)
             raise _overflow(expr.op, dtype) from None
 
     return compute
-
-
-def _bounds(value: Datum) -> tuple[int, ...]:
-    """A column's least and largest integer, or what is beyond them; none where it is short, for
-    then they are dearer than what they save."""
-    if isinstance(value, pa.Scalar):
-        return (value.as_py(),) if value.is_valid else ()
-    if len(value) < LONG:
-        return ()
-    values = values_of(value)
-    return int(values.min()), int(values.max())
 
 
 def _overflow(op: str, dtype: pa.DataType) -> TransformError:
@@ -144,27 +128,12 @@ def divide(expr: Expr, context: Context) -> ValueFunction:
     if constant_value(expr.children[1]):
         return lambda left, right: pc.divide(left, right)
     if _ansi(expr):
-        return _exact_quotient
+        return checked.quotient
 
     def quotient(left: Any, right: Any) -> Any:
         return left / right, right != 0
 
     return lambda left, right: on_numpy(quotient, expr.dtype, left, right)
-
-
-def _exact_quotient(left: Datum, right: Datum) -> Datum:
-    """Fails for a divisor that is 0 where neither side is NULL."""
-    if isinstance(left, pa.Array) and isinstance(right, pa.Array) and len(left) >= LONG:
-        divisor, valid = values_of(right), valid_of(left) & valid_of(right)
-        if np.any((divisor == 0) & valid):
-            raise ansi.divide_by_zero()
-        with np.errstate(all="ignore"):
-            quotient = np.divide(values_of(left), divisor, out=room(len(left), divisor.dtype))
-        return from_numpy(quotient, valid, right.type)
-    try:
-        return pc.divide_checked(left, right)
-    except pa.ArrowInvalid:
-        raise ansi.divide_by_zero() from None
 
 
 @strict(
