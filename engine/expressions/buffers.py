@@ -55,8 +55,10 @@ def _booleans(bits: pa.Buffer, offset: int, count: int) -> Values:
 
 
 def room(count: int, dtype: npt.DTypeLike) -> Values:
-    """For so many values, in the memory that Arrow keeps: NumPy gives that of long columns back to
-    the system at once, and to get it anew costs more than most functions."""
+    """For so many values; those of long columns in the memory that Arrow keeps: NumPy gives it back
+    to the system at once, and to get it anew costs more than most functions."""
+    if count < LONG:
+        return np.empty(count, dtype)
     kind = np.dtype(dtype)
     return np.frombuffer(pa.allocate_buffer(count * kind.itemsize), kind)
 
@@ -76,18 +78,12 @@ def with_nulls_of(array: pa.Array, values: Values, dtype: pa.DataType) -> pa.Arr
 
 def is_ascii(texts: pa.Array) -> bool:
     """Whether all bytes of a column of texts are below 128, those in the slots of nulls too."""
-    octets = _octets(texts)
-    return octets.size == 0 or bool(octets.view(np.int8).min() >= 0)
-
-
-def _octets(texts: pa.Array) -> Values:
-    """The bytes of a column of texts."""
     _, offsets, data = texts.buffers()
-    if data is None or len(texts) == 0:
-        return np.empty(0, np.uint8)
+    if data is None or len(texts) == 0 or (data.size < LONG and data.to_pybytes().isascii()):
+        return True
     bounds = np.frombuffer(offsets, np.int32)
     start, end = bounds[texts.offset], bounds[texts.offset + len(texts)]
-    return np.frombuffer(data, np.uint8)[start:end]
+    return bool(start == end or np.frombuffer(data, np.int8)[start:end].min() >= 0)
 
 
 def kept(mask: Values, size: int) -> Values:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from decimal import Decimal
 from typing import Any
 
@@ -47,10 +48,11 @@ def boolean_to_number(casting: Casting) -> Convert:
 def number_to_floating(casting: Casting) -> Convert:
     """Rounded to the nearest; too large becomes infinity."""
     target = casting.target.to_pandas_dtype()
+    may_warn = pa.types.is_floating(casting.source)
 
     def convert(array: pa.Array) -> pa.Array:
         values = room(len(array), target)
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore") if may_warn else nullcontext():
             np.copyto(values, values_of(array), casting="unsafe")
         return with_nulls_of(array, values, casting.target)
 

@@ -22,6 +22,8 @@ def surely_fits(exact: Callable[[int, int], int], limit: int, left: Datum, right
     :param limit: of the type, exclusive; ``-limit`` is its least value.
     :return: False as well where Arrow's check of each row is cheaper than this.
     """
+    if isinstance(left, pa.Array) and len(left) < LONG:
+        return False
     columns = [side for side in (left, right) if isinstance(side, pa.Array)]
     if not columns or len(columns[0]) < LONG:
         return False
