@@ -77,6 +77,7 @@ GOALS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
     "idle": {"emptyEpochInterval 10 minutes, leaseHeartbeatMs 10,000": {"calls per minute": 20}},
     "expressions": {
         "CASE WHEN b <> 0 THEN a / b ELSE 0 END": {"10 rows, µs": 30, "100,000 rows, µs": 400},
+        "IF(b <> 0, a DIV b, a * 2 + 1)": {"10 rows, µs": 30, "100,000 rows, µs": 400},
         "IF(a > 0, a * 2 + 1, a - b)": {"10 rows, µs": 30, "100,000 rows, µs": 400},
         "from_json, 5 fields": {"1 row, µs": 20, "1,000 rows, µs": 800},
         "filter, 3 projections": {"1 row, µs": 25, "10 rows, µs": 25},

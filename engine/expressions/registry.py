@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 
 from engine.expressions.argument_types import Rare, refused_argument
 from engine.expressions.tree import Expr
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Datum = Any  # a pyarrow Array, or a Scalar that stands for a column of equal values
 Evaluator = Callable[[pa.RecordBatch], Datum]
@@ -40,6 +43,19 @@ class Context:
     hopeful: bool = False
     partition: int = 0
     exact_math: bool = False
+
+
+def never(expr: Expr) -> bool:
+    return False
+
+
+def always(expr: Expr) -> bool:
+    """``can_fail`` of what may raise whatever the node."""
+    return True
+
+
+def always_supported(expr: Expr) -> str | None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -66,8 +82,8 @@ class Kernel:
     op: str
     module: str
     factory: Factory
-    can_fail: Callable[[Expr], bool]
-    supports: Callable[[Expr], str | None]
+    can_fail: Callable[[Expr], bool] = never
+    supports: Callable[[Expr], str | None] = always_supported
     loop: bool = False
     reads: tuple[str, ...] = ()
     presumes: tuple[str, ...] = ()
@@ -79,66 +95,38 @@ class Kernel:
         return refused_argument(expr, self.takes) or self.supports(expr)
 
 
+class Declared(TypedDict, total=False):
+    """What a kernel declares when it registers: see :class:`Kernel`, which has the defaults."""
+
+    can_fail: Callable[[Expr], bool]
+    supports: Callable[[Expr], str | None]
+    loop: bool
+    reads: tuple[str, ...]
+    presumes: tuple[str, ...]
+    unbounded: bool
+    takes: Rare
+
+
 KERNELS: dict[str, Kernel] = {}
 STRICT: set[str] = set()
 """Nodes whose children are always evaluated on all rows."""
 
 
-def never(expr: Expr) -> bool:
-    return False
-
-
-def always(expr: Expr) -> bool:
-    """``can_fail`` of what may raise whatever the node."""
-    return True
-
-
-def always_supported(expr: Expr) -> str | None:
-    return None
-
-
-def lazy(
-    *ops: str,
-    can_fail: Callable[[Expr], bool] = never,
-    supports: Callable[[Expr], str | None] = always_supported,
-    loop: bool = False,
-    reads: tuple[str, ...] = (),
-    presumes: tuple[str, ...] = (),
-    unbounded: bool = False,
-    takes: Rare = Rare.NONE,
-) -> Callable[[Factory], Factory]:
+def lazy(*ops: str, **declared: Unpack[Declared]) -> Callable[[Factory], Factory]:
     """Register a factory that gets its children's evaluators."""
 
     def register(factory: Factory) -> Factory:
         for op in ops:
             if op in KERNELS:
                 raise ValueError(f"two kernels for {op}")
-            KERNELS[op] = Kernel(
-                op,
-                factory.__module__,
-                factory,
-                can_fail,
-                supports,
-                loop,
-                reads,
-                presumes,
-                unbounded,
-                takes,
-            )
+            KERNELS[op] = Kernel(op, factory.__module__, factory, **declared)
         return factory
 
     return register
 
 
 def strict(
-    *ops: str,
-    can_fail: Callable[[Expr], bool] = never,
-    supports: Callable[[Expr], str | None] = always_supported,
-    loop: bool = False,
-    reads: tuple[str, ...] = (),
-    presumes: tuple[str, ...] = (),
-    unbounded: bool = False,
-    takes: Rare = Rare.NONE,
+    *ops: str, **declared: Unpack[Declared]
 ) -> Callable[[Callable[[Expr, Context], ValueFunction]], Callable[[Expr, Context], ValueFunction]]:
     """Register ``make(expr, context) -> function(*values)`` for a node whose children are always
     evaluated on all rows. Values are Arrays or Scalars; so may be the result."""
@@ -157,16 +145,7 @@ def strict(
             return lambda batch: function(*(child(batch) for child in children))
 
         factory.__module__ = make.__module__
-        lazy(
-            *ops,
-            can_fail=can_fail,
-            supports=supports,
-            loop=loop,
-            reads=reads,
-            presumes=presumes,
-            unbounded=unbounded,
-            takes=takes,
-        )(factory)
+        lazy(*ops, **declared)(factory)
         STRICT.update(ops)
         return make
 

@@ -12,7 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.buffers import null_elsewhere
+from engine.expressions.buffers import null_elsewhere, true_positions
+
+_take = pc.get_function("array_take").call
+_WITHIN = pc.TakeOptions(boundscheck=False)
 
 
 class Rows:
@@ -49,7 +52,7 @@ class Rows:
         selected: int = mask.true_count
         if selected == self.num_rows:
             return self
-        return self.taken(pc.indices_nonzero(mask))
+        return self.taken(true_positions(mask))
 
     def slice(self, offset: int, length: int | None = None) -> Rows:
         """The rows from a position on, all of them or so many."""
@@ -59,9 +62,7 @@ class Rows:
 
     def taken(self, positions: pa.Array) -> Rows:
         """The rows at these positions, each as often as it is named."""
-        return Rows(
-            len(positions), lambda index: pc.take(self.column(index), positions, boundscheck=False)
-        )
+        return Rows(len(positions), lambda index: _take([self.column(index), positions], _WITHIN))
 
 
 class Veiled(Rows):

@@ -131,6 +131,9 @@ def _project(columns: Sequence[Expr], context: Context) -> RowsStep:
     places = [index for index in range(len(columns)) if index not in passed]
     compute = _columns([columns[index] for index in places], context)
 
+    if not passed:
+        return lambda rows: Rows(rows.num_rows, compute(rows).__getitem__)
+
     def project(rows: Rows) -> Rows:
         computed = dict(zip(places, compute(rows), strict=True))
 

@@ -129,8 +129,9 @@ def _stages(
 def _each_at_its_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """All that the steps make of a batch is made at one moment: when it came."""
     current_time.begin_batch()  # a function may make rows before it gets any
+    outside = current_time.outside_of_batches()
     while True:
-        with current_time.outside_of_batches():
+        with outside:
             batch = next(batches, None)
         if batch is None:
             return

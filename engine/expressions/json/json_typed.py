@@ -57,9 +57,11 @@ class TypedRecords:
         """The records, and the rows that have to be read in another way, which are NULL."""
         decode, odd = self._decode, set[int]()
         values: list[Any] = []
+        has_minus = False
         for row, text in enumerate(texts):
             value = None
             if text is not None:
+                has_minus = has_minus or "-" in text
                 try:
                     if may_have_long_numbers(text) or may_be_too_deep(text):
                         raise ValueError
@@ -68,7 +70,7 @@ class TypedRecords:
                     odd.add(row)
             values.append(value)
         records = pa.array(values, self._as_read)
-        for index in self._doubles:
+        for index in self._doubles if has_minus else ():
             # Of -0 Jackson makes a whole number, so that no sign is left.
             found = values_of(records.field(index))
             odd.update(np.flatnonzero((found == 0) & np.signbit(found)).tolist())

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.argument_types import Rare
-from engine.expressions.datum import only_where, to_array
+from engine.expressions.buffers import chosen
+from engine.expressions.datum import is_harmless, only_where, to_array
 from engine.expressions.registry import Context, Datum, Evaluator, lazy
 from engine.expressions.tree import Expr
 
@@ -35,28 +36,34 @@ def case_when(expr: Expr, children: Sequence[Evaluator], context: Context) -> Ev
             rows = batch.num_rows
             result = typed(children[-1](batch) if has_else else None, rows)
             for condition, value in zip(reversed(conditions), reversed(values), strict=True):
-                result = pc.if_else(_met(condition(batch)), typed(value(batch), rows), result)
+                met = to_array(_met(condition(batch)), rows, _BOOL)
+                result = _chosen(met, typed(value(batch), rows), result)
             return result
 
         return on_all_rows
+    # A column or a constant is taken as it is: no row need be told from those that want it.
+    last = expr.children[-1]
+    is_plain = not has_else or (not last.children and is_harmless(last))
     guarded = [only_where(*each) for each in zip(expr.children, children, strict=True)]
     branches = list(zip(guarded[0 : 2 * pairs : 2], guarded[1 : 2 * pairs : 2], strict=True))
 
     def on_its_rows(batch: pa.RecordBatch) -> Datum:
         rows, undecided = batch.num_rows, None
-        chosen: list[tuple[pa.Array, Datum]] = []
-        for condition, value in branches:
+        taken: list[tuple[pa.Array, Datum]] = []
+        for number, (condition, value) in enumerate(branches, 1):
             met = to_array(_met(condition(batch, undecided)), rows, _BOOL)
             if undecided is not None:
                 met = pc.and_(met, undecided)
-            chosen.append((met, typed(value(batch, met), rows)))
+            taken.append((met, typed(value(batch, met), rows)))
+            if is_plain and number == pairs:
+                break
             undecided = pc.invert(met) if undecided is None else pc.and_not(undecided, met)
             if undecided.true_count == 0:
                 break
-        is_open = has_else and undecided is not None and undecided.true_count > 0
-        result = typed(guarded[-1](batch, undecided) if is_open else None, rows)
-        for met, value_of_branch in reversed(chosen):
-            result = pc.if_else(met, value_of_branch, result)
+        is_open = is_plain or (undecided is not None and undecided.true_count > 0)
+        result = typed(guarded[-1](batch, undecided) if has_else and is_open else None, rows)
+        for met, value_of_branch in reversed(taken):
+            result = _chosen(met, value_of_branch, result)
         return result
 
     return on_its_rows
@@ -66,6 +73,12 @@ def _met(condition: Datum) -> Datum:
     if isinstance(condition, pa.Array) and condition.null_count == 0:
         return condition
     return pc.fill_null(condition, False)
+
+
+def _chosen(met: pa.Array, value: Datum, otherwise: Datum) -> Datum:
+    if value.type != otherwise.type:
+        return pc.if_else(met, value, otherwise)
+    return chosen(met, value, otherwise)
 
 
 def _typed(dtype: pa.DataType) -> Callable[[Any, int], Datum]:

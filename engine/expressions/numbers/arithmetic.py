@@ -17,6 +17,7 @@ Source: ``arithmetic.scala`` of Catalyst; ``MathUtils`` of Spark.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from engine.expressions import ansi, decimals
 from engine.expressions.argument_types import Rare
 from engine.expressions.buffers import values_of, with_nulls_of
 from engine.expressions.datum import constant_value
+from engine.expressions.numbers import checked
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.times.interval_arithmetic import interval_arithmetic, is_interval
 from engine.expressions.tree import Expr
@@ -89,10 +91,10 @@ def add_subtract_multiply(expr: Expr, context: Context) -> ValueFunction:
         return interval_arithmetic(expr)
     if pa.types.is_decimal(dtype):
         return decimals.arithmetic(expr)
+    unchecked: ValueFunction = _UNCHECKED[expr.op]
     if pa.types.is_floating(dtype) or mode == "LEGACY":
-        unchecked: ValueFunction = _UNCHECKED[expr.op]
         return unchecked
-    checked, exact = _CHECKED[expr.op], _EXACT[expr.op]
+    each_checked, exact = _CHECKED[expr.op], _EXACT[expr.op]
     limit = 1 << (dtype.bit_width - 1)
 
     def in_range_or_null(left: int, right: int) -> int | None:
@@ -100,8 +102,10 @@ def add_subtract_multiply(expr: Expr, context: Context) -> ValueFunction:
         return int(result) if -limit <= result < limit else None
 
     def compute(left: Datum, right: Datum) -> Datum:
+        if checked.surely_fits(exact, limit, left, right):
+            return unchecked(left, right)
         try:
-            return checked(left, right)
+            return each_checked(left, right)
         except pa.ArrowInvalid:
             if mode == "TRY":
                 return per_row(in_range_or_null, dtype, left, right)
@@ -123,12 +127,13 @@ def divide(expr: Expr, context: Context) -> ValueFunction:
         return decimals.arithmetic(expr)
     if constant_value(expr.children[1]):
         return lambda left, right: pc.divide(left, right)
-    failure = (lambda *_: ansi.divide_by_zero()) if _ansi(expr) else None
+    if _ansi(expr):
+        return checked.quotient
 
     def quotient(left: Any, right: Any) -> Any:
         return left / right, right != 0
 
-    return lambda left, right: on_numpy(quotient, expr.dtype, left, right, failure=failure)
+    return lambda left, right: on_numpy(quotient, expr.dtype, left, right)
 
 
 @strict(
@@ -158,7 +163,14 @@ def integral_divide(expr: Expr, context: Context) -> ValueFunction:
         return ansi.arithmetic_overflow(expr.dtype, "try_divide")
 
     raises = failure if _ansi(expr) else None
-    return lambda left, right: on_numpy(quotient, expr.dtype, left, right, failure=raises)
+
+    def compute(left: Datum, right: Datum) -> Datum:
+        if raises is not None:
+            with suppress(pa.ArrowInvalid):
+                return pc.divide_checked(left, right)
+        return on_numpy(quotient, expr.dtype, left, right, failure=raises)
+
+    return compute
 
 
 @strict(

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.argument_types import Rare
-from engine.expressions.buffers import is_ascii, with_ascii_case
+from engine.expressions.buffers import is_ascii
 from engine.expressions.collections.arrays import concat_arrays, reverse_array
 from engine.expressions.malformed import (
     CHARACTERS,
@@ -75,9 +75,7 @@ def _is_ascii(value: Datum) -> bool:
 def upper(expr: Expr, context: Context) -> ValueFunction:
     """``upper``."""
     return lambda s: (
-        with_ascii_case(s, "a")
-        if _is_ascii(s)
-        else per_row(to_upper, expr.dtype, s, malformed=VALID)
+        pc.ascii_upper(s) if _is_ascii(s) else per_row(to_upper, expr.dtype, s, malformed=VALID)
     )
 
 
@@ -85,9 +83,7 @@ def upper(expr: Expr, context: Context) -> ValueFunction:
 def lower(expr: Expr, context: Context) -> ValueFunction:
     """``lower``."""
     return lambda s: (
-        with_ascii_case(s, "A")
-        if _is_ascii(s)
-        else per_row(to_lower, expr.dtype, s, malformed=VALID)
+        pc.ascii_lower(s) if _is_ascii(s) else per_row(to_lower, expr.dtype, s, malformed=VALID)
     )
 
 
