@@ -111,6 +111,20 @@ def test_collections(spark: SparkSession, expressions: list[str]) -> None:
     assert_parity(spark, collections(), expressions)
 
 
+@pytest.mark.parametrize(
+    "expression", ["array(1, 2)[i]", "element_at(array(1, 2), i)", "array(struct(1 AS x))[i].x"]
+)
+def test_an_index_that_spark_takes_for_never_null(spark: SparkSession, expression: str) -> None:
+    """Its compiled code takes NULL for -1 there, the interpreted for NULL."""
+    table = pa.table({"i": pa.array([0, None], pa.int32())})
+    with pytest.raises(AssertionError, match=r"unsupported: .*the index may be NULL"):
+        assert_parity(spark, table, [expression], ansi=[True])
+    sure = expression.replace("[i]", "[coalesce(i, 1)]").replace("), i)", "), coalesce(i, 1))")
+    sure = sure.replace("struct(1 AS x)", "struct(1 AS x), struct(2 AS x)")
+    assert_parity(spark, table, [sure], ansi=[True])
+    assert_parity(spark, table, [expression], ansi=[False])
+
+
 _FOR_EVERY_TYPE = [
     "array_distinct({})", "array_max({})", "array_min({})", "sort_array({})", "array_sort({})",
     "sort_array({}, false)", "array_contains({}, {}[0])", "array_union({}, reverse({}))",
