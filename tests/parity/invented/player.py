@@ -19,6 +19,7 @@ from tests.parity.columns import table
 from tests.parity.invented.analysis import resolved
 from tests.parity.invented.columns import COLUMNS
 from tests.parity.invented.constants import raises_before_any_row
+from tests.parity.invented.ends_of_lines import may_read_on
 from tests.parity.invented.java_texts import writes_floating
 from tests.parity.invented.kinds import names_a_field_twice
 from tests.parity.invented.modes import Mode
@@ -121,6 +122,8 @@ class Player:
                 counts.refused.update({_reason(problem) for problem in problems})
             elif writes_floating(self._spark, expr):
                 counts.refused["Java before 19 writes floating numbers differently"] += 1
+            elif may_read_on(expr, self.table):
+                counts.refused["Spark reads the CSV behind a U+FFFF from another place"] += 1
             elif names_a_field_twice(expr.dtype):
                 counts.refused["Spark has no Arrow struct with two fields of one name"] += 1
             elif self.mode.optimized and raises_before_any_row(expr, context):
