@@ -55,6 +55,25 @@ def test_rounding_of_decimals(spark: SparkSession) -> None:
     assert_parity(spark, pa.table(columns), expressions)
 
 
+def test_formats_of_long_decimals(spark: SparkSession) -> None:
+    """Whose digits no sign, and no comparison, may round."""
+    nines = "9" * 38
+    table = pa.table(
+        {
+            "d": pa.array(
+                [Decimal(f"0.{nines}"), Decimal(f"-0.{nines}"), None], pa.decimal128(38, 38)
+            ),
+            "s": [nines, f"-{nines}", None],
+        }
+    )
+    expressions = [
+        "to_char(d, 'S9.999')", "to_char(d, '0.99999999999999999999999999999999999999S')",
+        "to_char(d, '9.999PR')", f"to_number(s, 'S{nines}')", f"try_to_number(s, 'S{nines[1:]}')",
+        "format_number(d, 3)",
+    ]  # fmt: skip
+    assert_parity(spark, table, expressions)
+
+
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
 def test_integers(spark: SparkSession, bits: int) -> None:
     dtype = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[bits]
