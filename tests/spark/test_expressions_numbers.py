@@ -111,7 +111,8 @@ def test_names_of_types(spark: SparkSession) -> None:
     values = ["d", "s", "null", "1Y", "1S", "1", "1L", "1.5", "float(1)", "X'00'", "true"]
     values += ["date'2020-01-01'", "timestamp'2020-01-01'", "timestamp_ntz'2020-01-01'"]
     values += ["struct(d, s)", "split(s, '')", "from_json(s, 'map<string, struct<a: int>>')"]
-    assert_parity(spark, table, [f"typeof({value})" for value in values] + ["pi()", "e()"])
+    others = ["pi()", "e()", "str_to_map('1double2:3', typeof(d), ':')", "typeof(1 / int(s))"]
+    assert_parity(spark, table, [f"typeof({value})" for value in values] + others)
 
 
 _EXACT = ["sqrt(a)", "rint(a)", "signum(a)", "sign(a)", "degrees(a)", "radians(a)"]

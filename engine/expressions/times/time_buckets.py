@@ -46,7 +46,8 @@ def time_bucket(expr: Expr, context: Context) -> ValueFunction:
         return np.where(fits, begin, 0), fits
 
     def failure(*row: int) -> TransformError:
-        _, exact, _ = start(*(np.array([each]) for each in row), local_zone)
+        size, ts, origin = (np.array([each]) for each in row)
+        _, exact, _ = start(size, ts, origin, local_zone)
         return long_overflow() if np.all(exact) else arithmetic_overflow(pa.int64())
 
     return lambda size, ts, origin: on_numpy(compute, dtype, size, ts, origin, failure=failure)
