@@ -241,6 +241,7 @@ def test_the_ends_of_all_timestamps(spark: SparkSession) -> None:
         "CAST(ts AS TIMESTAMP_NTZ)", "CAST(ntz AS TIMESTAMP)", "try_cast(ts AS TIMESTAMP_NTZ)",
         "try_cast(array(ntz, ts) AS ARRAY<TIMESTAMP>)", "time_bucket(INTERVAL 7 DAY, ts)",
         "time_bucket(INTERVAL 5 HOUR, ts)", "time_bucket(INTERVAL 7 MONTH, ts)",
+        "greatest(time_bucket(INTERVAL 7 DAY, timestamp_micros(hour(ts))), ts + INTERVAL 1 DAY)",
         "date_format(ts, 'y-MM-dd HH:mm')",
         "date_trunc('HOUR', ts)", "date_trunc('DAY', ts)", "date_trunc('YEAR', ts)",
         "date_trunc('SECOND', ts)", "months_between(ts, timestamp'2020-01-02')",

@@ -21,7 +21,7 @@ from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.times import civil
 from engine.expressions.times.civil import MICROS_PER_DAY
 from engine.expressions.times.intervals import plus_day_time, plus_months
-from engine.expressions.times.timestamps import times, zone_for
+from engine.expressions.times.timestamps import zone_for
 from engine.expressions.times.zones import Zone, plus
 from engine.expressions.tree import Expr
 from engine.expressions.types import YEAR_MONTH_INTERVAL
@@ -58,17 +58,23 @@ def _day_time_bucket(size: Any, ts: Any, origin: Any, local_zone: Zone) -> Any:
     instant has; Spark's errors differ, and the first counts."""
     since, exact = ts - origin, _difference_fits(ts, origin)
     number = since // size
-    moved, fits = times(number, size)
+    moved, fits = _product(number, size)
     if np.all(size < MICROS_PER_DAY):
         begin, sum_fits = plus(origin, moved)
         return begin, exact & fits & sum_fits, np.True_
     begin, inside = plus_day_time(origin, moved, local_zone)
     # A day across a change of clocks is longer or shorter than 24 hours.
     is_late = begin > ts
-    moved, next_fits = times(number + np.where(is_late, -1, 1), size)
+    moved, next_fits = _product(number + np.where(is_late, -1, 1), size)
     other, other_inside = plus_day_time(origin, moved, local_zone)
     found = np.where(is_late | (other <= ts), other, begin)
     return found, exact & fits & (next_fits | ~inside), inside & other_inside
+
+
+def _product(number: Any, size: Any) -> Any:
+    """The product with a positive size, and whether it is inside of 64 bits."""
+    product = number * size
+    return product, product // size == number
 
 
 def _month_bucket(size: Any, ts: Any, origin: Any, local_zone: Zone) -> Any:

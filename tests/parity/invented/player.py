@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from engine.expressions.registry import Context
@@ -140,7 +141,19 @@ class Player:
             number: [each for each in named if each.expression == text]
             for number, text in enumerate(texts)
         }
-        return {n: alike for n, alike in every.items() if alike}
+        differing = {n: alike for n, alike in every.items() if alike}
+        constants = [n for n in differing if self._optimizer_fails(texts[n])]
+        counts.constants += len(constants)
+        return {n: alike for n, alike in differing.items() if n not in constants}
+
+    def _optimizer_fails(self, text: str) -> bool:
+        """Whether a constant raises that Spark's rules compute, though others take it away."""
+        plan: Any = self.frame.selectExpr(text)._jdf
+        try:
+            plan.queryExecution().optimizedPlan()
+        except (PySparkException, Py4JJavaError):
+            return True
+        return False
 
     def _compared(self, chosen: Sequence[tuple[str, Expr, int]]) -> list[Difference]:
         """What makes the comparison itself fail is a difference of the expression."""
