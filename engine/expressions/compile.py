@@ -56,6 +56,7 @@ _DIVISOR_FIRST = {"Divide", "IntegralDivide", "Remainder", "Pmod"}
 _LAST_FIRST = {"StringLocate"}
 _ALWAYS_CONSTANT = {"TypeOf"}
 """Whatever their arguments."""
+_CONSTANT_WITHOUT_ARGUMENTS = {"Concat"}
 _ONE_ROW = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
 
 
@@ -187,7 +188,8 @@ def _skipping_nulls(expr: Expr, children: Sequence[Evaluator], node: Evaluator) 
 def fold(expr: Expr, context: Context) -> Expr:
     """The same tree with its constant parts computed."""
     expr = _fold_children(expr, context)
-    is_constant = bool(expr.children) and all(child.op == "Literal" for child in expr.children)
+    has_values = bool(expr.children) or expr.op in _CONSTANT_WITHOUT_ARGUMENTS
+    is_constant = has_values and all(child.op == "Literal" for child in expr.children)
     if expr.op in NONDETERMINISTIC or not (is_constant or expr.op in _ALWAYS_CONSTANT):
         return expr
     kernel = KERNELS.get(expr.op)

@@ -278,6 +278,7 @@ def test_the_ends_of_all_dates(spark: SparkSession) -> None:
         "to_timestamp(s, 'z')",
         "date_trunc(s, ts)",
         "from_utc_timestamp(ts, 'Nowhere')",
+        "to_utc_timestamp(ts, concat())",
     ],
 )
 def test_refused(spark: SparkSession, expression: str) -> None:
