@@ -148,8 +148,8 @@ class Player:
 
     def _optimizer_fails(self, text: str) -> bool:
         """Whether a constant raises that Spark's rules compute, though others take it away."""
-        plan: Any = self.frame.selectExpr(text)._jdf
         try:
+            plan: Any = self.frame.selectExpr(text)._jdf
             plan.queryExecution().optimizedPlan()
         except (PySparkException, Py4JJavaError):
             return True
