@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from engine.expressions.registry import Context
@@ -99,7 +99,7 @@ class Player:
         """Those that pass what the analyzer looks at when all is resolved."""
         try:
             self.frame.selectExpr(*(texts[number] for number in numbers))
-        except (AnalysisException, ParseException):
+        except (PySparkException, Py4JJavaError):
             half = len(numbers) // 2
             parts = (numbers[:half], numbers[half:]) if half else ()
             return [number for part in parts for number in self._checked(texts, part)]
