@@ -54,6 +54,9 @@ _DOUBT_MAX: Final = 64
 """Batches."""
 _DIVISOR_FIRST = {"Divide", "IntegralDivide", "Remainder", "Pmod"}
 _LAST_FIRST = {"StringLocate"}
+_ALWAYS_CONSTANT = {"TypeOf"}
+"""Whatever their arguments."""
+_CONSTANT_WITHOUT_ARGUMENTS = {"Concat"}
 _ONE_ROW = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
 
 
@@ -138,6 +141,11 @@ def _build(expr: Expr, context: Context) -> Evaluator:
     return factory(expr, children, context)
 
 
+def _build_alone(expr: Expr, context: Context) -> Evaluator:
+    """Of a node that does not evaluate its children."""
+    return KERNELS[expr.op].factory(expr, (), context)
+
+
 def evaluation_order(expr: Expr) -> list[int]:
     """The order in which Spark evaluates the arguments."""
     order = list(range(len(expr.children)))
@@ -180,18 +188,17 @@ def _skipping_nulls(expr: Expr, children: Sequence[Evaluator], node: Evaluator) 
 def fold(expr: Expr, context: Context) -> Expr:
     """The same tree with its constant parts computed."""
     expr = _fold_children(expr, context)
-    if (
-        not expr.children
-        or expr.op in NONDETERMINISTIC
-        or any(child.op != "Literal" for child in expr.children)
-    ):
+    has_values = bool(expr.children) or expr.op in _CONSTANT_WITHOUT_ARGUMENTS
+    is_constant = has_values and all(child.op == "Literal" for child in expr.children)
+    if expr.op in NONDETERMINISTIC or not (is_constant or expr.op in _ALWAYS_CONSTANT):
         return expr
     kernel = KERNELS.get(expr.op)
     if kernel is None or kernel.refusal(expr) is not None:
         return expr
     try:
         with constant_only():
-            value = to_scalar(_build(expr, context)(_ONE_ROW))
+            build = _build if is_constant else _build_alone
+            value = to_scalar(build(expr, context)(_ONE_ROW))
     except (TransformError, NotConstantError):
         return expr
     return Expr("Literal", (), expr.dtype, not value.is_valid, {"value": value})

@@ -208,8 +208,10 @@ def test_out_of_range(spark: SparkSession) -> None:
     )
     expressions = [
         "timestamp_seconds(l)", "timestamp_millis(l)", "timestamp_micros(l)",
-        "timestamp_seconds(1.0000001 * i)", "timestampadd(SECOND, l, ts)",
-        "timestampadd(HOUR, l, ts)", "timestampadd(DAY, i, ts)", "timestampadd(MONTH, i, ts)",
+        "timestamp_seconds(1.0000001 * i)",
+        "timestamp_seconds(if(i = 13, 0.9999999999999999999999999999999999999BD, 1))",
+        "timestampadd(SECOND, l, ts)", "timestampadd(HOUR, l, ts)",
+        "timestampadd(DAY, i, ts)", "timestampadd(MONTH, i, ts)",
         "timestampadd(MONTH, l, ts)", "timestampadd(YEAR, l, ts)",
         "add_months(date'2020-01-31', i)", "date_add(date'2020-01-31', i)", "make_date(i, 1, 31)",
         "make_date(2020, i, 1)", "make_date(2020, 2, i)", "make_timestamp(i, 1, 1, 0, 0, 0)",
@@ -236,7 +238,11 @@ def test_the_ends_of_all_timestamps(spark: SparkSession) -> None:
     )
     expressions = [
         "hour(ts)", "extract(SECOND FROM ts)", "CAST(ts AS DATE)", "CAST(ts AS STRING)",
-        "CAST(ts AS TIMESTAMP_NTZ)", "CAST(ntz AS TIMESTAMP)", "date_format(ts, 'y-MM-dd HH:mm')",
+        "CAST(ts AS TIMESTAMP_NTZ)", "CAST(ntz AS TIMESTAMP)", "try_cast(ts AS TIMESTAMP_NTZ)",
+        "try_cast(array(ntz, ts) AS ARRAY<TIMESTAMP>)", "time_bucket(INTERVAL 7 DAY, ts)",
+        "time_bucket(INTERVAL 5 HOUR, ts)", "time_bucket(INTERVAL 7 MONTH, ts)",
+        "greatest(time_bucket(INTERVAL 7 DAY, timestamp_micros(hour(ts))), ts + INTERVAL 1 DAY)",
+        "date_format(ts, 'y-MM-dd HH:mm')",
         "date_trunc('HOUR', ts)", "date_trunc('DAY', ts)", "date_trunc('YEAR', ts)",
         "date_trunc('SECOND', ts)", "months_between(ts, timestamp'2020-01-02')",
         "from_utc_timestamp(ts, z)", "to_utc_timestamp(ts, z)", "ts + INTERVAL 1 DAY",
@@ -256,6 +262,8 @@ def test_the_ends_of_all_dates(spark: SparkSession) -> None:
     expressions = [
         "next_day(d, 'MO')", "next_day(d, 'TH')", "trunc(d, 'WEEK')", "trunc(d, 'MONTH')",
         "trunc(d, 'QUARTER')", "trunc(d, 'YEAR')", "last_day(d)", "d - date'1970-01-01'",
+        "CAST(d AS TIMESTAMP)", "try_cast(d AS TIMESTAMP)", "try_cast(d AS TIMESTAMP_NTZ)",
+        "CAST(d AS TIMESTAMP_NTZ)",
     ]  # fmt: skip
     assert_parity(spark, table, expressions, ansi=[True])
 
@@ -270,6 +278,7 @@ def test_the_ends_of_all_dates(spark: SparkSession) -> None:
         "to_timestamp(s, 'z')",
         "date_trunc(s, ts)",
         "from_utc_timestamp(ts, 'Nowhere')",
+        "to_utc_timestamp(ts, concat())",
     ],
 )
 def test_refused(spark: SparkSession, expression: str) -> None:

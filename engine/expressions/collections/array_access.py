@@ -33,9 +33,18 @@ from engine.expressions.tree import Expr
 from engine.expressions.types import sql_name
 
 
+def _null_taken_for_index(expr: Expr) -> str | None:
+    """In ANSI mode Spark takes an item of an array without NULL for one that is never NULL, of
+    whatever index: its compiled code then reads a NULL as the index -1."""
+    if expr.nullable or not any(child.nullable for child in expr.children):
+        return None
+    return "the index may be NULL, which Spark evaluates in two ways: use get(), or coalesce()"
+
+
 @strict(
     "GetArrayItem",
     can_fail=lambda expr: bool(expr.params["fail_on_error"]),
+    supports=_null_taken_for_index,
     reads=("fail_on_error",),
     takes=Rare.ALL_AND_VARIANT,
 )
@@ -58,7 +67,8 @@ def get_array_item(expr: Expr, context: Context) -> ValueFunction:
 def _element_at_supports(expr: Expr) -> str | None:
     if expr.params.get("default_value_out_of_bound") is not None:
         return "a default value is not supported"
-    return _key_supports(expr) if pa.types.is_map(expr.children[0].dtype) else None
+    is_map = pa.types.is_map(expr.children[0].dtype)
+    return _key_supports(expr) if is_map else _null_taken_for_index(expr)
 
 
 def _key_supports(expr: Expr) -> str | None:

@@ -10,6 +10,7 @@ Spark.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -22,7 +23,14 @@ from engine.expressions.collections.array_sets import first_of_equals, row_keys
 from engine.expressions.datum import to_array
 from engine.expressions.lists import Lists, entries, joined, on_arrays, take, valid
 from engine.expressions.logic.ranks import has_floats, normalized, ranks
-from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.registry import (
+    Context,
+    Datum,
+    Evaluator,
+    ValueFunction,
+    lazy,
+    strict,
+)
 from engine.expressions.tree import Expr
 
 DEDUPLICATION: Final = "spark.sql.mapKeyDedupPolicy"
@@ -77,7 +85,7 @@ def _create_map_supports(expr: Expr) -> str | None:
     return None
 
 
-@strict(
+@lazy(
     "CreateMap",
     can_fail=may_have_bad_keys,
     reads=BUILDERS_READ,
@@ -85,8 +93,26 @@ def _create_map_supports(expr: Expr) -> str | None:
     supports=_create_map_supports,
     takes=Rare.ALL,
 )
-def create_map(expr: Expr, context: Context) -> ValueFunction:
-    """``map(key, value, key, value, ...)``."""
+def create_map(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """``map(key, value, key, value, ...)``. What stands behind a NULL key is not evaluated."""
+    make = _map_of(expr)
+
+    def evaluate(batch: pa.RecordBatch) -> Datum:
+        values = []
+        for index, child in enumerate(children):
+            values.append(child(batch))
+            if index % 2 == 0 and batch.num_rows and _has_null(values[-1]):
+                raise null_key()
+        return make(*values)
+
+    return evaluate
+
+
+def _has_null(datum: Datum) -> bool:
+    return bool(not datum.is_valid if isinstance(datum, pa.Scalar) else datum.null_count)
+
+
+def _map_of(expr: Expr) -> ValueFunction:
     width, dtype = len(expr.children) // 2, expr.dtype
 
     def make(*columns: pa.Array) -> pa.Array:

@@ -20,6 +20,7 @@ from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.buffers import saturated
 from engine.expressions.datum import constant_value
+from engine.expressions.decimals import EXACT
 from engine.expressions.java_errors import arithmetic_exception, long_overflow
 from engine.expressions.registry import (
     Context,
@@ -228,7 +229,7 @@ def from_number(expr: Expr, context: Context) -> ValueFunction:
         return times(number, unit)
 
     def exact(number: Decimal) -> int:
-        micros = number.scaleb(6)
+        micros = EXACT.scaleb(number, 6)
         if micros != int(micros):
             raise arithmetic_exception("Rounding necessary")
         if not -(2**63) <= micros < 2**63:

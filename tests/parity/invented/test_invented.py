@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from engine.expressions.registry import KERNELS
+from engine.expressions.tree import Expr
 from tests.parity.invented.columns import TEMPLATE_COLUMNS
 from tests.parity.invented.drawing import draw_tree
+from tests.parity.invented.ends_of_lines import may_read_on
 from tests.parity.invented.every_type import Choice
 from tests.parity.invented.every_type import run as run_every_type
 from tests.parity.invented.grammar import Grammar
@@ -51,6 +54,17 @@ def test_holes(spark: SparkSession, text: str, names: list[str]) -> None:
     found = holes(spark, text, TEMPLATE_COLUMNS)
     assert [text[span.start : span.end] for span in found] == names
     assert [span.name for span in found] == names
+
+
+def test_csv_behind_the_end_of_a_line_is_not_compared() -> None:
+    table = pa.table({"s": ["a,b"], "t": ["a\uffff"]})
+
+    def may(name: str, op: str = "CsvToStructs") -> bool:
+        return may_read_on(Expr(op, (Expr("Column", params={"name": name}),)), table)
+
+    assert may("t")
+    assert not may("s")
+    assert not may("t", "Upper")
 
 
 def test_the_same_seed_draws_the_same_trees(spark: SparkSession) -> None:
