@@ -14,7 +14,8 @@ What is different on purpose:
 - a call of a Python function becomes a column behind the input's, see
   :mod:`engine.plan.python_functions`;
 - aliases vanish; ``With`` is written out (``CommonExpressionRef`` → the expression it refers to),
-  or a ``Let`` where that expression is random;
+  or a ``Let`` where that expression is random, or can raise and is computed before all else, see
+  :mod:`engine.plan.common_expressions`;
 - constant texts that no kernel computes, such as ``version()``, are computed by Spark;
 - a ``RuntimeReplaceable`` such as ``nvl`` is kept when a kernel of its own name supports it (its
   children are then the arguments as the user wrote them, without implicit casts); otherwise what
@@ -39,6 +40,7 @@ from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.expressions.types import UnsupportedTypeError, cuts_intervals
 from engine.plan.calendar_intervals import plus_constant
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
+from engine.plan.common_expressions import computed_first, name_of
 from engine.plan.java_zones import go_by_java_zones
 from engine.plan.session_settings import SessionSettings
 
@@ -93,11 +95,20 @@ class ExpressionReader:
         self._settings = SessionSettings(gateway)
         go_by_java_zones(gateway)
         self._common: dict[str, Expr] = {}
+        self._first: dict[str, Expr | None] = {}
 
-    def read(self, node: JavaObject) -> Expr:
-        """Convert one expression. What cannot be evaluated is added to the problems."""
+    def read(self, node: JavaObject, *, in_place: bool = False) -> Expr:
+        """Convert one expression. What cannot be evaluated is added to the problems.
+
+        :param in_place: common expressions are not computed before the rest.
+        """
         obstacles: list[str] = []
+        first = [] if in_place else computed_first(self._gateway, self._columns, node)
+        self._first = dict.fromkeys(first)
         expr = self._convert(node, obstacles)
+        for name, value in reversed(self._first.items()):
+            if value is not None and any(each.params.get("name") == name for each in expr.walk()):
+                expr = _let(name, value, expr)
         if not obstacles:
             obstacles = unsupported(expr, self._context)
         if obstacles:
@@ -123,7 +134,7 @@ class ExpressionReader:
         if op == "UpdateFields":
             return self._convert(node.evalExpr(), obstacles)
         if op == "CommonExpressionRef":
-            return self._common[node.id().toString()]
+            return self._common[name_of(node)]
         if op in REFUSED and op not in KERNELS:
             return self._refused(op, node, obstacles)
         if self._is_a(node, f"{_CATALYST}.RuntimeReplaceable"):
@@ -180,16 +191,20 @@ class ExpressionReader:
         """What has the same value each time is written out."""
         drawn: dict[str, Expr] = {}
         for definition in scala_seq(node.defs()):
-            name = definition.id().toString()
+            name = name_of(definition)
             value = self._convert(definition.child(), obstacles)
-            if any(each.op in NONDETERMINISTIC for each in value.walk()):
+            is_random = any(each.op in NONDETERMINISTIC for each in value.walk())
+            if name in self._first and (is_random or _can_fail(value)):
+                self._first[name] = value
+            elif is_random:
                 drawn[name] = value
+            if self._first.get(name) is value or is_random:
                 params = {"name": name}
                 value = Expr("NamedLambdaVariable", (), value.dtype, value.nullable, params)
             self._common[name] = value
         body = self._convert(node.child(), obstacles)
         for name, value in reversed(drawn.items()):
-            body = Expr("Let", (value, body), body.dtype, body.nullable, {"name": name})
+            body = _let(name, value, body)
         return body
 
     def _skips_arguments(self, op: str, node: JavaObject) -> bool:
@@ -356,6 +371,14 @@ class ExpressionReader:
 
 def _is_constant(op: str, node: JavaObject) -> bool:
     return op in _OF_SESSION or bool(node.foldable())
+
+
+def _let(name: str, value: Expr, body: Expr) -> Expr:
+    return Expr("Let", (value, body), body.dtype, body.nullable, {"name": name})
+
+
+def _can_fail(expr: Expr) -> bool:
+    return all(each.op in KERNELS for each in expr.walk()) and may_raise(expr)
 
 
 def _variable_name(variable: JavaObject) -> str:

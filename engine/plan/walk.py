@@ -183,7 +183,7 @@ class Walk:
 
     def _filter(self, node: Any) -> None:
         width = len(self.schema)
-        (condition,) = self._read([node.condition()])
+        (condition,) = self._read([node.condition()], in_place=True)
         self._add(Filter(condition), f"Filter {node.condition().sql()}")
         self._drop_results(width)
         self._enter(node)
@@ -265,7 +265,7 @@ class Walk:
             reader = ExpressionReader(
                 self._gateway, both, self.context, self.problems, rewritten=self._rewritten
             )
-            condition = reader.read(conditions[0])
+            condition = reader.read(conditions[0], in_place=True)
         null_aware = self._spark.conf.get("spark.sql.optimizeNullAwareAntiJoin") == "true"
         guards, step = static_join(
             kind, condition, table, width, self.context, self.problems, null_aware=null_aware
@@ -335,9 +335,12 @@ class Walk:
         step = map_step(self._spark, node, before, self.schema, self.problems)
         self._add(step, f"Python {step.function.name}, {node.nodeName()}")
 
-    def _read(self, nodes: list[Any]) -> tuple[Expr, ...]:
+    def _read(self, nodes: list[Any], *, in_place: bool = False) -> tuple[Expr, ...]:
         """Expressions over the present columns. The results of functions that they call are
-        columns behind these from now on."""
+        columns behind these from now on.
+
+        :param in_place: see :meth:`ExpressionReader.read`.
+        """
         self._add_scalars(nodes)
         calls = FunctionCalls(self._spark, len(self.schema))
         reader = ExpressionReader(
@@ -348,7 +351,7 @@ class Walk:
             calls,
             rewritten=self._rewritten,
         )
-        expressions = tuple(reader.read(node) for node in nodes)
+        expressions = tuple(reader.read(node, in_place=in_place) for node in nodes)
         for step in calls.steps():
             names = ", ".join(function.name for function in step.functions)
             self._add(step, f"Python {names}")

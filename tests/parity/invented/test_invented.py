@@ -18,10 +18,13 @@ from tests.parity.invented.every_type import Choice
 from tests.parity.invented.every_type import run as run_every_type
 from tests.parity.invented.grammar import Grammar
 from tests.parity.invented.holes import holes
-from tests.parity.invented.player import Counts
+from tests.parity.invented.modes import Mode
+from tests.parity.invented.player import Counts, Player
 from tests.parity.invented.run import AT_ONCE, Run
-from tests.parity.invented.trees import sql
+from tests.parity.invented.trees import Leaf, sql
+from tests.parity.oracle import Setting
 from tests.parity.templates import Family, families
+from tests.spark.expressions import configured
 
 pytestmark = pytest.mark.spark
 _FRESH = 300
@@ -65,6 +68,17 @@ def test_csv_behind_the_end_of_a_line_is_not_compared() -> None:
     assert may("t")
     assert not may("s")
     assert not may("t", "Upper")
+
+
+def test_constants_that_spark_computes_before_any_row(spark: SparkSession) -> None:
+    """As it does with what becomes a date or a timestamp, whatever rules are switched off."""
+    text = "to_timestamp_ltz('no time')"
+    text = f"CAST(TRY_CAST(CAST({text} AS VARIANT) AS STRING) AS DATE)"
+    setting, mode, counts = Setting(7, 2, True, "UTC"), Mode(False, False), Counts()
+    with configured(spark, setting.conf | mode.conf):
+        player = Player(spark, setting, False, mode)
+        assert player.differences([Leaf(text, "date", False)], counts) == {}
+    assert counts.constants == 1
 
 
 def test_the_same_seed_draws_the_same_trees(spark: SparkSession) -> None:
