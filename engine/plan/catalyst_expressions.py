@@ -38,6 +38,7 @@ from engine.expressions.refused import REFUSED
 from engine.expressions.registry import KERNELS, Context
 from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.expressions.types import UnsupportedTypeError, cuts_intervals
+from engine.plan.array_items import simplified
 from engine.plan.calendar_intervals import plus_constant
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
 from engine.plan.common_expressions import computed_first, name_of
@@ -247,6 +248,8 @@ class ExpressionReader:
         mine: list[str] = []
         calls = 0 if self._calls is None else len(self._calls)
         replacement = node.replacement()
+        if op == "Get":
+            replacement = simplified(self._gateway, replacement)
         dtype = self._dtype(replacement, mine)
         children = self._convert_all(arguments, mine)
         outer = Expr(op, children, dtype, replacement.nullable(), self._params(op, node, mine))

@@ -211,3 +211,10 @@ def test_what_cannot_be_matched_is_refused(
     frame = spark.createDataFrame(collections())
     _, problems = read_expressions(frame, [expression])
     assert any(reason in problem for problem in problems), problems
+
+
+def test_get_evaluates_the_item_alone(spark: SparkSession) -> None:
+    columns = pa.table({"n": pa.array([None, 1], pa.int32()), "s": ["x", "y"]})
+    maps = "array(map(1, s), map(n, s))"
+    takes = [f"get({maps}, {index})" for index in ("0", "1", "5", "-83", "n")]
+    assert_parity(spark, columns, [*takes, f"get({maps}, 0)[1]", "get(array(1, n), 1) + 1"])
