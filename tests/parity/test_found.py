@@ -72,9 +72,9 @@ def test_what_is_not_evaluated_does_not_fail(spark: SparkSession) -> None:
     assert_parity(
         spark, table,
         [
-            "make_timestamp(2024, 2, n, 0, 0, array(1, 2)[k + 11])",
-            "make_timestamp_ltz(2024, 2, n, 0, 0, array(1, 2)[k + 11])",
-            "try_make_timestamp(2024, 2, n, 0, 0, array(1, 2)[k + 11])",
+            "make_timestamp(2024, 2, n, 0, 0, array(1, 2)[coalesce(k, 0) + 11])",
+            "make_timestamp_ltz(2024, 2, n, 0, 0, array(1, 2)[coalesce(k, 0) + 11])",
+            "try_make_timestamp(2024, 2, n, 0, 0, array(1, 2)[coalesce(k, 0) + 11])",
             "typeof(map(n, 1))",
             "typeof(array(1)[7])",
             "from_utc_timestamp(ts, s)",
