@@ -6,10 +6,10 @@ SHELL := /bin/sh
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-unit test-spark test-matrix parity parity-changed invent faults airflow-faults check demo demo-kafka servers up docker-up bench clean
+.PHONY: help install test test-unit test-spark test-matrix test-spark-matrix parity parity-changed invent faults airflow-faults check demo demo-kafka servers up docker-up bench clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 install: ## make .venv from uv.lock, with Java where none is found
 	@scripts/setup.sh
@@ -25,6 +25,9 @@ test-spark: install ## the tests on a real Spark
 
 test-matrix: install ## import, doctor and unit tiers on Airflow 3.1, 3.2 and 3.3, on Python 3.10 to 3.13
 	scripts/test_matrix.sh
+
+test-spark-matrix: install ## contracts and random trees of expressions on Spark 4.1 and 4.3; TREES=5000 SEED=1
+	scripts/test_spark_matrix.sh
 
 parity: install ## every expression beside Spark over a million generated values; writes docs/expressions.md
 	$(PYTHON_IN_VENV) -m tests.parity

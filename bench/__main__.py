@@ -19,6 +19,7 @@ from bench import (
     commits,
     coordinator,
     epochs,
+    expressions,
     functions,
     idle,
     kafka_delta,
@@ -76,6 +77,7 @@ CASES = {
     "commits": Case(commits.ENGINES, "the commit of an epoch: ms, and calls until it is committed"),
     "restarts": Case(restarts.ENGINES, "a restart in place: s until it goes on, and calls"),
     "idle": Case(idle.ENGINES, "requests to S3 of a query that reads nothing"),
+    "expressions": Case(expressions.ENGINES, "expressions, the best call: µs a batch, ns a row"),
     "coordinator": Case(coordinator.ENGINES, "the pure coordinator: epochs per second of CPU"),
     "wire": Case(
         wire.ENGINES,
@@ -119,14 +121,14 @@ CASES = {
         more_is_better=True,
     ),
 }
-HAVE_SHORT = ("coordinator", "wire")
+HAVE_SHORT = ("coordinator", "expressions", "wire")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="how often each engine runs")
     parser.add_argument(
-        "--short", action="store_true", help=f"fewer epochs, in {' and '.join(HAVE_SHORT)}"
+        "--short", action="store_true", help=f"less of it, in {', '.join(HAVE_SHORT)}"
     )
     parser.add_argument("--only", choices=CASES, nargs="+", help="these cases")
     parser.add_argument("--publish", action="store_true", help="write docs/performance.md")

@@ -36,6 +36,8 @@ _TEXTS = {
     "restarts": "a restart in place until it is known where to go on, s, with 100 epochs kept and "
     "the last one open; `calls` are all requests, some of them at once",
     "idle": "requests to S3 per minute of a query that reads nothing",
+    "expressions": "expressions in ANSI mode, of a batch in memory, the best of many calls: µs a "
+    "batch, ns a row of 100,000",
     "coordinator": "the pure coordinator: epochs per second of CPU",
     "wire": "the driver's end of the wire, epochs of a second: CPU as a share of a core, when a "
     "marker is at a task, ms",
@@ -73,6 +75,23 @@ GOALS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
         "local disk, 10,000 partitions": {"seconds": 1},
     },
     "idle": {"emptyEpochInterval 10 minutes, leaseHeartbeatMs 10,000": {"calls per minute": 20}},
+    "expressions": {
+        "CASE WHEN b <> 0 THEN a / b ELSE 0 END": {"10 rows, µs": 30, "100,000 rows, µs": 400},
+        "IF(b <> 0, a DIV b, a * 2 + 1)": {"10 rows, µs": 30, "100,000 rows, µs": 400},
+        "IF(a > 0, a * 2 + 1, a - b)": {"10 rows, µs": 30, "100,000 rows, µs": 400},
+        "from_json, 5 fields": {"1 row, µs": 20, "1,000 rows, µs": 800},
+        "filter, 3 projections": {"1 row, µs": 25, "10 rows, µs": 25},
+        "filter, 3 projections, one of them upper": {
+            "1 row, µs": 25,
+            "10 rows, µs": 25,
+            "100,000 rows, µs": 500,
+        },
+        "a / b of DECIMAL(18,4)": {"ns a row": 500},
+        "a / b of DECIMAL(38,18)": {"ns a row": 500},
+        "exp(y)": {"ns a row": 5},
+        "ln(x)": {"ns a row": 5},
+        "pow(x, y)": {"ns a row": 5},
+    },
     "wire": {"2,000 tasks": {"cpu": 1, "p99": 50}},
     "kafka_latency": {"engine": {"p50": 1.5, "p99": 12}},
     "kafka_functions": {"engine": {"p50": 2.5, "p99": 15}},

@@ -134,6 +134,9 @@ class EngineOptions:
     :param allow_changed_query: start even if the source or the sink are others than those of the
         checkpoint.
     :param static_side_max_bytes: how large a table may be that the stream is joined with.
+    :param exact_math: `exp`, `log`, `pow` and the like have the very bits of Java's; otherwise they
+        are some fifty times as fast, and may differ in the last place, see
+        :mod:`engine.expressions.numbers.doubles`.
     :param refresh_interval: how often such tables are read again, e.g. ``"10 minutes"``; empty:
         only when the query starts.
     :param source_poll_interval_ms: how often a source is asked for more that has no continuous
@@ -167,6 +170,7 @@ class EngineOptions:
     coordinator_tls: bool = field(default=False, metadata={"choices": ("true", "false")})
     allow_changed_query: bool = field(default=False, metadata={"choices": ("true", "false")})
     static_side_max_bytes: int = _whole(256 << 20, 1)
+    exact_math: bool = field(default=False, metadata={"choices": ("true", "false")})
     refresh_interval: str = ""
     source_poll_interval_ms: int | None = _interval(None)
     empty_epoch_interval: str = ""

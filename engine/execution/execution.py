@@ -30,6 +30,7 @@ from engine.execution.ending import EndRequest
 from engine.execution.health import Stall
 from engine.execution.lag import has_reached, lags, stream_progress
 from engine.execution.launcher import Launcher
+from engine.execution.observed import observed_metrics
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.sharing import TaskSharing
@@ -315,6 +316,7 @@ class ContinuousExecution:
             times,
             committed.duration_ms,
             Restarts(self.restarts, None if self.last_error is None else str(self.last_error)),
+            observed_metrics([stream.pipeline for stream in definition.streams], reports),
         )
         with self._changed:
             self.committed_epoch = committed.epoch

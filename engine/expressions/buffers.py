@@ -7,13 +7,17 @@ The slots of nulls hold arbitrary values: a function that works on them must not
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Values = npt.NDArray[Any]
+_ALL: Final[Any] = np.True_
+LONG: Final = 1_000
+"""Rows from which on more calls that each look at all of them are cheaper than one slow call."""
 
 
 def values_of(array: pa.Array) -> Values:
@@ -23,6 +27,40 @@ def values_of(array: pa.Array) -> Values:
     dtype = array.type.to_pandas_dtype()
     everything = np.frombuffer(array.buffers()[1], dtype)
     return everything[array.offset : array.offset + len(array)]
+
+
+def valid_of(array: pa.Array) -> Any:
+    """Where a column is not null: booleans, or True for everywhere."""
+    if array.null_count == 0:
+        return _ALL
+    return _booleans(array.buffers()[0], array.offset, len(array))
+
+
+def true_positions(mask: pa.Array) -> pa.Array:
+    """Where a column of booleans is true, not null."""
+    if len(mask) < LONG:
+        return pc.indices_nonzero(mask)
+    valid, bits = mask.buffers()
+    is_true = _booleans(bits, mask.offset, len(mask))
+    if valid is not None:
+        is_true = is_true & _booleans(valid, mask.offset, len(mask))
+    return pa.array(np.flatnonzero(is_true))
+
+
+def _booleans(bits: pa.Buffer, offset: int, count: int) -> Values:
+    octets = np.frombuffer(bits, np.uint8, offset=offset // 8)
+    skipped = offset % 8
+    unpacked = np.unpackbits(octets, count=skipped + count, bitorder="little")
+    return unpacked[skipped:].view(np.bool_)
+
+
+def room(count: int, dtype: npt.DTypeLike) -> Values:
+    """For so many values; those of long columns in the memory that Arrow keeps: NumPy gives it back
+    to the system at once, and to get it anew costs more than most functions."""
+    if count < LONG:
+        return np.empty(count, dtype)
+    kind = np.dtype(dtype)
+    return np.frombuffer(pa.allocate_buffer(count * kind.itemsize), kind)
 
 
 def with_nulls_of(array: pa.Array, values: Values, dtype: pa.DataType) -> pa.Array:
@@ -41,12 +79,49 @@ def with_nulls_of(array: pa.Array, values: Values, dtype: pa.DataType) -> pa.Arr
 def is_ascii(texts: pa.Array) -> bool:
     """Whether all bytes of a column of texts are below 128, those in the slots of nulls too."""
     _, offsets, data = texts.buffers()
-    if data is None or len(texts) == 0:
+    if data is None or len(texts) == 0 or (data.size < LONG and data.to_pybytes().isascii()):
         return True
     bounds = np.frombuffer(offsets, np.int32)
-    first, last = bounds[texts.offset], bounds[texts.offset + len(texts)]
-    octets = np.frombuffer(data, np.int8)[first:last]
-    return octets.size == 0 or bool(octets.min() >= 0)
+    start, end = bounds[texts.offset], bounds[texts.offset + len(texts)]
+    return bool(start == end or np.frombuffer(data, np.int8)[start:end].min() >= 0)
+
+
+def kept(mask: Values, size: int) -> Values:
+    """For each boolean an integer of ``size`` bytes of which all bits are set, or none. With them
+    values are chosen without a branch, which is slow where no row is like the one before."""
+    result = room(len(mask), f"i{size}")
+    np.copyto(result, np.negative(mask.view(np.int8)))
+    return result
+
+
+def chosen(mask: pa.Array, left: pa.Array | pa.Scalar, right: pa.Array | pa.Scalar) -> pa.Array:
+    """The left values where ``mask``, which has no nulls, is true; elsewhere the right ones.
+
+    Both are of one type.
+    """
+    dtype = left.type
+    if len(mask) < LONG or not (pa.types.is_integer(dtype) or pa.types.is_floating(dtype)):
+        return pc.if_else(mask, left, right)
+    is_left = _booleans(mask.buffers()[1], mask.offset, len(mask))
+    bits, valid_left = _bits_of(left)
+    others, valid_right = _bits_of(right)
+    from_left = kept(is_left, dtype.bit_width // 8)
+    result = np.bitwise_xor(bits, others, out=room(len(mask), from_left.dtype))
+    np.bitwise_and(result, from_left, out=result)
+    np.bitwise_xor(result, others, out=result)
+    valid = None
+    if not (valid_left is _ALL and valid_right is _ALL):
+        either = (is_left & valid_left) | (~is_left & valid_right)
+        valid = pa.py_buffer(np.packbits(either, bitorder="little"))
+    return pa.Array.from_buffers(dtype, len(mask), [valid, pa.py_buffer(result)])
+
+
+def _bits_of(value: pa.Array | pa.Scalar) -> tuple[Any, Any]:
+    """Values as integers of their width, and where they are not null."""
+    if isinstance(value, pa.Scalar):
+        (bits,), valid = _bits_of(pa.repeat(value, 1))
+        return bits, valid if valid is _ALL else valid[0]
+    return values_of(value).view(f"i{value.type.bit_width // 8}"), valid_of(value)
 
 
 def saturated(x: Any) -> Any:
@@ -55,3 +130,17 @@ def saturated(x: Any) -> Any:
     whole = np.where(inside, x, 0).astype(np.int64)
     limits = np.where(x > 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min)
     return np.where(inside | np.isnan(x), whole, limits)
+
+
+def null_elsewhere(array: pa.Array, mask: pa.Array) -> pa.Array:
+    """The values where ``mask``, which has no nulls, is true; null elsewhere."""
+    if (
+        array.offset
+        or mask.offset
+        or pa.types.is_nested(array.type)
+        or pa.types.is_null(array.type)
+    ):
+        return pc.if_else(mask, array, pa.scalar(None, array.type))
+    valid = mask if array.null_count == 0 else pc.and_(mask, array.is_valid())
+    buffers = [valid.buffers()[1], *array.buffers()[1:]]
+    return pa.Array.from_buffers(array.type, len(array), buffers)

@@ -7,7 +7,8 @@ it is (``CAST('10:00' AS TIMESTAMP)``), which Spark computes for each batch.
 Spark evaluates an argument only on the rows that need it: a branch of ``CASE`` on those that take
 it, what stands behind a NULL not at all. Here a tree is evaluated *hopefully* at first, everything
 on all rows, which is much faster. If that raises, it is evaluated *carefully*, as Spark does it,
-and that counts.
+and that counts: still on all rows at once, with NULL in all columns where a row does not count
+(:class:`~engine.expressions.row_context.Veiled`); if that raises as well, on chosen rows only.
 """
 
 from __future__ import annotations
@@ -23,10 +24,17 @@ import pyarrow.compute as pc
 
 import engine.expressions
 from engine.errors import TransformError
-from engine.expressions.datum import evaluate_where, may_raise, to_array, to_scalar
+from engine.expressions.datum import (
+    is_harmless,
+    may_raise,
+    minds_rows,
+    only_where,
+    to_array,
+    to_scalar,
+)
 from engine.expressions.refused import REFUSED
-from engine.expressions.registry import KERNELS, Context, Datum, Evaluator
-from engine.expressions.row_context import Rows
+from engine.expressions.registry import KERNELS, STRICT, Context, Datum, Evaluator
+from engine.expressions.row_context import Rows, Veiled
 from engine.expressions.times.current_time import NotConstantError, constant_only
 from engine.expressions.tree import NONDETERMINISTIC, Expr
 
@@ -45,6 +53,10 @@ for _family in pkgutil.iter_modules(engine.expressions.__path__):
 _DOUBT_MAX: Final = 64
 """Batches."""
 _DIVISOR_FIRST = {"Divide", "IntegralDivide", "Remainder", "Pmod"}
+_LAST_FIRST = {"StringLocate"}
+_ALWAYS_CONSTANT = {"TypeOf"}
+"""Whatever their arguments."""
+_CONSTANT_WITHOUT_ARGUMENTS = {"Concat"}
 _ONE_ROW = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
 
 
@@ -59,7 +71,7 @@ def _reasons(expr: Expr, context: Context) -> list[str]:
     if kernel is None:
         own = [f"{expr.op} {REFUSED.get(expr.op, 'has no continuous counterpart yet')}"]
     else:
-        reason = kernel.supports(expr)
+        reason = kernel.refusal(expr)
         own = [] if reason is None else [f"{expr.op}: {reason}"]
     return own + [reason for child in expr.children for reason in _reasons(child, context)]
 
@@ -75,16 +87,19 @@ def compile_expression(expr: Expr, context: Context | None = None) -> Evaluator:
 
 def _evaluator(expr: Expr, context: Context) -> Evaluator:
     careful, hopeful = replace(context, hopeful=False), replace(context, hopeful=True)
-    if any(_minds_rows(node) for node in expr.walk()):
+    if any(minds_rows(node) for node in expr.walk()):
         return _build(expr, careful)
     evaluate = _build(expr, hopeful)
-    return _or_carefully(evaluate, lambda: _build(expr, careful)) if may_raise(expr) else evaluate
+    if not may_raise(expr):
+        return evaluate
+    return _or_carefully(evaluate, lambda: _veiled_at_first(_build(expr, careful)))
 
 
-def _minds_rows(node: Expr) -> bool:
-    """Whether it can be told on which rows a node was evaluated, even if it raises nothing: by the
-    random values that it has drawn, or by the memory that it needs."""
-    return node.op in NONDETERMINISTIC or KERNELS[node.op].unbounded
+def _veiled_at_first(careful: Evaluator) -> Evaluator:
+    def veiled(batch: pa.RecordBatch) -> Datum:
+        return careful(Veiled(batch.num_rows, batch.column))
+
+    return _or_carefully(veiled, lambda: careful)
 
 
 def _or_carefully(hopeful: Evaluator, make_careful: Callable[[], Evaluator]) -> Evaluator:
@@ -118,15 +133,24 @@ def _build(expr: Expr, context: Context) -> Evaluator:
     inner = _evaluator if expr.op == "TryEval" else _build
     children = [inner(child, context) for child in expr.children]
     factory = KERNELS[expr.op].factory
-    if expr.params.get("null_safe") and not context.hopeful:
+    later = [expr.children[index] for index in evaluation_order(expr)[1:]]
+    skips = expr.params.get("null_safe") and expr.op in STRICT and not all(map(is_harmless, later))
+    if skips and not context.hopeful:
         node = factory(expr, [_column(index) for index in range(len(children))], context)
         return _skipping_nulls(expr, children, node)
     return factory(expr, children, context)
 
 
+def _build_alone(expr: Expr, context: Context) -> Evaluator:
+    """Of a node that does not evaluate its children."""
+    return KERNELS[expr.op].factory(expr, (), context)
+
+
 def evaluation_order(expr: Expr) -> list[int]:
     """The order in which Spark evaluates the arguments."""
     order = list(range(len(expr.children)))
+    if expr.op in _LAST_FIRST:
+        return [order[-1], *order[:-1]]
     return order[::-1] if expr.op in _DIVISOR_FIRST else order
 
 
@@ -135,18 +159,27 @@ def _column(index: int) -> Evaluator:
 
 
 def _skipping_nulls(expr: Expr, children: Sequence[Evaluator], node: Evaluator) -> Evaluator:
-    """Each argument is evaluated only where those before it are not NULL.
+    """Each argument is evaluated only where those before it are not NULL, a dividend not where the
+    divisor is 0 and no error.
 
-    :param node: the node's evaluator on a batch of its arguments.
+    :param node: the node's evaluator on a batch of its arguments; NULL in one of them gives NULL.
     """
+    order = evaluation_order(expr)
+    zero_is_null = expr.op in _DIVISOR_FIRST and expr.params["eval_mode"] != "ANSI"
+    guarded = [only_where(*each) for each in zip(expr.children, children, strict=True)]
 
     def evaluate(batch: pa.RecordBatch) -> Datum:
         values: dict[int, pa.Array] = {}
-        given = pa.repeat(True, batch.num_rows)
-        for index in evaluation_order(expr):
-            dtype = expr.children[index].dtype
-            values[index] = evaluate_where(children[index], batch, given, dtype)
-            given = pc.and_(given, pc.is_valid(values[index]))
+        given: pa.Array | None = None
+        for index in order:
+            value = to_array(
+                guarded[index](batch, given), batch.num_rows, expr.children[index].dtype
+            )
+            values[index] = value
+            counts = value.is_valid()
+            if zero_is_null and given is None:
+                counts = pc.fill_null(pc.not_equal(value, pa.scalar(0, value.type)), False)
+            given = counts if given is None else pc.and_(given, counts)
         return node(Rows(batch.num_rows, values.__getitem__))
 
     return evaluate
@@ -155,18 +188,17 @@ def _skipping_nulls(expr: Expr, children: Sequence[Evaluator], node: Evaluator) 
 def fold(expr: Expr, context: Context) -> Expr:
     """The same tree with its constant parts computed."""
     expr = _fold_children(expr, context)
-    if (
-        not expr.children
-        or expr.op in NONDETERMINISTIC
-        or any(child.op != "Literal" for child in expr.children)
-    ):
+    has_values = bool(expr.children) or expr.op in _CONSTANT_WITHOUT_ARGUMENTS
+    is_constant = has_values and all(child.op == "Literal" for child in expr.children)
+    if expr.op in NONDETERMINISTIC or not (is_constant or expr.op in _ALWAYS_CONSTANT):
         return expr
     kernel = KERNELS.get(expr.op)
-    if kernel is None or kernel.supports(expr) is not None:
+    if kernel is None or kernel.refusal(expr) is not None:
         return expr
     try:
         with constant_only():
-            value = to_scalar(_build(expr, context)(_ONE_ROW))
+            build = _build if is_constant else _build_alone
+            value = to_scalar(build(expr, context)(_ONE_ROW))
     except (TransformError, NotConstantError):
         return expr
     return Expr("Literal", (), expr.dtype, not value.is_valid, {"value": value})

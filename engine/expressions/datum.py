@@ -5,6 +5,7 @@ Helpers that every family of kernels needs: constants, rows that are asked for, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,8 @@ import pyarrow.compute as pc
 
 from engine.expressions.malformed import value_of
 from engine.expressions.registry import KERNELS, Datum, Evaluator
-from engine.expressions.tree import Expr
+from engine.expressions.row_context import Veiled
+from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.expressions.types import YEAR_MONTH_INTERVAL
 
 
@@ -106,3 +108,35 @@ def _positions(mask: pa.Array) -> pa.Array:
     chosen = pc.fill_null(mask, False)
     running = pc.subtract(pc.cumulative_sum(chosen.cast(pa.int32())), 1)
     return pc.if_else(chosen, running, pa.scalar(None, pa.int32()))
+
+
+def is_harmless(expr: Expr) -> bool:
+    """Whether a tree may be evaluated on rows that do not count as well: it raises nothing, and
+    cannot tell."""
+    return not may_raise(expr) and not any(minds_rows(node) for node in expr.walk())
+
+
+def minds_rows(node: Expr) -> bool:
+    """Whether it can be told on which rows a node was evaluated, even if it raises nothing: by the
+    random values that it has drawn, or by the memory that it needs."""
+    return node.op in NONDETERMINISTIC or KERNELS[node.op].unbounded
+
+
+def only_where(expr: Expr, evaluator: Evaluator) -> Callable[[Any, pa.Array | None], Datum]:
+    """``evaluate(batch, mask)`` for whoever will not look at the other rows of the result, whose
+    values say nothing. The mask has no nulls; None is all rows.
+
+    What is harmless, and cheap, is evaluated on all rows: to choose some costs more.
+    """
+    if is_harmless(expr) and not any(KERNELS[node.op].loop for node in expr.walk()):
+        return lambda batch, mask: evaluator(batch)
+
+    def evaluate(batch: Any, mask: pa.Array | None) -> Datum:
+        if mask is None:
+            return evaluator(batch)
+        if not isinstance(batch, Veiled):
+            return evaluate_where(evaluator, batch, mask, expr.dtype)
+        veiled = batch.where(mask)
+        return evaluator(veiled) if veiled.counts else pa.scalar(None, expr.dtype)
+
+    return evaluate

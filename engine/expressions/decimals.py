@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from engine.errors import TransformError
 from engine.expressions import ansi
+from engine.expressions.java_errors import arithmetic_exception
 from engine.expressions.registry import Datum, ValueFunction
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row
@@ -25,10 +26,16 @@ EXACT: Final = Context(prec=400, rounding=ROUND_HALF_UP, Emax=10_000, Emin=-10_0
 """More digits than any result of two decimals has."""
 
 _ARROW_DIGITS_MAX: Final = 76
+_DIGITS_MAX: Final = 39
+"""Spark asks Java for so many of a whole quotient."""
+_WHOLE: Final = pa.decimal128(38, 0)
 _QUOTIENT_SCALE_MIN: Final = 4
 """Arrow gives a quotient so many places at least; more, by the digits of its operands."""
 _QUOTIENT_SCALE: Final = 39
 """Spark cuts a quotient off behind so many places, before it rounds to the type's."""
+_QUOTIENT_UNIT: Final = Decimal(1).scaleb(-_QUOTIENT_SCALE)
+_CUT: Final = Context(prec=120, rounding=ROUND_DOWN, Emax=10_000, Emin=-10_000)
+"""All of these places, and of the digits in front of them."""
 
 
 def arithmetic(expr: Expr) -> ValueFunction:
@@ -38,10 +45,13 @@ def arithmetic(expr: Expr) -> ValueFunction:
     ansi_mode = expr.params["eval_mode"] == "ANSI"
     if expr.op in _IN_ARROW and _digits_needed(expr) <= _ARROW_DIGITS_MAX:
         return _in_arrow(_IN_ARROW[expr.op], expr.dtype, ansi_mode)
-    if expr.op == "Divide" and (wider := _wider_dividend(expr)) is not None:
-        return _divide_in_arrow(wider, expr.dtype, ansi_mode)
-    operation, by_zero = _ROW_BY_ROW[expr.op]
-    dtype = expr.dtype
+    if expr.op == "Divide":
+        return _divide(expr.dtype, ansi_mode)
+    return _row_by_row(expr.op, expr.dtype, ansi_mode)
+
+
+def _row_by_row(op: str, dtype: pa.DataType, ansi_mode: bool) -> ValueFunction:
+    operation, by_zero = _ROW_BY_ROW[op]
 
     def compute(left: Decimal, right: Decimal) -> Decimal | None:
         if by_zero is not None and right == 0:
@@ -116,11 +126,13 @@ def _in_arrow(
     return compute
 
 
-def _wider_dividend(expr: Expr) -> pa.DataType | None:
+def _wider_dividend(left: Any, right: Any, result: Any) -> pa.DataType | None:
     """What the dividend has to be for a quotient with a place more than the result has; None if
-    Arrow has no such type. Arrow cuts off what is behind, so that one rounding follows."""
-    left, right = (child.dtype for child in expr.children)
-    wanted, own = expr.dtype.scale + 1, left.scale + right.precision - right.scale + 1
+    Arrow has no such type. Arrow cuts off what is behind, so that one rounding follows.
+
+    :param left: the type of the dividend; ``right`` of the divisor, ``result`` of the result.
+    """
+    wanted, own = result.scale + 1, left.scale + right.precision - right.scale + 1
     more = wanted - own if max(own, _QUOTIENT_SCALE_MIN) < wanted else 0
     scale = max(own + more, _QUOTIENT_SCALE_MIN)
     digits = left.precision - left.scale + right.scale + scale
@@ -129,8 +141,16 @@ def _wider_dividend(expr: Expr) -> pa.DataType | None:
     return pa.decimal256(left.precision + more, left.scale + more)
 
 
-def _divide_in_arrow(wider: pa.DataType, dtype: pa.DataType, ansi_mode: bool) -> ValueFunction:
+def _divide(dtype: pa.DataType, ansi_mode: bool) -> ValueFunction:
+    row_by_row = _row_by_row("Divide", dtype, ansi_mode)
+
     def compute(left: Datum, right: Datum) -> Datum:
+        wider = _wider_dividend(left.type, right.type, dtype)
+        if wider is None:  # by their types; most values have fewer digits
+            left, right = _narrowed(left), _narrowed(right)
+            wider = _wider_dividend(left.type, right.type, dtype)
+        if wider is None:
+            return row_by_row(left, right)
         is_zero = pc.equal(right, pa.scalar(Decimal(0), right.type))
         if ansi_mode and _is_any(pc.and_(is_zero, pc.is_valid(left))):
             raise ansi.divide_by_zero()
@@ -144,17 +164,48 @@ def _divide_in_arrow(wider: pa.DataType, dtype: pa.DataType, ansi_mode: bool) ->
     return compute
 
 
+def _narrowed(values: Datum) -> Datum:
+    """The same numbers in a type of so many digits as they have."""
+    largest = pc.max(pc.abs(pa.repeat(values, 1) if isinstance(values, pa.Scalar) else values))
+    digits = len(largest.as_py().as_tuple().digits) if largest.is_valid else 1
+    return values.cast(pa.decimal128(max(digits, values.type.scale, 1), values.type.scale))
+
+
 def _is_any(mask: Datum) -> bool:
     return bool(mask.as_py() if isinstance(mask, pa.Scalar) else pc.any(mask).as_py())
 
 
 def _quotient(left: Decimal, right: Decimal) -> Decimal:
-    unit = Decimal(1).scaleb(-_QUOTIENT_SCALE)
-    return EXACT.divide(left, right).quantize(unit, ROUND_DOWN, EXACT)
+    return _CUT.divide(left, right).quantize(_QUOTIENT_UNIT, ROUND_DOWN, EXACT)
+
+
+def _whole_quotient(left: Decimal, right: Decimal) -> Decimal:
+    """The quotient without its fraction.
+
+    :raises TransformError: it has more digits than Java has been asked for, and they are not all 0.
+    """
+    quotient = EXACT.divide_int(left, right)
+    more = quotient.adjusted() + 1 - _DIGITS_MAX
+    if more > 0 and int(quotient) % 10**more:
+        raise arithmetic_exception("Division impossible")
+    return quotient
+
+
+def division_may_be_impossible(expr: Expr) -> bool:
+    """Whether a whole quotient may have so many digits that Java gives up, in any mode."""
+    left, right = (child.dtype for child in expr.children)
+    is_whole = expr.op in ("Remainder", "Pmod", "IntegralDivide") and pa.types.is_decimal(left)
+    return is_whole and left.precision - left.scale + right.scale > _DIGITS_MAX
+
+
+def _remainder(left: Decimal, right: Decimal) -> Decimal:
+    if left.adjusted() - right.adjusted() >= _DIGITS_MAX:
+        _whole_quotient(left, right)
+    return EXACT.remainder(left, right)
 
 
 def _positive_remainder(left: Decimal, right: Decimal) -> Decimal:
-    rest = EXACT.remainder(left, right)
+    rest = _remainder(left, right)
     return EXACT.remainder(EXACT.add(rest, right), right) if rest < 0 else rest
 
 
@@ -165,7 +216,7 @@ _ROW_BY_ROW: Final[
     "Subtract": (EXACT.subtract, None),
     "Multiply": (EXACT.multiply, None),
     "Divide": (_quotient, ansi.divide_by_zero),
-    "Remainder": (EXACT.remainder, ansi.remainder_by_zero),
+    "Remainder": (_remainder, ansi.remainder_by_zero),
     "Pmod": (_positive_remainder, ansi.remainder_by_zero),
 }
 
@@ -207,8 +258,8 @@ def _integral_divide(expr: Expr) -> ValueFunction:
             if ansi_mode:
                 raise ansi.divide_by_zero()
             return None
-        quotient = EXACT.divide(left, right).quantize(Decimal(1), ROUND_DOWN, EXACT)
-        return low_64_bits(int(quotient))
+        quotient = fit(_whole_quotient(left, right), _WHOLE, ansi_mode)
+        return None if quotient is None else low_64_bits(int(quotient))
 
     return lambda left, right: per_row(compute, expr.dtype, left, right)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.datum import to_array
 from engine.expressions.lists import Ints
 from engine.expressions.registry import Context, Datum, Evaluator, lazy
@@ -24,16 +25,16 @@ def variable(expr: Expr, children: Sequence[Evaluator], context: Context) -> Eva
     return lambda batch: batch.column(name)
 
 
-@lazy("LambdaFunction")
+@lazy("LambdaFunction", takes=Rare.ALL)
 def lambda_function(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """Its body, over a batch that holds its variables."""
     return children[0]
 
 
-@lazy("Let", reads=("name",))
+@lazy("Let", reads=("name",), takes=Rare.ALL_AND_VARIANT)
 def let(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """Its second child, in which the first one is a variable: computed once for each row, however
-    often it is used. The plan reader makes it of Spark's ``With``."""
+    often it is used, and before that. The plan reader makes it of Spark's ``With``."""
     name: str = expr.params["name"]
     dtype, (value, body) = expr.children[0].dtype, children
 

@@ -189,3 +189,12 @@ def on_arrays(expr: Expr, function: Callable[..., pa.Array]) -> ValueFunction:
 
 def _columns(values: Sequence[Datum], dtypes: Sequence[pa.DataType], rows: int) -> list[pa.Array]:
     return [to_array(value, rows, dtype) for value, dtype in zip(values, dtypes, strict=True)]
+
+
+def replaced(array: pa.Array, rows: Ints, values: pa.Array) -> pa.Array:
+    """The array with other values in some rows."""
+    if len(rows) == len(array):
+        return values
+    source = np.arange(len(array))
+    source[rows] = len(array) + np.arange(len(rows))
+    return take(pa.concat_arrays([array, to_array(values, len(rows), array.type)]), source)

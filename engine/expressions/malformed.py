@@ -99,7 +99,7 @@ class View:
     def values(self, array: pa.Array) -> list[Any]:
         """The Python values of a column whose texts, in any depth, are seen so."""
         dtype = array.type
-        as_bytes = _with_bytes(dtype)
+        as_bytes = with_bytes(dtype)
         if as_bytes == dtype:
             return list(array.to_pylist())
         return [self._seen(value, dtype) for value in array.cast(as_bytes).to_pylist()]
@@ -216,15 +216,15 @@ def value_of(scalar: pa.Scalar) -> Any:
         return JAVA.values(pa.repeat(scalar, 1))[0]
 
 
-def _with_bytes(dtype: pa.DataType) -> pa.DataType:
+def with_bytes(dtype: pa.DataType) -> pa.DataType:
     """The type with BINARY for STRING in all depths."""
     if pa.types.is_string(dtype):
         return pa.binary()
     if pa.types.is_map(dtype):
         key, item = dtype.key_field, dtype.item_field
-        return pa.map_(key.with_type(_with_bytes(key.type)), item.with_type(_with_bytes(item.type)))
+        return pa.map_(key.with_type(with_bytes(key.type)), item.with_type(with_bytes(item.type)))
     if pa.types.is_list(dtype):
-        return pa.list_(dtype.value_field.with_type(_with_bytes(dtype.value_type)))
+        return pa.list_(dtype.value_field.with_type(with_bytes(dtype.value_type)))
     if pa.types.is_struct(dtype):
-        return pa.struct([field.with_type(_with_bytes(field.type)) for field in dtype])
+        return pa.struct([field.with_type(with_bytes(field.type)) for field in dtype])
     return dtype

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
+from engine.expressions.argument_types import Rare
 from engine.expressions.datum import constant_value, to_array, to_scalar
 from engine.expressions.malformed import value_of
 from engine.expressions.registry import Context, Datum, Evaluator, always, lazy
@@ -42,7 +43,7 @@ def raise_error(expr: Expr, children: Sequence[Evaluator], context: Context) -> 
     return evaluate
 
 
-@lazy("TryEval")
+@lazy("TryEval", takes=Rare.ALL)
 def try_eval(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """NULL for the rows for which its argument raises; they are found by halving the batch."""
     (child,) = children

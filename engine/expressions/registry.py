@@ -11,11 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 
+from engine.expressions.argument_types import Rare, refused_argument
 from engine.expressions.tree import Expr
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Datum = Any  # a pyarrow Array, or a Scalar that stands for a column of equal values
 Evaluator = Callable[[pa.RecordBatch], Datum]
@@ -31,11 +35,27 @@ class Context:
     :param hopeful: whatever raises is evaluated again, by a kernel that is made without this: so
         conditionals may evaluate their branches on all rows.
     :param partition: the number of the task's first partition among all of the query.
+    :param exact_math: functions of DOUBLE have the very bits of Java's, see
+        :mod:`engine.expressions.numbers.doubles`.
     """
 
     session_timezone: str = "UTC"
     hopeful: bool = False
     partition: int = 0
+    exact_math: bool = False
+
+
+def never(expr: Expr) -> bool:
+    return False
+
+
+def always(expr: Expr) -> bool:
+    """``can_fail`` of what may raise whatever the node."""
+    return True
+
+
+def always_supported(expr: Expr) -> str | None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -55,17 +75,36 @@ class Kernel:
         their keys. They are in the node's ``params``; nothing else is.
     :param presumes: session settings that Spark's class looks at, and this does not: it computes
         what Spark does where they have their defaults, and is refused where they have not.
+    :param takes: which rare types its arguments may have, see
+        :mod:`engine.expressions.argument_types`.
     """
 
     op: str
     module: str
     factory: Factory
-    can_fail: Callable[[Expr], bool]
-    supports: Callable[[Expr], str | None]
+    can_fail: Callable[[Expr], bool] = never
+    supports: Callable[[Expr], str | None] = always_supported
     loop: bool = False
     reads: tuple[str, ...] = ()
     presumes: tuple[str, ...] = ()
     unbounded: bool = False
+    takes: Rare = Rare.NONE
+
+    def refusal(self, expr: Expr) -> str | None:
+        """Why a node cannot be evaluated, or None if it can."""
+        return refused_argument(expr, self.takes) or self.supports(expr)
+
+
+class Declared(TypedDict, total=False):
+    """What a kernel declares when it registers: see :class:`Kernel`, which has the defaults."""
+
+    can_fail: Callable[[Expr], bool]
+    supports: Callable[[Expr], str | None]
+    loop: bool
+    reads: tuple[str, ...]
+    presumes: tuple[str, ...]
+    unbounded: bool
+    takes: Rare
 
 
 KERNELS: dict[str, Kernel] = {}
@@ -73,58 +112,21 @@ STRICT: set[str] = set()
 """Nodes whose children are always evaluated on all rows."""
 
 
-def never(expr: Expr) -> bool:
-    return False
-
-
-def always(expr: Expr) -> bool:
-    """``can_fail`` of what may raise whatever the node."""
-    return True
-
-
-def always_supported(expr: Expr) -> str | None:
-    return None
-
-
-def lazy(
-    *ops: str,
-    can_fail: Callable[[Expr], bool] = never,
-    supports: Callable[[Expr], str | None] = always_supported,
-    loop: bool = False,
-    reads: tuple[str, ...] = (),
-    presumes: tuple[str, ...] = (),
-    unbounded: bool = False,
-) -> Callable[[Factory], Factory]:
+def lazy(*ops: str, **declared: Unpack[Declared]) -> Callable[[Factory], Factory]:
     """Register a factory that gets its children's evaluators."""
 
     def register(factory: Factory) -> Factory:
         for op in ops:
             if op in KERNELS:
                 raise ValueError(f"two kernels for {op}")
-            KERNELS[op] = Kernel(
-                op,
-                factory.__module__,
-                factory,
-                can_fail,
-                supports,
-                loop,
-                reads,
-                presumes,
-                unbounded,
-            )
+            KERNELS[op] = Kernel(op, factory.__module__, factory, **declared)
         return factory
 
     return register
 
 
 def strict(
-    *ops: str,
-    can_fail: Callable[[Expr], bool] = never,
-    supports: Callable[[Expr], str | None] = always_supported,
-    loop: bool = False,
-    reads: tuple[str, ...] = (),
-    presumes: tuple[str, ...] = (),
-    unbounded: bool = False,
+    *ops: str, **declared: Unpack[Declared]
 ) -> Callable[[Callable[[Expr, Context], ValueFunction]], Callable[[Expr, Context], ValueFunction]]:
     """Register ``make(expr, context) -> function(*values)`` for a node whose children are always
     evaluated on all rows. Values are Arrays or Scalars; so may be the result."""
@@ -143,15 +145,7 @@ def strict(
             return lambda batch: function(*(child(batch) for child in children))
 
         factory.__module__ = make.__module__
-        lazy(
-            *ops,
-            can_fail=can_fail,
-            supports=supports,
-            loop=loop,
-            reads=reads,
-            presumes=presumes,
-            unbounded=unbounded,
-        )(factory)
+        lazy(*ops, **declared)(factory)
         STRICT.update(ops)
         return make
 

@@ -12,6 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.buffers import null_elsewhere, true_positions
+
+_take = pc.get_function("array_take").call
+_WITHIN = pc.TakeOptions(boundscheck=False)
+
 
 class Rows:
     """Columns of equal length.
@@ -47,7 +52,7 @@ class Rows:
         selected: int = mask.true_count
         if selected == self.num_rows:
             return self
-        return self.taken(pc.indices_nonzero(mask))
+        return self.taken(true_positions(mask))
 
     def slice(self, offset: int, length: int | None = None) -> Rows:
         """The rows from a position on, all of them or so many."""
@@ -57,6 +62,35 @@ class Rows:
 
     def taken(self, positions: pa.Array) -> Rows:
         """The rows at these positions, each as often as it is named."""
-        return Rows(
-            len(positions), lambda index: pc.take(self.column(index), positions, boundscheck=False)
+        return Rows(len(positions), lambda index: _take([self.column(index), positions], _WITHIN))
+
+
+class Veiled(Rows):
+    """Rows of which some may not count: there, every column is NULL.
+
+    For most functions NULL is no reason to fail, so that all rows can be evaluated at once. Those
+    for which it is are evaluated again, on the rows that count alone.
+    """
+
+    __slots__ = ("_counting",)
+
+    def __init__(
+        self, num_rows: int, load: Callable[[Any], pa.Array], counting: pa.Array | None = None
+    ) -> None:
+        super().__init__(num_rows, load)
+        self._counting = counting
+
+    @property
+    def counts(self) -> bool:
+        """Whether any row does."""
+        return self._counting is None or self._counting.true_count > 0
+
+    def where(self, mask: pa.Array) -> Veiled:
+        """Those of them for which the mask, which has no nulls, is true; as they are, if it is for
+        all."""
+        if mask.true_count == self.num_rows:
+            return self
+        counting = mask if self._counting is None else pc.and_(self._counting, mask)
+        return Veiled(
+            self.num_rows, lambda index: null_elsewhere(self.column(index), counting), counting
         )

@@ -10,19 +10,15 @@ for a whole column at once is faster by far, see :func:`engine.expressions.regis
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.expressions.malformed import JAVA, View
-from engine.expressions.registry import (
-    Context,
-    Datum,
-    ValueFunction,
-    always_supported,
-    never,
-    strict,
-)
+from engine.expressions.registry import Context, Datum, Declared, ValueFunction, strict
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import all_null, per_row, per_row_with_nulls
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 RowFunction = Callable[..., Any]
 RowFactory = Callable[[Expr], "RowFunction | None"]
@@ -30,12 +26,7 @@ _Function = TypeVar("_Function", bound=RowFunction)
 
 
 def rowwise(
-    *ops: str,
-    can_fail: Callable[[Expr], bool] = never,
-    supports: Callable[[Expr], str | None] = always_supported,
-    nulls: bool = False,
-    unbounded: bool = False,
-    malformed: View = JAVA,
+    *ops: str, nulls: bool = False, malformed: View = JAVA, **declared: Unpack[Declared]
 ) -> Callable[[_Function], _Function]:
     """Register a function of a row's values, which stays what it is.
 
@@ -48,14 +39,7 @@ def rowwise(
             return function
 
         make.__module__ = function.__module__
-        rowwise_factory(
-            *ops,
-            can_fail=can_fail,
-            supports=supports,
-            nulls=nulls,
-            unbounded=unbounded,
-            malformed=malformed,
-        )(make)
+        rowwise_factory(*ops, nulls=nulls, malformed=malformed, **declared)(make)
         return function
 
     return register
@@ -63,14 +47,10 @@ def rowwise(
 
 def rowwise_factory(
     *ops: str,
-    can_fail: Callable[[Expr], bool] = never,
-    supports: Callable[[Expr], str | None] = always_supported,
-    reads: tuple[str, ...] = (),
-    presumes: tuple[str, ...] = (),
     nulls: bool = False,
     arguments: tuple[int, ...] | None = None,
-    unbounded: bool = False,
     malformed: View = JAVA,
+    **declared: Unpack[Declared],
 ) -> Callable[[RowFactory], RowFactory]:
     """Register ``make(expr) -> function(*values of a row)``, where the function depends on the
     node: on its type, on constants, on what it reads. None instead of a function: NULL in all rows.
@@ -93,15 +73,8 @@ def rowwise_factory(
             return evaluate
 
         kernel.__module__ = make.__module__
-        strict(
-            *ops,
-            can_fail=can_fail,
-            supports=supports,
-            loop=True,
-            reads=reads,
-            presumes=presumes,
-            unbounded=unbounded,
-        )(kernel)
+        declared["loop"] = True
+        strict(*ops, **declared)(kernel)
         return make
 
     return register

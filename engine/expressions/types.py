@@ -17,6 +17,7 @@ date           date32                       DATE
 timestamp      timestamp[us, tz=UTC]        TIMESTAMP
 timestamp_ntz  timestamp[us]                TIMESTAMP_NTZ
 void           null                         VOID
+variant        struct of two binaries       VARIANT
 array          list<element>                ARRAY<...>
 map            map<key, value>              MAP<..., ...>
 struct         struct                       STRUCT<...>
@@ -27,6 +28,9 @@ interval year. month_day_nano_interval      INTERVAL ...
 Intervals are for use inside of expressions (``ts + INTERVAL 1 DAY``).
 
 A TIMESTAMP is an instant: its Arrow zone is always UTC, whatever the session's zone.
+
+A VARIANT is what PySpark makes of it: a struct that metadata of a field tells from others. Arrow
+finds two types equal whatever their metadata, so ask :func:`is_variant`.
 
 Source: ``org.apache.spark.sql.types.DataType.json`` and ``.sql``.
 """
@@ -43,6 +47,12 @@ TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 TIMESTAMP_NTZ: Final = pa.timestamp("us")
 DAY_TIME_INTERVAL: Final = pa.duration("us")
 YEAR_MONTH_INTERVAL: Final = pa.month_day_nano_interval()
+VARIANT: Final = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
+    ]
+)
 
 _ATOMIC: Final[dict[str, tuple[pa.DataType, str]]] = {
     "boolean": (pa.bool_(), "BOOLEAN"),
@@ -68,7 +78,6 @@ _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
 _INSTEAD: Final = {
     "time": "use TIMESTAMP_NTZ, or microseconds since midnight as BIGINT",
-    "variant": "keep the JSON as STRING, and use from_json or get_json_object",
     "interval": "use make_ym_interval or make_dt_interval, which have one kind of units each",
     **dict.fromkeys(("geometry", "geography"), "keep WKB as BINARY"),
 }
@@ -85,7 +94,7 @@ class UnsupportedTypeError(ValueError):
 def from_spark_json(text: str) -> pa.DataType:
     """The Arrow type of the text that ``DataType.json()`` returns, e.g. ``'"long"'``.
 
-    :raises UnsupportedTypeError: intervals, variants, user-defined types and the like.
+    :raises UnsupportedTypeError: calendar intervals, user-defined types and the like.
     """
     return from_spark(json.loads(text))
 
@@ -93,9 +102,11 @@ def from_spark_json(text: str) -> pa.DataType:
 def from_spark(value: Any) -> pa.DataType:
     """The Arrow type of a parsed ``DataType.json()``: a name, or a dict for a nested type.
 
-    :raises UnsupportedTypeError: intervals, variants, user-defined types and the like.
+    :raises UnsupportedTypeError: calendar intervals, user-defined types and the like.
     """
     if isinstance(value, str):
+        if value == "variant":
+            return VARIANT
         if value in _ATOMIC:
             return _ATOMIC[value][0]
         if match := _DECIMAL.fullmatch(value):
@@ -138,14 +149,15 @@ def cuts_intervals(source: str, target: str) -> bool:
 
 
 def _nullable_if(nullable: bool, name: str, dtype: pa.DataType) -> pa.Field:
-    """A field; of type VOID it can only be NULL, even where Spark says otherwise: ``array()``."""
+    """A field; of type VOID it can only be NULL, even where Spark says otherwise: ``array()``,
+    ``map_entries(NULL)``."""
     return pa.field(name, dtype, nullable or pa.types.is_null(dtype))
 
 
 def schema_from_spark(value: Any) -> pa.Schema:
     """The Arrow schema of a parsed ``StructType.json()``."""
     return pa.schema(
-        [pa.field(f["name"], from_spark(f["type"]), f["nullable"]) for f in value["fields"]]
+        [_nullable_if(f["nullable"], f["name"], from_spark(f["type"])) for f in value["fields"]]
     )
 
 
@@ -154,6 +166,8 @@ def to_spark(dtype: pa.DataType) -> Any:
 
     :raises UnsupportedTypeError: Spark has no such type, or the engine does not use it.
     """
+    if is_variant(dtype):
+        return "variant"
     if dtype in _BY_ARROW:
         return _BY_ARROW[dtype][0]
     if pa.types.is_decimal128(dtype):
@@ -187,6 +201,8 @@ def schema_to_spark(schema: pa.Schema) -> dict[str, Any]:
 
 def sql_name(dtype: pa.DataType) -> str:
     """The name in Spark's SQL and error messages, e.g. ``BIGINT``."""
+    if is_variant(dtype):
+        return "VARIANT"
     if dtype in _BY_ARROW:
         return _BY_ARROW[dtype][1]
     if pa.types.is_decimal128(dtype):
@@ -206,3 +222,15 @@ def sql_name(dtype: pa.DataType) -> str:
 def is_integral(dtype: pa.DataType) -> bool:
     """TINYINT, SMALLINT, INT or BIGINT."""
     return bool(pa.types.is_signed_integer(dtype))
+
+
+def is_variant(dtype: pa.DataType) -> bool:
+    """Whether it is VARIANT, and not another STRUCT with such fields."""
+    return bool(dtype.equals(VARIANT, check_metadata=True))
+
+
+def has_variant(dtype: pa.DataType) -> bool:
+    """Whether it is VARIANT, or there is one inside."""
+    if is_variant(dtype):
+        return True
+    return any(has_variant(dtype.field(index).type) for index in range(dtype.num_fields))

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.errors import TransformError
+from engine.expressions.buffers import Values, kept, valid_of, values_of
 from engine.expressions.malformed import JAVA, View
 from engine.expressions.registry import Datum
 from engine.expressions.types import YEAR_MONTH_INTERVAL
@@ -107,10 +108,18 @@ def to_numpy(value: Datum) -> tuple[Any, Any]:
         value = value.view(storage)
     mask: Any = np.True_
     if value.null_count:
-        mask = value.is_valid().to_numpy(zero_copy_only=False)
+        mask = valid_of(value)
+        if pa.types.is_integer(storage) or pa.types.is_floating(storage):
+            array = _zero_elsewhere(values_of(value), mask)
+            return (array.astype(np.int64) if array.dtype.kind == "i" else array), mask
         value = value.fill_null(pa.scalar(0, pa.int8()).cast(storage))
     array = value.to_numpy(zero_copy_only=False)
     return (array.astype(np.int64) if pa.types.is_signed_integer(storage) else array), mask
+
+
+def _zero_elsewhere(values: Values, mask: Mask) -> Values:
+    bits = kept(mask, values.itemsize)
+    return np.bitwise_and(values.view(bits.dtype), bits, out=bits).view(values.dtype)
 
 
 def to_list(array: pa.Array) -> list[Any]:
@@ -133,8 +142,14 @@ def from_numpy(array: Any, valid: Any, dtype: pa.DataType) -> pa.Array:
         return _interval_of_months(from_numpy(array, valid, pa.int32()))
     storage = _storage(dtype)
     array = np.asarray(array).astype(storage.to_pandas_dtype(), copy=False)
-    mask = None if valid is np.True_ else ~np.broadcast_to(valid, array.shape)
-    result = pa.array(array, storage, mask=mask)
+    if valid is np.True_:
+        result = pa.array(array, storage)
+    elif array.dtype.kind in "iuf":
+        bits = np.packbits(np.broadcast_to(valid, array.shape), bitorder="little")
+        buffers = [pa.py_buffer(bits), pa.py_buffer(np.ascontiguousarray(array))]
+        result = pa.Array.from_buffers(storage, len(array), buffers)
+    else:
+        result = pa.array(array, storage, mask=~np.broadcast_to(valid, array.shape))
     return result if storage == dtype else result.view(dtype)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,34 +35,39 @@ _ROWS_MAX: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 def start_functions(step: EvalPython) -> BatchStream:
     """Unpickle the functions of a step: from batches of arguments to batches of results."""
-    fields = [
-        pa.field(f"_{index}", argument.dtype, argument.nullable)
-        for index, argument in enumerate(step.arguments)
-    ]
-    arguments = pa.schema(fields)
+    arguments = arguments_schema(step)
     provide_broadcasts(step.session.broadcasts)
     worker = load(step.eval_type, step.functions, step.session.conf, schema_to_spark(arguments))
     names = ", ".join(function.name for function in step.functions)
     run = _run_pickled if step.eval_type == PICKLED else _run_arrow
-    given = _zoned(arguments, step.session)
+    given = zoned(arguments, step.session)
 
     def stream(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        inputs = _sliced((_as(batch, given) for batch in batches), step.session)
+        inputs = sliced((labelled(batch, given) for batch in batches), step.session)
         results = run(worker, inputs, given, step.schema)
-        return _blamed(results, names)
+        return blamed(results, names)
 
     return stream
 
 
+def arguments_schema(step: EvalPython) -> pa.Schema:
+    """Of the columns that functions get."""
+    fields = [
+        pa.field(f"_{index}", argument.dtype, argument.nullable)
+        for index, argument in enumerate(step.arguments)
+    ]
+    return pa.schema(fields)
+
+
 def start_map(step: MapBatches) -> BatchStream:
     """Unpickle a function over batches: from batches of its input to batches of its output."""
-    row = pa.schema([pa.field("_0", pa.struct(list(_zoned(step.input, step.session))), False)])
+    row = pa.schema([pa.field("_0", pa.struct(list(zoned(step.input, step.session))), False)])
     provide_broadcasts(step.session.broadcasts)
     worker = load(step.eval_type, [step.function], step.session.conf, schema_to_spark(step.input))
 
     def stream(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        inputs = _sliced((_wrapped(batch, row) for batch in batches), step.session)
-        for result in _blamed(_run_arrow(worker, inputs, row, None), step.function.name):
+        inputs = sliced((_wrapped(batch, row) for batch in batches), step.session)
+        for result in blamed(_run_arrow(worker, inputs, row, None), step.function.name):
             if result.num_rows:
                 yield _unwrapped(result, step)
 
@@ -79,7 +84,7 @@ def _run_arrow(
     else:  # which converts from and to pandas while it reads and writes
         results = _received(worker, worker.deserializer.load_stream(BatchesAsFile(inputs, given)))
     for batch in results:
-        yield batch if due is None else _as(batch, due)
+        yield batch if due is None else labelled(batch, due)
 
 
 def _received(worker: Worker, inputs: Iterator[Any]) -> Iterator[pa.RecordBatch]:
@@ -90,6 +95,16 @@ def _received(worker: Worker, inputs: Iterator[Any]) -> Iterator[pa.RecordBatch]
 def _run_pickled(
     worker: Worker, inputs: Iterator[pa.RecordBatch], given: pa.Schema, due: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
+    rows_of = row_reader(given)
+    for batch in inputs:
+        results = list(worker.call(rows_of(batch)))
+        by_function = [results] if len(due) == 1 else list(zip(*results, strict=True))
+        arrays = [to_column(v, f.type) for v, f in zip(by_function, due, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=due)
+
+
+def row_reader(given: pa.Schema) -> Callable[[pa.RecordBatch], Iterator[tuple[Any, ...]]]:
+    """From batches of arguments to rows of the values that functions get without Arrow."""
     from pyspark.sql.conversion import ArrowTableToRowsConversion
     from pyspark.sql.types import StructType
 
@@ -97,22 +112,21 @@ def _run_pickled(
         ArrowTableToRowsConversion._create_converter(field.dataType, none_on_identity=True)
         for field in StructType.fromJson(schema_to_spark(_zoneless(given)))
     ]
-    for batch in inputs:
+
+    def rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
         columns = [
             column.to_pylist() if convert is None else [convert(v) for v in column.to_pylist()]
             for column, convert in zip(batch.columns, converters, strict=True)
         ]
-        rows = zip(*columns, strict=True) if columns else iter([()] * batch.num_rows)
-        results = list(worker.call(rows))
-        by_function = [results] if len(due) == 1 else list(zip(*results, strict=True))
-        arrays = [to_column(v, f.type) for v, f in zip(by_function, due, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=due)
+        return zip(*columns, strict=True) if columns else iter([()] * batch.num_rows)
+
+    return rows
 
 
 # -- types ------------------------------------------------------------------------------------
 
 
-def _zoned(schema: pa.Schema, session: FunctionSession) -> pa.Schema:
+def zoned(schema: pa.Schema, session: FunctionSession) -> pa.Schema:
     """As functions see it: timestamps carry the session's zone."""
     zone = session.conf.get("spark.sql.session.timeZone", "UTC")
     return pa.schema(
@@ -145,7 +159,7 @@ def _replaced(dtype: pa.DataType, instant: pa.DataType) -> pa.DataType:
     return dtype
 
 
-def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def labelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The same columns under a schema that differs in zones, names and nullability only."""
     if batch.schema == schema or not batch.num_columns:
         return batch
@@ -158,7 +172,7 @@ def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _wrapped(batch: pa.RecordBatch, row: pa.Schema) -> pa.RecordBatch:
     fields = list(row.field(0).type)
-    columns = _as(batch, pa.schema(fields)).columns
+    columns = labelled(batch, pa.schema(fields)).columns
     struct = (
         pa.StructArray.from_arrays(columns, fields=fields)
         if fields
@@ -187,7 +201,7 @@ def _unwrapped(result: pa.RecordBatch, step: MapBatches) -> pa.RecordBatch:
     columns = pa.RecordBatch.from_arrays(
         struct.flatten()[: len(due)], names=[str(index) for index in range(len(due))]
     )
-    return _as(columns, step.schema)
+    return labelled(columns, step.schema)
 
 
 def _shape(dtype: pa.DataType) -> str:
@@ -202,9 +216,7 @@ def _shape(dtype: pa.DataType) -> str:
 # -- batches ----------------------------------------------------------------------------------
 
 
-def _sliced(
-    batches: Iterator[pa.RecordBatch], session: FunctionSession
-) -> Iterator[pa.RecordBatch]:
+def sliced(batches: Iterator[pa.RecordBatch], session: FunctionSession) -> Iterator[pa.RecordBatch]:
     rows_max = int(session.conf.get(_ROWS_MAX, "10000"))
     for batch in batches:
         if 0 < rows_max < batch.num_rows:
@@ -214,7 +226,7 @@ def _sliced(
             yield batch
 
 
-def _blamed(results: Iterator[pa.RecordBatch], names: str) -> Iterator[pa.RecordBatch]:
+def blamed(results: Iterator[pa.RecordBatch], names: str) -> Iterator[pa.RecordBatch]:
     """The results; what the user's function raises becomes an error that says where it did."""
     while True:
         try:

@@ -35,6 +35,8 @@ from engine.pipeline.pipeline import PythonFunction
 
 _BATCHED, _ARROW_BATCHED, _MAP_PANDAS, _MAP_ARROW = 100, 101, 205, 207
 """``PythonEvalType``."""
+_TABLE_FUNCTIONS = ("pickleSer", "infile", "eval_type", "runner_conf", "eval_conf")
+"""The parameters of ``read_udtf`` in PySpark 4.2."""
 _START_ARROW_STREAM = 4
 """So many bytes announce a stream of Arrow batches that a worker sends."""
 
@@ -98,6 +100,56 @@ def load(
     task = _Task(eval_type, functions, conf, json.dumps(input_type))
     function, _, deserializer, serializer = read(pickleSer, *_VERSIONS[_parameters()](task))
     return Worker(lambda batches: iter(function(0, batches)), deserializer, serializer)
+
+
+def no_table_functions() -> str | None:
+    """Why this PySpark's worker code cannot run table functions, None if it can."""
+    import pyspark
+    from pyspark import worker
+
+    if tuple(inspect.signature(worker.read_udtf).parameters) == _TABLE_FUNCTIONS:
+        return None
+    return f"Python table functions need PySpark 4.2; this is {pyspark.__version__}"
+
+
+def load_table_function(
+    eval_type: int,
+    function: PythonFunction,
+    conf: Mapping[str, str],
+    input_type: Mapping[str, Any],
+    result_type: Any,
+) -> Worker:
+    """Unpickle a table function and make an instance of its class; to be called on the executor.
+
+    :param input_type: see :func:`load`; ``result_type`` is that of the rows that it makes.
+    :raises ConfigError: the executor's PySpark is none that is known.
+    """
+    if reason := no_table_functions():
+        raise ConfigError(
+            f"{reason}, on {socket.gethostname()}.", hint="Install the driver's version there."
+        )
+    from pyspark import worker
+    from pyspark.worker_util import pickleSer
+
+    (command,) = function.commands
+    analyzed = function.analyzed
+    parts = [
+        _written_arguments(function, named=True),
+        _int(0),  # columns of PARTITION BY
+        b"\0" if analyzed is None else b"\1" + _int(len(analyzed)) + analyzed,
+        _int(len(command)) + command,
+        _text(json.dumps(result_type)),
+        _text(function.name),
+    ]
+    read: Any = worker.read_udtf  # which is not annotated
+    mapper, _, deserializer, serializer = read(
+        pickleSer,
+        io.BytesIO(b"".join(parts)),
+        eval_type,
+        worker.RunnerConf(io.BytesIO(_written_conf(conf))),
+        worker.EvalConf(io.BytesIO(_written_conf({"input_type": json.dumps(input_type)}))),
+    )
+    return Worker(lambda rows: iter(mapper(0, rows)), deserializer, serializer)
 
 
 # -- versions ---------------------------------------------------------------------------------
@@ -172,15 +224,20 @@ def provide_broadcasts(broadcasts: Mapping[int, bytes]) -> None:
 def _written(functions: Sequence[PythonFunction], *, named: bool, identified: bool) -> bytes:
     parts = [_int(len(functions))]
     for number, function in enumerate(functions):
-        parts.append(_int(len(function.arguments)))
-        for position, keyword in zip(function.arguments, function.keywords, strict=True):
-            parts.append(_int(position))
-            if named:
-                parts.append(b"\0" if keyword is None else b"\1" + _text(keyword))
+        parts.append(_written_arguments(function, named=named))
         parts.append(_int(len(function.commands)))
         parts += [_int(len(command)) + command for command in function.commands]
         if identified:
             parts.append(struct.pack(">q", number))
+    return b"".join(parts)
+
+
+def _written_arguments(function: PythonFunction, *, named: bool) -> bytes:
+    parts = [_int(len(function.arguments))]
+    for position, keyword in zip(function.arguments, function.keywords, strict=True):
+        parts.append(_int(position))
+        if named:
+            parts.append(b"\0" if keyword is None else b"\1" + _text(keyword))
     return b"".join(parts)
 
 

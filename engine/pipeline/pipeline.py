@@ -85,6 +85,7 @@ class PythonFunction:
     :param keywords: for each of them the name that it is passed by, None for by position.
     :param dtype: the declared type of the result.
     :param deterministic: as declared; equal calls of a function that is not are all made.
+    :param analyzed: what the ``analyze`` of a table function has returned, pickled.
     """
 
     name: str
@@ -93,6 +94,7 @@ class PythonFunction:
     keywords: tuple[str | None, ...]
     dtype: pa.DataType
     deterministic: bool = True
+    analyzed: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -180,14 +182,16 @@ class Expand:
 class StaticJoin:
     """Join each row with the rows of a table that does not change: its columns behind the row's.
 
-    :param kind: ``inner``, ``outer`` (a row without a match stays, with nulls behind it), ``semi``
-        or ``anti``: seen from the stream. The last two append no columns.
+    :param kind: seen from the stream: ``inner``, ``outer`` (a row without a match stays, with nulls
+        behind it), ``single`` (likewise, and a second match is an error), ``semi`` and ``anti``,
+        which append no columns, or ``existence``, which appends whether there is a match.
     :param keys: of the stream; one for each of ``table_keys``, and of its type.
     :param table_keys: computed columns of the table's keys, as long as the table.
     :param null_safe: for each key, whether null equals null.
     :param residual: over the stream's columns and the table's: what else a match must fulfil.
-    :param table: the columns that are appended.
+    :param table: the columns that are looked up.
     :param width: how many columns the input has.
+    :param by_bits: whether keys are equal when their bits are: 0.0 is not -0.0.
     """
 
     kind: str
@@ -197,18 +201,65 @@ class StaticJoin:
     residual: Expr | None
     table: pa.RecordBatch
     width: int
+    by_bits: bool = False
 
     @property
     def schema(self) -> pa.Schema:
         """Of the columns that are appended."""
         if self.kind in ("semi", "anti"):
             return pa.schema([])
-        if self.kind == "outer":
+        if self.kind == "existence":
+            return pa.schema([pa.field("exists", pa.bool_(), False)])
+        if self.kind in ("outer", "single"):
             return pa.schema([field.with_nullable(True) for field in self.table.schema])
         return self.table.schema
 
 
-Step = Filter | Project | Watermark | EvalPython | MapBatches | Generate | Expand | StaticJoin
+@dataclass(frozen=True)
+class Aggregate:
+    """An aggregate function over the rows of an epoch, see :mod:`engine.pipeline.aggregates`.
+
+    :param function: ``Count``, ``Sum``, ``Average``, ``Min`` or ``Max``: Spark's class name.
+    :param dtype: of the result.
+    :param eval_mode: ``ANSI``, ``TRY`` or ``LEGACY``: what becomes of a sum that is too large.
+    """
+
+    function: str
+    arguments: tuple[Expr, ...]
+    dtype: pa.DataType
+    eval_mode: str = "LEGACY"
+
+
+@dataclass(frozen=True)
+class Observe:
+    """Rows pass; aggregates over those of an epoch are told in its progress (``df.observe``).
+
+    :param results: the metrics, over the aggregates' values as columns.
+    :param schema: of the metrics.
+    """
+
+    name: str
+    aggregates: tuple[Aggregate, ...]
+    results: tuple[Expr, ...]
+    schema: pa.Schema
+
+    @property
+    def inputs(self) -> tuple[Expr, ...]:
+        """All that is computed over the rows."""
+        return tuple(argument for each in self.aggregates for argument in each.arguments)
+
+
+Step = (
+    Filter
+    | Project
+    | Watermark
+    | EvalPython
+    | MapBatches
+    | Generate
+    | Expand
+    | StaticJoin
+    | Observe
+)
 
 
 @dataclass(frozen=True)
@@ -218,6 +269,7 @@ class Pipeline:
     :param steps: in the order in which batches pass them.
     :param schema: the columns that reach the sink.
     :param session_timezone: IANA name.
+    :param exact_math: see :class:`engine.expressions.registry.Context`.
     :param zone_rules: the time zones of the driver's JVM, by which the task goes from then on;
         None: those that its process goes by already.
     """
@@ -226,6 +278,7 @@ class Pipeline:
     steps: tuple[Step, ...]
     schema: pa.Schema
     session_timezone: str = "UTC"
+    exact_math: bool = False
     descriptions: tuple[str, ...] = field(default=())
     zone_rules: JavaRules | None = field(default=None, repr=False)
 
@@ -235,7 +288,7 @@ def schema_behind(step: Step, schema: pa.Schema) -> pa.Schema:
 
     :param schema: those in front of it.
     """
-    if isinstance(step, (Filter, Watermark)):
+    if isinstance(step, (Filter, Watermark, Observe)):
         return schema
     if isinstance(step, (EvalPython, Generate, StaticJoin)):
         return pa.schema([*schema, *step.schema])

@@ -22,6 +22,7 @@ from engine.pipeline.pipeline import (
     Filter,
     Generate,
     MapBatches,
+    Observe,
     Pipeline,
     Project,
     StaticJoin,
@@ -95,6 +96,8 @@ def _needed(step: Step, after: set[int], width: int) -> set[int]:
         return after | ordinals(step.condition)
     if isinstance(step, Watermark):
         return after | {step.ordinal}
+    if isinstance(step, Observe):
+        return after | _of(*step.inputs)
     if isinstance(step, Project):
         return _of(*(step.columns[index] for index in after))
     if isinstance(step, MapBatches):
@@ -118,6 +121,8 @@ def _narrowed(
         return Filter(moved(step.condition, places)), places
     if isinstance(step, Watermark):
         return replace(step, ordinal=places[step.ordinal]), places
+    if isinstance(step, Observe):
+        return _observing(step, places), places
     if isinstance(step, MapBatches):
         return step, {index: index for index in range(len(step.schema))}
     if isinstance(step, (Project, Expand)):
@@ -140,6 +145,14 @@ def _narrowed(
         return None
     arguments = tuple(moved(argument, places) for argument in step.arguments)
     return replace(step, arguments=arguments, width=present), after
+
+
+def _observing(step: Observe, places: Places) -> Observe:
+    aggregates = [
+        replace(each, arguments=tuple(moved(argument, places) for argument in each.arguments))
+        for each in step.aggregates
+    ]
+    return replace(step, aggregates=tuple(aggregates))
 
 
 def _runs(step: EvalPython, needed: set[int]) -> bool:

@@ -14,7 +14,8 @@ What is different on purpose:
 - a call of a Python function becomes a column behind the input's, see
   :mod:`engine.plan.python_functions`;
 - aliases vanish; ``With`` is written out (``CommonExpressionRef`` → the expression it refers to),
-  or a ``Let`` where that expression is random;
+  or a ``Let`` where that expression is random, or can raise and is computed before all else, see
+  :mod:`engine.plan.common_expressions`;
 - constant texts that no kernel computes, such as ``version()``, are computed by Spark;
 - a ``RuntimeReplaceable`` such as ``nvl`` is kept when a kernel of its own name supports it (its
   children are then the arguments as the user wrote them, without implicit casts); otherwise what
@@ -30,13 +31,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from py4j.java_gateway import JavaObject, is_instance_of
+from py4j.protocol import Py4JJavaError
 
 from engine.expressions.compile import may_raise, unsupported
 from engine.expressions.refused import REFUSED
 from engine.expressions.registry import KERNELS, Context
 from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.expressions.types import UnsupportedTypeError, cuts_intervals
+from engine.plan.array_items import simplified
+from engine.plan.calendar_intervals import plus_constant
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
+from engine.plan.common_expressions import computed_first, name_of
 from engine.plan.java_zones import go_by_java_zones
 from engine.plan.session_settings import SessionSettings
 
@@ -46,13 +51,14 @@ if TYPE_CHECKING:
 _CATALYST = "org.apache.spark.sql.catalyst.expressions"
 _NULL_SAFE_KINDS = ("Binary", "Ternary", "Quaternary", "Septenary")
 _NULL_SAFE = {"ArrayInsert", "ArrayContains", "ArrayAppend", "ArrayPrepend", "ArrayRemove"}
+_NULL_SAFE |= {"StringLocate"}  # whose result is 0 where its start is NULL
 DERIVED = {
     "data_type", "schema", "use_string_type_when_empty", "legacy_interval",  # the node's type
     "names", "name", "field", "num_fields", "contains_null",  # that of a child
     "branches",  # children
     "suggested_func_on_fail",  # words of an error
     "random_seed",  # Spark draws another for each batch of a stream
-    "variant_allow_duplicate_keys",  # of a type that is not supported
+    "variant_allow_duplicate_keys",  # of a type that from_json does not read
 }  # fmt: skip
 """Constructor parameters that say nothing which the node does not say by its type and children, or
 that does not matter."""
@@ -67,6 +73,8 @@ class ExpressionReader:
     :param columns: exprId → (ordinal, name) of the node's input.
     :param problems: every obstacle that :meth:`read` meets is added here.
     :param calls: collects the calls of Python functions; without it they are an obstacle.
+    :param rewritten: whether what stands for a subquery is a column already; else subqueries over
+        tables are passed over.
     """
 
     def __init__(
@@ -76,20 +84,32 @@ class ExpressionReader:
         context: Context,
         problems: list[str],
         calls: FunctionCalls | None = None,
+        *,
+        rewritten: bool = True,
     ) -> None:
         self._gateway = gateway
         self._columns = columns
         self._context = context
         self._problems = problems
         self._calls = calls
+        self._rewritten = rewritten
         self._settings = SessionSettings(gateway)
         go_by_java_zones(gateway)
         self._common: dict[str, Expr] = {}
+        self._first: dict[str, Expr | None] = {}
 
-    def read(self, node: JavaObject) -> Expr:
-        """Convert one expression. What cannot be evaluated is added to the problems."""
+    def read(self, node: JavaObject, *, in_place: bool = False) -> Expr:
+        """Convert one expression. What cannot be evaluated is added to the problems.
+
+        :param in_place: common expressions are not computed before the rest.
+        """
         obstacles: list[str] = []
+        first = [] if in_place else computed_first(self._gateway, self._columns, node)
+        self._first = dict.fromkeys(first)
         expr = self._convert(node, obstacles)
+        for name, value in reversed(self._first.items()):
+            if value is not None and any(each.params.get("name") == name for each in expr.walk()):
+                expr = _let(name, value, expr)
         if not obstacles:
             obstacles = unsupported(expr, self._context)
         if obstacles:
@@ -104,6 +124,8 @@ class ExpressionReader:
             return self._convert(node.child(), obstacles)
         if op == "AttributeReference":
             return self._column(node, obstacles)
+        if op == "AggregateExpression" and node.resultId().id() in self._columns:
+            return self._column(node.resultAttribute(), obstacles)
         if op == "PythonUDF" and self._calls is not None:
             return self._calls.call(node, self._convert, obstacles)
         if op == "With":
@@ -113,14 +135,13 @@ class ExpressionReader:
         if op == "UpdateFields":
             return self._convert(node.evalExpr(), obstacles)
         if op == "CommonExpressionRef":
-            return self._common[node.id().toString()]
+            return self._common[name_of(node)]
         if op in REFUSED and op not in KERNELS:
             return self._refused(op, node, obstacles)
         if self._is_a(node, f"{_CATALYST}.RuntimeReplaceable"):
             return self._replaceable(op, node, obstacles)
-        if self._is_a(node, f"{_CATALYST}.PlanExpression"):
-            obstacles.append("subqueries are not supported: a query reads one stream")
-            return Expr(op)
+        if op == "InSubquery" or self._is_a(node, f"{_CATALYST}.PlanExpression"):
+            return self._subquery(op, node, obstacles)
         dtype = self._dtype(node, obstacles)
         if op == "NamedLambdaVariable":
             return Expr(op, (), dtype, node.nullable(), {"name": _variable_name(node)})
@@ -130,8 +151,10 @@ class ExpressionReader:
             return Expr("Literal", (), dtype, False, {"value": self._constant_text(op, node)})
         if op == "TypedNullLiteral":
             return Expr("Literal", (), dtype, True, {"value": None})
+        if op == "TimestampAddInterval" and (later := self._calendar_later(node, obstacles)):
+            return later
         children = self._convert_all(scala_seq(node.children()), obstacles)
-        if op == "Cast" and children[0].dtype == dtype:
+        if op == "Cast" and children[0].dtype.equals(dtype, check_metadata=True):
             source, target = node.child().dataType(), node.dataType()
             if cuts_intervals(source.json(), target.json()):
                 obstacles.append(
@@ -144,20 +167,45 @@ class ExpressionReader:
             params["null_safe"] = True
         return Expr(op, children, dtype, node.nullable(), params)
 
+    def _calendar_later(self, node: JavaObject, obstacles: list[str]) -> Expr | None:
+        """A timestamp plus a constant interval of several kinds of units; None if it is none."""
+        start, interval = scala_seq(node.children())
+        if simple_name(interval.dataType()) != "CalendarIntervalType$" or not interval.foldable():
+            return None
+        try:
+            value = interval.eval(None)
+        except Py4JJavaError:  # a text that is malformed
+            return None
+        params = self._params("TimestampAddInterval", node, obstacles)
+        return plus_constant(self._convert(start, obstacles), value, params)
+
+    def _subquery(self, op: str, node: JavaObject, obstacles: list[str]) -> Expr:
+        """A column if a join was put in its place, see :mod:`engine.plan.subqueries`."""
+        if op == "ScalarSubquery" and node.exprId().id() in self._columns:
+            return self._column(node, obstacles)
+        if self._rewritten:
+            obstacles.append("Spark's optimizer makes no join of a subquery at this place")
+        params = {"value": None}
+        return Expr("Literal", (), self._dtype(node, obstacles), True, params)
+
     def _with(self, node: JavaObject, obstacles: list[str]) -> Expr:
         """What has the same value each time is written out."""
         drawn: dict[str, Expr] = {}
         for definition in scala_seq(node.defs()):
-            name = definition.id().toString()
+            name = name_of(definition)
             value = self._convert(definition.child(), obstacles)
-            if any(each.op in NONDETERMINISTIC for each in value.walk()):
+            is_random = any(each.op in NONDETERMINISTIC for each in value.walk())
+            if name in self._first and (is_random or _can_fail(value)):
+                self._first[name] = value
+            elif is_random:
                 drawn[name] = value
+            if self._first.get(name) is value or is_random:
                 params = {"name": name}
                 value = Expr("NamedLambdaVariable", (), value.dtype, value.nullable, params)
             self._common[name] = value
         body = self._convert(node.child(), obstacles)
         for name, value in reversed(drawn.items()):
-            body = Expr("Let", (value, body), body.dtype, body.nullable, {"name": name})
+            body = _let(name, value, body)
         return body
 
     def _skips_arguments(self, op: str, node: JavaObject) -> bool:
@@ -200,6 +248,8 @@ class ExpressionReader:
         mine: list[str] = []
         calls = 0 if self._calls is None else len(self._calls)
         replacement = node.replacement()
+        if op == "Get":
+            replacement = simplified(self._gateway, replacement)
         dtype = self._dtype(replacement, mine)
         children = self._convert_all(arguments, mine)
         outer = Expr(op, children, dtype, replacement.nullable(), self._params(op, node, mine))
@@ -212,8 +262,10 @@ class ExpressionReader:
             self._calls.forget(calls)
         theirs: list[str] = []
         expr = self._convert(replacement, theirs)
-        if not theirs and not unsupported(expr, self._context):
-            return expr
+        if not theirs and expr.op in KERNELS:
+            theirs = unsupported(expr, self._context)
+            if not theirs:
+                return expr
         obstacles += mine or ([] if op in KERNELS else theirs)
         return outer
 
@@ -322,6 +374,14 @@ class ExpressionReader:
 
 def _is_constant(op: str, node: JavaObject) -> bool:
     return op in _OF_SESSION or bool(node.foldable())
+
+
+def _let(name: str, value: Expr, body: Expr) -> Expr:
+    return Expr("Let", (value, body), body.dtype, body.nullable, {"name": name})
+
+
+def _can_fail(expr: Expr) -> bool:
+    return all(each.op in KERNELS for each in expr.walk()) and may_raise(expr)
 
 
 def _variable_name(variable: JavaObject) -> str:

@@ -2,77 +2,35 @@
 
 Spark's analyzer has resolved every name, inserted every cast and chosen the evaluation modes.
 Rules of its optimizer that show have been run (:mod:`engine.plan.spark_rules`). What is left is to
-walk the tree from the source to the top, one step per node:
-
-======================================== ===========================
-``StreamingRelationV2``                  the source
-``StreamingRelation``                    Spark's file source
-``Union`` of streams                     one pipeline each; what follows is a step of all
-``Project``                              :class:`Project`
-``Filter``                               :class:`Filter`
-``EventTimeWatermark``                   :class:`Watermark`
-Python functions in expressions          :class:`EvalPython`, in front of the step
-``MapInArrow``, ``MapInPandas``          :class:`MapBatches`
-``Generate``                             :class:`Generate`
-``Expand`` (unpivot)                     :class:`Expand`
-``Join`` with a table                    :class:`StaticJoin`
-``SubqueryAlias``, ``View`` (temporary)  nothing
-``ResolvedHint``                         nothing
-``Repartition`` and its relatives        nothing: which partition a row is in is no result
-``WithCTE``, ``CTERelationRef``          the definition in its place
-======================================== ===========================
-
-Everything else is refused, all of it in one error.
+walk the tree from the source to the top (:mod:`engine.plan.walk`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from engine.base.options import EngineOptions
 from engine.errors import UnsupportedQueryError
-from engine.expressions.registry import Context
-from engine.expressions.tree import Expr
-from engine.expressions.types import YEAR_MONTH_INTERVAL, UnsupportedTypeError
-from engine.pipeline.optimizer import columns_at, optimize
-from engine.pipeline.pipeline import (
-    Expand,
-    Filter,
-    Generate,
-    Pipeline,
-    Project,
-    SourceRelation,
-    Step,
-    Watermark,
-    schema_behind,
-)
-from engine.plan.catalyst import arrow_type, scala_seq, simple_name
-from engine.plan.catalyst_expressions import ExpressionReader
-from engine.plan.java_zones import go_by_java_zones
-from engine.plan.python_functions import FunctionCalls, map_step
-from engine.plan.refusals import HINT, generator_refusal, node_refusal
+from engine.pipeline.optimizer import optimize
+from engine.pipeline.pipeline import Pipeline
+from engine.plan.refusals import HINT
 from engine.plan.spark_rules import optimized
-from engine.plan.static_join import join_kind, static_join, static_table
-from engine.plan.stream_relation import file_relation, source_relation
+from engine.plan.walk import Walk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_PASS_THROUGH = {"SubqueryAlias", "View", "ResolvedHint"}
-_EXCHANGES = {"Repartition", "RepartitionByExpression", "RebalancePartitions"}
-GENERATORS = ("Explode", "PosExplode", "Inline", "Stack")
-
 
 def plan_query(
-    df: DataFrame, static_side_bytes_max: int = EngineOptions.static_side_max_bytes
+    df: DataFrame,
+    static_side_bytes_max: int = EngineOptions.static_side_max_bytes,
+    exact_math: bool = EngineOptions.exact_math,
 ) -> tuple[Pipeline, ...]:
     """Turn a streaming DataFrame into a plan that needs no JVM. Tables that it is joined with are
     read here.
 
     :param static_side_bytes_max: how large such a table may be, in Arrow's memory.
+    :param exact_math: see :class:`engine.expressions.registry.Context`.
     :return: one pipeline for each stream that the query reads, in the order of the query's text;
         all have the same schema.
     :raises ConfigError: a table is larger than that.
@@ -85,10 +43,10 @@ def plan_query(
             hint="Read it with spark.readStream, or write it with df.write.",
         )
     analyzed = df._jdf.queryExecution().analyzed()
-    walk = _Walk(df, static_side_bytes_max)
+    walk = Walk(df, static_side_bytes_max)
     walk.visit(optimized(df.sparkSession, analyzed))
     if walk.problems or not walk.streams:
-        told = _Walk(df, static_side_bytes_max)  # in the query's own words
+        told = Walk(df, static_side_bytes_max, rewritten=False)  # in the query's own words
         told.visit(analyzed)
         raise UnsupportedQueryError(dict.fromkeys(told.problems or walk.problems), hint=HINT)
     return tuple(
@@ -98,261 +56,10 @@ def plan_query(
                 steps=tuple(stream.steps),
                 schema=walk.schema,
                 session_timezone=walk.context.session_timezone,
+                exact_math=exact_math,
                 descriptions=tuple(stream.descriptions),
                 zone_rules=walk.zone_rules,
             )
         )
         for stream in walk.streams
     )
-
-
-@dataclass
-class _Stream:
-    """One stream of the query, and what has become of it so far."""
-
-    source: SourceRelation
-    steps: list[Step] = field(default_factory=list)
-    descriptions: list[str] = field(default_factory=list)
-
-
-class _Walk:
-    """Visits nodes, inputs first. ``attributes`` and ``schema`` are those of the last one."""
-
-    def __init__(self, df: DataFrame, static_side_bytes_max: int) -> None:
-        self._spark = df.sparkSession
-        self._static_side_bytes_max = static_side_bytes_max
-        self._gateway = self._spark.sparkContext._gateway
-        self.zone_rules = go_by_java_zones(self._gateway)
-        self._definitions: dict[int, Any] = {}
-        self._attributes: dict[int, tuple[int, str]] = {}
-        self.context = Context(str(self._spark.conf.get("spark.sql.session.timeZone")))
-        self.streams: list[_Stream] = []
-        self.schema = pa.schema([])
-        self.problems: list[str] = []
-
-    def visit(self, node: Any) -> None:
-        name = node.nodeName()
-        if name == "StreamingRelationV2":
-            self._enter(node)
-            self.streams = [_Stream(source_relation(self._spark, node, self.schema))]
-        elif name == "StreamingRelation":
-            self._enter(node)
-            files = file_relation(self._spark, node, self.schema, self.problems)
-            self.streams = [] if files is None else [_Stream(files)]
-        elif name == "Union" and node.isStreaming():
-            self._union(node)
-        elif name == "Project":
-            self.visit(node.child())
-            self._project(node)
-        elif name == "Filter":
-            self.visit(node.child())
-            self._filter(node)
-        elif name == "EventTimeWatermark":
-            self.visit(node.child())
-            self._watermark(node)
-        elif name in ("MapInArrow", "PythonMapInArrow", "MapInPandas"):
-            self.visit(node.child())
-            self._map_batches(node)
-        elif name == "Generate":
-            self.visit(node.child())
-            self._generate(node)
-        elif name == "Expand":
-            self.visit(node.child())
-            self._expand(node)
-        elif name == "Join" and node.left().isStreaming() != node.right().isStreaming():
-            stream = node.left() if node.left().isStreaming() else node.right()
-            self.visit(stream)
-            self._join(node, stream)
-        elif name in _EXCHANGES:
-            self.visit(node.child())
-            self._describe(f"{name}: not done, records stay in the partition that read them")
-        elif name in _PASS_THROUGH and (name != "View" or node.isTempView()):
-            self.visit(node.child())
-        elif name == "WithCTE":
-            for definition in scala_seq(node.cteDefs()):
-                self._definitions[definition.id()] = definition
-            self.visit(node.plan())
-        elif name == "CTERelationRef" and not node.recursive():
-            self.visit(self._definitions[node.cteId()].child())
-            self._enter(node)
-        else:
-            self._refuse(name, node)
-
-    def _refuse(self, name: str, node: Any) -> None:
-        self.problems.append(node_refusal(name))
-        for child in scala_seq(node.children()):
-            if child.isStreaming():  # what is wrong below is worth knowing, too
-                self.visit(child)
-        self._enter(node)
-
-    def _union(self, node: Any) -> None:
-        """Columns go together by their places; the analyzer has made their types the same."""
-        parts: list[tuple[list[_Stream], pa.Schema]] = []
-        for child in scala_seq(node.children()):
-            if child.isStreaming():
-                self.streams = []
-                self.visit(child)
-                parts.append((self.streams, self.schema))
-            else:
-                self.problems.append(node_refusal("Union", "static"))
-        self._enter(node)
-        self.streams = []
-        for streams, schema in parts:
-            for stream in streams:
-                if not schema.equals(self.schema):
-                    columns = columns_at(schema, range(len(schema)))
-                    stream.steps.append(Project(columns, self.schema))
-                self.streams.append(stream)
-
-    def _filter(self, node: Any) -> None:
-        width = len(self.schema)
-        (condition,) = self._read([node.condition()])
-        self._add(Filter(condition), f"Filter {node.condition().sql()}")
-        self._drop_results(width)
-        self._enter(node)
-
-    def _project(self, node: Any) -> None:
-        before = self.schema
-        columns = self._read(list(scala_seq(node.projectList())))
-        self._enter(node)
-        passed_through = [c.params["ordinal"] if c.op == "Column" else None for c in columns]
-        if passed_through == list(range(len(before))) and self.schema.equals(before):
-            return
-        texts = ", ".join(column.sql() for column in scala_seq(node.projectList()))
-        self._add(Project(columns, self.schema), f"Project {texts}")
-
-    def _generate(self, node: Any) -> None:
-        generator, width = node.generator(), len(self.schema)
-        kind, children = simple_name(generator), list(scala_seq(generator.children()))
-        if kind == "JsonTuple":  # itself an array of one struct
-            kind, children = "Inline", [generator]
-        if kind not in GENERATORS:
-            self.problems.append(f"the generator {generator.sql()}: {generator_refusal(kind)}")
-            self._enter(node)
-            return
-        rows = 0
-        if kind == "Stack":
-            rows, children = int(children[0].eval(None)), children[1:]
-        arguments = self._read(children)
-        extended = self.schema
-        self._enter(node)
-        made = pa.schema(list(self.schema)[width:])
-        outer = node.outer()
-        step = Generate(kind, arguments, outer, made, len(extended), rows)
-        self._add(step, f"Generate {'OUTER ' if outer else ''}{generator.sql()}")
-        self.schema = schema_behind(step, extended)
-        self._drop_results(width, len(extended))
-        self._enter(node)
-
-    def _expand(self, node: Any) -> None:
-        lists = [list(scala_seq(projection)) for projection in scala_seq(node.projections())]
-        columns = self._read([each for projection in lists for each in projection])
-        self._enter(node)
-        size = len(self.schema)
-        rows = tuple(columns[start : start + size] for start in range(0, len(columns), size))
-        texts = ", ".join(self.schema.names)
-        self._add(Expand(rows, self.schema), f"Expand to {len(rows)} rows of {texts}")
-
-    def _join(self, node: Any, stream: Any) -> None:
-        is_left = bool(node.left().isStreaming())
-        kind, text = join_kind(node.joinType().sql(), stream_is_left=is_left), node.joinType().sql()
-        if kind is None:
-            self.problems.append(node_refusal(f"{text.title()} Join", "static"))
-            self._enter(node)
-            return
-        before, on_stream = self.schema, self._attributes
-        plan = self._with_definitions(node.right() if is_left else node.left())
-        table = static_table(self._spark, plan, self._static_side_bytes_max)
-        width = len(before)
-        self._enter(node.right() if is_left else node.left())
-        both = {key: (width + at, name) for key, (at, name) in self._attributes.items()} | on_stream
-        condition = None
-        if node.condition().isDefined():
-            reader = ExpressionReader(self._gateway, both, self.context, self.problems)
-            condition = reader.read(node.condition().get())
-        guards, step = static_join(kind, condition, table, width, self.context, self.problems)
-        shown = "" if condition is None else f" ON {node.condition().get().sql()}"
-        for guard in guards:
-            self._add(guard, "")
-        self._add(
-            step, f"{text} JOIN with {step.table.num_rows} rows, {step.table.nbytes} bytes{shown}"
-        )
-        self._attributes = both
-        self.schema = schema_behind(step, before)
-        self._enter(node)
-        if not is_left:  # the table's columns come first
-            order = [*range(width, width + table.num_columns), *range(width)]
-            self._add(Project(columns_at(schema_behind(step, before), order), self.schema), "")
-
-    def _with_definitions(self, table: Any) -> Any:
-        """A static plan that can be run alone: a ``WITH`` above the join may define its tables."""
-        definitions = [each for each in self._definitions.values() if not each.isStreaming()]
-        if not definitions:
-            return table
-        jvm: Any = self._spark._jvm
-        with_cte = jvm.org.apache.spark.sql.catalyst.plans.logical.WithCTE
-        return with_cte(table, jvm.PythonUtils.toSeq(definitions))
-
-    def _watermark(self, node: Any) -> None:
-        ordinal, name = self._attributes[node.eventTime().exprId().id()]
-        jvm: Any = self._spark._jvm
-        companion = jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
-        delay_ms = companion.getDelayMs(node.delay())
-        self._add(Watermark(ordinal, delay_ms), f"Watermark {name}, {delay_ms} ms")
-        self._enter(node)
-
-    def _add(self, step: Step, description: str) -> None:
-        for stream in self.streams:
-            stream.steps.append(step)
-        self._describe(description)
-
-    def _describe(self, description: str) -> None:
-        if description:
-            for stream in self.streams:
-                stream.descriptions.append(description)
-
-    def _map_batches(self, node: Any) -> None:
-        before = self.schema
-        self._enter(node)
-        step = map_step(self._spark, node, before, self.schema, self.problems)
-        self._add(step, f"Python {step.function.name}, {node.nodeName()}")
-
-    def _read(self, nodes: list[Any]) -> tuple[Expr, ...]:
-        """Expressions over the present columns. The results of functions that they call are
-        columns behind these from now on."""
-        calls = FunctionCalls(self._spark, len(self.schema))
-        reader = ExpressionReader(
-            self._gateway, self._attributes, self.context, self.problems, calls
-        )
-        expressions = tuple(reader.read(node) for node in nodes)
-        for step in calls.steps():
-            names = ", ".join(function.name for function in step.functions)
-            self._add(step, f"Python {names}")
-            self.schema = schema_behind(step, self.schema)
-        return expressions
-
-    def _drop_results(self, start: int, end: int | None = None) -> None:
-        """Drop the columns of functions' results, which nobody will ask for."""
-        end = len(self.schema) if end is None else end
-        if start < end:
-            kept = [i for i in range(len(self.schema)) if not start <= i < end]
-            schema = pa.schema([self.schema.field(index) for index in kept])
-            columns = columns_at(self.schema, kept)
-            self._add(Project(columns, schema), "")
-
-    def _enter(self, node: Any) -> None:
-        """From here on, expressions see this node's output."""
-        fields = []
-        self._attributes = {}
-        for ordinal, attribute in enumerate(scala_seq(node.output())):
-            name = attribute.name()
-            self._attributes[attribute.exprId().id()] = (ordinal, name)
-            try:
-                dtype = arrow_type(attribute.dataType())
-                if dtype == YEAR_MONTH_INTERVAL:
-                    raise UnsupportedTypeError("intervals of months cannot be columns")
-            except UnsupportedTypeError as error:
-                self.problems.append(f"the column {name}: {error}")
-                continue
-            fields.append(pa.field(name, dtype, attribute.nullable()))
-        self.schema = pa.schema(fields)

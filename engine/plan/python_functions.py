@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from engine.expressions.tree import Expr
-from engine.expressions.types import UnsupportedTypeError
+from engine.expressions.types import UnsupportedTypeError, has_variant
 from engine.functions.invoke import start_functions, start_map
 from engine.functions.pyspark_worker import unknown_version
 from engine.pipeline.pipeline import EvalPython, FunctionSession, MapBatches, PythonFunction
@@ -88,15 +88,15 @@ class FunctionCalls:
             obstacles.append(f"the Python function {node.name()} is an aggregate")
         dtype = _dtype(node, obstacles)
         name = node.name()
-        commands = [_command(node)]
-        broadcasts = _broadcasts(node)
+        commands = [command_of(node)]
+        broadcasts = broadcasts_of(node)
         deterministic = node.udfDeterministic()
         children = list(scala_seq(node.children()))
         while len(children) == 1 and _is_call(children[0], eval_type):
             (inner,) = children
             name = f"{name}({inner.name()})"
-            commands.insert(0, _command(inner))
-            broadcasts.update(_broadcasts(inner))
+            commands.insert(0, command_of(inner))
+            broadcasts.update(broadcasts_of(inner))
             deterministic = deterministic and inner.udfDeterministic()
             children = list(scala_seq(inner.children()))
         keywords: list[str | None] = []
@@ -105,7 +105,9 @@ class FunctionCalls:
             named = simple_name(child) == "NamedArgumentExpression"
             keywords.append(child.key() if named else None)
             arguments.append(convert(child.value() if named else child, obstacles))
-        if reason := unknown_version():
+        if reason := unknown_version() or _with_variants(
+            name, dtype, *(a.dtype for a in arguments)
+        ):
             obstacles.append(reason)
         function = PythonFunction(
             name, tuple(commands), tuple(range(len(arguments))), tuple(keywords), dtype,
@@ -177,14 +179,20 @@ def map_step(
     :param schema: those of its output.
     """
     udf = node.functionExpr()
-    if reason := unknown_version():
+    types = (*before.types, *schema.types)
+    if reason := unknown_version() or _with_variants(udf.name(), *types):
         problems.append(reason)
     if node.isBarrier():
         problems.append("barrier mode has no meaning for tasks that never end")
     function = PythonFunction(
-        udf.name(), (_command(udf),), (0,), (None,), pa.struct(list(schema)), udf.udfDeterministic()
+        udf.name(),
+        (command_of(udf),),
+        (0,),
+        (None,),
+        pa.struct(list(schema)),
+        udf.udfDeterministic(),
     )
-    session = function_session(spark, _broadcasts(udf))
+    session = function_session(spark, broadcasts_of(udf))
     return MapBatches(udf.evalType(), function, before, schema, session, start_map)
 
 
@@ -203,11 +211,11 @@ def _is_call(node: Any, eval_type: int) -> bool:
     return simple_name(node) == "PythonUDF" and node.evalType() == eval_type
 
 
-def _command(node: Any) -> bytes:
+def command_of(node: Any) -> bytes:
     return bytes(node.func().command().unsafeArray())
 
 
-def _broadcasts(node: Any) -> dict[int, bytes]:
+def broadcasts_of(node: Any) -> dict[int, bytes]:
     """The pickled values of a function's broadcast variables; a function of more than a megabyte is
     one itself."""
     variables = node.func().broadcastVars()
@@ -223,6 +231,12 @@ def _dtype(node: Any, obstacles: list[str]) -> pa.DataType:
     except UnsupportedTypeError as error:
         obstacles.append(str(error))
         return pa.null()
+
+
+def _with_variants(name: str, *types: pa.DataType) -> str | None:
+    if not any(map(has_variant, types)):
+        return None
+    return f"the Python function {name} cannot have VARIANT yet: give it JSON, by to_json"
 
 
 def _highest_ordinal(expr: Expr) -> int:

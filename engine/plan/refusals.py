@@ -40,6 +40,8 @@ _REASONS: Final[dict[str, str]] = {
     "Full Outer Join": _OUTER,
     "Left Semi Join": _OUTER,
     "Left Anti Join": _OUTER,
+    "Subquery": "Spark makes a join of the stream with itself of it: let it depend on the row by"
+    " equalities only",
     "AsOfJoin": "a query reads one stream; join it after the sink, or in foreachBatch",
     "LateralJoin": "a query reads one stream; join it after the sink, or in foreachBatch",
     "Union": "a table has no end that an epoch could commit; write it once, by itself",
@@ -51,7 +53,6 @@ _REASONS: Final[dict[str, str]] = {
     "Sort": _SORT,
     "Sample": "it draws rows by their position in a partition, which a restart would change; filter"
     " on a hash of a column, e.g. pmod(xxhash64(id), 100) < 5",
-    "CollectMetrics": "observe() is not supported; the query's own progress counts records",
     "StreamingRelation": "Spark reads this source by micro-batches only, and it is no folder of"
     " Parquet, ORC, JSON, CSV or text files",
     "Range": "it is not a stream",

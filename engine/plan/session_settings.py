@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
+
+_OF_JAVA: Final = "java."
+"""Keys that begin so are properties of Spark's Java, as ``java.specification.version``."""
 
 
 class SessionSettings:
@@ -34,6 +37,9 @@ class SessionSettings:
         return kind.get(), kind()
 
     def _read(self, key: str) -> tuple[str, str]:
+        if key.startswith(_OF_JAVA) and key not in self._found:
+            said = str(self._gateway.jvm.java.lang.System.getProperty(key))
+            self._found[key] = (said, said)
         if key not in self._found:
             session, defaults = self._confs
             try:

@@ -16,15 +16,21 @@ constants are computed by the kernels. Therefore
 - where a rule needs to see a constant that is not written as one, an error may come that Spark's
   optimizer takes away: ``1 / x > 0 AND 1 = 2``.
 
+Subqueries become joins here, where Spark does it: see :mod:`engine.plan.subqueries`.
+
 Source: ``Optimizer.scala`` of Spark, ``operatorOptimizationBatch``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
+
+from engine.plan.subqueries import has_subqueries, with_plans
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,11 +53,34 @@ _OPERATORS: Final = (
     "ReplaceNullWithFalseInPredicate",
     "SimplifyCasts",
     "SimplifyCaseConversionExpressions",
+    "RewriteCorrelatedScalarSubquery",
+    "RewriteLateralSubquery",
     "SimplifyExtractValueOps",
     "OptimizeCsvJsonExprs",
     "SimplifyDateTimeConversions",
 )
 """Repeated until nothing changes any more; not every version has all of them."""
+_SUBQUERIES_FIRST: Final = (
+    "RewriteNonCorrelatedExists",
+    "OptimizeOneRowRelationSubquery",
+    "PullupCorrelatedPredicates",
+)
+_SUBQUERIES_LAST: Final = (
+    "RewritePredicateSubquery",
+    "PushPredicateThroughJoin",
+    "CollapseProject",
+)
+"""Before and behind the others."""
+_NOT_EXCLUDABLE: Final = frozenset(
+    {
+        "RewriteNonCorrelatedExists",
+        "PullupCorrelatedPredicates",
+        "RewriteCorrelatedScalarSubquery",
+        "RewriteLateralSubquery",
+        "RewritePredicateSubquery",
+    }
+)
+"""Source: ``nonExcludableRules``."""
 _SUBSTITUTING: Final = ("CollapseProject", "PushPredicateThroughNonJoin")
 _ROUNDS_MAX: Final = 100
 """``spark.sql.optimizer.maxIterations`` by default."""
@@ -79,14 +108,36 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
         excluded |= {f"{_OPTIMIZER}.{name}" for name in _SUBSTITUTING}
     if not plan.containsPattern(patterns.JSON_TO_STRUCT()):
         excluded.add(f"{_OPTIMIZER}.OptimizeCsvJsonExprs")  # parts of CSV's schemas are not read
-    kept = [name for name in _OPERATORS if f"{_OPTIMIZER}.{name}" not in excluded]
-    rules = [rule for name in kept if (rule := _singleton(optimizer, name)) is not None]
+
+    def rules(names: Iterable[str]) -> list[Any]:
+        kept = (n for n in names if n in _NOT_EXCLUDABLE or f"{_OPTIMIZER}.{n}" not in excluded)
+        return [rule for name in kept if (rule := _singleton(optimizer, name)) is not None]
+
+    subqueries = has_subqueries(spark, plan)
+    if subqueries:
+        plan = with_plans(spark, plan, partial(_plain_subquery, analysis, optimizer, patterns))
+        for rule in rules(_SUBQUERIES_FIRST):
+            plan = _applied(rule, plan)
+    operators = rules(_OPERATORS)
     for _ in range(_ROUNDS_MAX):
         before = plan
-        for rule in rules:
+        for rule in operators:
             plan = _applied(rule, plan)
         if before.fastEquals(plan):
             break
+    if subqueries:
+        for rule in rules(_SUBQUERIES_LAST):
+            plan = _applied(rule, plan)
+    return plan
+
+
+def _plain_subquery(analysis: Any, optimizer: Any, patterns: Any, plan: JavaObject) -> JavaObject:
+    """As Spark's rules for subqueries expect it. They look for aggregates by class, so those that
+    stand for others, such as ``count_if``, have to be these. Elsewhere kernels know the names."""
+    for name in _FINISH_ANALYSIS:
+        plan = _singleton(analysis, name).apply(plan)
+    if plan.containsPattern(patterns.AGGREGATE()):
+        plan = _singleton(optimizer, "ReplaceExpressions").apply(plan)
     return plan
 
 

@@ -15,9 +15,10 @@ from engine.expressions.tree import Expr
 from engine.expressions.types import schema_from_spark
 from engine.pipeline.optimizer import conjuncts, moved, ordinals
 from engine.pipeline.pipeline import Filter, StaticJoin
+from engine.plan.catalyst import scala_seq, simple_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _EQUALITIES: Final = {"EqualTo": False, "EqualNullSafe": True}
 _KINDS: Final = {
@@ -29,15 +30,24 @@ _KINDS: Final = {
     ("RIGHT OUTER", False): "outer",
     ("LEFT SEMI", True): "semi",
     ("LEFT ANTI", True): "anti",
+    ("LEFT SINGLE", True): "single",
+    ("EXISTENCE", True): "existence",
 }
 
 
-def join_kind(sql: str, *, stream_is_left: bool) -> str | None:
+def join_name(join_type: Any) -> str:
+    """Spark's name of a join type, e.g. ``LEFT OUTER``."""
+    if simple_name(join_type) == "ExistenceJoin":  # which has no SQL
+        return "EXISTENCE"
+    return str(join_type.sql()).upper()
+
+
+def join_kind(name: str, *, stream_is_left: bool) -> str | None:
     """What a join is, seen from the stream; None if it needs to know the end of the stream.
 
-    :param sql: Spark's name, e.g. ``LEFT OUTER``.
+    :param name: see :func:`join_name`.
     """
-    return _KINDS.get((sql.upper(), stream_is_left))
+    return _KINDS.get((name, stream_is_left))
 
 
 def static_table(spark: SparkSession, plan: Any, bytes_max: int) -> pa.RecordBatch:
@@ -48,9 +58,20 @@ def static_table(spark: SparkSession, plan: Any, bytes_max: int) -> pa.RecordBat
     from pyspark.sql import DataFrame
 
     jvm: Any = spark._jvm
-    plan.refresh()  # Spark keeps the list of a directory's files with the plan
+    refresh(plan)
     dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)
-    frame = DataFrame(dataset, spark)
+    return collected(DataFrame(dataset, spark), bytes_max)
+
+
+def refresh(plan: Any) -> None:
+    """Forget the lists of directories' files, which Spark keeps with a plan."""
+    plan.refresh()
+    for each in scala_seq(plan.subqueriesAll()):
+        each.refresh()
+
+
+def collected(frame: DataFrame, bytes_max: int) -> pa.RecordBatch:
+    """The rows of a static DataFrame; see :func:`static_table`."""
     table = frame.toArrow()
     if table.nbytes > bytes_max:
         raise ConfigError(
@@ -76,11 +97,16 @@ def static_join(
     width: int,
     context: Context,
     problems: list[str],
+    *,
+    null_aware: bool = True,
 ) -> tuple[list[Filter], StaticJoin]:
     """The steps for a condition over the stream's ``width`` columns and the table's behind them.
 
     As in Spark, conditions on one side keep rows away from the keys: filters in front of the join
     do it for the stream, where a row without a match is dropped; the table is filtered here.
+
+    :param null_aware: whether Spark looks up ``NOT IN`` in a hash table
+        (``spark.sql.optimizeNullAwareAntiJoin``).
     """
     guards: list[Filter] = []
     parts: list[Expr] = []
@@ -95,6 +121,13 @@ def static_join(
             parts.append(part)
         else:
             table = table.filter(pc.fill_null(mask, False))
+    by_bits = False
+    if kind == "anti" and len(parts) == 1 and null_aware:
+        found = _not_in(parts[0], table, width, context)
+        if found is not None:
+            guard, equality = found
+            guards.append(guard)
+            parts, by_bits = [equality], True
     keys: list[Expr] = []
     table_keys: list[pa.Array] = []
     null_safe: list[bool] = []
@@ -112,8 +145,30 @@ def static_join(
     for part in others:
         residual = part if residual is None else Expr("And", (residual, part), pa.bool_())
     return guards, StaticJoin(
-        kind, tuple(keys), tuple(table_keys), tuple(null_safe), residual, table, width
+        kind, tuple(keys), tuple(table_keys), tuple(null_safe), residual, table, width, by_bits
     )
+
+
+def _not_in(
+    part: Expr, table: pa.RecordBatch, width: int, context: Context
+) -> tuple[Filter, Expr] | None:
+    """``x NOT IN (table)``, of which Spark makes ``a = b OR (a = b) IS NULL``, without a look at
+    each pair: a filter in front of an anti join, and its condition. NULL is as good as a match.
+    Spark's hash table for it has keys by their bits.
+
+    Source: Spark's ``ExtractSingleColumnNullAwareAntiJoin``, ``BroadcastHashJoinExec``.
+    """
+    equality = part.children[0] if part.op == "Or" else part
+    null = Expr("IsNull", (equality,), pa.bool_(), False)
+    if equality.op != "EqualTo" or part.children[1:] != (null,):
+        return None
+    sides = _sides(equality, width)
+    keys = None if sides is None else _of_table(sides[1], table, width, context)
+    if sides is None or keys is None or not table.num_rows:
+        return None
+    if keys.null_count:
+        return Filter(Expr("Literal", (), pa.bool_(), False, {"value": False})), equality
+    return Filter(Expr("IsNotNull", sides[:1], pa.bool_(), False)), equality
 
 
 def _of_table(expr: Expr, table: pa.RecordBatch, width: int, context: Context) -> pa.Array | None:

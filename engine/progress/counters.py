@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.progress.histogram import LatencyHistogram
 
@@ -14,6 +15,8 @@ class EpochCounters:
     :param rows_read: rows that the source returned.
     :param rows_written: rows that the writer took.
     :param bad_records: records that were left out, see option ``onBadRecord``.
+    :param observed: the name of each observation → the states of its aggregates, see
+        :mod:`engine.pipeline.aggregates`.
     :param read_to_written: microseconds from a batch's return by the reader to the writer asking
         for the next one, weighted by rows.
     """
@@ -21,4 +24,5 @@ class EpochCounters:
     rows_read: int = 0
     rows_written: int = 0
     bad_records: int = 0
+    observed: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     read_to_written: LatencyHistogram = field(default_factory=LatencyHistogram)

@@ -84,10 +84,12 @@ def epoch_progress(
     times: EpochTimes,
     duration_ms: Mapping[str, int],
     restarts: Restarts,
+    observed: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Build the report of a committed epoch.
 
     :param duration_ms: step of the commit → milliseconds.
+    :param observed: see :func:`engine.execution.observed.observed_metrics`.
     """
     open_ms = times.closed_ms - times.started_ms
     total_ms = times.committed_ms - times.started_ms
@@ -132,6 +134,7 @@ def epoch_progress(
             "description": encodable(identity.sink),
             "numOutputRows": sum(part.rows_written for part in counters),
         },
+        "observedMetrics": {name: dict(row) for name, row in (observed or {}).items()},
         "latencyMs": {
             "readToWritten": latency.summary_ms(),
             "epochEndToCommitted": to_commit_ms,

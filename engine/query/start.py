@@ -99,7 +99,7 @@ def _streams(request: WriteRequest, options: EngineOptions) -> tuple[StreamBindi
 
     parallelism = request.df.sparkSession.sparkContext.defaultParallelism
     streams = []
-    for pipeline in plan_query(request.df, options.static_side_max_bytes):
+    for pipeline in plan_query(request.df, options.static_side_max_bytes, options.exact_math):
         reader, source = bind_source(
             pipeline.source,
             parallelism,

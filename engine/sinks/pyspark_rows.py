@@ -1,7 +1,7 @@
 """Record batches as PySpark rows, with the Python values that PySpark would give.
 
 A timestamp becomes a naive ``datetime`` in the zone of the process, as everywhere in PySpark; a
-struct a ``Row``; a map a dict; a binary ``bytes``.
+struct a ``Row``; a map a dict; a binary ``bytes``; a VARIANT a ``VariantVal``.
 
 Source: PySpark's ArrowTableToRowsConversion.
 """
@@ -13,6 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Row
+from pyspark.sql.types import VariantVal
+
+from engine.expressions.types import is_variant
 
 Converter = Callable[[Any], Any]
 
@@ -35,6 +38,8 @@ def _converter(dtype: pa.DataType) -> Converter | None:
     """From Arrow's Python value, not null, to PySpark's; None if they are the same."""
     if pa.types.is_timestamp(dtype) and dtype.tz is not None:
         return lambda value: value.astimezone().replace(tzinfo=None)
+    if is_variant(dtype):
+        return lambda value: VariantVal(value["value"], value["metadata"])
     if pa.types.is_struct(dtype):
         row = Row(*(field.name for field in dtype))
         fields = [(field.name, _nullable(_converter(field.type))) for field in dtype]

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from engine.expressions.whole_columns import caster
+from engine.expressions.types import is_variant
+from engine.expressions.whole_columns import caster, json_writer
 
 
 def shown_texts(column: pa.Array, session_timezone: str) -> list[str]:
@@ -20,7 +21,7 @@ def shown_texts(column: pa.Array, session_timezone: str) -> list[str]:
     def texts(part: pa.Array) -> list[str]:
         return shown_texts(part, session_timezone)
 
-    if pa.types.is_struct(dtype):
+    if pa.types.is_struct(dtype) and not is_variant(dtype):
         fields = [texts(field) for field in column.flatten()]
         rows = zip(*fields, strict=True) if fields else [()] * len(column)
         found = [_joined("{", row, "}") for row in rows]
@@ -34,7 +35,8 @@ def shown_texts(column: pa.Array, session_timezone: str) -> list[str]:
     elif pa.types.is_binary(dtype):
         found = [hex_text(value or b"") for value in column.to_pylist()]
     else:
-        cast = caster(dtype, pa.string(), session_timezone)
+        to_text = json_writer(dtype, "UTC") if is_variant(dtype) else None
+        cast = to_text or caster(dtype, pa.string(), session_timezone)
         return ["NULL" if text is None else text for text in cast(column).to_pylist()]
     valid = column.is_valid().to_pylist()
     return [text if there else "NULL" for text, there in zip(found, valid, strict=True)]

@@ -2,7 +2,7 @@
 
 The table's keys become numbers once; equal keys have equal numbers. A key of the stream is looked
 up among them, and finds the table's rows with that number side by side. As in Spark, NaN equals
-NaN and -0.0 equals 0.0; null equals null under ``<=>`` only.
+NaN and -0.0 equals 0.0, but for a join that goes by bits; null equals null under ``<=>`` only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.ansi import failure
 from engine.expressions.row_context import Rows
 from engine.pipeline.pipeline import StaticJoin
 
@@ -57,8 +58,15 @@ def join(
             return _paired(rows, left, table, right, step.width)
         matched = np.zeros(rows.num_rows, bool)
         matched[left] = True
+        if step.kind == "existence":
+            return rows.extended(step.width, [pa.array(matched)])
         if step.kind in ("semi", "anti"):
             return rows.filter(pa.array(matched if step.kind == "semi" else ~matched))
+        if step.kind == "single" and len(left) > np.count_nonzero(matched):
+            raise failure(
+                "SCALAR_SUBQUERY_TOO_MANY_ROWS",
+                "More than one row returned by a subquery used as an expression.",
+            )
         alone = np.flatnonzero(~matched)
         left = np.concatenate([left, alone])
         right = np.concatenate([right, np.full(len(alone), _NOWHERE)])
@@ -90,7 +98,7 @@ class _Index:
         size = step.table.num_rows
         numbers = np.zeros(size, np.int64)
         for key, null_safe in zip(step.table_keys, step.null_safe, strict=True):
-            dictionary = _Dictionary(key, null_safe)
+            dictionary = _Dictionary(key, null_safe, step.by_bits)
             self._dictionaries.append(dictionary)
             numbers = _combined(numbers, dictionary.places(key), len(dictionary))
             known = np.unique(numbers[numbers != _NOWHERE])
@@ -139,8 +147,9 @@ def _slices(counts: np.ndarray) -> Iterator[tuple[int, int]]:
 class _Dictionary:
     """The values of one of the table's keys, made for look-ups once."""
 
-    def __init__(self, key: pa.Array, null_safe: bool) -> None:
-        values = _normal(key).unique().drop_null()
+    def __init__(self, key: pa.Array, null_safe: bool, by_bits: bool) -> None:
+        self._normal = _as_it_is if by_bits else _normal
+        values = self._normal(key).unique().drop_null()
         self._bits = np.sort(_bits(values)) if _has_bits(key.type) else None
         self._places = {} if _has_bits(key.type) else dict(
             zip(values.to_pylist(), range(len(values)), strict=True)
@@ -153,7 +162,7 @@ class _Dictionary:
 
     def places(self, key: pa.Array) -> np.ndarray:
         """For each value its place among the table's."""
-        key = _normal(key)
+        key = self._normal(key)
         if self._bits is not None:
             places = _ranked(_bits(key), self._bits)
         else:
@@ -188,6 +197,10 @@ def _ranked(numbers: np.ndarray, known: np.ndarray) -> np.ndarray:
         return np.full(len(numbers), _NOWHERE)
     ranks = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
     return np.where(known[ranks] == numbers, ranks, _NOWHERE)
+
+
+def _as_it_is(key: pa.Array) -> pa.Array:
+    return key
 
 
 def _normal(key: pa.Array) -> pa.Array:

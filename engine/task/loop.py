@@ -227,6 +227,7 @@ class _Task:
             if batch is None:
                 for _ in arrivals:  # a function that reads no further drops the epoch's other rows
                     pass
+                counters.observed = transform.observed()
                 return
             if batch.num_rows:  # a stage with timers returns rows though none have come
                 self._tell_filled(epoch)

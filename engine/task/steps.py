@@ -17,6 +17,7 @@ from engine.pipeline.pipeline import (
     Expand,
     Filter,
     Generate,
+    Observe,
     Project,
     StaticJoin,
     Step,
@@ -24,6 +25,7 @@ from engine.pipeline.pipeline import (
 from engine.task.column_batches import as_batch
 from engine.task.generate import expand, generate
 from engine.task.hash_join import join
+from engine.task.observing import Observation
 
 Steps = Callable[[pa.RecordBatch], pa.RecordBatch | None]
 OnFailure = Callable[[Steps, pa.RecordBatch], Sequence[pa.RecordBatch | None]]
@@ -36,17 +38,22 @@ def batch_by_batch(
     schema: pa.Schema,
     context: Context,
     on_failure: OnFailure | None = None,
+    observations: list[Observation] | None = None,
 ) -> BatchStream:
     """A row of steps; batches that end up without rows are left out.
 
     :param schema: of the results.
     :param on_failure: gets the steps and the batch that they have failed on, and returns the
         results of its rows that are good, or raises.
+    :param observations: gets what observes the rows.
     """
     compiled = [each for step in steps if (each := _compile(step, context)) is not None]
+    observing = [each for each in compiled if isinstance(each, Observation)]
+    if observations is not None:
+        observations += observing
     width = len(schema)
 
-    def run(batch: pa.RecordBatch) -> pa.RecordBatch | None:
+    def compute(batch: pa.RecordBatch) -> pa.RecordBatch | None:
         rows = Rows(batch.num_rows, batch.column)
         for step in compiled:
             if rows.num_rows == 0:  # an expression that raises has no row to raise for
@@ -55,6 +62,14 @@ def batch_by_batch(
         if rows.num_rows == 0:
             return None
         return as_batch([rows.column(index) for index in range(width)], schema, rows.num_rows)
+
+    def run(batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        for each in observing:
+            each.begin_batch()
+        result = compute(batch)
+        for each in observing:
+            each.keep()
+        return result
 
     def stream(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -93,6 +108,8 @@ def _compile(step: Step, context: Context) -> RowsStep | None:
     if isinstance(step, StaticJoin):
         residual = None if step.residual is None else _mask(step.residual, context)
         return join(step, _columns(step.keys, context), residual)
+    if isinstance(step, Observe):
+        return Observation(step, [_columns(each.arguments, context) for each in step.aggregates])
     if isinstance(step, Expand):
         return expand([_columns(each, context) for each in step.projections])
     return None
@@ -113,6 +130,9 @@ def _project(columns: Sequence[Expr], context: Context) -> RowsStep:
     passed = {i: c.params["ordinal"] for i, c in enumerate(columns) if c.op == "Column"}
     places = [index for index in range(len(columns)) if index not in passed]
     compute = _columns([columns[index] for index in places], context)
+
+    if not passed:
+        return lambda rows: Rows(rows.num_rows, compute(rows).__getitem__)
 
     def project(rows: Rows) -> Rows:
         computed = dict(zip(places, compute(rows), strict=True))

@@ -13,6 +13,7 @@ pipeline is cut there into stages: each stage is an iterator over the one before
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 
@@ -30,6 +31,7 @@ from engine.pipeline.pipeline import (
 )
 from engine.task.aligned import aligned
 from engine.task.column_batches import as_batch
+from engine.task.observing import Observation
 from engine.task.steps import OnFailure, batch_by_batch, evaluate_arguments
 
 
@@ -46,7 +48,8 @@ class Transform:
     def __init__(
         self, pipeline: Pipeline, on_failure: OnFailure | None = None, partition: int = 0
     ) -> None:
-        self._stages = _stages(pipeline, on_failure, partition)
+        self._observations: list[Observation] = []
+        self._stages = _stages(pipeline, on_failure, partition, self._observations)
         self.wants_idle = any(_wants_idle(stage) for stage in self._stages)
         self._empty = as_batch([pa.nulls(0, t) for t in pipeline.schema.types], pipeline.schema, 0)
 
@@ -55,10 +58,16 @@ class Transform:
 
         :raises TransformError: an expression or a user's function failed on a value.
         """
+        for each in self._observations:
+            each.begin_epoch()
         batches = _each_at_its_time(batches)
         for stage in self._stages:
             batches = stage(batches)
         return _without_idle(batches) if self.wants_idle else batches
+
+    def observed(self) -> dict[str, tuple[Any, ...]]:
+        """Of the epoch so far: see :attr:`engine.progress.counters.EpochCounters.observed`."""
+        return {each.name: each.states for each in self._observations}
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One batch as an epoch of its own; the result may have no rows."""
@@ -81,15 +90,22 @@ def compile_steps(
     return Transform(pipeline, on_failure, partition)
 
 
-def _stages(pipeline: Pipeline, on_failure: OnFailure | None, partition: int) -> list[BatchStream]:
-    context = Context(pipeline.session_timezone, partition=partition)
+def _stages(
+    pipeline: Pipeline,
+    on_failure: OnFailure | None,
+    partition: int,
+    observations: list[Observation],
+) -> list[BatchStream]:
+    context = Context(
+        pipeline.session_timezone, partition=partition, exact_math=pipeline.exact_math
+    )
     stages: list[BatchStream] = []
     pending: list[Step] = []
     schema = pipeline.source.schema
 
     def flush() -> None:
         if pending:
-            stages.append(batch_by_batch(pending, schema, context, on_failure))
+            stages.append(batch_by_batch(pending, schema, context, on_failure, observations))
             pending.clear()
 
     for step in pipeline.steps:
@@ -113,8 +129,9 @@ def _stages(pipeline: Pipeline, on_failure: OnFailure | None, partition: int) ->
 def _each_at_its_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """All that the steps make of a batch is made at one moment: when it came."""
     current_time.begin_batch()  # a function may make rows before it gets any
+    outside = current_time.outside_of_batches()
     while True:
-        with current_time.outside_of_batches():
+        with outside:
             batch = next(batches, None)
         if batch is None:
             return

@@ -22,6 +22,7 @@ from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
 from engine.expressions.types import schema_to_spark
 from tests.parity.columns import table
+from tests.parity.jars import add_jars
 from tests.parity.templates import Family
 from tests.spark.expressions import configured, read_expressions
 
@@ -31,6 +32,7 @@ _CONTEXT = Context()
 
 def trees(spark: SparkSession, family: Family, texts: Iterable[str]) -> list[Expr]:
     """The expressions as the planner reads them."""
+    add_jars(spark, family.jars)
     empty = table(family.columns, 1, 0)
     frame = spark.createDataFrame(empty, StructType.fromJson(schema_to_spark(empty.schema)))
     found, problems = read_expressions(frame, list(texts))

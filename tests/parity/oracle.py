@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tests.parity.columns import table
+from tests.parity.jars import add_jars
 from tests.parity.templates import Family
 from tests.spark.expressions import Difference, compare, configured
 from tests.spark.interpreted import CONF
@@ -61,18 +62,20 @@ def run(
     """Compare every template of the families on every row."""
     with configured(spark, setting.conf):
         for family in families:
+            add_jars(spark, family.jars)
             rows = table(family.columns, setting.rows, setting.seed)
-            for part in _parts(family):
+            for part in _parts(family.templates, family.ulps):
                 _compare(spark, rows, part, setting, report)
+            near = {name: texts for name, texts in family.templates.items() if name in family.near}
+            for part in _parts(near, family.near):
+                _compare(spark, rows, part, setting, report, exact_math=False)
 
 
-def _parts(family: Family) -> Iterator[list[tuple[str, str, int]]]:
+def _parts(
+    templates: Mapping[str, list[str]], ulps: Mapping[str, int]
+) -> Iterator[list[tuple[str, str, int]]]:
     """SQL name, expression and tolerance, so many at once."""
-    every = [
-        (name, text, family.ulps.get(name, 0))
-        for name, texts in family.templates.items()
-        for text in texts
-    ]
+    every = [(name, text, ulps.get(name, 0)) for name, texts in templates.items() for text in texts]
     for start in range(0, len(every), _AT_ONCE):
         yield every[start : start + _AT_ONCE]
 
@@ -83,9 +86,11 @@ def _compare(
     part: Sequence[tuple[str, str, int]],
     setting: Setting,
     report: Report,
+    *,
+    exact_math: bool = True,
 ) -> None:
     texts, ulps = [text for _, text, _ in part], [ulps for _, _, ulps in part]
-    found = compare(spark, rows, texts, setting.timezone, ulps)
+    found = compare(spark, rows, texts, setting.timezone, ulps, exact_math=exact_math)
     report.cases += rows.num_rows * len(part)
     report.names |= {name for name, _, _ in part}
     report.mismatches += len(found)
@@ -94,18 +99,25 @@ def _compare(
     for text in dict.fromkeys(difference.expression for difference in found):
         alike = [difference for difference in found if difference.expression == text]
         report.differences += [
-            f"{setting}: {each}" for each in _shrunk(spark, rows, alike, setting)
+            f"{setting}: {each}"
+            for each in _shrunk(spark, rows, alike, setting, exact_math=exact_math)
         ]
 
 
 def _shrunk(
-    spark: SparkSession, rows: pa.Table, alike: list[Difference], setting: Setting
+    spark: SparkSession,
+    rows: pa.Table,
+    alike: list[Difference],
+    setting: Setting,
+    *,
+    exact_math: bool,
 ) -> Iterator[str]:
     """The simplest rows on which an expression differs, and whether it does on that row alone."""
     for difference in sorted(alike, key=lambda each: len(each.text))[:2]:
         text = difference.text
         if difference.row is not None:
             one = rows.take([difference.row])  # PySpark cannot read slices of lists
-            if not compare(spark, one, [difference.expression], setting.timezone):
+            text_alone = difference.expression
+            if not compare(spark, one, [text_alone], setting.timezone, exact_math=exact_math):
                 text += " (but not when the row is alone)"
         yield text

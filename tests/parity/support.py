@@ -15,7 +15,7 @@ import engine.expressions.compile  # registers the kernels
 from engine.expressions.refused import REFUSED
 from engine.expressions.registry import KERNELS
 from engine.expressions.types import sql_name
-from tests.parity import measurements
+from tests.parity import measurements, releases
 from tests.parity.templates import Family, families
 
 assert engine.expressions.compile
@@ -35,8 +35,11 @@ is new. How a function is added: [adding a function](adding-a-function.md).
 - *types*: of the columns that the comparison used; constants and implicit casts come on top.
 - *loop*: it runs Python code for each row, for some types at least; the others are vectorised.
 - *ns a row*: the median over its comparisons, in batches of {rows} rows on one core.
-- Results of `sin cos tan` may differ from Spark's in the last place, those of `cot sec csc` in the
-  last two: Java leaves them to the processor. All other results are equal bit by bit.
+- With the option `exactMath` results are equal to Spark's bit by bit, but for `sin cos tan`, which
+  may differ in the last place, and `cot sec csc`, in the last two: Java leaves these to the
+  processor.
+- Without it, which is the default, so may those of {near} in the last
+  place: NumPy computes them, in a fiftieth of the time.
 - A text that is no UTF-8 (`CAST(binary AS STRING)`) is to each function what it is in Spark 4.2.
   One exception: where such a text ends in the middle of a character, Spark's `substring left lpad
   rpad overlay levenshtein` read the memory behind it; here the character ends with the text.
@@ -73,8 +76,8 @@ def _rows(measured: Mapping[str, Any]) -> Iterator[str]:
             yield f"| `{shown}` | {types} | {how} | {of_name['ns'] or '-'} |"
 
 
-_IN_PLANS: Final = {"TimeWindow", "WindowTime"}
-"""What is gone when a plan has been analyzed; whole queries compare it."""
+_IN_PLANS: Final = {"TimeWindow", "WindowTime", "SessionWindow", "CurDate", "Uniform"}
+"""What is gone when a plan has been analyzed or optimized; whole queries compare it, and tests."""
 
 
 def functions_that_run(functions: Mapping[str, str], names: Mapping[str, Any]) -> set[str]:
@@ -111,6 +114,11 @@ def _refusals() -> Iterator[str]:
         yield f"| {alike} | {reason} |"
 
 
+def _near() -> str:
+    """The names that are computed in another way without the option ``exactMath``."""
+    return f"`{' '.join(name for family in families() for name in family.near)}`"
+
+
 def document() -> str:
     """The text of docs/expressions.md."""
     measured = measurements.load()
@@ -127,9 +135,24 @@ def document() -> str:
             f"\n{len(again)} names are new, or their code has changed: they were compared since, on"
             f" {fewest} rows or more in each of four settings: 0 mismatches."
         )
-    head = _HEAD.format(run=f"{said}\n", rows=f"{run['rows']:,}")
+    said += "".join(f"\n{line}" for line in _trees())
+    head = _HEAD.format(run=f"{said}\n", rows=f"{run['rows']:,}", near=_near())
     table = [f"\n{count} functions and operators:", *_rows(measured["names"])]
     return head + "\n".join([*table, *_coverage(measured), *_refusals()]) + "\n"
+
+
+def _trees() -> Iterator[str]:
+    """How many random trees were compared with each release."""
+    found = releases.load()
+    if not found:
+        return
+    yield "\nRandom trees of these functions and operators, one inside the other (`make invent`,"
+    yield "`make test-spark-matrix`), when they were last compared:\n"
+    yield "| Spark | Java | trees | values | differ |"
+    yield "|---|---|---|---|---|"
+    for version, run in sorted(found.items()):
+        counts = " | ".join(f"{run[name]:,}" for name in ("trees", "values", "differing"))
+        yield f"| {version} | {run['java']} | {counts} |"
 
 
 def write_document() -> None:

@@ -54,7 +54,8 @@ _SETTINGS = {
     "MAP_LOOKUP_HASH_THRESHOLD": _SAME_RESULT,
     "MULTI_COMMUTATIVE_OP_OPT_THRESHOLD": _SAME_RESULT,
     "STORE_ASSIGNMENT_POLICY": _SAME_RESULT,
-    "VARIANT_ALLOW_DUPLICATE_KEYS": _SAME_RESULT,
+    "VARIANT_ALLOW_DUPLICATE_KEYS": _SAME_RESULT,  # of from_json; parse_json heeds it
+    "VARIANT_VALIDATE_UNICODE_IN_JSON_PARSING": "spark.sql.variant.validateUnicodeInJsonParsing",
     "mapZipWithUsesJavaCollections": _SAME_RESULT,
     "preserveCharVarcharTypeInfo": _SAME_RESULT,
     "subexpressionEliminationEnabled": _SAME_RESULT,

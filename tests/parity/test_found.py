@@ -38,6 +38,26 @@ def test_quotients_are_rounded_once(spark: SparkSession) -> None:
     assert_parity(spark, pa.table({"a": left, "b": pa.array([319_608], pa.int64())}), ["a / b"])
 
 
+def test_what_locate_does_not_look_at(spark: SparkSession) -> None:
+    """Its start comes first, then what it looks for."""
+    texts = {"s": ["abc", "abc", None, "abc"], "p": [None, "b", "b", "b"]}
+    table = pa.table({**texts, "n": pa.array([1, None, 1, 0], pa.int32()), "z": [0, 0, 0, 1]})
+    raising = "string(1 div z)"
+    expressions = [f"locate(p, {raising}, n)", f"locate({raising}, s, n)", f"locate(p, {raising})"]
+    assert_parity(spark, table, [*expressions, "locate(p, s, int(1 div z))"])
+
+
+def test_quotients_of_more_digits_than_java_is_asked_for(spark: SparkSession) -> None:
+    """Those that end with zeros are right."""
+    left = pa.array([-7173040242987886787, 30, 9 * 10**17, -381876, 7, 1, None], pa.int64())
+    places = ["-3E-38", "3E-38", "9E-38", "4.8428E-34", "3E-38", "0", "1E-38"]
+    right = pa.array(
+        [Decimal(each).quantize(Decimal("1E-38")) for each in places], pa.decimal128(38, 38)
+    )
+    whole = ["l % r", "pmod(l, r)", "l div r", "mod(l, r)", "try_mod(l, r)"]
+    assert_parity(spark, pa.table({"l": left, "r": right}), whole)
+
+
 def test_decimals_that_are_all_fraction_are_cut(spark: SparkSession) -> None:
     table = pa.table({"a": pa.array([Decimal("-0.00288"), None], pa.decimal128(5, 5))})
     assert_parity(
@@ -52,9 +72,9 @@ def test_what_is_not_evaluated_does_not_fail(spark: SparkSession) -> None:
     assert_parity(
         spark, table,
         [
-            "make_timestamp(2024, 2, n, 0, 0, array(1, 2)[k + 11])",
-            "make_timestamp_ltz(2024, 2, n, 0, 0, array(1, 2)[k + 11])",
-            "try_make_timestamp(2024, 2, n, 0, 0, array(1, 2)[k + 11])",
+            "make_timestamp(2024, 2, n, 0, 0, array(1, 2)[coalesce(k, 0) + 11])",
+            "make_timestamp_ltz(2024, 2, n, 0, 0, array(1, 2)[coalesce(k, 0) + 11])",
+            "try_make_timestamp(2024, 2, n, 0, 0, array(1, 2)[coalesce(k, 0) + 11])",
             "typeof(map(n, 1))",
             "typeof(array(1)[7])",
             "from_utc_timestamp(ts, s)",

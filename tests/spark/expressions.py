@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +37,9 @@ from engine.plan.spark_rules import optimized
 from tests.spark.interpreted import CONF, InterpretedExpression
 
 _ROW = "__row"
+
+
+_PATTERN_SYNTAX = "java.util.regex.PatternSyntaxException"
 
 
 @dataclass
@@ -97,16 +100,19 @@ def compare(
     expressions: Sequence[str],
     timezone: str = "UTC",
     ulps: Sequence[int] | None = None,
+    *,
+    exact_math: bool = True,
 ) -> list[Difference]:
     """The differences under the session's present configuration.
 
     :param ulps: for each expression, by how many units in the last place a result may differ.
+    :param exact_math: the option of that name.
     """
     frame = frame_of(spark, table)
     trees, problems = read_expressions(frame, expressions, timezone)
     if problems:
         return [Difference("", f"unsupported: {text}", None, True) for text in problems]
-    return compare_trees(frame, table, expressions, trees, timezone, ulps)
+    return compare_trees(frame, table, expressions, trees, timezone, ulps, exact_math=exact_math)
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
@@ -124,6 +130,7 @@ def compare_trees(
     ulps: Sequence[int] | None = None,
     *,
     sliced: bool = False,
+    exact_math: bool = True,
 ) -> list[Difference]:
     """The differences of expressions that have been read.
 
@@ -133,30 +140,41 @@ def compare_trees(
     table = table.combine_chunks()
     longer = pa.concat_tables([table, table]).combine_chunks() if sliced else table
     batch = longer.to_batches()[0].slice(longer.num_rows - table.num_rows)
-    context = Context(timezone)
+    context = Context(timezone, exact_math=exact_math)
     rows = Rows(batch.num_rows, batch.column)  # as in a task
     ours = [_evaluate(tree, rows, context) for tree in trees]
+    theirs = _values_or_failures(frame, expressions, ours)
     differences: list[Difference] = []
-    ulps = ulps or [0] * len(expressions)
-    try:
-        theirs = _spark_values(frame, expressions, ours)
-    except (PySparkException, Py4JJavaError):
-        # Some row raises in Spark only: find it, expression by expression.
-        theirs = None
-    for index, (text, result) in enumerate(zip(expressions, ours, strict=True)):
+    for text, result, values, tolerance in zip(
+        expressions, ours, theirs, ulps or [0] * len(expressions), strict=True
+    ):
         differences += _compare_errors(frame, text, result, table)
-        if theirs is not None:
-            differences += _compare_values(text, result, theirs.column(index), table, ulps[index])
-            continue
-        try:
-            alone = _spark_values(frame, [text], [result])
-            differences += _compare_values(text, result, alone.column(0), table, ulps[index])
-        except (PySparkException, Py4JJavaError) as error:
+        if isinstance(values, str):
             raising = list(_rows_that_raise_in_spark_only(frame, text, result, table))
-            reason = str(error).partition("\n")[0]
-            unexplained = Difference(text, f"{text}: no row explains why Spark fails: {reason}")
+            unexplained = Difference(text, f"{text}: no row explains why Spark fails: {values}")
             differences += raising or [unexplained]
+        else:
+            differences += _compare_values(text, result, values, table, tolerance)
     return differences
+
+
+def _values_or_failures(
+    frame: DataFrame, expressions: Sequence[str], ours: list[OurResult]
+) -> list[pa.ChunkedArray | str]:
+    """For each expression its values in Spark; why Spark fails if some row raises there only."""
+    try:
+        values = _spark_values(frame, expressions, ours)
+    except (PySparkException, Py4JJavaError) as error:
+        if len(expressions) == 1:
+            return [str(error).partition("\n")[0]]
+        half = len(expressions) // 2
+        parts = (slice(0, half), slice(half, None))
+        return [
+            each
+            for part in parts
+            for each in _values_or_failures(frame, expressions[part], ours[part])
+        ]
+    return list(values.columns[: len(expressions)])
 
 
 def read_expressions(
@@ -168,18 +186,25 @@ def read_expressions(
 
 
 def read_each(
-    frame: DataFrame, expressions: Sequence[str], timezone: str = "UTC"
+    frame: DataFrame,
+    expressions: Sequence[str],
+    timezone: str = "UTC",
+    nodes: Callable[[Any], Iterator[Any]] = scala_seq,
 ) -> Iterator[tuple[Expr, list[str]]]:
-    """For each SQL expression its tree, and why it cannot be evaluated."""
+    """For each SQL expression its tree, and why it cannot be evaluated.
+
+    :param nodes: makes what is read of the expressions of a Scala sequence.
+    """
     analyzed = frame.selectExpr(*expressions)._jdf.queryExecution().analyzed()
     project = optimized(frame.sparkSession, analyzed)
     output = scala_seq(project.child().output())
     columns = {a.exprId().id(): (i, a.name()) for i, a in enumerate(output)}
     gateway = frame.sparkSession.sparkContext._gateway
-    for node in scala_seq(project.projectList()):
-        problems: list[str] = []
-        reader = ExpressionReader(gateway, columns, Context(timezone), problems)
-        yield reader.read(node), problems
+    problems: list[str] = []
+    reader = ExpressionReader(gateway, columns, Context(timezone), problems)
+    for node in nodes(project.projectList()):
+        known = len(problems)
+        yield reader.read(node), problems[known:]
 
 
 @contextmanager
@@ -297,9 +322,8 @@ def _compare_values(
 def _compare_errors(
     frame: DataFrame, text: str, result: OurResult, table: pa.Table
 ) -> Iterator[Difference]:
-    spark = InterpretedExpression(frame, text) if result.errors else None
-    for row, mine in result.errors.items():
-        theirs = _spark_error(spark, row)
+    for row, theirs in _spark_errors(frame, text, list(result.errors)):
+        mine = result.errors[row]
         if theirs != mine:
             what = f"raises {theirs} in Spark, {mine} here"
             yield Difference(text, f"{text}: {_input(text, table, row)} {what}", row)
@@ -308,21 +332,27 @@ def _compare_errors(
 def _rows_that_raise_in_spark_only(
     frame: DataFrame, text: str, result: OurResult, table: pa.Table
 ) -> Iterator[Difference]:
-    spark = InterpretedExpression(frame, text)
-    for row in range(table.num_rows):
-        if row not in result.errors and (theirs := _spark_error(spark, row)):
+    rows = [row for row in range(table.num_rows) if row not in result.errors]
+    for row, theirs in _spark_errors(frame, text, rows):
+        if theirs is not None:
             mine = result.values[row]
             what = f"raises {theirs} in Spark, is {mine!r} here"
             yield Difference(text, f"{text}: {_input(text, table, row)} {what}", row)
 
 
-def _spark_error(spark: InterpretedExpression | None, row: int) -> str | None:
-    condition = None if spark is None else spark.error(row)
-    return condition and error_class(f"[{condition}]")
+def _spark_errors(frame: DataFrame, text: str, rows: list[int]) -> Iterator[tuple[int, str | None]]:
+    """For each of the rows the error class in Spark, or None."""
+    if rows:
+        found = InterpretedExpression(frame, text).errors(rows)
+        for row, condition in zip(rows, found, strict=True):
+            yield row, condition and error_class(f"[{condition}]")
 
 
 def error_class(message: str) -> str:
-    """Spark's error class without its subclass: ``CAST_INVALID_INPUT``."""
+    """Spark's error class without its subclass: ``CAST_INVALID_INPUT``. What Java finds wrong with
+    a pattern, and where, is not compared."""
+    if _PATTERN_SYNTAX in message:
+        return _PATTERN_SYNTAX
     match = re.search(r"\[([A-Z0-9_]+)[\].]", message)
     return match[1] if match else message
 

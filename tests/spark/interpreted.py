@@ -1,4 +1,4 @@
-"""Spark's own evaluation of one expression on one row, without a query: about a millisecond.
+"""Spark's own evaluation of one expression, row by row, without a query.
 
 Needs the optimizer's rule ConvertToLocalRelation switched off, so that the optimized plan still
 holds the expression.
@@ -6,28 +6,70 @@ holds the expression.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+import json
+from collections.abc import Sequence
+from typing import Any, Final
 
-import py4j.java_gateway
-import py4j.protocol
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+
+from tests.spark.java_classes import java_class
 
 CONF = {
     "spark.sql.optimizer.excludedRules": (
         "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
     )
 }
+_SOURCE: Final = """
+import org.apache.spark.SparkThrowable;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.InterpretedMutableProjection;
+
+public class RowErrors {
+  private final java.util.ArrayList lists = new java.util.ArrayList();
+  private final java.util.ArrayList inputs = new java.util.ArrayList();
+  private scala.collection.Seq rows;
+
+  public void step(scala.collection.immutable.Seq list, scala.collection.immutable.Seq input) {
+    lists.add(list);
+    inputs.add(input);
+  }
+
+  public void rows(scala.collection.Seq rows) { this.rows = rows; }
+
+  /** The error condition of a row, its exception as a text if it has none; null for a value. */
+  public String error(int row) {
+    try {
+      InternalRow data = (InternalRow) rows.apply(row);
+      for (int i = 0; i < lists.size(); i++) {
+        // A new one each time: after an error, builders of maps cannot go on.
+        data = new InterpretedMutableProjection(
+            (scala.collection.immutable.Seq) lists.get(i),
+            (scala.collection.immutable.Seq) inputs.get(i)).apply(data);
+      }
+      return null;
+    } catch (Throwable error) {
+      String condition =
+          error instanceof SparkThrowable ? ((SparkThrowable) error).getCondition() : null;
+      return condition == null ? error.toString() : condition;
+    }
+  }
+
+  /** Those of many rows, as JSON. */
+  public String errors(String numbers) throws Exception {
+    java.util.ArrayList found = new java.util.ArrayList();
+    String[] parts = numbers.split(",");
+    for (int i = 0; i < parts.length; i++) found.add(error(Integer.parseInt(parts[i])));
+    return new com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(found);
+  }
+}
+"""
 
 
 class InterpretedExpression:
     """A SQL expression over the rows of a local DataFrame."""
 
     def __init__(self, frame: DataFrame, text: str) -> None:
-        jvm: Any = frame.sparkSession._jvm
-        catalyst = jvm.org.apache.spark.sql.catalyst.expressions
         self._always: str | None = None
         try:
             plan = frame.selectExpr(text)._jdf.queryExecution().optimizedPlan()
@@ -39,43 +81,20 @@ class InterpretedExpression:
             steps.append(plan)
             plan = plan.child()
         assert plan.nodeName() == "LocalRelation", f"{text}: {plan.toString()}"
-        self._rows = plan.data()
-        self._steps = steps[::-1]
-        self._projection = catalyst.InterpretedMutableProjection
+        self._java = java_class(frame.sparkSession, "RowErrors", _SOURCE).newInstance()
+        self._java.rows(plan.data())
+        for step in reversed(steps):
+            self._java.step(step.projectList(), step.child().output())
 
-    def error(self, row: int) -> str | None:
-        """Spark's error condition for this row, or None if it has a value."""
+    def errors(self, rows: Sequence[int]) -> list[str | None]:
+        """For each of the rows Spark's error condition, or None if it has a value."""
         if self._always is not None:
-            return self._always
-        with _plain_java_errors():
-            try:
-                data = self._rows.apply(row)
-                for step in self._steps:
-                    # A new one each time: after an error, builders of maps cannot go on.
-                    projection = self._projection(step.projectList(), step.child().output())
-                    data = projection.apply(data)
-            except py4j.protocol.Py4JJavaError as error:
-                return _condition(error.java_exception)
-        return None
+            return [self._always] * len(rows)
+        if not rows:
+            return []
+        found: list[str | None] = json.loads(self._java.errors(",".join(map(str, rows))))
+        return found
 
 
 def _java_text(error: Any) -> str:
     return str(error._origin.toString())
-
-
-def _condition(exception: Any) -> str:
-    try:
-        return str(exception.getCondition())
-    except (py4j.protocol.Py4JError, PySparkException):
-        return str(exception.toString())
-
-
-@contextmanager
-def _plain_java_errors() -> Iterator[None]:
-    """Without PySpark's translation of errors, which takes tens of milliseconds."""
-    translated = py4j.java_gateway.get_return_value
-    py4j.java_gateway.get_return_value = py4j.protocol.get_return_value
-    try:
-        yield
-    finally:
-        py4j.java_gateway.get_return_value = translated

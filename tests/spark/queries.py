@@ -51,7 +51,7 @@ def table_of(spark: SparkSession, table: pa.Table) -> DataFrame:
 def ours(spark: SparkSession, table: pa.Table, query: Query, *, rows: int = 3) -> pa.Table:
     """What our pipeline makes of the rows, as one epoch in batches of ``rows``; the pipelines of a
     union one after the other."""
-    pipelines = plan_query(query(stream_of(spark, table.schema)))
+    pipelines = plan_query(query(stream_of(spark, table.schema)), exact_math=True)
     return pa.concat_tables(run(pipeline, table, rows=rows) for pipeline in pipelines)
 
 

@@ -75,7 +75,8 @@ _COMPARING = [
 ]  # fmt: skip
 _MAPS = [
     "map('a', i, 'b', j)", "map(k, 1, 'a', 2)", "map(i, a, j, b)", "map(i, i)",
-    "map(i, 1, i + 0, 2)", "map(a, 1)", "map(struct(i, k), s)", "map_concat(m, map('q', 1))",
+    "map(i, 1, i + 0, 2)", "map(nullif(j, 0), 1, 1 div j, 2)", "map(a, 1)",
+    "map(struct(i, k), s)", "map_concat(m, map('q', 1))",
     "map_concat(m, m)", "map_concat(m)", "map_concat(m, map(k, 3))", "map_contains_key(m, k)",
     "map_contains_key(m, 'a')", "map_contains_key(md, x)", "map_entries(m)",
     "map_from_arrays(s, a)", "map_from_arrays(array('a', k), array(i, j))",
@@ -109,6 +110,20 @@ _CASTS = [
 )
 def test_collections(spark: SparkSession, expressions: list[str]) -> None:
     assert_parity(spark, collections(), expressions)
+
+
+@pytest.mark.parametrize(
+    "expression", ["array(1, 2)[i]", "element_at(array(1, 2), i)", "array(struct(1 AS x))[i].x"]
+)
+def test_an_index_that_spark_takes_for_never_null(spark: SparkSession, expression: str) -> None:
+    """Its compiled code takes NULL for -1 there, the interpreted for NULL."""
+    table = pa.table({"i": pa.array([0, None], pa.int32())})
+    with pytest.raises(AssertionError, match=r"unsupported: .*the index may be NULL"):
+        assert_parity(spark, table, [expression], ansi=[True])
+    sure = expression.replace("[i]", "[coalesce(i, 1)]").replace("), i)", "), coalesce(i, 1))")
+    sure = sure.replace("struct(1 AS x)", "struct(1 AS x), struct(2 AS x)")
+    assert_parity(spark, table, [sure], ansi=[True])
+    assert_parity(spark, table, [expression], ansi=[False])
 
 
 _FOR_EVERY_TYPE = [
@@ -196,3 +211,10 @@ def test_what_cannot_be_matched_is_refused(
     frame = spark.createDataFrame(collections())
     _, problems = read_expressions(frame, [expression])
     assert any(reason in problem for problem in problems), problems
+
+
+def test_get_evaluates_the_item_alone(spark: SparkSession) -> None:
+    columns = pa.table({"n": pa.array([None, 1], pa.int32()), "s": ["x", "y"]})
+    maps = "array(map(1, s), map(n, s))"
+    takes = [f"get({maps}, {index})" for index in ("0", "1", "5", "-83", "n")]
+    assert_parity(spark, columns, [*takes, f"get({maps}, 0)[1]", "get(array(1, n), 1) + 1"])

@@ -195,19 +195,23 @@ def test_parsing_that_fails(spark: SparkSession) -> None:
 
 
 def test_out_of_range(spark: SparkSession) -> None:
-    longs = [2**62, 10**17, -(10**17), 3 * 10**9, 2**31, 1, None]
+    longs = [2**62, 10**17, -(10**17), 3 * 10**9, 2**31, 1, None, 0]
     table = pa.table(
         {
             "l": pa.array(longs, pa.int64()),
-            "i": pa.array([2**31 - 1, -(2**31), 5 * 10**6, -(5 * 10**6), 0, 13, None], pa.int32()),
-            "ts": pa.array([0, 1, -1, 10**17, 0, 0, None], pa.int64()).view(TIMESTAMP),
-            "s": ["a", "Mon", "xx", "tu ", "", "SUNDAY", None],
+            "i": pa.array(
+                [2**31 - 1, -(2**31), 5 * 10**6, -(5 * 10**6), 0, 13, None, 6 * 10**6], pa.int32()
+            ),
+            "ts": pa.array([0, 1, -1, 10**17, 0, 0, None, 0], pa.int64()).view(TIMESTAMP),
+            "s": ["a", "Mon", "xx", "tu ", "", "SUNDAY", None, ""],
         }
     )
     expressions = [
         "timestamp_seconds(l)", "timestamp_millis(l)", "timestamp_micros(l)",
-        "timestamp_seconds(1.0000001 * i)", "timestampadd(SECOND, l, ts)",
-        "timestampadd(HOUR, l, ts)", "timestampadd(DAY, i, ts)", "timestampadd(MONTH, i, ts)",
+        "timestamp_seconds(1.0000001 * i)",
+        "timestamp_seconds(if(i = 13, 0.9999999999999999999999999999999999999BD, 1))",
+        "timestampadd(SECOND, l, ts)", "timestampadd(HOUR, l, ts)",
+        "timestampadd(DAY, i, ts)", "timestampadd(MONTH, i, ts)",
         "timestampadd(MONTH, l, ts)", "timestampadd(YEAR, l, ts)",
         "add_months(date'2020-01-31', i)", "date_add(date'2020-01-31', i)", "make_date(i, 1, 31)",
         "make_date(2020, i, 1)", "make_date(2020, 2, i)", "make_timestamp(i, 1, 1, 0, 0, 0)",
@@ -216,7 +220,7 @@ def test_out_of_range(spark: SparkSession) -> None:
         "next_day(date'2020-01-01', s)", "year(date_from_unix_date(i))",
         "weekofyear(date_from_unix_date(i))", "dayofyear(date_from_unix_date(i))",
         "last_day(date_from_unix_date(i))", "trunc(date_from_unix_date(i), 'year')",
-        "year(timestamp_micros(l))",
+        "year(timestamp_micros(l))", "date'2020-01-31' + abs(interval '1' month * i)",
     ]  # fmt: skip
     assert_parity(spark, table, expressions, timezone="Europe/Berlin")
 
@@ -234,7 +238,11 @@ def test_the_ends_of_all_timestamps(spark: SparkSession) -> None:
     )
     expressions = [
         "hour(ts)", "extract(SECOND FROM ts)", "CAST(ts AS DATE)", "CAST(ts AS STRING)",
-        "CAST(ts AS TIMESTAMP_NTZ)", "CAST(ntz AS TIMESTAMP)", "date_format(ts, 'y-MM-dd HH:mm')",
+        "CAST(ts AS TIMESTAMP_NTZ)", "CAST(ntz AS TIMESTAMP)", "try_cast(ts AS TIMESTAMP_NTZ)",
+        "try_cast(array(ntz, ts) AS ARRAY<TIMESTAMP>)", "time_bucket(INTERVAL 7 DAY, ts)",
+        "time_bucket(INTERVAL 5 HOUR, ts)", "time_bucket(INTERVAL 7 MONTH, ts)",
+        "greatest(time_bucket(INTERVAL 7 DAY, timestamp_micros(hour(ts))), ts + INTERVAL 1 DAY)",
+        "date_format(ts, 'y-MM-dd HH:mm')",
         "date_trunc('HOUR', ts)", "date_trunc('DAY', ts)", "date_trunc('YEAR', ts)",
         "date_trunc('SECOND', ts)", "months_between(ts, timestamp'2020-01-02')",
         "from_utc_timestamp(ts, z)", "to_utc_timestamp(ts, z)", "ts + INTERVAL 1 DAY",
@@ -254,6 +262,8 @@ def test_the_ends_of_all_dates(spark: SparkSession) -> None:
     expressions = [
         "next_day(d, 'MO')", "next_day(d, 'TH')", "trunc(d, 'WEEK')", "trunc(d, 'MONTH')",
         "trunc(d, 'QUARTER')", "trunc(d, 'YEAR')", "last_day(d)", "d - date'1970-01-01'",
+        "CAST(d AS TIMESTAMP)", "try_cast(d AS TIMESTAMP)", "try_cast(d AS TIMESTAMP_NTZ)",
+        "CAST(d AS TIMESTAMP_NTZ)",
     ]  # fmt: skip
     assert_parity(spark, table, expressions, ansi=[True])
 
@@ -268,6 +278,7 @@ def test_the_ends_of_all_dates(spark: SparkSession) -> None:
         "to_timestamp(s, 'z')",
         "date_trunc(s, ts)",
         "from_utc_timestamp(ts, 'Nowhere')",
+        "to_utc_timestamp(ts, concat())",
     ],
 )
 def test_refused(spark: SparkSession, expression: str) -> None:

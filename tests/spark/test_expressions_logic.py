@@ -131,6 +131,19 @@ def test_arguments_behind_a_null_are_not_evaluated(spark: SparkSession) -> None:
     assert_parity(spark, pairs(pa.int64(), [0, 1, 2, None]), expressions)
 
 
+def test_arguments_that_another_one_decides_without(spark: SparkSession) -> None:
+    """A dividend where the divisor is 0 and that is no error; a time of which no unit is asked."""
+    expressions = [
+        "try_mod(1 div b, a)", "try_divide(1 div b, a)", "(1 div b) div a", "pmod(1 div b, a)",
+        "try_mod(decimal(1 div b), decimal(a))", "try_mod(double(1 div b), double(a))",
+        "date_trunc('bad', timestamp_seconds(1 div b))", "date_trunc('day', timestamp_seconds(a))",
+        "date_trunc(null, timestamp_seconds(1 div b))",
+        "trunc(date_add(date'2024-01-01', int(1 div b)), 'bad')",
+        "trunc(date_add(date'2024-01-01', int(1 div b)), 'mm')",
+    ]  # fmt: skip
+    assert_parity(spark, pairs(pa.int64(), [0, 1, 2, None]), expressions)
+
+
 def test_null_functions(spark: SparkSession) -> None:
     columns = pairs(pa.float64(), [0.0, -0.0, 1.5, NAN, None])
     expressions = ["a is null", "a is not null", "isnan(a)", "nanvl(a, b)", "coalesce(a, b)"]
@@ -178,3 +191,34 @@ def test_structs(spark: SparkSession) -> None:
     expressions = ["st.a", "st.b.c", "st", "named_struct('x', i, 'y', st.a).y", "struct(i, st)"]
     expressions += ["struct(i as k).k", "struct(1, 'a')", "st.b is null"]
     assert_parity(spark, columns, expressions)
+
+
+def test_what_is_used_twice_is_computed_first(spark: SparkSession) -> None:
+    """For every row, but behind a condition; of two errors it has the first."""
+    columns = pa.table(
+        {
+            "i": pa.array([13, 1, 2], pa.int32()),
+            "z": pa.array([0, 1, 2], pa.int32()),
+            "n": pa.array([None, None, 1], pa.int32()),
+            "s": ["x", "y", "a"],
+            "raw": pa.array([b"\xff", b"a", b"b"]),
+        }
+    )
+    everywhere = [
+        *("elt(1, s, nullif(decode(raw, 'UTF-8'), s))", "i < 0 and nullif(1 / z, 3) > 1"),
+        *("elt(13, s, nullif(decode(raw, 'UTF-8'), s))", "n + nullif(1 div z, 3)"),
+        *("i < 0 and 1 / z not between 0 and 1", "try_add(n, nullif(1 div z, 1))"),
+        *("elt(1, s, regexp_substr(decode(raw, 'UTF-8'), 'a'))", "n + nvl(nullif(1 div z, 2), 3)"),
+        "elt(1, s, nullif(nullif(decode(raw, 'UTF-8'), 'x'), s))",
+        "elt(1, s, nullif(decode(raw, 'UTF-8'), if(z = 0, nullif(s, 'x'), s)))",
+        "transform(filter(array(z), y -> y > 100), x -> nullif(1 div z, 2))",
+        "parse_json(elt(1, '1', string(nullif(1 div z, 3))))",
+    ]
+    in_place = [
+        *("coalesce(i, nullif(1 div z, 3))", "if(i > 1, 1, nullif(1 div z, 3))"),
+        *("n + nullif(i, 1 div z)", "n between 1 / z and 2", "nvl(i, nullif(1 div z, 2))"),
+        *("i < 0 and nullif(array(z, 2)[i], 1) > 1", "elt(1, s, nullifzero(1 div z))"),
+        "transform(filter(array(z), y -> y > 100), x -> nullif(1 div x, 2))",
+        "case when i > 1 then 1 when 1 div z between 1 and 2 then 3 end",
+    ]
+    assert_parity(spark, columns, everywhere + in_place)

@@ -55,6 +55,25 @@ def test_rounding_of_decimals(spark: SparkSession) -> None:
     assert_parity(spark, pa.table(columns), expressions)
 
 
+def test_formats_of_long_decimals(spark: SparkSession) -> None:
+    """Whose digits no sign, and no comparison, may round."""
+    nines = "9" * 38
+    table = pa.table(
+        {
+            "d": pa.array(
+                [Decimal(f"0.{nines}"), Decimal(f"-0.{nines}"), None], pa.decimal128(38, 38)
+            ),
+            "s": [nines, f"-{nines}", None],
+        }
+    )
+    expressions = [
+        "to_char(d, 'S9.999')", "to_char(d, '0.99999999999999999999999999999999999999S')",
+        "to_char(d, '9.999PR')", f"to_number(s, 'S{nines}')", f"try_to_number(s, 'S{nines[1:]}')",
+        "format_number(d, 3)",
+    ]  # fmt: skip
+    assert_parity(spark, table, expressions)
+
+
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
 def test_integers(spark: SparkSession, bits: int) -> None:
     dtype = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[bits]
@@ -92,7 +111,8 @@ def test_names_of_types(spark: SparkSession) -> None:
     values = ["d", "s", "null", "1Y", "1S", "1", "1L", "1.5", "float(1)", "X'00'", "true"]
     values += ["date'2020-01-01'", "timestamp'2020-01-01'", "timestamp_ntz'2020-01-01'"]
     values += ["struct(d, s)", "split(s, '')", "from_json(s, 'map<string, struct<a: int>>')"]
-    assert_parity(spark, table, [f"typeof({value})" for value in values] + ["pi()", "e()"])
+    others = ["pi()", "e()", "str_to_map('1double2:3', typeof(d), ':')", "typeof(1 / int(s))"]
+    assert_parity(spark, table, [f"typeof({value})" for value in values] + others)
 
 
 _EXACT = ["sqrt(a)", "rint(a)", "signum(a)", "sign(a)", "degrees(a)", "radians(a)"]

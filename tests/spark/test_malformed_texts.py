@@ -58,9 +58,20 @@ _OTHERS = {
     "java": [
         *("mask(s)", "mask(s, cast(X'ff' as string))", "translate(s, 'a\ufffd', 'xy')"),
         *("quote(s)", "translate(s, c, 'x')", "luhn_check(s)", "printf('%s|%5S', s, c)"),
-        *("unbase64(s)", "encode(s, 'UTF-8')", "encode(s, 'UTF-16')", "encode(s, 'US-ASCII')"),
+        *(
+            "unbase64(s)",
+            "unbase64(s || 'ab==c')",
+            "encode(s, 'UTF-8')",
+            "encode(s, 'UTF-16')",
+            "encode(s, 'US-ASCII')",
+        ),
         *("url_encode(s)", "split_part(s, 'a', 1)", "split_part(s, c, 1)"),
-        *("split_part(s, '', 1)", "url_decode(s)", "str_to_map(s, '&', '=')"),
+        *(
+            "try_cast(cast(x'ffba' as string) as date)",
+            "split_part(s, '', 1)",
+            "url_decode(s)",
+            "str_to_map(s, '&', '=')",
+        ),
         "to_binary(s, 'utf-8')",
     ],
     "patterns": [

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource
 
-from engine.errors import UnsupportedQueryError
+from engine.errors import TransformError, UnsupportedQueryError
 from engine.pipeline.explain import REDACTED, describe_connector, explain
 from engine.pipeline.pipeline import Filter, Pipeline, Project, Watermark
 from engine.plan.planner import plan_query
@@ -133,6 +133,15 @@ def test_na_functions(rate: DataFrame) -> None:
     assert run(*plan_query(df), [1, 2, 3]) == [{"v": 1}, {"v": 30}]
 
 
+def test_what_a_filter_uses_twice_is_computed_in_its_place(rate: DataFrame) -> None:
+    """Spark moves filters below the projection that computes it first."""
+    text = "value > 1 AND nullif(1 div value, 3) = 0"
+    filtered = plan_query(rate.where(text).select("value"))
+    assert run(*filtered, [0, 1, 2]) == [{"value": 2}]
+    with pytest.raises(TransformError, match="DIVIDE_BY_ZERO"):
+        run(*plan_query(rate.selectExpr(text)), [0, 1, 2])
+
+
 def test_current_time_is_one_moment_per_batch(rate: DataFrame) -> None:
     df = rate.select(
         (F.current_timestamp() == F.expr("now()")).alias("same"),
@@ -204,7 +213,12 @@ def test_a_batch_dataframe_is_refused(spark: SparkSession) -> None:
             ["Join", "two streams"],
         ),
         (lambda df: df.select(F.expr("shuffle(array(1))")), ["shuffle(", "Shuffle"]),
-        (lambda df: df.where("value in (select 1L)"), ["subqueries are not supported"]),
+        (
+            lambda df: df.alias("s").where(
+                "value > (select sum(id) from range(9) where id < s.value)"
+            ),
+            ["Subquery", "by equalities only"],
+        ),
         (lambda df: df.select(F.expr("interval 1 month")), ["interval"]),
         (lambda df: df.selectExpr("cast(value as string) collate unicode as s"), ["COLLATE"]),
     ],

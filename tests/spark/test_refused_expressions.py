@@ -20,7 +20,10 @@ _TYPES = {"spark.sql.timeType.enabled": "true", "spark.sql.geospatial.enabled": 
         ("hour(to_time(s))", ["HoursOfTime has to do", "ToTime has to do"]),
         ("CAST(s AS TIME)", ["the data type time(6) is not supported: use"]),
         ("st_srid(st_geomfromwkb(b))", ["ST_Srid has to do with GEOMETRY", "keep WKB"]),
-        ("parse_json(s)", ["the data type variant is not supported: keep the JSON"]),
+        (
+            "reverse(array(parse_json(s)))",
+            ["Reverse: an argument of the type ARRAY<VARIANT>"],
+        ),
         ("make_interval(1, 2, 3)", ["the data type interval is not supported", "make_dt_interval"]),
         ("xpath_int(s, 'a/b')", ["XPathInt is what Java's own XML parser", "mapInArrow"]),
         ("sentences(s)", ["Sentences goes by rules of the Java runtime", "use split"]),

@@ -51,7 +51,7 @@ def test_in_arrow_as_row_by_row(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
         a, b = _some(rng, left, 40), _some(rng, right, 40)
         found = decimals.arithmetic(expr)(a, b)
         with monkeypatch.context() as patch:
-            patch.setattr(decimals, "_wider_dividend", lambda expr: None)
+            patch.setattr(decimals, "_wider_dividend", lambda *types: None)
             expected = decimals.arithmetic(expr)(a, b)
         assert found.equals(expected), (left, right)
         assert decimals.arithmetic(expr)(a[0], b).equals(
@@ -60,12 +60,28 @@ def test_in_arrow_as_row_by_row(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
         assert decimals.arithmetic(expr)(a[1], b[1]).equals(found[1])
 
 
-def test_what_arrow_has_no_digits_for_is_divided_row_by_row() -> None:
-    expr = _divide(pa.decimal128(38, 0), pa.decimal128(38, 38), "LEGACY")
-    assert decimals._wider_dividend(expr) is None
-    one = pa.array([Decimal(1)], pa.decimal128(38, 0))
-    half = pa.array([Decimal("0.5")], pa.decimal128(38, 38))
-    assert decimals.arithmetic(expr)(one, half).to_pylist() == [Decimal(2)]
+def test_what_arrow_has_no_digits_for_is_divided_row_by_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left, right = pa.decimal128(38, 0), pa.decimal128(38, 38)
+    divide = decimals.arithmetic(_divide(left, right, "LEGACY"))
+    found: list[Any] = []
+    monkeypatch.setattr(decimals, "per_row", lambda *_: found.append(None))
+    large = Decimal(10) ** 37
+    divide(pa.array([large, Decimal(1)], left), pa.array([Decimal("0.5"), None], right))
+    assert found == [None]
+
+
+def test_of_the_digits_of_a_type_those_count_that_values_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left, right = pa.decimal128(38, 18), pa.decimal128(38, 18)
+    divide = decimals.arithmetic(_divide(left, right, "ANSI"))
+    monkeypatch.setattr(decimals, "per_row", None)
+    a = pa.array([Decimal("-2.000000000000000001"), None, Decimal(1)], left)
+    b = pa.array([Decimal(3), Decimal(1), None], right)
+    assert divide(a, b).to_pylist() == [Decimal("-0.666667"), None, None]
+    assert divide(a[0], b).to_pylist() == [Decimal("-0.666667"), Decimal("-2.000000"), None]
 
 
 def test_a_divisor_of_zero_fails_only_where_there_is_a_dividend() -> None:

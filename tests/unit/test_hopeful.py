@@ -23,17 +23,18 @@ ZERO, HUGE = (Expr("Literal", (), INT, False, {"value": value}) for value in (0,
 class Probe:
     """A kernel that notes the rows of each batch it sees.
 
-    :param raises: what it raises where a value is negative.
+    :param raises: what it raises where a value is negative; or NULL, if it ``minds_null``.
     """
 
-    def __init__(self, raises: type[Exception] | None) -> None:
-        self.raises, self.seen = raises, list[list[Any]]()
+    def __init__(self, raises: type[Exception] | None, *, minds_null: bool = False) -> None:
+        self.raises, self.minds_null, self.seen = raises, minds_null, list[list[Any]]()
 
     def __call__(self, expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
         def evaluate(batch: pa.RecordBatch) -> pa.Array:
             values = children[0](batch)
             self.seen.append(values.to_pylist())
-            if self.raises and pc.any(pc.less(values, 0)).as_py():
+            bad = pc.fill_null(pc.less(values, 0), self.minds_null)
+            if self.raises and pc.any(bad).as_py():
                 raise self.raises("negative")
             return values
 
@@ -67,7 +68,17 @@ def test_what_raises_for_a_row_that_does_not_count_is_evaluated_carefully(
 ) -> None:
     probe = Probe(error)
     assert tree(monkeypatch, probe)(rows(1, -1)).to_pylist() == [1, 0]
-    assert probe.seen == [[1, -1], [1]]
+    assert probe.seen == [[1, -1], [1, None]]
+
+
+def test_what_raises_for_null_is_evaluated_on_chosen_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = Probe(TransformError, minds_null=True)
+    evaluate = tree(monkeypatch, probe)
+    assert evaluate(rows(1, -1)).to_pylist() == [1, 0]
+    assert probe.seen == [[1, -1], [1, None], [1]]
+    del probe.seen[:]
+    assert evaluate(rows(2, -1)).to_pylist() == [2, 0]
+    assert probe.seen == [[2]]  # in doubt about both
 
 
 def test_hope_is_given_up_for_longer_and_longer_and_comes_back(
@@ -79,7 +90,7 @@ def test_hope_is_given_up_for_longer_and_longer_and_comes_back(
     def is_hopeful(*values: int) -> bool:
         before = len(probe.seen)
         evaluate(rows(*values))
-        return len(values) in map(len, probe.seen[before:])
+        return list(values) in probe.seen[before:]
 
     assert [is_hopeful(1, -1) for _ in range(7)] == [True, False, True, False, False, False, True]
     for _ in range(7):
@@ -96,7 +107,7 @@ def test_a_row_that_counts_raises_at_each_time(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(TransformError, match="negative"):
             evaluate(rows(1, -1))
     assert evaluate(rows(2)).to_pylist() == [2]
-    assert len(probe.seen) == 7
+    assert len(probe.seen) == 3 * 3 + 1, "in all three ways, and hopefully again"
 
 
 def test_what_may_be_of_any_size_is_made_for_the_rows_that_ask_for_it(

@@ -236,6 +236,20 @@ def test_a_filter_that_may_raise_stays_behind_its_guard() -> None:
     assert compile_steps(plan)(ROWS)["a"].to_pylist() == [1, 2]
 
 
+def test_what_a_projection_computes_first_a_filter_computes_in_its_place() -> None:
+    variable = Expr("NamedLambdaVariable", (), INT, True, {"name": "c"})
+    positive = comparison("LessThan", literal(0), column(SOURCE, 0))
+    whole = op("And", positive, comparison("EqualTo", variable, literal(0)), dtype=pa.bool_())
+    tenth = op("Remainder", literal(10), column(SOURCE, 0))
+    let = Expr("Let", (tenth, whole), pa.bool_(), True, {"name": "c"})
+    projected = Project((let, column(SOURCE, 0)), pa.schema([("x", pa.bool_()), ("a", INT)]))
+    with pytest.raises(TransformError, match="REMAINDER_BY_ZERO"):
+        compile_steps(pipeline(projected))(ROWS)
+    plan = optimize(pipeline(projected, Filter(column(projected.schema, 0))))
+    assert [type(step) for step in plan.steps] == [Filter, Project]
+    assert compile_steps(plan)(ROWS)["a"].to_pylist() == [1, 2]
+
+
 def test_what_occurs_twice_is_computed_once() -> None:
     total = op("Add", column(SOURCE, 0), column(SOURCE, 1))
     columns = (op("Multiply", total, total), op("Subtract", total, literal(1)))

@@ -13,13 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 # Imported for the conversions that they register.
+from engine.expressions.argument_types import Rare
 from engine.expressions.casts.rules import Casting, any_part, castable, converter, kind
 from engine.expressions.casts.special_times import special_moment
 from engine.expressions.datum import constant
+from engine.expressions.malformed import value_of
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.times.zones import is_zone
 from engine.expressions.tree import Expr
-from engine.expressions.types import is_integral, sql_name
+from engine.expressions.types import has_variant, is_integral, sql_name
 from engine.expressions.vectors import from_numpy
 
 _MOMENTS = ("date", "timestamp", "timestamp_ntz")
@@ -44,6 +46,8 @@ def _supports(expr: Expr) -> str | None:
 
 def _can_fail(expr: Expr) -> bool:
     (child,) = expr.children
+    if has_variant(child.dtype) or has_variant(expr.dtype):
+        return True
     return expr.params["eval_mode"] == "ANSI" and any_part(child.dtype, expr.dtype, _may_not_fit)
 
 
@@ -59,7 +63,7 @@ def _special_moment(expr: Expr, casting: Casting) -> Callable[[], int] | None:
     text = constant(expr.children[0]) if casting.source == pa.string() else None
     if text is None or not text.is_valid or kind(casting.target) not in _MOMENTS:
         return None
-    return special_moment(text.as_py(), casting)
+    return special_moment(value_of(text), casting)
 
 
 @strict(
@@ -73,6 +77,7 @@ def _special_moment(expr: Expr, casting: Casting) -> Callable[[], int] | None:
         "spark.sql.legacy.fromDayTimeString.enabled",
         "spark.sql.legacy.timeParserPolicy",
     ),
+    takes=Rare.ALL_AND_VARIANT,
 )
 def cast(expr: Expr, context: Context) -> ValueFunction:
     """Null stays null."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from decimal import Decimal
 from typing import Any
 
@@ -9,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.buffers import values_of, with_nulls_of
-from engine.expressions.casts.cast_texts import double_text
+from engine.expressions.buffers import room, values_of, with_nulls_of
 from engine.expressions.casts.rules import Casting, Convert, conversion
 from engine.expressions.decimals import fit, fit_array, low_64_bits
+from engine.expressions.java_doubles import double_text
 from engine.expressions.vectors import per_row
 
 _LONG_DIGITS = 19
@@ -37,19 +38,22 @@ def integral_to_integral(casting: Casting) -> Convert:
     return convert
 
 
-@conversion(("boolean", "integral"), ("boolean", "floating"), ("integral", "floating"))
-def widen(casting: Casting) -> Convert:
-    """Always possible; large integers are rounded to the nearest number."""
-    return lambda array: array.cast(casting.target, safe=False)
+@conversion(("boolean", "integral"), ("boolean", "floating"))
+def boolean_to_number(casting: Casting) -> Convert:
+    """True is 1."""
+    return lambda array: array.cast(casting.target)
 
 
-@conversion(("floating", "floating"))
-def floating_to_floating(casting: Casting) -> Convert:
+@conversion(("integral", "floating"), ("floating", "floating"))
+def number_to_floating(casting: Casting) -> Convert:
     """Rounded to the nearest; too large becomes infinity."""
+    target = casting.target.to_pandas_dtype()
+    may_warn = pa.types.is_floating(casting.source)
 
     def convert(array: pa.Array) -> pa.Array:
-        with np.errstate(all="ignore"):
-            values = values_of(array).astype(casting.target.to_pandas_dtype())
+        values = room(len(array), target)
+        with np.errstate(all="ignore") if may_warn else nullcontext():
+            np.copyto(values, values_of(array), casting="unsafe")
         return with_nulls_of(array, values, casting.target)
 
     return convert

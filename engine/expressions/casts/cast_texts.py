@@ -1,30 +1,22 @@
 """Casts to STRING and BINARY: how Spark writes values.
 
-Doubles are written as Java 19 and later do, by the shortest text that reads back as the same
-number. Java 17 and 18 do so, too, except for whole numbers too large to be exact (beyond 2**53, or
-2**24 for FLOAT), which they often write with a digit more (JDK-4511638).
-
-Source: Catalyst's ``ToStringBase``; ``Double.toString``; ``BigDecimal.toString``.
+Source: Catalyst's ``ToStringBase``; ``BigDecimal.toString``.
 """
 
 from __future__ import annotations
-
-import struct
-from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.casts.rules import Casting, Convert, conversion
+from engine.expressions.java_doubles import PLAIN_HIGH, PLAIN_LOW, java_text
 from engine.expressions.times.civil import MICROS_PER_DAY, from_days
 from engine.expressions.times.zones import zone
 from engine.expressions.vectors import from_numpy, per_row, to_numpy
 
 _STRING = pa.string()
 _YEARS_1_TO_9999 = (-719_162, 2_932_896)
-_PLAIN_LOW, _PLAIN_HIGH = 1e-3, 1e7
-"""Java writes numbers from here to (exclusively) there without an exponent."""
 
 
 @conversion(("boolean", "string"), ("integral", "string"))
@@ -41,50 +33,17 @@ def floating_to_string(casting: Casting) -> Convert:
     def convert(array: pa.Array) -> pa.Array:
         text = array.cast(_STRING)
         size = pc.abs(array.cast(pa.float64()))
-        in_range = pc.and_(pc.greater_equal(size, _PLAIN_LOW), pc.less(size, _PLAIN_HIGH))
+        in_range = pc.and_(pc.greater_equal(size, PLAIN_LOW), pc.less(size, PLAIN_HIGH))
         plain = pc.fill_null(pc.or_(in_range, pc.equal(size, 0.0)), True)
         whole = pc.invert(pc.match_substring(text, "."))
         result = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
         if plain.true_count == len(plain):
             return result
         rows = zip(text.to_pylist(), result.to_pylist(), plain.to_pylist(), strict=True)
-        texts = [easy if is_plain else _java_text(hard, is_float) for hard, easy, is_plain in rows]
+        texts = [easy if is_plain else java_text(hard, is_float) for hard, easy, is_plain in rows]
         return pa.array(texts, _STRING)
 
     return convert
-
-
-def double_text(value: float) -> str:
-    """As Java's ``Double.toString``."""
-    size = abs(value)
-    text = repr(value)
-    if value == 0 or _PLAIN_LOW <= size < _PLAIN_HIGH:
-        return text
-    return _java_text(text, is_float=False)
-
-
-def _java_text(shortest: str, is_float: bool) -> str:
-    """A number outside of the plain range, from the shortest text that reads back as it."""
-    if shortest.lstrip("-") in ("nan", "inf"):
-        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[shortest]
-    sign, digits, exponent = Decimal(shortest).normalize().as_tuple()
-    assert isinstance(exponent, int)
-    if len(digits) == 1 and (closer := _two_digits(shortest, is_float)) is not None:
-        _, digits, exponent = closer.as_tuple()
-        assert isinstance(exponent, int)
-    head, *tail = map(str, digits)
-    power = exponent + len(digits) - 1
-    return f"{'-' if sign else ''}{head}.{''.join(tail) or '0'}E{power}"
-
-
-def _two_digits(shortest: str, is_float: bool) -> Decimal | None:
-    """Java writes two digits at least: the closest ones, which differ for the tiniest numbers."""
-    code = "f" if is_float else "d"
-    number = struct.unpack(code, struct.pack(code, float(shortest)))[0]
-    closer = f"{number:.1e}"
-    if struct.pack(code, float(closer)) != struct.pack(code, number):
-        return None
-    return None if ".0e" in closer else Decimal(closer)
 
 
 @conversion(("decimal", "string"))

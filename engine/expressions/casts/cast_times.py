@@ -11,15 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.errors import TransformError
-from engine.expressions import ansi
 from engine.expressions.casts.cast_numbers import integral_to_integral
 from engine.expressions.casts.rules import Casting, Convert, conversion
 from engine.expressions.decimals import EXACT, fit_array, low_64_bits
 from engine.expressions.java_errors import long_overflow
 from engine.expressions.times.civil import MICROS_PER_SECOND
 from engine.expressions.times.zones import zone
-from engine.expressions.vectors import on_numpy, per_row
+from engine.expressions.vectors import Failure, on_numpy, per_row
 
 _LONG = np.iinfo(np.int64)
 
@@ -42,25 +40,27 @@ def date_to_timestamp(casting: Casting) -> Convert:
     """The first instant of the date in the session's time zone; midnight without one."""
 
     local_zone = casting.zone if casting.target.tz else zone("UTC")
+    failure = _overflow(casting)
+    return lambda array: on_numpy(local_zone.start_of_day, casting.target, array, failure=failure)
 
-    def too_far(_days: Any) -> TransformError:
-        return ansi.arithmetic_overflow(casting.target)
 
-    return lambda array: on_numpy(local_zone.start_of_day, casting.target, array, failure=too_far)
+def _overflow(casting: Casting) -> Failure | None:
+    """What is out of range is an error, with ANSI mode off too; NULL where the cast is a TRY."""
+    return None if casting.mode == "TRY" else long_overflow
 
 
 @conversion(("timestamp", "timestamp_ntz"))
 def instant_to_local(casting: Casting) -> Convert:
     """What the clock on the wall shows."""
-    return lambda array: on_numpy(
-        casting.zone.to_local, casting.target, array, failure=long_overflow
-    )
+    failure = _overflow(casting)
+    return lambda array: on_numpy(casting.zone.to_local, casting.target, array, failure=failure)
 
 
 @conversion(("timestamp_ntz", "timestamp"))
 def local_to_instant(casting: Casting) -> Convert:
     """When the clock on the wall shows this."""
-    return lambda array: on_numpy(casting.zone.to_utc, casting.target, array, failure=long_overflow)
+    failure = _overflow(casting)
+    return lambda array: on_numpy(casting.zone.to_utc, casting.target, array, failure=failure)
 
 
 @conversion(("timestamp", "integral"))

@@ -24,7 +24,7 @@ import pyarrow as pa
 from engine.errors import TransformError
 from engine.expressions import ansi
 from engine.expressions.times.zones import Zone, zone
-from engine.expressions.types import is_integral
+from engine.expressions.types import has_variant, is_integral, is_variant
 from engine.expressions.vectors import to_list
 
 Convert = Callable[[pa.Array], pa.Array]
@@ -129,6 +129,8 @@ def castable(source: pa.DataType, target: pa.DataType) -> bool:
         return True
     if (kind(source), kind(target)) not in CONVERSIONS:
         return False
+    if kind(target) == "string" and has_variant(source) and not is_variant(source):
+        return False  # there, Spark writes JSON, in UTC
     return all(castable(*pair) for pair in _parts(source, target))
 
 
@@ -148,6 +150,8 @@ def _parts(source: pa.DataType, target: pa.DataType) -> list[tuple[pa.DataType, 
 
 
 def _inner_types(dtype: pa.DataType) -> list[pa.DataType]:
+    if is_variant(dtype):
+        return []
     if pa.types.is_struct(dtype):
         return [field.type for field in dtype]
     if pa.types.is_map(dtype):
@@ -157,6 +161,8 @@ def _inner_types(dtype: pa.DataType) -> list[pa.DataType]:
 
 def kind(dtype: pa.DataType) -> str:
     """The word for the types that are cast alike."""
+    if is_variant(dtype):
+        return "variant"
     if pa.types.is_struct(dtype):
         return "struct"
     if pa.types.is_map(dtype):

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.expressions.ansi import failure
+from engine.expressions.argument_types import Rare
 from engine.expressions.collections.array_errors import (
     index_of_zero,
     invalid_index,
@@ -32,10 +33,20 @@ from engine.expressions.tree import Expr
 from engine.expressions.types import sql_name
 
 
+def _null_taken_for_index(expr: Expr) -> str | None:
+    """In ANSI mode Spark takes an item of an array without NULL for one that is never NULL, of
+    whatever index: its compiled code then reads a NULL as the index -1."""
+    if expr.nullable or not any(child.nullable for child in expr.children):
+        return None
+    return "the index may be NULL, which Spark evaluates in two ways: use get(), or coalesce()"
+
+
 @strict(
     "GetArrayItem",
     can_fail=lambda expr: bool(expr.params["fail_on_error"]),
+    supports=_null_taken_for_index,
     reads=("fail_on_error",),
+    takes=Rare.ALL_AND_VARIANT,
 )
 def get_array_item(expr: Expr, context: Context) -> ValueFunction:
     """``a[i]``, from 0, and ``get``."""
@@ -56,7 +67,8 @@ def get_array_item(expr: Expr, context: Context) -> ValueFunction:
 def _element_at_supports(expr: Expr) -> str | None:
     if expr.params.get("default_value_out_of_bound") is not None:
         return "a default value is not supported"
-    return _key_supports(expr) if pa.types.is_map(expr.children[0].dtype) else None
+    is_map = pa.types.is_map(expr.children[0].dtype)
+    return _key_supports(expr) if is_map else _null_taken_for_index(expr)
 
 
 def _key_supports(expr: Expr) -> str | None:
@@ -75,6 +87,7 @@ def _may_be_outside(expr: Expr) -> bool:
     can_fail=_may_be_outside,
     supports=_element_at_supports,
     reads=("fail_on_error", "default_value_out_of_bound"),
+    takes=Rare.ALL,
 )
 def element_at(expr: Expr, context: Context) -> ValueFunction:
     """``element_at``, ``try_element_at``: the value of a key, or an item of an array, from 1 or, at
@@ -99,7 +112,7 @@ def element_at(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, item)
 
 
-@strict("GetMapValue", supports=_key_supports)
+@strict("GetMapValue", supports=_key_supports, takes=Rare.ALL)
 def get_map_value(expr: Expr, context: Context) -> ValueFunction:
     """``m[key]``: NULL if the map has no such key."""
 
@@ -112,7 +125,7 @@ def get_map_value(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, value)
 
 
-@strict("GetArrayStructFields", reads=("ordinal",))
+@strict("GetArrayStructFields", reads=("ordinal",), takes=Rare.ALL)
 def get_array_struct_fields(expr: Expr, context: Context) -> ValueFunction:
     """``array_of_structs.field``: the field of each item."""
     ordinal: int = expr.params["ordinal"]
@@ -125,7 +138,7 @@ def get_array_struct_fields(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, fields)
 
 
-@strict("Size", reads=("legacy_size_of_null",))
+@strict("Size", reads=("legacy_size_of_null",), takes=Rare.ALL)
 def size(expr: Expr, context: Context) -> ValueFunction:
     """``size``, ``cardinality``, ``array_size``: NULL has none, or (legacy) -1."""
     legacy: bool = expr.params["legacy_size_of_null"]
@@ -138,7 +151,7 @@ def size(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, count)
 
 
-@strict("Slice", can_fail=always)
+@strict("Slice", can_fail=always, takes=Rare.ALL)
 def array_slice(expr: Expr, context: Context) -> ValueFunction:
     """``slice``: from a position on, which is 1 or, at the end, -1."""
 

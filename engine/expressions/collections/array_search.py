@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.lists import (
     Lists,
     Mask,
@@ -49,7 +50,7 @@ def equal_items(lists: Lists, value: pa.Array) -> Mask:
     return np.asarray(pc.fill_null(equal, False).to_numpy(zero_copy_only=False))
 
 
-@strict("ArrayContains", supports=_value_supports)
+@strict("ArrayContains", supports=_value_supports, takes=Rare.ALL)
 def array_contains(expr: Expr, context: Context) -> ValueFunction:
     """NULL if it is not found and an item is NULL."""
 
@@ -62,7 +63,7 @@ def array_contains(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, contains)
 
 
-@strict("ArrayPosition", supports=_value_supports)
+@strict("ArrayPosition", supports=_value_supports, takes=Rare.ALL)
 def array_position(expr: Expr, context: Context) -> ValueFunction:
     """From 1; 0 if it is not found."""
 
@@ -75,7 +76,7 @@ def array_position(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, position)
 
 
-@strict("ArrayRemove", supports=_value_supports)
+@strict("ArrayRemove", supports=_value_supports, takes=Rare.ALL)
 def array_remove(expr: Expr, context: Context) -> ValueFunction:
     """Removes equal items; NULL items stay."""
 
@@ -86,7 +87,7 @@ def array_remove(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, remove)
 
 
-@strict("ArrayMax", "ArrayMin", supports=items_orderable)
+@strict("ArrayMax", "ArrayMin", supports=items_orderable, takes=Rare.ALL)
 def array_extreme(expr: Expr, context: Context) -> ValueFunction:
     """NULL items are skipped; of equal items the first one; NaN is the largest number."""
     sign = 1 if expr.op == "ArrayMax" else -1

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.collections.array_search import items_orderable
 from engine.expressions.datum import to_array
 from engine.expressions.lists import (
@@ -50,7 +51,7 @@ def _supports(expr: Expr) -> str | None:
     return items_orderable(expr)
 
 
-@strict("ArrayDistinct", supports=items_orderable)
+@strict("ArrayDistinct", supports=items_orderable, takes=Rare.ALL)
 def array_distinct(expr: Expr, context: Context) -> ValueFunction:
     """Each value once."""
 
@@ -69,7 +70,7 @@ def _normalized(lists: Lists) -> Lists:
     return Lists(normalized(lists.items), lists.lengths, lists.valid)
 
 
-@strict("ArrayUnion", supports=_supports)
+@strict("ArrayUnion", supports=_supports, takes=Rare.ALL)
 def array_union(expr: Expr, context: Context) -> ValueFunction:
     """Each value of both once."""
 
@@ -80,7 +81,7 @@ def array_union(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, union)
 
 
-@strict("ArrayIntersect", "ArrayExcept", supports=_supports)
+@strict("ArrayIntersect", "ArrayExcept", supports=_supports, takes=Rare.ALL)
 def array_difference(expr: Expr, context: Context) -> ValueFunction:
     """Each value of the left array once that is, or is not, in the right one."""
     wanted = expr.op == "ArrayIntersect"
@@ -100,7 +101,7 @@ def _common_keys(first: Lists, second: Lists) -> tuple[Ints, Ints]:
     return row_keys(first, one, width), row_keys(second, other, width)
 
 
-@strict("ArraysOverlap", supports=_supports)
+@strict("ArraysOverlap", supports=_supports, takes=Rare.ALL)
 def arrays_overlap(expr: Expr, context: Context) -> ValueFunction:
     """Whether they share a value that is not NULL. NULL if not, neither is empty, and one of them
     has a NULL."""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.errors import TransformError
+from engine.expressions.argument_types import Rare
 from engine.expressions.collections.array_errors import comparator_returns_null
 from engine.expressions.collections.array_search import items_orderable
 from engine.expressions.collections.higher_order import lists_of
@@ -43,7 +44,7 @@ def _sort_array_supports(expr: Expr) -> str | None:
     return items_orderable(expr)
 
 
-@strict("SortArray", supports=_sort_array_supports)
+@strict("SortArray", supports=_sort_array_supports, takes=Rare.ALL)
 def sort_array(expr: Expr, context: Context) -> ValueFunction:
     """NULL first when ascending, last when descending."""
     scalar = constant(expr.children[1])
@@ -67,6 +68,7 @@ def sort_array(expr: Expr, context: Context) -> ValueFunction:
     can_fail=lambda expr: not _is_natural(expr.children[1]),
     loop=True,
     reads=("allow_null_comparison_result",),
+    takes=Rare.ALL,
 )
 def array_sort(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``array_sort``: NULL last, or as the comparator says."""

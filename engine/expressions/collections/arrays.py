@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.collections.array_errors import LENGTH_MAX, index_of_zero, too_long
 from engine.expressions.datum import to_array
 from engine.expressions.lists import (
@@ -25,7 +26,7 @@ from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.tree import Expr
 
 
-@strict("CreateArray")
+@strict("CreateArray", takes=Rare.ALL_AND_VARIANT)
 def create_array(expr: Expr, context: Context) -> ValueFunction:
     """``array``."""
     width, inner = len(expr.children), expr.dtype.value_type
@@ -42,13 +43,13 @@ def create_array(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, make)
 
 
-@strict("KnownNotContainsNull")
+@strict("KnownNotContainsNull", takes=Rare.ALL)
 def known_not_contains_null(expr: Expr, context: Context) -> ValueFunction:
     """The same array, of a type without NULL."""
     return on_arrays(expr, lambda array: array)
 
 
-@strict("ArrayRepeat", can_fail=always, unbounded=True)
+@strict("ArrayRepeat", can_fail=always, unbounded=True, takes=Rare.ALL)
 def array_repeat(expr: Expr, context: Context) -> ValueFunction:
     """``array_repeat``: empty for a count below 1."""
 
@@ -84,7 +85,7 @@ def reverse_array(expr: Expr) -> ValueFunction:
     return on_arrays(expr, make)
 
 
-@strict("Flatten")
+@strict("Flatten", takes=Rare.ALL)
 def flatten(expr: Expr, context: Context) -> ValueFunction:
     """``flatten``: NULL if any of the inner arrays is."""
 
@@ -99,7 +100,9 @@ def flatten(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, make)
 
 
-@strict("ArrayInsert", can_fail=always, reads=("legacy_negative_index",), unbounded=True)
+@strict(
+    "ArrayInsert", can_fail=always, reads=("legacy_negative_index",), unbounded=True, takes=Rare.ALL
+)
 def array_insert(expr: Expr, context: Context) -> ValueFunction:
     """``array_insert``, ``array_append``, ``array_prepend``: gaps are filled with NULL.
 
@@ -137,7 +140,7 @@ def array_insert(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, make)
 
 
-@strict("ArraysZip")
+@strict("ArraysZip", takes=Rare.ALL)
 def arrays_zip(expr: Expr, context: Context) -> ValueFunction:
     """``arrays_zip``: as long as the longest, shorter ones are filled with NULL."""
     struct = expr.dtype.value_type

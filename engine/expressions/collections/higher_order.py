@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from engine.errors import TransformError
+from engine.expressions.argument_types import Rare
 from engine.expressions.collections.arrays import aligned
 from engine.expressions.datum import evaluate_where, to_array
 from engine.expressions.lambdas import Lambda
-from engine.expressions.lists import Ints, Lists, Mask, booleans, integers, take, valid
+from engine.expressions.lists import Lists, Mask, booleans, integers, replaced, take, valid
 from engine.expressions.registry import Context, Evaluator, lazy
 from engine.expressions.tree import Expr
 from engine.expressions.types import sql_name
@@ -30,7 +31,7 @@ def _positions(lists: Lists) -> pa.Array:
     return integers(lists.positions, every, pa.int32())
 
 
-@lazy("ArrayTransform")
+@lazy("ArrayTransform", takes=Rare.ALL)
 def transform(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``transform(a, x -> ...)`` or ``transform(a, (x, i) -> ...)``."""
     function = Lambda(expr.children[1], children[1])
@@ -43,7 +44,7 @@ def transform(expr: Expr, children: Sequence[Evaluator], context: Context) -> Ev
     return evaluate
 
 
-@lazy("ArrayFilter")
+@lazy("ArrayFilter", takes=Rare.ALL)
 def array_filter(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``filter``, ``array_compact``: keeps the items for which the lambda is true."""
     predicate = Lambda(expr.children[1], children[1])
@@ -61,7 +62,7 @@ def is_true(array: pa.Array) -> Mask:
     return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False))
 
 
-@lazy("ArrayExists", "ArrayForAll", reads=("follow_three_valued_logic",))
+@lazy("ArrayExists", "ArrayForAll", reads=("follow_three_valued_logic",), takes=Rare.ALL)
 def quantifier(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``exists``, ``forall``: NULL if no item decides and the lambda is NULL for one.
 
@@ -140,7 +141,7 @@ def _aggregate_can_fail(expr: Expr) -> bool:
     return _narrower(expr.children[1].dtype, expr.children[2].dtype)
 
 
-@lazy("ArrayAggregate", can_fail=_aggregate_can_fail)
+@lazy("ArrayAggregate", can_fail=_aggregate_can_fail, takes=Rare.ALL)
 def aggregate(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``aggregate``, ``reduce``: one step for the first items of all rows, one for the second, ...
 
@@ -166,24 +167,15 @@ def aggregate(expr: Expr, children: Sequence[Evaluator], context: Context) -> Ev
                     " says that there is none",
                     hint="Give the start value a type with NULL, e.g. CAST(NULL AS ...) in it.",
                 )
-            total = _replaced(total, rows, to_array(merged, len(rows), zero.dtype))
+            total = replaced(total, rows, to_array(merged, len(rows), zero.dtype))
         rows = np.flatnonzero(lists.valid)
         results = finish(batch, rows, take(total, rows))
-        return _replaced(pa.nulls(len(lists), expr.dtype), rows, results)
+        return replaced(pa.nulls(len(lists), expr.dtype), rows, results)
 
     return evaluate
 
 
-def _replaced(array: pa.Array, rows: Ints, values: pa.Array) -> pa.Array:
-    """The array with other values in some rows."""
-    if len(rows) == len(array):
-        return values
-    source = np.arange(len(array))
-    source[rows] = len(array) + np.arange(len(rows))
-    return take(pa.concat_arrays([array, to_array(values, len(rows), array.type)]), source)
-
-
-@lazy("ZipWith")
+@lazy("ZipWith", takes=Rare.ALL)
 def zip_with(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``zip_with``: the shorter array is filled with NULL."""
     function = Lambda(expr.children[2], children[2])

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.collections.array_sets import first_of_equals, row_keys
 from engine.expressions.collections.higher_order import is_true, lists_of
 from engine.expressions.collections.maps import (
@@ -27,7 +28,7 @@ from engine.expressions.registry import Context, Evaluator, lazy
 from engine.expressions.tree import Expr
 
 
-@lazy("MapFilter")
+@lazy("MapFilter", takes=Rare.ALL)
 def map_filter(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``map_filter``: keeps the entries for which the lambda is true."""
     predicate = Lambda(expr.children[1], children[1])
@@ -40,7 +41,7 @@ def map_filter(expr: Expr, children: Sequence[Evaluator], context: Context) -> E
     return evaluate
 
 
-@lazy("TransformValues")
+@lazy("TransformValues", takes=Rare.ALL)
 def transform_values(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``transform_values``: the keys stay as they are."""
     function = Lambda(expr.children[1], children[1])
@@ -54,7 +55,13 @@ def transform_values(expr: Expr, children: Sequence[Evaluator], context: Context
     return evaluate
 
 
-@lazy("TransformKeys", can_fail=may_have_bad_keys, reads=BUILDERS_READ, presumes=BUILDERS_PRESUME)
+@lazy(
+    "TransformKeys",
+    can_fail=may_have_bad_keys,
+    reads=BUILDERS_READ,
+    presumes=BUILDERS_PRESUME,
+    takes=Rare.ALL,
+)
 def transform_keys(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``transform_keys``."""
     function = Lambda(expr.children[1], children[1])
@@ -73,7 +80,7 @@ def _zip_supports(expr: Expr) -> str | None:
     return None if alike(left.key_type, right.key_type) else "the keys are of different types"
 
 
-@lazy("MapZipWith", supports=_zip_supports)
+@lazy("MapZipWith", supports=_zip_supports, takes=Rare.ALL)
 def map_zip_with(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``map_zip_with``: the keys of the left map, then those that only the right one has."""
     function = Lambda(expr.children[2], children[2])

@@ -10,18 +10,27 @@ Spark.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.collections.array_errors import different_lengths, duplicated_key, null_key
 from engine.expressions.collections.array_sets import first_of_equals, row_keys
 from engine.expressions.datum import to_array
 from engine.expressions.lists import Lists, entries, joined, on_arrays, take, valid
 from engine.expressions.logic.ranks import has_floats, normalized, ranks
-from engine.expressions.registry import Context, ValueFunction, strict
+from engine.expressions.registry import (
+    Context,
+    Datum,
+    Evaluator,
+    ValueFunction,
+    lazy,
+    strict,
+)
 from engine.expressions.tree import Expr
 
 DEDUPLICATION: Final = "spark.sql.mapKeyDedupPolicy"
@@ -76,15 +85,34 @@ def _create_map_supports(expr: Expr) -> str | None:
     return None
 
 
-@strict(
+@lazy(
     "CreateMap",
     can_fail=may_have_bad_keys,
     reads=BUILDERS_READ,
     presumes=BUILDERS_PRESUME,
     supports=_create_map_supports,
+    takes=Rare.ALL,
 )
-def create_map(expr: Expr, context: Context) -> ValueFunction:
-    """``map(key, value, key, value, ...)``."""
+def create_map(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """``map(key, value, key, value, ...)``. What stands behind a NULL key is not evaluated."""
+    make = _map_of(expr)
+
+    def evaluate(batch: pa.RecordBatch) -> Datum:
+        values = []
+        for index, child in enumerate(children):
+            values.append(child(batch))
+            if index % 2 == 0 and batch.num_rows and _has_null(values[-1]):
+                raise null_key()
+        return make(*values)
+
+    return evaluate
+
+
+def _has_null(datum: Datum) -> bool:
+    return bool(not datum.is_valid if isinstance(datum, pa.Scalar) else datum.null_count)
+
+
+def _map_of(expr: Expr) -> ValueFunction:
     width, dtype = len(expr.children) // 2, expr.dtype
 
     def make(*columns: pa.Array) -> pa.Array:
@@ -102,7 +130,13 @@ def create_map(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, make)
 
 
-@strict("MapFromArrays", can_fail=may_have_bad_keys, reads=BUILDERS_READ, presumes=BUILDERS_PRESUME)
+@strict(
+    "MapFromArrays",
+    can_fail=may_have_bad_keys,
+    reads=BUILDERS_READ,
+    presumes=BUILDERS_PRESUME,
+    takes=Rare.ALL,
+)
 def map_from_arrays(expr: Expr, context: Context) -> ValueFunction:
     """``map_from_arrays``."""
 
@@ -117,7 +151,11 @@ def map_from_arrays(expr: Expr, context: Context) -> ValueFunction:
 
 
 @strict(
-    "MapFromEntries", can_fail=may_have_bad_keys, reads=BUILDERS_READ, presumes=BUILDERS_PRESUME
+    "MapFromEntries",
+    can_fail=may_have_bad_keys,
+    reads=BUILDERS_READ,
+    presumes=BUILDERS_PRESUME,
+    takes=Rare.ALL,
 )
 def map_from_entries(expr: Expr, context: Context) -> ValueFunction:
     """``map_from_entries``: NULL if one of the entries is."""
@@ -132,7 +170,13 @@ def map_from_entries(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, make)
 
 
-@strict("MapConcat", can_fail=may_have_bad_keys, reads=BUILDERS_READ, presumes=BUILDERS_PRESUME)
+@strict(
+    "MapConcat",
+    can_fail=may_have_bad_keys,
+    reads=BUILDERS_READ,
+    presumes=BUILDERS_PRESUME,
+    takes=Rare.ALL,
+)
 def map_concat(expr: Expr, context: Context) -> ValueFunction:
     """``map_concat``: NULL if one of the maps is."""
 
@@ -148,7 +192,7 @@ def map_concat(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, make)
 
 
-@strict("MapKeys", "MapValues")
+@strict("MapKeys", "MapValues", takes=Rare.ALL)
 def map_part(expr: Expr, context: Context) -> ValueFunction:
     """``map_keys``, ``map_values``."""
     index = 0 if expr.op == "MapKeys" else 1
@@ -161,7 +205,7 @@ def map_part(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, part)
 
 
-@strict("MapEntries")
+@strict("MapEntries", takes=Rare.ALL)
 def map_entries(expr: Expr, context: Context) -> ValueFunction:
     """``map_entries``: an array of structs of ``key`` and ``value``."""
     return on_arrays(expr, lambda maps: Lists.of(maps).array(expr.dtype))

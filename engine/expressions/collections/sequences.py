@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.collections.array_errors import (
     LENGTH_MAX,
     difference_too_large,
@@ -41,7 +42,14 @@ def _supports(expr: Expr) -> str | None:
     return None
 
 
-@strict("Sequence", can_fail=always, supports=_supports, reads=("time_zone_id",), unbounded=True)
+@strict(
+    "Sequence",
+    can_fail=always,
+    supports=_supports,
+    reads=("time_zone_id",),
+    unbounded=True,
+    takes=Rare.INTERVALS,
+)
 def sequence(expr: Expr, context: Context) -> ValueFunction:
     """``sequence``: the step is 1 or 1 day, downwards if the stop is less than the start."""
     inner = expr.dtype.value_type

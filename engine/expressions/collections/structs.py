@@ -7,19 +7,20 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.datum import to_array
 from engine.expressions.registry import Context, Datum, Evaluator, ValueFunction, lazy, strict
 from engine.expressions.tree import Expr
 
 
-@strict("GetStructField", reads=("ordinal",))
+@strict("GetStructField", reads=("ordinal",), takes=Rare.ALL_AND_VARIANT)
 def get_struct_field(expr: Expr, context: Context) -> ValueFunction:
     """Null if the struct is."""
     ordinal: int = expr.params["ordinal"]
     return lambda value: pc.struct_field(value, ordinal)
 
 
-@lazy("CreateNamedStruct")
+@lazy("CreateNamedStruct", takes=Rare.ALL_AND_VARIANT)
 def create_named_struct(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``children`` are name, value, name, value, ...; the names are in the result's type."""
     fields = list(expr.dtype)

@@ -11,17 +11,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.casts.cast_texts import double_text, floating_to_string
+from engine.expressions.casts.cast_texts import floating_to_string
 from engine.expressions.casts.rules import Casting
 from engine.expressions.csv.csv_options import CsvWriting, csv_writing
 from engine.expressions.csv.csv_writing import LineWriter
+from engine.expressions.java_doubles import double_text
 from engine.expressions.options import OptionError, refused_for
 from engine.expressions.record_printing import RecordPrinting, Texts
 from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.times.timestamps import zone_for
 from engine.expressions.times.zones import zone
 from engine.expressions.tree import Expr
-from engine.expressions.types import TIMESTAMP, YEAR_MONTH_INTERVAL, sql_name
+from engine.expressions.types import TIMESTAMP, sql_name
 from engine.expressions.vectors import of_columns, to_list
 
 
@@ -29,8 +30,7 @@ def _writing(expr: Expr) -> CsvWriting:
     """:raises OptionError: the options, or the type, are not supported."""
     for field in expr.children[0].dtype:
         dtype = field.type
-        is_interval = pa.types.is_duration(dtype) or dtype == YEAR_MONTH_INTERVAL
-        if pa.types.is_nested(dtype) or is_interval or pa.types.is_null(dtype):
+        if pa.types.is_nested(dtype):
             raise OptionError(f"the type {sql_name(dtype)} is not supported in a struct")
     if not expr.children[0].dtype.num_fields:
         raise OptionError("a struct without fields is not supported")

@@ -1,6 +1,7 @@
 """``from_json``: JSON texts to structs, arrays and maps of a given schema.
 
-A batch is read by Python's :mod:`json` and made into columns at once. Rows that hold anything out
+Flat records of plain types are read by :mod:`engine.expressions.json.json_typed`. What that does
+not take is read by Python's :mod:`json` and made into columns at once. Rows that hold anything out
 of the ordinary (malformed, another type than the schema says, a number out of range, ...) are read
 again by :mod:`engine.expressions.json.json_records`, one by one and by all of Spark's rules.
 
@@ -16,6 +17,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from engine.expressions.corrupt_records import (
@@ -31,6 +33,8 @@ from engine.expressions.json.json_columns import Builder
 from engine.expressions.json.json_options import JsonReading, json_reading
 from engine.expressions.json.json_records import RecordReader
 from engine.expressions.json.json_trees import no_number, unique
+from engine.expressions.json.json_typed import TypedRecords
+from engine.expressions.lists import replaced
 from engine.expressions.options import OptionError, refused_for
 from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.times.timestamps import zone_for
@@ -92,8 +96,8 @@ def from_json(expr: Expr, context: Context) -> ValueFunction:
     dtype = without_corrupt(expr.dtype, corrupt)
     decode = _decoder(dtype, reading, tells_bad=reading.fails_fast or corrupt is not None)
 
-    def convert(array: pa.Array) -> pa.Array:
-        texts, rows = to_list(array), range(len(array))
+    def exactly(texts: list[Any]) -> pa.Array:
+        rows = range(len(texts))
         irregular: set[int] = set()
         values = [_decoded(decode, text, row, irregular) for row, text in enumerate(texts)]
         result = Builder(reading.times, irregular).build(values, dtype, rows)
@@ -110,6 +114,19 @@ def from_json(expr: Expr, context: Context) -> ValueFunction:
         if corrupt is None:
             return result
         return with_records(result, expr.dtype, corrupt.name, bad)
+
+    if not TypedRecords.fit(dtype, reading.times):
+        return of_columns(lambda array: exactly(to_list(array)))
+    typed = TypedRecords(dtype, reading.times)
+
+    def convert(array: pa.Array) -> pa.Array:
+        texts = to_list(array)
+        result, odd = typed.read(texts)
+        if corrupt is not None:
+            result = with_records(result, expr.dtype, corrupt.name, {})
+        if not odd:
+            return result
+        return replaced(result, np.array(odd), exactly([texts[row] for row in odd]))
 
     return of_columns(convert)
 

@@ -434,6 +434,11 @@ def may_have_long_numbers(text: str) -> bool:
     return len(text) > _DIGITS_MAX and _LONG_NUMBER.search(text) is not None
 
 
+def may_be_too_deep(text: str) -> bool:
+    """Whether objects and arrays may be nested more deeply than Jackson reads them."""
+    return len(text) > _DEPTH_MAX and text.count("{") + text.count("[") > _DEPTH_MAX
+
+
 def is_blank(text: str) -> bool:
     """Whether there is no value at all."""
     return _BLANKS.fullmatch(text) is not None

@@ -149,17 +149,21 @@ class Builder:
             found = _each(by_pattern[1], texts)
             both = [n if f is None else f for n, f in zip(numbers, found, strict=True)]
             return pa.array(both, storage).view(dtype)
-        column = _strings(texts)
-        if is_local:
-            # Unlike a cast, from_json does not take a text that names a zone.
-            is_plain = pc.match_substring_regex(column, _LOCAL_TIME)
-            column = pc.if_else(is_plain, column, pa.scalar(None, pa.string()))
-        casting = Casting(pa.string(), dtype, "LEGACY", times.zone.name)
-        convert = string_to_date if is_date else string_to_timestamp
-        result = convert(casting)(column)
+        result = moments(_strings(texts), dtype, times)
         if int not in set(map(type, values)):
             return result
         return pc.coalesce(pa.array(numbers, storage), result.view(storage)).view(dtype)
+
+
+def moments(texts: pa.Array, dtype: pa.DataType, times: RecordTimes) -> pa.Array:
+    """Dates or timestamps of texts, without a pattern; NULL if the text is none, or unusual."""
+    if dtype == TIMESTAMP_NTZ:
+        # Unlike a cast, from_json does not take a text that names a zone.
+        is_plain = pc.match_substring_regex(texts, _LOCAL_TIME)
+        texts = pc.if_else(is_plain, texts, pa.scalar(None, pa.string()))
+    casting = Casting(pa.string(), dtype, "LEGACY", times.zone.name)
+    convert = string_to_date if pa.types.is_date32(dtype) else string_to_timestamp
+    return convert(casting)(texts)
 
 
 def _binary(value: str | bytes) -> bytes:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
-from engine.expressions.casts.cast_texts import double_text
+from engine.expressions.java_doubles import double_text
 from engine.expressions.json.jackson import Members
 
 Quote: TypeAlias = Callable[[str], str]

@@ -15,21 +15,34 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.casts.cast_texts import double_text, floating_to_string
+from engine.expressions.argument_types import Rare
+from engine.expressions.casts.cast_texts import floating_to_string
 from engine.expressions.casts.rules import Casting
+from engine.expressions.java_doubles import double_text
 from engine.expressions.json.json_options import IGNORE_NULLS, JsonWriting, json_writing
 from engine.expressions.json.json_writing import Quote, quoted, quoted_in_ascii
 from engine.expressions.options import OptionError, refused_for
 from engine.expressions.record_printing import Texts
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.times.timestamps import zone_for
-from engine.expressions.times.zones import zone
+from engine.expressions.times.zones import Zone, zone
 from engine.expressions.tree import Expr
-from engine.expressions.types import TIMESTAMP, is_integral, sql_name
+from engine.expressions.types import TIMESTAMP, is_integral, is_variant, sql_name
 from engine.expressions.vectors import to_list
+
+VariantTexts = Callable[[pa.StructArray, Zone], Texts]
+_OF_VARIANTS: list[VariantTexts] = []
+
+
+def writes_variants(write: VariantTexts) -> VariantTexts:
+    """Register how a column of VARIANT is written, which another family knows."""
+    _OF_VARIANTS.append(write)
+    return write
 
 
 def _why_not(dtype: pa.DataType) -> str | None:
+    if is_variant(dtype):
+        return None
     if pa.types.is_struct(dtype):
         return next((why for field in dtype if (why := _why_not(field.type))), None)
     if pa.types.is_map(dtype):
@@ -38,7 +51,7 @@ def _why_not(dtype: pa.DataType) -> str | None:
         return _why_not(dtype.item_type)
     if pa.types.is_list(dtype):
         return _why_not(dtype.value_type)
-    return "intervals are not supported" if pa.types.is_duration(dtype) else None
+    return None
 
 
 def _writing(expr: Expr) -> JsonWriting:
@@ -58,6 +71,7 @@ def _writing(expr: Expr) -> JsonWriting:
         "spark.sql.jsonGenerator.writeNullIfWithDefaultValue",
         "spark.sql.legacy.timeParserPolicy",
     ),
+    takes=Rare.VOID | Rare.VARIANT,
 )
 def to_json(expr: Expr, context: Context) -> ValueFunction:
     """One text per value."""
@@ -85,6 +99,10 @@ class _Writer:
         :param depth: inside of how many objects they are.
         """
         dtype = array.type
+        if is_variant(dtype):
+            return [
+                text for write in _OF_VARIANTS for text in write(array, self.writing.times.zone)
+            ]
         if pa.types.is_struct(dtype):
             return self._structs(array, depth)
         if pa.types.is_map(dtype):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.datum import evaluate_where, to_array
+from engine.expressions.datum import only_where, to_array
 from engine.expressions.registry import Context, Datum, Evaluator, ValueFunction, lazy, strict
 from engine.expressions.tree import Expr
 
@@ -25,11 +25,12 @@ def connective(expr: Expr, children: Sequence[Evaluator], context: Context) -> E
     if context.hopeful:
         return lambda batch: combine(left(batch), right(batch))
     decisive = expr.op == "Or"
+    guarded_right = only_where(expr.children[1], right)
 
     def guarded(batch: pa.RecordBatch) -> Datum:
         first = to_array(left(batch), batch.num_rows, _BOOL)
         open_rows = pc.fill_null(pc.not_equal(first, decisive), True)
-        return combine(first, evaluate_where(right, batch, open_rows, _BOOL))
+        return combine(first, guarded_right(batch, open_rows))
 
     return guarded
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.datum import constant_value, to_array, to_scalar
 from engine.expressions.logic.ranks import common_ranks, is_orderable
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
@@ -122,13 +123,6 @@ def comparable(expr: Expr) -> str | None:
     return None
 
 
-def _supported(expr: Expr) -> str | None:
-    # Months have no ranks, which nested values are compared by; by themselves they are numbers.
-    if all(child.dtype == YEAR_MONTH_INTERVAL for child in expr.children):
-        return None
-    return comparable(expr)
-
-
 def alike(one: pa.DataType, other: pa.DataType) -> bool:
     """Whether two types differ only in the names of fields and in what may be null."""
     if pa.types.is_struct(one) and pa.types.is_struct(other):
@@ -142,7 +136,7 @@ def alike(one: pa.DataType, other: pa.DataType) -> bool:
     return bool(one == other)
 
 
-@strict(*_PLAIN, supports=_supported)
+@strict(*_PLAIN, supports=comparable, takes=Rare.ALL)
 def comparison(expr: Expr, context: Context) -> ValueFunction:
     """Null if either side is."""
     left, right = expr.children
@@ -151,7 +145,7 @@ def comparison(expr: Expr, context: Context) -> ValueFunction:
     return compare(expr.op, left.dtype, number)
 
 
-@strict("EqualNullSafe", supports=comparable)
+@strict("EqualNullSafe", supports=comparable, takes=Rare.ALL)
 def equal_null_safe(expr: Expr, context: Context) -> ValueFunction:
     """``<=>``: never null; two nulls are equal."""
     dtype = expr.children[0].dtype

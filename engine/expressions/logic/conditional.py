@@ -5,65 +5,90 @@ A branch is evaluated only on the rows that take it; hopefully on all rows, whic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.datum import evaluate_where, to_array
+from engine.expressions.argument_types import Rare
+from engine.expressions.buffers import chosen
+from engine.expressions.datum import is_harmless, only_where, to_array
 from engine.expressions.registry import Context, Datum, Evaluator, lazy
 from engine.expressions.tree import Expr
 
 _BOOL = pa.bool_()
 
 
-@lazy("If", "CaseWhen")
+@lazy("If", "CaseWhen", takes=Rare.ALL_AND_VARIANT)
 def case_when(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``children`` are condition, value, condition, value, ... and perhaps the value of ELSE.
 
     A condition that is null is not met.
     """
     pairs = len(children) // 2
-    conditions, values = children[0 : 2 * pairs : 2], children[1 : 2 * pairs : 2]
-    otherwise = children[2 * pairs] if len(children) % 2 else None
-    if not context.hopeful or pa.types.is_nested(expr.dtype) or pa.types.is_null(expr.dtype):
-        return _guarded(conditions, values, otherwise, expr.dtype)
-    null = pa.scalar(None, expr.dtype)
-    names = [str(index) for index in range(pairs)]
+    has_else = len(children) % 2 == 1
+    typed = _typed(expr.dtype)
+    if context.hopeful and not pa.types.is_nested(expr.dtype):
+        conditions, values = children[0 : 2 * pairs : 2], children[1 : 2 * pairs : 2]
 
-    def on_all_rows(batch: pa.RecordBatch) -> Datum:
-        met = pc.make_struct(*(condition(batch) for condition in conditions), field_names=names)
-        choices = [_typed(value(batch), null) for value in values]
-        last = null if otherwise is None else _typed(otherwise(batch), null)
-        return pc.case_when(met, *choices, last)
-
-    return on_all_rows
-
-
-def _typed(datum: Datum, null: pa.Scalar) -> Datum:
-    return null if isinstance(datum, pa.Scalar) and not datum.is_valid else datum
-
-
-def _guarded(
-    conditions: Sequence[Evaluator],
-    values: Sequence[Evaluator],
-    otherwise: Evaluator | None,
-    dtype: pa.DataType,
-) -> Evaluator:
-    def row_by_row_choice(batch: pa.RecordBatch) -> Datum:
-        rows = batch.num_rows
-        undecided = pa.repeat(True, rows)
-        result = pa.nulls(rows, dtype)
-        for condition, value in zip(conditions, values, strict=True):
-            met = pc.fill_null(evaluate_where(condition, batch, undecided, _BOOL), False)
-            result = pc.if_else(met, evaluate_where(value, batch, met, dtype), result)
-            undecided = pc.and_not(undecided, met)
-            if undecided.true_count == 0:
-                return result
-        if otherwise is None:
+        def on_all_rows(batch: pa.RecordBatch) -> Datum:
+            rows = batch.num_rows
+            result = typed(children[-1](batch) if has_else else None, rows)
+            for condition, value in zip(reversed(conditions), reversed(values), strict=True):
+                met = to_array(_met(condition(batch)), rows, _BOOL)
+                result = _chosen(met, typed(value(batch), rows), result)
             return result
-        if undecided.true_count == rows:
-            return to_array(otherwise(batch), rows, dtype)
-        return pc.if_else(undecided, evaluate_where(otherwise, batch, undecided, dtype), result)
 
-    return row_by_row_choice
+        return on_all_rows
+    # A column or a constant is taken as it is: no row need be told from those that want it.
+    last = expr.children[-1]
+    is_plain = not has_else or (not last.children and is_harmless(last))
+    guarded = [only_where(*each) for each in zip(expr.children, children, strict=True)]
+    branches = list(zip(guarded[0 : 2 * pairs : 2], guarded[1 : 2 * pairs : 2], strict=True))
+
+    def on_its_rows(batch: pa.RecordBatch) -> Datum:
+        rows, undecided = batch.num_rows, None
+        taken: list[tuple[pa.Array, Datum]] = []
+        for number, (condition, value) in enumerate(branches, 1):
+            met = to_array(_met(condition(batch, undecided)), rows, _BOOL)
+            if undecided is not None:
+                met = pc.and_(met, undecided)
+            taken.append((met, typed(value(batch, met), rows)))
+            if is_plain and number == pairs:
+                break
+            undecided = pc.invert(met) if undecided is None else pc.and_not(undecided, met)
+            if undecided.true_count == 0:
+                break
+        is_open = is_plain or (undecided is not None and undecided.true_count > 0)
+        result = typed(guarded[-1](batch, undecided) if has_else and is_open else None, rows)
+        for met, value_of_branch in reversed(taken):
+            result = _chosen(met, value_of_branch, result)
+        return result
+
+    return on_its_rows
+
+
+def _met(condition: Datum) -> Datum:
+    if isinstance(condition, pa.Array) and condition.null_count == 0:
+        return condition
+    return pc.fill_null(condition, False)
+
+
+def _chosen(met: pa.Array, value: Datum, otherwise: Datum) -> Datum:
+    if value.type != otherwise.type:
+        return pc.if_else(met, value, otherwise)
+    return chosen(met, value, otherwise)
+
+
+def _typed(dtype: pa.DataType) -> Callable[[Any, int], Datum]:
+    """Makes a value of a branch, None for NULL, one that can be chosen among others."""
+    null = pa.scalar(None, dtype)
+    if pa.types.is_nested(dtype) or pa.types.is_null(dtype):
+        return lambda datum, rows: to_array(null if datum is None else datum, rows, dtype)
+
+    def typed(datum: Any, rows: int) -> Datum:
+        is_null = datum is None or (isinstance(datum, pa.Scalar) and not datum.is_valid)
+        return null if is_null else datum
+
+    return typed

@@ -7,6 +7,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.datum import to_array
 from engine.expressions.lists import on_arrays
 from engine.expressions.logic.comparison import comparable, compare
@@ -14,7 +15,7 @@ from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.tree import Expr
 
 
-@strict("Greatest", "Least", supports=comparable)
+@strict("Greatest", "Least", supports=comparable, takes=Rare.ALL)
 def extreme(expr: Expr, context: Context) -> ValueFunction:
     """Of equal values (0.0 and -0.0) the first one."""
     better = compare("GreaterThan" if expr.op == "Greatest" else "LessThan", expr.dtype)

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.datum import constant, evaluate_where, to_array
 from engine.expressions.lambdas import with_variable
 from engine.expressions.logic.comparison import comparable
 from engine.expressions.registry import KERNELS, Context, Datum, Evaluator, lazy
 from engine.expressions.tree import Expr
+from engine.expressions.types import YEAR_MONTH_INTERVAL
 
 _NULL = pa.scalar(None, pa.bool_())
 
@@ -22,7 +24,9 @@ def _supports(expr: Expr) -> str | None:
     return comparable(expr)
 
 
-@lazy("In", supports=_supports, presumes=("spark.sql.legacy.nullInEmptyListBehavior",))
+@lazy(
+    "In", supports=_supports, presumes=("spark.sql.legacy.nullInEmptyListBehavior",), takes=Rare.ALL
+)
 def is_in(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """Constants are looked up in a hash table; anything else is compared one by one."""
     dtype = expr.children[0].dtype
@@ -32,6 +36,7 @@ def is_in(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evalua
         or pa.types.is_floating(dtype)
         or pa.types.is_nested(dtype)
         or pa.types.is_null(dtype)
+        or dtype == YEAR_MONTH_INTERVAL
     ):
         return _any_equal(expr, children, context)
     value, has_null = children[0], any(not item.is_valid for item in constants)

@@ -26,7 +26,7 @@ def is_orderable(dtype: pa.DataType) -> bool:
         return all(is_orderable(field.type) for field in dtype)
     if pa.types.is_list(dtype):
         return is_orderable(dtype.value_type)
-    return not pa.types.is_map(dtype) and dtype != YEAR_MONTH_INTERVAL
+    return not pa.types.is_map(dtype)
 
 
 def ranks(array: pa.Array, *, signed_zeros: bool = False) -> Ints:
@@ -43,6 +43,8 @@ def ranks(array: pa.Array, *, signed_zeros: bool = False) -> Ints:
         keys = _list_keys(array)
     elif pa.types.is_floating(dtype):
         keys = _float_keys(array, signed_zeros)
+    elif dtype == YEAR_MONTH_INTERVAL:
+        keys = from_numpy(*to_numpy(array), pa.int64())
     else:
         keys = array
     result = pc.rank(keys, sort_keys="ascending", tiebreaker="dense")

@@ -17,6 +17,7 @@ Source: ``arithmetic.scala`` of Catalyst; ``MathUtils`` of Spark.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,10 @@ import pyarrow.compute as pc
 
 from engine.errors import TransformError
 from engine.expressions import ansi, decimals
+from engine.expressions.argument_types import Rare
 from engine.expressions.buffers import values_of, with_nulls_of
 from engine.expressions.datum import constant_value
+from engine.expressions.numbers import checked
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.times.interval_arithmetic import interval_arithmetic, is_interval
 from engine.expressions.tree import Expr
@@ -68,7 +71,7 @@ def _may_fail_to_negate(expr: Expr) -> bool:
 def _may_fail_to_divide(expr: Expr) -> bool:
     divisor = constant_value(expr.children[1])
     harmless = divisor not in (None, 0, -1) and not pa.types.is_decimal(expr.children[0].dtype)
-    return _ansi(expr) and not harmless
+    return (_ansi(expr) and not harmless) or decimals.division_may_be_impossible(expr)
 
 
 @strict(
@@ -79,6 +82,7 @@ def _may_fail_to_divide(expr: Expr) -> bool:
     can_fail=_may_overflow,
     loop=True,
     reads=("eval_mode",),
+    takes=Rare.INTERVALS,
 )
 def add_subtract_multiply(expr: Expr, context: Context) -> ValueFunction:
     """Both sides have the result's type, except for decimals."""
@@ -87,10 +91,10 @@ def add_subtract_multiply(expr: Expr, context: Context) -> ValueFunction:
         return interval_arithmetic(expr)
     if pa.types.is_decimal(dtype):
         return decimals.arithmetic(expr)
+    unchecked: ValueFunction = _UNCHECKED[expr.op]
     if pa.types.is_floating(dtype) or mode == "LEGACY":
-        unchecked: ValueFunction = _UNCHECKED[expr.op]
         return unchecked
-    checked, exact = _CHECKED[expr.op], _EXACT[expr.op]
+    each_checked, exact = _CHECKED[expr.op], _EXACT[expr.op]
     limit = 1 << (dtype.bit_width - 1)
 
     def in_range_or_null(left: int, right: int) -> int | None:
@@ -98,8 +102,10 @@ def add_subtract_multiply(expr: Expr, context: Context) -> ValueFunction:
         return int(result) if -limit <= result < limit else None
 
     def compute(left: Datum, right: Datum) -> Datum:
+        if checked.surely_fits(exact, limit, left, right):
+            return unchecked(left, right)
         try:
-            return checked(left, right)
+            return each_checked(left, right)
         except pa.ArrowInvalid:
             if mode == "TRY":
                 return per_row(in_range_or_null, dtype, left, right)
@@ -121,12 +127,13 @@ def divide(expr: Expr, context: Context) -> ValueFunction:
         return decimals.arithmetic(expr)
     if constant_value(expr.children[1]):
         return lambda left, right: pc.divide(left, right)
-    failure = (lambda *_: ansi.divide_by_zero()) if _ansi(expr) else None
+    if _ansi(expr):
+        return checked.quotient
 
     def quotient(left: Any, right: Any) -> Any:
         return left / right, right != 0
 
-    return lambda left, right: on_numpy(quotient, expr.dtype, left, right, failure=failure)
+    return lambda left, right: on_numpy(quotient, expr.dtype, left, right)
 
 
 @strict(
@@ -156,7 +163,14 @@ def integral_divide(expr: Expr, context: Context) -> ValueFunction:
         return ansi.arithmetic_overflow(expr.dtype, "try_divide")
 
     raises = failure if _ansi(expr) else None
-    return lambda left, right: on_numpy(quotient, expr.dtype, left, right, failure=raises)
+
+    def compute(left: Datum, right: Datum) -> Datum:
+        if raises is not None:
+            with suppress(pa.ArrowInvalid):
+                return pc.divide_checked(left, right)
+        return on_numpy(quotient, expr.dtype, left, right, failure=raises)
+
+    return compute
 
 
 @strict(
@@ -220,13 +234,21 @@ def pmod(expr: Expr, context: Context) -> ValueFunction:
     can_fail=_may_fail_to_negate,
     loop=True,
     reads=("fail_on_error",),
+    takes=Rare.INTERVALS,
 )
 def unary_minus(expr: Expr, context: Context) -> ValueFunction:
     """The lowest integer has no negative."""
     return _unary(expr, pc.negate, pc.negate_checked)
 
 
-@strict("Abs", supports=_numeric, can_fail=_may_fail_to_negate, loop=True, reads=("fail_on_error",))
+@strict(
+    "Abs",
+    supports=_numeric,
+    can_fail=_may_fail_to_negate,
+    loop=True,
+    reads=("fail_on_error",),
+    takes=Rare.INTERVALS,
+)
 def absolute(expr: Expr, context: Context) -> ValueFunction:
     """The lowest integer has no absolute value."""
     return _unary(expr, pc.abs, pc.abs_checked)
@@ -249,7 +271,7 @@ def _unary(expr: Expr, unchecked: ValueFunction, checked: ValueFunction) -> Valu
     return compute
 
 
-@strict("UnaryPositive", supports=_numeric)
+@strict("UnaryPositive", supports=_numeric, takes=Rare.INTERVALS)
 def unary_plus(expr: Expr, context: Context) -> ValueFunction:
     """Nothing happens."""
     return lambda value: value

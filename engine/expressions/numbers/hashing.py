@@ -15,10 +15,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.datum import to_array
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.tree import Expr
-from engine.expressions.types import YEAR_MONTH_INTERVAL, sql_name
+from engine.expressions.types import YEAR_MONTH_INTERVAL
 from engine.expressions.vectors import to_numpy
 
 _LONG_DECIMAL_MAX: Final = 18
@@ -168,8 +169,6 @@ def _rounds(counts: Any) -> Iterator[tuple[int, Any]]:
 def _why_not(dtype: pa.DataType) -> str | None:
     if pa.types.is_map(dtype):
         return "maps have no hash"
-    if dtype == YEAR_MONTH_INTERVAL:
-        return f"a hash of the type {sql_name(dtype)} is not supported"
     if pa.types.is_struct(dtype):
         return next(filter(None, (_why_not(field.type) for field in dtype)), None)
     return _why_not(dtype.value_type) if pa.types.is_list(dtype) else None
@@ -224,7 +223,9 @@ def _leaf(kind: _Murmur3 | _XxHash64, array: pa.Array, seeds: Any) -> Any:
         return kind.ints(bits, seeds) if is_float else kind.longs(bits, seeds)
     if pa.types.is_boolean(dtype):
         return kind.ints(values.astype(np.int32), seeds)
-    if pa.types.is_date32(dtype) or (pa.types.is_integer(dtype) and dtype.bit_width < 64):
+    if dtype in (pa.date32(), YEAR_MONTH_INTERVAL) or (
+        pa.types.is_integer(dtype) and dtype.bit_width < 64
+    ):
         return kind.ints(values.astype(np.int32), seeds)
     return kind.longs(np.ascontiguousarray(values, np.int64), seeds)
 
@@ -242,7 +243,7 @@ def _unscaled(array: pa.Array) -> pa.Array:
 
 
 def _register(op: str, make: Callable[[], _Murmur3 | _XxHash64]) -> None:
-    @strict(op, supports=_supports, loop=True, reads=("seed",))
+    @strict(op, supports=_supports, loop=True, reads=("seed",), takes=Rare.ALL)
     def hashed(expr: Expr, context: Context) -> ValueFunction:
         """Never NULL. Only decimals beyond 64 bits are looped over."""
         kind = make()

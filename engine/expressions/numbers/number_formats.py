@@ -44,7 +44,7 @@ def _of_double(number: float, places: int) -> str:
     # is nearer to the exact value.
     exponent = shortest.as_tuple().exponent
     assert isinstance(exponent, int)
-    value = abs(Decimal(number)) if -exponent > places else shortest
+    value = Decimal(number).copy_abs() if -exponent > places else shortest
     return sign + _grouped(value, places)
 
 

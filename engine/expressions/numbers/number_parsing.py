@@ -93,6 +93,6 @@ def _digits(text: str, runs: tuple[Run, ...]) -> str | None:
 
 def _fitting(digits: str, pattern: NumberPattern) -> Decimal:
     number, places = Decimal(digits), pattern.scale
-    if abs(number) >= 10**pattern.whole_digits:
+    if number.copy_abs() >= 10**pattern.whole_digits:
         raise numeric_value_out_of_range(number, pattern.whole_digits + places, places)
     return number

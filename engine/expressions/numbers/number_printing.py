@@ -57,7 +57,7 @@ def format_number(number: Decimal, pattern: NumberPattern) -> str:
 
 def _padded(number: Decimal, pattern: NumberPattern) -> tuple[str, str]:
     """As many digits before and behind the point as the pattern has; spaces lead."""
-    whole, _, fraction = f"{abs(number):f}".partition(".")
+    whole, _, fraction = f"{number.copy_abs():f}".partition(".")
     whole, fraction = whole.lstrip("0"), fraction.rstrip("0")
     if len(whole) > pattern.whole_digits or len(fraction) > pattern.scale:
         return "#" * pattern.whole_digits, "#" * pattern.scale

@@ -98,8 +98,8 @@ def _from_base64(text: str) -> bytes:
     if last == 1:
         raise illegal_argument("Last unit does not have enough valid bits")
     if extra := _AFTER_PADDING.search(text, len(body)):
-        position = len(text[: extra.end()].encode())
-        raise illegal_argument(f"Input byte array has incorrect ending byte at {position}")
+        # Java makes one byte of each character, of those beyond the first 256 a "?".
+        raise illegal_argument(f"Input byte array has incorrect ending byte at {extra.end()}")
     return base64.b64decode(digits + "=" * (-last % 4))
 
 

@@ -1,7 +1,7 @@
 """``LIKE`` and ``RLIKE``. (``ILIKE`` is LIKE on lower-case texts, in Spark too.)
 
-Patterns are constants: they are translated once. RLIKE takes Java's regular expressions as far as
-:mod:`engine.expressions.texts.java_regex` knows them to mean the same, and refuses the others.
+Patterns of LIKE are constants. RLIKE takes Java's regular expressions as far as
+:mod:`engine.expressions.texts.java_regex.pattern` knows them to mean the same.
 """
 
 from __future__ import annotations
@@ -12,10 +12,17 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.buffers import is_ascii
 from engine.expressions.datum import constant, constant_value
 from engine.expressions.malformed import JAVA
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
-from engine.expressions.texts.java_regex import UnsupportedRegexError, compile_java_regex
+from engine.expressions.texts.regex_patterns import (
+    JAVA_VERSION,
+    constant_regex,
+    for_spark_function,
+    has_column,
+    why_no_pattern,
+)
 from engine.expressions.texts.strings import characters_of
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row
@@ -149,35 +156,24 @@ def _tokens(pattern: str, escape: str) -> list[object]:
     return tokens
 
 
-def _rlike_supports(expr: Expr) -> str | None:
-    if reason := _constant_pattern(expr):
-        return reason
-    try:
-        compile_java_regex(constant_value(expr.children[1]) or "")
-    except UnsupportedRegexError as error:
-        return str(error)
-    return None
+def _is_ascii(value: Datum) -> bool:
+    return isinstance(value, pa.Array) and is_ascii(value)
 
 
-@strict("RLike", supports=_rlike_supports, loop=True)
+@strict("RLike", supports=why_no_pattern, can_fail=has_column, loop=True, reads=(JAVA_VERSION,))
 def rlike(expr: Expr, context: Context) -> ValueFunction:
     """Whether the regular expression is found anywhere in the text."""
-    text = constant_value(expr.children[1])
-    if text is None:
-        return lambda value, _pattern: pa.scalar(None, _BOOL)
-    regex = compile_java_regex(text)
+    regex = constant_regex(expr)
+    if regex is None:
+        compiled = for_spark_function("rlike", expr)
+        return lambda *values: per_row(lambda s, p: compiled(p).finds(s), _BOOL, *values)
     if regex.literal is not None:
         literal = regex.literal
         return lambda value, _pattern: pc.match_substring(JAVA.of(value), literal)
-    if regex.re2 is not None:
-        re2 = regex.re2
-        return lambda value, _pattern: pc.match_substring_regex(JAVA.of(value), re2)
-    search = regex.pattern.search
 
-    def found(value: str) -> bool:
-        return search(value) is not None
+    def found(value: Datum, _pattern: Datum) -> Datum:
+        if regex.re2 is not None and not (regex.ascii_only and not _is_ascii(value)):
+            return pc.match_substring_regex(JAVA.of(value), regex.re2)
+        return per_row(regex.finds, _BOOL, value)
 
-    def in_python(value: Datum, _pattern: Datum) -> Datum:
-        return per_row(found, _BOOL, value)
-
-    return in_python
+    return found

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.datum import constant, constant_value
 from engine.expressions.decimals import EXACT
 from engine.expressions.json.jackson import as_utf8
@@ -62,6 +63,7 @@ def _supports(expr: Expr) -> str | None:
     supports=_supports,
     loop=True,
     presumes=("spark.sql.legacy.allowZeroIndexInFormatString",),
+    takes=Rare.ALL,
 )
 def format_string(expr: Expr, context: Context) -> ValueFunction:
     """``format_string``, ``printf``: NULL is written as ``null``."""

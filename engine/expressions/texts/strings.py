@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.argument_types import Rare
 from engine.expressions.buffers import is_ascii
 from engine.expressions.collections.arrays import concat_arrays, reverse_array
 from engine.expressions.malformed import (
@@ -128,7 +129,7 @@ def _concat_supports(expr: Expr) -> str | None:
     return f"joining values of the type {sql_name(expr.dtype)} is not supported"
 
 
-@strict("Concat", supports=_concat_supports)
+@strict("Concat", supports=_concat_supports, takes=Rare.ALL)
 def concat(expr: Expr, context: Context) -> ValueFunction:
     """``concat`` and ``||``: NULL if any part is."""
     if pa.types.is_list(expr.dtype):
@@ -212,7 +213,7 @@ def space(times: int) -> str:
     return " " * times
 
 
-@strict("Reverse", loop=True)
+@strict("Reverse", loop=True, takes=Rare.ALL)
 def reverse(expr: Expr, context: Context) -> ValueFunction:
     """``reverse``: of code points, or of items."""
     if pa.types.is_list(expr.dtype):

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from engine.expressions.ansi import failure
 from engine.expressions.datum import evaluate_where, to_array
+from engine.expressions.java_errors import java_error
 from engine.expressions.malformed import (
     CHARACTERS,
     KEPT,
@@ -37,7 +38,7 @@ from engine.expressions.vectors import per_row
 _Text = TypeVar("_Text", str, bytes, tuple[bytes, ...])
 _Searched = TypeVar("_Searched", str, Characters)
 
-_INT_MAX = 2**31 - 1
+_INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
 
 def cut(text: _Text, position: int, length: int) -> _Text:
@@ -169,6 +170,9 @@ def split_part(text: str, delimiter: str, number: int) -> str:
     if number == 0:
         raise failure("INVALID_INDEX_OF_ZERO", "The index 0 is invalid: parts count from 1.")
     parts = text.split(delimiter) if delimiter else [text]
+    if number == _INT_MIN:  # of which Java has no amount
+        index = f"Index {len(parts) + number} out of bounds for length {len(parts)}"
+        raise java_error("java.lang.ArrayIndexOutOfBoundsException", index)
     if abs(number) > len(parts):
         return ""
     return parts[number - 1 if number > 0 else number]

@@ -13,8 +13,9 @@ from engine.expressions.collections.maps import (
 from engine.expressions.datum import constant, constant_value
 from engine.expressions.lists import Lists, on_arrays
 from engine.expressions.registry import Context, ValueFunction, strict
-from engine.expressions.texts.java_regex import UnsupportedRegexError, compile_java_regex
-from engine.expressions.texts.regex_functions import cutter
+from engine.expressions.texts.java_regex.errors import UnsupportedRegexError
+from engine.expressions.texts.regex_patterns import JAVA_VERSION, compiled, java_of
+from engine.expressions.texts.splitting import cutter
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import to_list
 
@@ -24,11 +25,9 @@ def _supports(expr: Expr) -> str | None:
         if constant(delimiter) is None or not constant_value(delimiter):
             return "the delimiters must be constants, and not empty"
         try:
-            regex = compile_java_regex(constant_value(delimiter))
+            compiled(constant_value(delimiter), java_of(expr))
         except UnsupportedRegexError as error:
             return str(error)
-        if regex.may_match_empty:
-            return "a delimiter that can match an empty text is not supported"
     return None
 
 
@@ -37,12 +36,13 @@ def _supports(expr: Expr) -> str | None:
     can_fail=may_have_bad_keys,
     supports=_supports,
     loop=True,
-    reads=BUILDERS_READ,
+    reads=(*BUILDERS_READ, JAVA_VERSION),
     presumes=(*BUILDERS_PRESUME, "spark.sql.legacy.truncateForEmptyRegexSplit"),
 )
 def str_to_map(expr: Expr, context: Context) -> ValueFunction:
     """Splits into pairs, and those into key and value: NULL where there is no delimiter."""
-    pairs, pair = (cutter(compile_java_regex(constant_value(d))) for d in expr.children[1:])
+    java = java_of(expr)
+    pairs, pair = (cutter(compiled(constant_value(d), java)) for d in expr.children[1:])
 
     def make(texts: pa.Array, *_: pa.Array) -> pa.Array:
         rows = to_list(texts)

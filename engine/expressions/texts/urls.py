@@ -14,8 +14,10 @@ from engine.expressions.ansi import failure
 from engine.expressions.datum import constant, constant_value
 from engine.expressions.java_utf8 import decoded
 from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
-from engine.expressions.texts.java_regex import UnsupportedRegexError, compile_java_regex
+from engine.expressions.texts.java_regex.errors import UnsupportedRegexError
+from engine.expressions.texts.java_regex.pattern import JavaRegex
 from engine.expressions.texts.java_uri import JavaUri, UriSyntaxError
+from engine.expressions.texts.regex_patterns import JAVA_VERSION, compiled, java_of
 from engine.expressions.tree import Expr
 
 
@@ -99,13 +101,17 @@ def _supports(expr: Expr) -> str | None:
     return None
 
 
-def _key_pattern(expr: Expr) -> re.Pattern[str]:
+def _key_pattern(expr: Expr) -> JavaRegex:
     """Spark puts the key into a regular expression as it is."""
-    return compile_java_regex(f"(&|^){constant_value(expr.children[2])}=([^&]*)").pattern
+    return compiled(f"(&|^){constant_value(expr.children[2])}=([^&]*)", java_of(expr))
 
 
 @rowwise_factory(
-    "ParseUrl", can_fail=_fails, supports=_supports, reads=("fail_on_error",), arguments=(0,)
+    "ParseUrl",
+    can_fail=_fails,
+    supports=_supports,
+    reads=("fail_on_error", JAVA_VERSION),
+    arguments=(0,),
 )
 def parse_url(expr: Expr) -> RowFunction | None:
     """``parse_url``: NULL for a part that the URL has not, or that there is not."""
@@ -126,7 +132,8 @@ def parse_url(expr: Expr) -> RowFunction | None:
             return None
         if pattern is None or found is None:
             return found
-        match = pattern.search(found)
-        return str(match[2]) if match else None
+        finder, subject = pattern.on(found)
+        match = finder.search(subject)
+        return finder.text(finder.group(match, 2) or "") if match else None
 
     return part

@@ -53,14 +53,14 @@ def batch_micros() -> int:
     return time.time_ns() // 1_000 if _batch.micros is None else _batch.micros
 
 
-@contextmanager
-def outside_of_batches() -> Iterator[None]:
+class outside_of_batches:
     """For a while, the thread has no batch."""
-    before, _batch.micros = _batch.micros, None
-    try:
-        yield
-    finally:
-        _batch.micros = before
+
+    def __enter__(self) -> None:
+        self._before, _batch.micros = _batch.micros, None
+
+    def __exit__(self, *error: object) -> None:
+        _batch.micros = self._before
 
 
 @contextmanager

@@ -5,7 +5,7 @@ Source: ``datetimeExpressions.scala`` and ``DateTimeUtils.scala`` of Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +15,7 @@ from engine.errors import TransformError
 from engine.expressions.ansi import arithmetic_overflow, failure
 from engine.expressions.datum import constant, constant_value
 from engine.expressions.java_errors import arithmetic_exception
-from engine.expressions.registry import Context, ValueFunction, always, strict
+from engine.expressions.registry import Context, Evaluator, ValueFunction, always, lazy, strict
 from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.times import civil
 from engine.expressions.times.civil import MICROS_PER_DAY
@@ -131,7 +131,7 @@ def make_date(expr: Expr, context: Context) -> ValueFunction:
         valid = civil.is_date(year, month, day) & (np.abs(year) <= YEAR_MAX)
         days = civil.to_days(year, np.where(valid, month, 1), np.where(valid, day, 1))
         if np.any(valid & ~in_int_range(days)):
-            raise arithmetic_exception("integer overflow")  # Java's own, with ANSI mode off too
+            raise arithmetic_overflow(expr.dtype)  # with ANSI mode off, too
         return days, valid
 
     def out_of_bounds(year: int, month: int, day: int) -> TransformError:
@@ -210,17 +210,18 @@ def constant_unit(position: int) -> Callable[[Expr], str | None]:
     )
 
 
-@strict("TruncDate", can_fail=always, supports=constant_unit(1))
-def trunc(expr: Expr, context: Context) -> ValueFunction:
-    """``trunc``: NULL for a unit that there is not."""
+@lazy("TruncDate", can_fail=always, supports=constant_unit(1))
+def trunc(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """``trunc``: NULL for a unit that there is not, whatever the date."""
+    date = children[0]
     unit = unit_of(constant_value(expr.children[1]))
     if unit is None:
-        return lambda date, _: pa.scalar(None, expr.dtype)
+        return lambda batch: pa.scalar(None, expr.dtype)
 
     def compute(days: Any) -> Any:
         found = truncate(days, unit)
         return found, in_int_range(found) | (unit != "QUARTER")  # the others wrap around
 
-    return lambda date, _: on_numpy(
-        compute, expr.dtype, date, failure=lambda *_: arithmetic_overflow(expr.dtype)
+    return lambda batch: on_numpy(
+        compute, expr.dtype, date(batch), failure=lambda *_: arithmetic_overflow(expr.dtype)
     )

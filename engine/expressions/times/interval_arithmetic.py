@@ -16,8 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from engine.errors import TransformError
-from engine.expressions.ansi import failure
+from engine.expressions.ansi import arithmetic_overflow, failure
+from engine.expressions.argument_types import Rare
 from engine.expressions.decimals import EXACT
+from engine.expressions.java_doubles import double_text
 from engine.expressions.java_errors import arithmetic_exception
 from engine.expressions.registry import Context, Datum, ValueFunction, always, strict
 from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND
@@ -40,6 +42,10 @@ def _limit(dtype: pa.DataType) -> int:
 
 def _overflow(*_: Any) -> TransformError:
     return failure("INTERVAL_ARITHMETIC_OVERFLOW", "The result does not fit an interval.")
+
+
+def _overflow_of(expr: Expr) -> Callable[..., TransformError]:
+    return (lambda *_: arithmetic_overflow(expr.dtype)) if expr.op == "Abs" else _overflow
 
 
 def _sum(left: Any, right: Any) -> Any:
@@ -67,7 +73,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
 def interval_arithmetic(expr: Expr) -> ValueFunction:
     """The function for ``+``, ``-`` or ``abs`` of intervals."""
     function, limit = _FUNCTIONS[expr.op], _limit(expr.dtype)
-    fails = None if expr.params.get("eval_mode") == "TRY" else _overflow
+    fails = None if expr.params.get("eval_mode") == "TRY" else _overflow_of(expr)
 
     def compute(*values: Any) -> Any:
         result, defined = function(*values)
@@ -95,7 +101,7 @@ def _scaled(interval: int, number: Any, divides: bool) -> int:
 
 @strict(
     "MultiplyDTInterval", "MultiplyYMInterval", "DivideDTInterval", "DivideYMInterval",
-    can_fail=always, loop=True,
+    can_fail=always, loop=True, takes=Rare.INTERVALS,
 )  # fmt: skip
 def scale(expr: Expr, context: Context) -> ValueFunction:
     """``interval * number`` and ``interval / number``."""
@@ -113,7 +119,9 @@ def scale(expr: Expr, context: Context) -> ValueFunction:
         if not -limit <= result < limit:
             if exact or not isinstance(number, float):
                 raise _overflow()
-            raise arithmetic_exception("not in range")
+            unrounded = interval / number if divides else interval * number
+            told = f"input {double_text(unrounded)} and rounding mode HALF_UP"
+            raise arithmetic_exception(f"rounded value is out of range for {told}")
         return result
 
     def function(interval: Datum, number: Datum) -> Datum:
@@ -134,7 +142,7 @@ _FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-@strict(*_FIELDS)
+@strict(*_FIELDS, takes=Rare.MONTHS)
 def field(expr: Expr, context: Context) -> ValueFunction:
     """Years and months of an interval of months."""
     function = _FIELDS[expr.op]

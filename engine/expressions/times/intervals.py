@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from engine.errors import TransformError
 from engine.expressions.ansi import arithmetic_overflow, failure
+from engine.expressions.argument_types import Rare
 from engine.expressions.java_errors import long_overflow
 from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.rowwise import rowwise
@@ -60,7 +61,7 @@ def _subtracts_months(expr: Expr) -> str | None:
     return None
 
 
-@strict("TimestampAddInterval", can_fail=always, reads=("time_zone_id",))
+@strict("TimestampAddInterval", can_fail=always, reads=("time_zone_id",), takes=Rare.DAYS)
 def add_day_time(expr: Expr, context: Context) -> ValueFunction:
     """``ts + INTERVAL 1 DAY``."""
     return _day_time_later(expr, zone_for(expr, expr.children[0].dtype, context), 1)
@@ -71,13 +72,14 @@ def add_day_time(expr: Expr, context: Context) -> ValueFunction:
     "DateAddYMInterval",
     can_fail=always,
     reads=("time_zone_id",),
+    takes=Rare.MONTHS,
 )
 def add_year_month(expr: Expr, context: Context) -> ValueFunction:
     """``ts + INTERVAL 1 MONTH``."""
     return _months_later(expr, context, 1)
 
 
-@strict("DatetimeSub", can_fail=always, supports=_subtracts_months)
+@strict("DatetimeSub", can_fail=always, supports=_subtracts_months, takes=Rare.INTERVALS)
 def subtract_interval(expr: Expr, context: Context) -> ValueFunction:
     """``ts - INTERVAL ...``."""
     if expr.children[1].dtype == YEAR_MONTH_INTERVAL:
@@ -226,14 +228,14 @@ _PARTS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-@strict(*_PARTS)
+@strict(*_PARTS, takes=Rare.DAYS)
 def interval_part(expr: Expr, context: Context) -> ValueFunction:
     """Days, hours and minutes of a day-time interval."""
     function = _PARTS[expr.op]
     return lambda interval: on_numpy(function, expr.dtype, interval)
 
 
-@rowwise("ExtractANSIIntervalSeconds")
+@rowwise("ExtractANSIIntervalSeconds", takes=Rare.DAYS)
 def interval_seconds(micros: int) -> Decimal:
     """Seconds of a day-time interval, with microseconds."""
     rest = abs(micros) % MICROS_PER_MINUTE

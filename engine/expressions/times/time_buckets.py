@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from engine.errors import TransformError
 from engine.expressions.ansi import arithmetic_overflow
+from engine.expressions.argument_types import Rare
+from engine.expressions.java_errors import long_overflow
 from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.times import civil
 from engine.expressions.times.civil import MICROS_PER_DAY
@@ -31,43 +34,56 @@ def reinterpret(expr: Expr, context: Context) -> ValueFunction:
     return lambda value: on_numpy(lambda micros: micros, expr.dtype, value)
 
 
-@strict("TimeBucket", can_fail=always, reads=("time_zone_id",))
+@strict("TimeBucket", can_fail=always, reads=("time_zone_id",), takes=Rare.INTERVALS)
 def time_bucket(expr: Expr, context: Context) -> ValueFunction:
     """``time_bucket``: buckets of days and of months are those of the session's zone."""
     local_zone, dtype = zone_for(expr, expr.dtype, context), expr.dtype
     start = _month_bucket if expr.children[0].dtype == YEAR_MONTH_INTERVAL else _day_time_bucket
 
     def compute(size: Any, ts: Any, origin: Any) -> Any:
-        begin, fits = start(size, ts, origin, local_zone)
+        begin, exact, inside = start(size, ts, origin, local_zone)
+        fits = exact & inside
         return np.where(fits, begin, 0), fits
 
-    return lambda size, ts, origin: on_numpy(
-        compute, dtype, size, ts, origin, failure=lambda *_: arithmetic_overflow(pa.int64())
-    )
+    def failure(*row: int) -> TransformError:
+        size, ts, origin = (np.array([each]) for each in row)
+        _, exact, _ = start(size, ts, origin, local_zone)
+        return long_overflow() if np.all(exact) else arithmetic_overflow(pa.int64())
+
+    return lambda size, ts, origin: on_numpy(compute, dtype, size, ts, origin, failure=failure)
 
 
 def _day_time_bucket(size: Any, ts: Any, origin: Any, local_zone: Zone) -> Any:
-    since, fits = ts - origin, _difference_fits(ts, origin)
+    """:return: where the bucket begins, whether no sum or product has left 64 bits, and whether no
+    instant has; Spark's errors differ, and the first counts."""
+    since, exact = ts - origin, _difference_fits(ts, origin)
     number = since // size
+    moved, fits = _product(number, size)
     if np.all(size < MICROS_PER_DAY):
-        begin, in_range = plus(origin, number * size)
-        return begin, fits & in_range
-    begin, in_range = plus_day_time(origin, number * size, local_zone)
+        begin, sum_fits = plus(origin, moved)
+        return begin, exact & fits & sum_fits, np.True_
+    begin, inside = plus_day_time(origin, moved, local_zone)
     # A day across a change of clocks is longer or shorter than 24 hours.
-    before, before_fits = plus_day_time(origin, (number - 1) * size, local_zone)
-    after, after_fits = plus_day_time(origin, (number + 1) * size, local_zone)
     is_late = begin > ts
-    is_early = ~is_late & (after <= ts)
-    found = np.where(is_late, before, np.where(is_early, after, begin))
-    return found, fits & in_range & np.where(is_late, before_fits, after_fits)
+    moved, next_fits = _product(number + np.where(is_late, -1, 1), size)
+    other, other_inside = plus_day_time(origin, moved, local_zone)
+    found = np.where(is_late | (other <= ts), other, begin)
+    return found, exact & fits & (next_fits | ~inside), inside & other_inside
+
+
+def _product(number: Any, size: Any) -> Any:
+    """The product with a positive size, and whether it is inside of 64 bits."""
+    product = number * size
+    return product, product // size == number
 
 
 def _month_bucket(size: Any, ts: Any, origin: Any, local_zone: Zone) -> Any:
+    """As :func:`_day_time_bucket`."""
     number = (_month_number(ts, local_zone) - _month_number(origin, local_zone)) // size
     begin, fits = plus_months(origin, number * size, local_zone)
     before, before_fits = plus_months(origin, (number - 1) * size, local_zone)
     is_late = begin > ts
-    return np.where(is_late, before, begin), np.where(is_late, before_fits, fits)
+    return np.where(is_late, before, begin), np.True_, fits & (before_fits | ~is_late)
 
 
 def _month_number(utc: Any, local_zone: Zone) -> Any:

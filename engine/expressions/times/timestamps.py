@@ -9,7 +9,7 @@ Source: ``datetimeExpressions.scala`` and ``DateTimeUtils.scala`` of Spark.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -20,8 +20,17 @@ from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.buffers import saturated
 from engine.expressions.datum import constant_value
+from engine.expressions.decimals import EXACT
 from engine.expressions.java_errors import arithmetic_exception, long_overflow
-from engine.expressions.registry import Context, Datum, ValueFunction, always, strict
+from engine.expressions.registry import (
+    Context,
+    Datum,
+    Evaluator,
+    ValueFunction,
+    always,
+    lazy,
+    strict,
+)
 from engine.expressions.times import civil, dates
 from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND
 from engine.expressions.times.zone_columns import per_zone, unknown_zone
@@ -81,14 +90,15 @@ _LOCAL_UNITS: Final = {
 }  # fmt: skip
 
 
-@strict("TruncTimestamp", can_fail=always, supports=dates.constant_unit(0), reads=("time_zone_id",))
-def date_trunc(expr: Expr, context: Context) -> ValueFunction:
-    """``date_trunc``: NULL for a unit that there is not."""
+@lazy("TruncTimestamp", can_fail=always, supports=dates.constant_unit(0), reads=("time_zone_id",))
+def date_trunc(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """``date_trunc``: NULL for a unit that there is not, whatever the timestamp."""
+    ts = children[1]
     text = constant_value(expr.children[0])
     function = _truncation(text, zone_for(expr, expr.dtype, context)) if text is not None else None
     if function is None:
-        return lambda _, ts: pa.scalar(None, expr.dtype)
-    return lambda _, ts: on_numpy(function, expr.dtype, ts, failure=long_overflow)
+        return lambda batch: pa.scalar(None, expr.dtype)
+    return lambda batch: on_numpy(function, expr.dtype, ts(batch), failure=long_overflow)
 
 
 def _truncation(text: str, local_zone: Zone) -> Callable[[Any], Any] | None:
@@ -219,7 +229,7 @@ def from_number(expr: Expr, context: Context) -> ValueFunction:
         return times(number, unit)
 
     def exact(number: Decimal) -> int:
-        micros = number.scaleb(6)
+        micros = EXACT.scaleb(number, 6)
         if micros != int(micros):
             raise arithmetic_exception("Rounding necessary")
         if not -(2**63) <= micros < 2**63:

@@ -251,7 +251,7 @@ def _nullable(dtype: Any) -> Any:
 def _unheld(dtype: Any) -> Iterator[str]:
     """The types within a type that Delta does not have."""
     if isinstance(dtype, str):
-        if dtype == "void" or dtype.startswith("interval"):
+        if dtype in ("void", "variant") or dtype.startswith("interval"):
             yield dtype
     elif dtype["type"] == "struct":
         if not dtype["fields"]:

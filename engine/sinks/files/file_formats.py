@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from engine.base.connector_options import SESSION_TIMEZONE, Options
 from engine.errors import ConfigError
-from engine.expressions.types import schema_to_spark, sql_name
+from engine.expressions.types import has_variant, schema_to_spark, sql_name
 from engine.expressions.whole_columns import json_writer
 
 _ROW_METADATA: Final = b"org.apache.spark.sql.parquet.row.metadata"
@@ -84,7 +84,7 @@ class ParquetFormat(FileFormat):
     def check(self, schema: pa.Schema) -> None:
         super().check(schema)
         for field in schema:
-            if _has_empty_struct(field.type):
+            if _has_empty_struct(field.type) or has_variant(field.type):
                 raise self.cannot_hold(field)
 
     def plain(self, file: IO[bytes], schema: pa.Schema) -> pq.ParquetWriter:

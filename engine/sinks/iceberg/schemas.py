@@ -46,7 +46,7 @@ from pyiceberg.types import (
 )
 
 from engine.errors import ConfigError
-from engine.expressions.types import sql_name
+from engine.expressions.types import is_variant, sql_name
 from engine.sinks.iceberg.names import OWNER
 
 FORMAT_VERSION_MAX: Final = 2
@@ -294,6 +294,8 @@ def _column(field: pa.Field, ids: Iterator[int]) -> NestedField:
 def _type(dtype: pa.DataType, ids: Iterator[int]) -> IcebergType:
     """:raises TypeError: Iceberg has no such type; its name."""
     kinds = pa.types
+    if is_variant(dtype):  # Iceberg has it from version 3 of its format on
+        raise TypeError(sql_name(dtype))
     if kinds.is_struct(dtype):
         if not len(dtype):  # a Parquet file has no place for it
             raise TypeError("STRUCT<>")

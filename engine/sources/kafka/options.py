@@ -11,7 +11,8 @@ from typing import Any, Final
 from engine.base.connector_options import Options
 from engine.clients.kafka import PREFIX, SERVERS, client_settings, without_effect
 from engine.errors import ConfigError
-from engine.expressions.texts.java_regex import UnsupportedRegexError, compile_java_regex
+from engine.expressions.texts.java_regex.errors import UnsupportedRegexError
+from engine.expressions.texts.java_regex.pattern import JavaRegex, compile_java_regex
 from engine.sources.kafka.offsets import (
     EARLIEST,
     LATEST,
@@ -43,7 +44,13 @@ _JAVA_CONSUMER: Final = (
 )  # fmt: skip
 _INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _READS_INTERNAL: Final = "exclude.internal.topics"
-_compiled: Final = lru_cache(compile_java_regex)
+_JAVA: Final = 17
+"""Names of topics are ASCII, for which patterns mean the same in all versions."""
+
+
+@lru_cache
+def _compiled(pattern: str) -> JavaRegex:
+    return compile_java_regex(pattern, _JAVA)
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,7 @@ class Subscription:
             return topic in self.names
         if topic in _INTERNAL and not self.internal:
             return False
-        return _compiled(self.pattern).pattern.fullmatch(topic) is not None
+        return _compiled(self.pattern).plain.pattern.fullmatch(topic) is not None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""``python -m tests.parity.invented --trees N --seed S [--family NAME] [--first-batch B]``.
+"""``python -m tests.parity.invented --trees N --seed S [--family NAME] [--first-batch B]
+[--record]``.
 
 Prints progress, every difference made small, and a last line of JSON; exits with 1 if anything
 differs.
@@ -8,12 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
 import time
+from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tests.parity import releases
+from tests.parity.invented.quiet import be_quiet
 from tests.parity.invented.run import AT_ONCE, Run
 from tests.parity.templates import families
 from tests.spark.conftest import start
@@ -41,6 +44,7 @@ def main(spark: SparkSession, arguments: argparse.Namespace) -> int:
         "values": result.counts.values,
         "constants": result.counts.constants,
         "nameless": result.counts.nameless,
+        "missing": result.missing,
         "differing": result.differing,
         "differences": [finding.expression for finding in result.findings.values()],
         "only_interpreted": result.interpreted,
@@ -48,6 +52,11 @@ def main(spark: SparkSession, arguments: argparse.Namespace) -> int:
         "redrawn": dict(result.counts.redrawn.most_common()),
     }
     print(json.dumps(summary))
+    if arguments.record:
+        jvm: Any = spark._jvm
+        told = {name: summary[name] for name in ("trees", "values", "differing", "seed")}
+        java = str(jvm.System.getProperty("java.specification.version"))
+        releases.record(spark.version, {**told, "java": java})
     return 1 if result.differing else 0
 
 
@@ -57,13 +66,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="gives all trees")
     parser.add_argument("--family", help="only this family's templates")
     parser.add_argument("--first-batch", type=int, default=0, help="goes on from there")
+    parser.add_argument(
+        "--record", action="store_true", help="write the figures into releases.json"
+    )
     return parser.parse_args()
 
 
 if __name__ == "__main__":
     options = _arguments()
-    # PySpark logs everything that its analyzer refuses, and much is refused here.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    be_quiet()
     session = start()
     code = main(session, options)
     session.stop()

@@ -8,9 +8,7 @@ from __future__ import annotations
 from engine.expressions.compile import fold
 from engine.expressions.registry import Context
 from engine.expressions.tree import NONDETERMINISTIC, Expr
-
-_ALWAYS_EVALUATED = {"If": 1, "CaseWhen": 1, "Coalesce": 1, "NaNvl": 1}
-"""Of a conditional's children these first ones."""
+from engine.plan.common_expressions import ALWAYS_EVALUATED
 
 
 def raises_before_any_row(tree: Expr, context: Context) -> bool:
@@ -26,4 +24,4 @@ def _raises(folded: Expr) -> bool:
     constant = all(child.op == "Literal" for child in children)
     if children and constant and folded.op not in NONDETERMINISTIC:
         return True
-    return any(_raises(child) for child in children[: _ALWAYS_EVALUATED.get(folded.op)])
+    return any(_raises(child) for child in children[: ALWAYS_EVALUATED.get(folded.op)])

@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
 from tests.parity.columns import table
+from tests.parity.invented.analysis import resolved
 from tests.parity.invented.columns import TEMPLATE_COLUMNS, column_name
 from tests.parity.invented.forms import AROUND, CAST_FROM, NO_MAPS, OF_ITEMS, OTHER_HOLES, TAKING
 from tests.parity.invented.holes import holes
@@ -52,16 +54,28 @@ class Grammar:
             self.column_kinds[field.name] = kind
         self._of_kind: dict[str, dict[str, list[_Template]]] = defaultdict(dict)
         self.roots: dict[str, list[_Template]] = {}
+        self._of_name: dict[str, list[_Template]] = {}
+        self.missing: set[str] = set()
+        """Names of templates that this Spark does not take."""
         for family in families:
-            self._read(family)
+            if not family.jars:
+                self._read(family)
 
     def _read(self, family: Family) -> None:
         every = [(name, text) for name, texts in family.templates.items() for text in texts]
-        schema = _schema(self._frame, [text for _, text in every])
+        try:
+            schema = _schema(self._frame, [text for _, text in every])
+        except AnalysisException:  # an older release does not have all of them
+            found = resolved(self._frame, [text for _, text in every])
+            pairs = list(zip(every, found, strict=True))
+            self.missing |= {name for (name, _), each in pairs if isinstance(each, str)}
+            every = [pair for pair, each in pairs if not isinstance(each, str)]
+            schema = _schema(self._frame, [text for _, text in every])
         for (name, text), dtype in zip(every, schema, strict=True):
             kind = kind_of(dtype)
             self.types.setdefault(kind, dtype)
             template = _Template(name, text, kind, family.ulps.get(name, 0))
+            self._of_name.setdefault(name, []).append(template)
             if kind not in NEVER_ROOT:
                 self.roots.setdefault(name, []).append(template)
             if not template.ulps:
@@ -71,6 +85,15 @@ class Grammar:
     def kinds(self) -> list[str]:
         """All of them."""
         return sorted(self.types)
+
+    @property
+    def names(self) -> Collection[str]:
+        """The SQL names."""
+        return self._of_name.keys()
+
+    def of_name(self, name: str) -> Iterator[Production]:
+        """All templates of a name."""
+        return map(self._production, self._of_name[name])
 
     def root(self, rng: random.Random) -> Production:
         """A template of any name."""
@@ -95,7 +118,7 @@ class Grammar:
         if not inner:
             some = CAST_FROM.get(name, self.kinds)
             inner = rng.choice([k for k in some if name not in NO_MAPS or "map<" not in k])
-        return _form(name, rng.choice(pool[name]), inner, kind)
+        return form(name, rng.choice(pool[name]), inner, kind)
 
     def _production(self, template: _Template) -> Production:
         if template.text not in self._productions:
@@ -131,7 +154,8 @@ def _schema(frame: DataFrame, texts: list[str]) -> list[DataType]:
     return [field.dataType for field in frame.selectExpr(*texts).schema.fields]
 
 
-def _form(name: str, text: str, inner: str, kind: str) -> Production:
+def form(name: str, text: str, inner: str, kind: str) -> Production:
+    """One of :mod:`.forms`, whose holes have the kind ``inner``."""
     parts: list[str | Hole] = list(re.split(r"\{(\w+)\}", text))
     parts[1::2] = [Hole(str(hole), OTHER_HOLES.get(str(hole), inner)) for hole in parts[1::2]]
     return Production(name, tuple(parts), kind)

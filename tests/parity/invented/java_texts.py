@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from engine.expressions.tree import Expr
 
 _WRITERS = {"FormatString", "FormatNumber", "StructsToJson", "Round", "BRound", "RoundCeil"}
-_WRITERS |= {"RoundFloor", "ToPrettyString"}
+_WRITERS |= {"RoundFloor", "StructsToCsv", "ToPrettyString"}
 
 
 @cache

@@ -23,6 +23,7 @@ _DRAWN_AS: Final[Mapping[type[t.DataType], str]] = {
     t.TimestampType: "ts", t.TimestampNTZType: "ntz",
 }  # fmt: skip
 """The column whose values a literal of the type has."""
+_VARIANTS: Final = ("null", "1", "-2.5", '"text"', "true", '{"a": {"b": 1}, "c": [1, "x"]}', "[]")
 
 
 def literal(rng: random.Random, dtype: t.DataType) -> str:
@@ -60,6 +61,8 @@ def _value(rng: random.Random, dtype: t.DataType) -> str:
         precision = rng.choice([dtype.precision, 1, 18, 38])
         scale = dtype.scale if precision == dtype.precision else rng.choice([0, precision])
         return f"{_present(rng, fitting_decimals(precision, scale)):f}BD"
+    if isinstance(dtype, t.VariantType):
+        return f"parse_json('{rng.choice(_VARIANTS)}')"
     value = _present(rng, COLUMNS[_DRAWN_AS[type(dtype)]][1])
     return _WRITTEN[type(dtype)](value)
 

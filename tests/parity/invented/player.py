@@ -5,22 +5,27 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from engine.expressions.registry import Context
 from engine.expressions.tree import Expr
 from tests.parity.columns import table
+from tests.parity.invented.analysis import resolved
 from tests.parity.invented.columns import COLUMNS
 from tests.parity.invented.constants import raises_before_any_row
+from tests.parity.invented.ends_of_lines import may_read_on
 from tests.parity.invented.java_texts import writes_floating
 from tests.parity.invented.kinds import names_a_field_twice
 from tests.parity.invented.modes import Mode
 from tests.parity.invented.reading import quick_reading
+from tests.parity.invented.snapshots import snapshots
 from tests.parity.invented.trees import Tree, sql, ulps
 from tests.parity.oracle import Setting
 from tests.spark.expressions import Difference, compare_trees, frame_of, read_each
@@ -73,7 +78,7 @@ class Player:
         self.sliced = sliced
         self.mode = mode
         self._spark = spark
-        self._frame: DataFrame = frame_of(spark, self.table)
+        self.frame: DataFrame = frame_of(spark, self.table)
 
     def with_rows(self, numbers: Sequence[int]) -> Player:
         """On some of the rows only."""
@@ -82,16 +87,23 @@ class Player:
 
     def accepted(self, trees: Sequence[Tree], counts: Counts | None = None) -> list[bool]:
         """Which of the trees Spark's analyzer takes."""
+        texts = [sql(tree) for tree in trees]
+        found = resolved(self.frame, texts)
+        if counts is not None:
+            counts.redrawn.update(each for each in found if isinstance(each, str))
+        maybe = [n for n, each in enumerate(found) if not isinstance(each, str)]
+        taken = set(self._checked(texts, maybe))
+        return [number in taken for number in range(len(trees))]
+
+    def _checked(self, texts: Sequence[str], numbers: list[int]) -> list[int]:
+        """Those that pass what the analyzer looks at when all is resolved."""
         try:
-            self._frame.selectExpr(*(sql(tree) for tree in trees))
-        except (AnalysisException, ParseException) as error:
-            if len(trees) == 1:
-                if counts is not None:
-                    counts.redrawn[error.getCondition() or type(error).__name__] += 1
-                return [False]
-            half = len(trees) // 2
-            return self.accepted(trees[:half], counts) + self.accepted(trees[half:], counts)
-        return [True] * len(trees)
+            self.frame.selectExpr(*(texts[number] for number in numbers))
+        except (PySparkException, Py4JJavaError):
+            half = len(numbers) // 2
+            parts = (numbers[:half], numbers[half:]) if half else ()
+            return [number for part in parts for number in self._checked(texts, part)]
+        return numbers
 
     def differences(
         self, trees: Sequence[Tree], counts: Counts | None = None
@@ -111,6 +123,8 @@ class Player:
                 counts.refused.update({_reason(problem) for problem in problems})
             elif writes_floating(self._spark, expr):
                 counts.refused["Java before 19 writes floating numbers differently"] += 1
+            elif may_read_on(expr, self.table):
+                counts.refused["Spark reads the CSV behind a U+FFFF from another place"] += 1
             elif names_a_field_twice(expr.dtype):
                 counts.refused["Spark has no Arrow struct with two fields of one name"] += 1
             elif self.mode.optimized and raises_before_any_row(expr, context):
@@ -127,13 +141,25 @@ class Player:
             number: [each for each in named if each.expression == text]
             for number, text in enumerate(texts)
         }
-        return {n: alike for n, alike in every.items() if alike}
+        differing = {n: alike for n, alike in every.items() if alike}
+        constants = [n for n in differing if self._optimizer_fails(texts[n])]
+        counts.constants += len(constants)
+        return {n: alike for n, alike in differing.items() if n not in constants}
+
+    def _optimizer_fails(self, text: str) -> bool:
+        """Whether a constant raises that Spark's rules compute, though others take it away."""
+        try:
+            plan: Any = self.frame.selectExpr(text)._jdf
+            plan.queryExecution().optimizedPlan()
+        except (PySparkException, Py4JJavaError):
+            return True
+        return False
 
     def _compared(self, chosen: Sequence[tuple[str, Expr, int]]) -> list[Difference]:
         """What makes the comparison itself fail is a difference of the expression."""
         try:
             return compare_trees(
-                self._frame,
+                self.frame,
                 self.table,
                 [text for text, _, _ in chosen],
                 [tree for _, tree, _ in chosen],
@@ -148,11 +174,14 @@ class Player:
         half = len(chosen) // 2
         return self._compared(chosen[:half]) + self._compared(chosen[half:])
 
+    def _nodes(self, expressions: Any) -> Iterator[Any]:
+        return snapshots(self._spark, expressions)
+
     def _read(self, texts: Sequence[str]) -> list[tuple[Expr, list[str]] | Difference]:
         """The trees and why they are refused; what fails otherwise is a difference."""
         try:
             with quick_reading():
-                return list(read_each(self._frame, texts, self.setting.timezone))
+                return list(read_each(self.frame, texts, self.setting.timezone, self._nodes))
         except Exception as error:
             if len(texts) == 1:
                 reason = f"{texts[0]}: cannot be read: {type(error).__name__}: {error}"

@@ -54,14 +54,26 @@ class Result:
 
     :param findings: one for each set of operators.
     :param differing: how many trees differ.
-    :param interpreted: what differs only where Spark interprets: expression → how.
+    :param missing: names of templates that this Spark does not take.
+    :param interpreted: what does not differ where Spark compiles it alone: expression → how.
     """
 
     counts: Counts = field(default_factory=Counts)
     findings: dict[frozenset[str], Finding] = field(default_factory=dict)
     differing: int = 0
+    missing: list[str] = field(default_factory=list)
     interpreted: dict[str, str] = field(default_factory=dict)
     alike: dict[frozenset[str], int] = field(default_factory=dict)
+
+
+def differs_compiled(spark: SparkSession, player: Player, tree: Tree) -> bool:
+    """Spark's two ways to compute do not agree on everything: queries go the compiled one.
+
+    There, what stands twice in a projection is computed first, in front of the NULL that keeps it
+    from being computed: that depends on the other columns, and a tree is compared by itself."""
+    conf = Mode(True, player.mode.optimized).conf
+    with configured(spark, conf | {"spark.sql.subexpressionElimination.enabled": "false"}):
+        return bool(player.differences([tree]))
 
 
 class Run:
@@ -100,7 +112,7 @@ class Run:
                     continue
                 small, difference, rows = shrink(player, grammar, tree, differences)
                 names = operators(small)
-                if not self._differs_compiled(rows, small):
+                if not differs_compiled(self._spark, rows, small):
                     self.result.differing -= 1
                     self.result.interpreted[sql(small)] = difference.text
                     continue
@@ -117,15 +129,11 @@ class Run:
                     self.result.findings[names] = finding
                     report(finding)
 
-    def _differs_compiled(self, player: Player, tree: Tree) -> bool:
-        """Spark's two ways to compute do not agree on everything: queries go the compiled one."""
-        with configured(self._spark, Mode(True, player.mode.optimized).conf):
-            return bool(player.differences([tree]))
-
     def grammar(self, ansi: bool) -> Grammar:
         """That of the ANSI mode, which the session must have."""
         if ansi not in self._grammars:
-            self._grammars[ansi] = Grammar(self._spark, self._families)
+            grammar = self._grammars[ansi] = Grammar(self._spark, self._families)
+            self.result.missing = sorted({*self.result.missing, *grammar.missing})
         return self._grammars[ansi]
 
     def draw(self, grammar: Grammar, player: Player, numbers: Collection[int]) -> dict[int, Tree]:

@@ -5,19 +5,30 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from engine.expressions.registry import KERNELS
+from engine.expressions.tree import Expr
 from tests.parity.invented.columns import TEMPLATE_COLUMNS
 from tests.parity.invented.drawing import draw_tree
+from tests.parity.invented.ends_of_lines import may_read_on
+from tests.parity.invented.every_type import Choice
+from tests.parity.invented.every_type import run as run_every_type
 from tests.parity.invented.grammar import Grammar
 from tests.parity.invented.holes import holes
-from tests.parity.invented.run import Run
-from tests.parity.invented.trees import sql
+from tests.parity.invented.modes import Mode
+from tests.parity.invented.player import Counts, Player
+from tests.parity.invented.run import AT_ONCE, Run
+from tests.parity.invented.trees import Leaf, sql
+from tests.parity.oracle import Setting
 from tests.parity.templates import Family, families
+from tests.spark.expressions import configured
 
 pytestmark = pytest.mark.spark
+_FRESH = 300
+_ATTEMPTS = 600
 
 
 def _family(*names: str) -> Family:
@@ -46,6 +57,28 @@ def test_holes(spark: SparkSession, text: str, names: list[str]) -> None:
     found = holes(spark, text, TEMPLATE_COLUMNS)
     assert [text[span.start : span.end] for span in found] == names
     assert [span.name for span in found] == names
+
+
+def test_csv_behind_the_end_of_a_line_is_not_compared() -> None:
+    table = pa.table({"s": ["a,b"], "t": ["a\uffff"]})
+
+    def may(name: str, op: str = "CsvToStructs") -> bool:
+        return may_read_on(Expr(op, (Expr("Column", params={"name": name}),)), table)
+
+    assert may("t")
+    assert not may("s")
+    assert not may("t", "Upper")
+
+
+def test_constants_that_spark_computes_before_any_row(spark: SparkSession) -> None:
+    """As it does with what becomes a date or a timestamp, whatever rules are switched off."""
+    text = "to_timestamp_ltz('no time')"
+    text = f"CAST(TRY_CAST(CAST({text} AS VARIANT) AS STRING) AS DATE)"
+    setting, mode, counts = Setting(7, 2, True, "UTC"), Mode(False, False), Counts()
+    with configured(spark, setting.conf | mode.conf):
+        player = Player(spark, setting, False, mode)
+        assert player.differences([Leaf(text, "date", False)], counts) == {}
+    assert counts.constants == 1
 
 
 def test_the_same_seed_draws_the_same_trees(spark: SparkSession) -> None:
@@ -77,8 +110,35 @@ def test_a_wrong_kernel_is_found_and_made_small(
     assert "in Spark" in finding.text
 
 
+def test_this_spark_takes_every_template(spark: SparkSession) -> None:
+    assert Grammar(spark, list(families())).missing == set()
+
+
 def test_nothing_differs(spark: SparkSession) -> None:
     run = Run(spark, 4, [_family("and", "or", "if", "coalesce")])
     run.play(0, 20, lambda finding: None)
     assert [str(finding) for finding in run.result.findings.values()] == []
     assert run.result.counts.trees > 10
+
+
+def test_fresh_trees(spark: SparkSession) -> None:
+    """Others in each run: what differs can be drawn again."""
+    seed = random.SystemRandom().getrandbits(31)
+    run = Run(spark, seed, list(families()))
+    for batch in range(_FRESH // AT_ONCE):
+        run.play(batch, AT_ONCE, lambda finding: None)
+    found = [str(finding) for finding in run.result.findings.values()]
+    again = f"make invent SEED={seed} TREES={_FRESH} QUERIES=0"
+    assert not found, "\n".join([*found, f"Again: {again}"])
+
+
+def test_arguments_of_rare_types(spark: SparkSession) -> None:
+    """Some of those that ``python -m tests.parity.invented.every_type`` tries, others in each
+    run: equal, or refused when the query starts."""
+    choice = Choice(random.SystemRandom().getrandbits(31), _ATTEMPTS)
+    counts = Counts()
+    found = list(run_every_type(spark, choice, counts))
+    again = f"--seed {choice.seed} --trees {choice.trees}"
+    again = f"Again: python -m tests.parity.invented.every_type {again}"
+    assert not found, "\n".join([*found, again])
+    assert counts.trees > 100

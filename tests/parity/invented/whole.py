@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import random
 import sys
 import time
@@ -33,6 +32,7 @@ from tests.parity.invented.grammar import Grammar
 from tests.parity.invented.java_texts import writes_floating
 from tests.parity.invented.pipelines import INPUT, STATIC, TABLE, Invented, draw_pipeline, smaller
 from tests.parity.invented.player import draw_setting
+from tests.parity.invented.quiet import be_quiet
 from tests.parity.oracle import Setting
 from tests.parity.templates import families
 from tests.spark.conftest import start
@@ -72,7 +72,7 @@ class WholePlayer:
         """How the engines differ; None if they do not, or if one does not take the query."""
         try:
             theirs = self._query(self._table, pipeline)
-            plans = plan_query(self._query(self._stream, pipeline))
+            plans = plan_query(self._query(self._stream, pipeline), exact_math=True)
         except (AnalysisException, ParseException) as error:
             found.redrawn[error.getCondition() or type(error).__name__] += 1
             return None
@@ -182,8 +182,7 @@ if __name__ == "__main__":
     parser.add_argument("--pipelines", type=int, default=500, help="how many")
     parser.add_argument("--seed", type=int, default=1, help="gives all pipelines")
     arguments = parser.parse_args()
-    # PySpark logs everything that its analyzer refuses, and much is refused here.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    be_quiet()
     session = start()
     code = main(session, arguments.pipelines, arguments.seed)
     session.stop()

@@ -4,7 +4,9 @@ One module per family. A module has
 
 - ``TEMPLATES``: SQL name → SQL expressions that use it, over the columns by name;
 - ``COLUMNS`` (optional): columns of its own, added to those of :mod:`tests.parity.columns`;
-- ``ULPS`` (optional): SQL name → by how many units in the last place results may differ.
+- ``ULPS`` (optional): SQL name → by how many units in the last place results may differ;
+- ``NEAR`` (optional): the same without the option ``exactMath``; no others are compared so;
+- ``JARS`` (optional): packages that Spark needs for them, as of :func:`tests.parity.jars.add_jars`.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ class Family:
     templates: Mapping[str, list[str]]
     columns: Mapping[str, Column]
     ulps: Mapping[str, int]
+    near: Mapping[str, int]
+    jars: tuple[str, ...] = ()
 
 
 def families() -> Iterator[Family]:
@@ -32,5 +36,6 @@ def families() -> Iterator[Family]:
     for found in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{found.name}")
         own = getattr(module, "COLUMNS", {})
-        ulps = getattr(module, "ULPS", {})
-        yield Family(found.name, module.TEMPLATES, {**COLUMNS, **own}, ulps)
+        ulps, near = getattr(module, "ULPS", {}), getattr(module, "NEAR", {})
+        jars = getattr(module, "JARS", ())
+        yield Family(found.name, module.TEMPLATES, {**COLUMNS, **own}, ulps, near, jars)

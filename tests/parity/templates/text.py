@@ -172,6 +172,8 @@ TEMPLATES = {
         "split(s, '[a-c]')",
         "split(s, ',', n)",
         "split(s, '')",
+        "split(s, c)",
+        "split(s, '(?=[a-c])', n)",
         "split(raw, 'a')",
         "split(raw, '')",
     ],
