@@ -24,6 +24,7 @@ from engine.errors import (
     OffsetOutOfRangeError,
     PreparedEpochLostError,
     SinkCommitRejectedError,
+    StaleRunError,
 )
 from engine.query.binding import bind_writer
 from engine.sinks.contract import AT_LEAST_ONCE, EXACTLY_ONCE, DriverSink, SinkBinding
@@ -134,8 +135,9 @@ class KeyedSink:
 
 
 class LakeSink(KeyedSink):
-    """A table that takes several epochs in one step, and tells which it has. Now and then somebody
-    changes it so that it does not take what is prepared."""
+    """A table that takes several epochs in one step, tells which it has, and refuses runs from
+    before the last that has written. Now and then somebody changes it so that it does not take what
+    is prepared."""
 
     mayDropPrepared = True
 
@@ -143,25 +145,45 @@ class LakeSink(KeyedSink):
         super().__init__(machine, tells=True)
         self._chance = chance
         self.changes = True
+        self._layout = 0
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> ModelMessage:
+        return ModelMessage([[-1, self._layout], *super().write(batches).rows])
 
     def commit(self, messages: Sequence[ModelMessage], epoch: int) -> None:
         self.commitTogether([(epoch, messages)])
 
     def commitTogether(self, epochs: Sequence[tuple[int, Sequence[ModelMessage]]]) -> None:
         self.machine.weather.reach(SINK)
+        is_news = epochs[-1][0] > max(self.table, default=-1)
+        self.machine.step("sink", f"sink/{epochs[-1][0]}" if is_news else "sink")
+        self._check_run()
+        if self.changes and self._chance.random() < 0.03:
+            self._layout += 1
         latest = max(self.table, default=-1)
-        told = f"sink/{epochs[-1][0]}" if epochs[-1][0] > latest else "sink"
-        self.machine.step("sink", told)
-        current = self.machine.current
-        if current is not None and (current.generation or 0) < self.fence:
-            raise SinkCommitRejectedError(f"generation {self.fence} has rewound the table")
-        latest = max(self.table, default=-1)
-        if epochs[-1][0] > latest and self.changes and self._chance.random() < 0.03:
-            raise PreparedEpochLostError("the table is partitioned in another way", done=())
+        for epoch, messages in epochs:
+            rows = [(p, seq) for message in messages for p, seq in message.rows]
+            if epoch > latest and any(p < 0 and layout != self._layout for p, layout in rows):
+                raise PreparedEpochLostError("the table is partitioned in another way")
         for epoch, messages in epochs:
             if epoch > latest:
-                self.put(epoch, [(p, seq) for message in messages for p, seq in message.rows])
+                rows = [(p, seq) for message in messages for p, seq in message.rows]
+                self.put(epoch, [row for row in rows if row[0] >= 0])
         self.machine.step("sink answers", "sink")
+
+    def _rewind(self, epoch: int) -> None:
+        self.machine.step("sink", "sink")
+        self._check_run()
+        for later in [each for each in self.table if each > epoch]:
+            del self.table[later]
+        self.machine.step("sink answers", "sink")
+
+    def _check_run(self) -> None:
+        current = self.machine.current
+        generation = -1 if current is None else current.generation or 0
+        if generation < self.fence:
+            raise StaleRunError(f"generation {self.fence} has written to the table")
+        self.fence = generation
 
 
 class TransactionalSink:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -9,9 +10,11 @@ import pytest
 
 from engine.base.durable import make_folder
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.first_offsets import first_offset
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import CheckpointCorruptError, StaleRunError
 from engine.execution.survey import plan_restart
 from tests.faults import l0_model, outages
@@ -255,8 +258,40 @@ def test_a_rewind_knows_what_was_only_logged(checkpoint: Checkpoint) -> None:
         assert checkpoint.offsets.ids() == [0]
 
 
-@pytest.mark.parametrize("seed", [723, 1123, 1124, 1606, 2202, 2734, 2792])
-def test_a_world_whose_epochs_come_together(seed: int) -> None:
+def test_a_late_commit_is_not_trusted_for_what_was_logged_behind_it(checkpoint: Checkpoint) -> None:
+    """A run slept in its write of it, through a rewind; another one has logged two epochs since."""
+    checkpoint.create_or_read_query_id("the query")
+    committed(checkpoint, 0, 3)
+    committed(checkpoint, 1, 4)
+    checkpoint.rewind(0, accept_repeats=True)
+    later = replace(prepared(5), generation=9)
+    for epoch in (1, 2):
+        checkpoint.prepared.add(epoch, replace(later, offsets=f'v1\n\n{{"0":{4 + epoch}}}'))
+        checkpoint.offsets.add(epoch, offsets(4 + epoch))
+    checkpoint.commits.add(1, CommitEntry())
+    assert plan_restart(checkpoint, SINK).recommit == (1, 2)
+    assert checkpoint.commits.ids() == [0]
+
+
+def test_where_a_source_began_is_durable_before_it_is_acted_upon() -> None:
+    world = World(0, sink="table")
+    with world.installed():
+        storage = LocalStorage(CHECKPOINT)
+        died = Process(world.machine, "died", "a")
+        # Killed between the link of sources/0/0 and the fsync of its folder, or before.
+        steps = 1
+        while not any(each.name == "0" for each in storage.list("sources/0")):
+            steps += 1
+            assert not died.run(lambda: first_offset(storage, 0, lambda: 7), Fuse(KILL, steps))
+            died = Process(world.machine, "died", "a")
+        assert first_offset(storage, 0, lambda: 8) == 7
+        world.machine.disk.lose_power(Random(1))
+        assert first_offset(storage, 0, lambda: 9) == 7
+
+
+@pytest.mark.parametrize("first", [0, 2000])
+def test_worlds_whose_epochs_come_together(first: int) -> None:
     result = LevelResult("")
-    l0_model.walk(seed, result, sink=TOGETHER)
+    for seed in range(first, first + 20):
+        l0_model.walk(seed, result, sink=TOGETHER)
     assert result.broken == []
