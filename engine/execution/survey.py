@@ -170,9 +170,11 @@ def _without_gap(
     prepared: Collection[int],
     check: Callable[[], None],
 ) -> list[int]:
-    """Put back what is gone between two entries that are not committed. A rewind that was suspended
-    in a move carries it out when it wakes, and moves what another run has logged since."""
-    gap = set(range(committed + 1, max(offsets, default=-1))).difference(offsets)
+    """Put back what is gone of the last committed epoch, and of those behind it that others follow.
+    A rewind that was suspended in a move carries it out when it wakes, and moves what another run
+    has logged since."""
+    last = max(offsets, default=-1)
+    gap = {committed, *range(committed + 1, last)}.difference(offsets)
     found, _ = read_entries(checkpoint.prepared_heads, sorted(gap.intersection(prepared)))
     for epoch, entry in found.items():
         if entry.offsets is not None and not entry.lost:

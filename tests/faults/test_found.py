@@ -245,6 +245,16 @@ def test_offsets_that_are_gone_between_two_are_put_back(checkpoint: Checkpoint) 
     assert checkpoint.offsets.get(2) == offsets(5)
 
 
+def test_offsets_that_are_gone_of_the_last_committed_epoch_are_put_back(
+    checkpoint: Checkpoint,
+) -> None:
+    logged(checkpoint, 1)
+    checkpoint.commits.add(1, CommitEntry())
+    checkpoint.offsets.delete(1)
+    assert plan_restart(checkpoint, SINK).start_from == 1
+    assert checkpoint.offsets.get(1) == offsets(4)
+
+
 def test_a_rewind_knows_what_was_only_logged(checkpoint: Checkpoint) -> None:
     """A run that slept in the middle of writing one of these entries has written it behind it."""
     checkpoint.create_or_read_query_id("the query")

@@ -16,15 +16,7 @@ _REFERENCE: Final = re.compile(r"\\(.?)|\$(?:\{([a-zA-Z0-9]*)(\}?)|([0-9]+)|)", 
 
 
 class ReplacementError(ValueError):
-    """Java refuses it where there is something to replace.
-
-    :param kind: Java's class of the error.
-    """
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.message = message
+    """Java refuses it where there is something to replace."""
 
 
 @lru_cache
@@ -41,7 +33,7 @@ def replacement_parts(text: str, regex: JavaRegex) -> Parts:
         quoted, name, closing, digits = match.groups()
         if quoted is not None:
             if not quoted:
-                raise _illegal("character to be escaped is missing")
+                raise ReplacementError("character to be escaped is missing")
             parts.append(quoted)
         elif name is not None:
             parts.append(_named(name, closing, regex))
@@ -50,20 +42,20 @@ def replacement_parts(text: str, regex: JavaRegex) -> Parts:
             parts += [number, rest]
         else:
             missing = ": group index is missing" if position == len(text) else ""
-            raise _illegal(f"Illegal group reference{missing}")
+            raise ReplacementError(f"Illegal group reference{missing}")
     parts.append(text[position:])
     return tuple(part for part in parts if part != "")
 
 
 def _named(name: str, closing: str, regex: JavaRegex) -> int:
     if not name:
-        raise _illegal("named capturing group has 0 length name")
+        raise ReplacementError("named capturing group has 0 length name")
     if not closing:
-        raise _illegal("named capturing group is missing trailing '}'")
+        raise ReplacementError("named capturing group is missing trailing '}'")
     if name[0].isdigit():
-        raise _illegal(f"capturing group name {{{name}}} starts with digit character")
+        raise ReplacementError(f"capturing group name {{{name}}} starts with digit character")
     if name not in regex.group_names:
-        raise _illegal(f"No group with name {{{name}}}")
+        raise ReplacementError(f"No group with name {{{name}}}")
     return regex.group_names[name]
 
 
@@ -74,9 +66,5 @@ def _numbered(digits: str, groups: int) -> tuple[int, str]:
         used += 1
     number = int(digits[:used])
     if number > groups:
-        raise ReplacementError("java.lang.IndexOutOfBoundsException", f"No group {number}")
+        raise ReplacementError(f"No group {number}")
     return number, digits[used:]
-
-
-def _illegal(message: str) -> ReplacementError:
-    return ReplacementError("java.lang.IllegalArgumentException", message)

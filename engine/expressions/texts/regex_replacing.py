@@ -5,11 +5,12 @@ Source: ``RegExpReplace`` in ``regexpExpressions.scala`` of Spark.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow.compute as pc
 
 from engine.errors import TransformError
 from engine.expressions.datum import constant, constant_value
-from engine.expressions.java_errors import java_error
 from engine.expressions.malformed import JAVA, KEPT
 from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.texts.java_regex.forms import in_units, restored
@@ -45,7 +46,7 @@ def _supports(expr: Expr) -> str | None:
         try:
             replacement_parts(replacement, regex)
         except ReplacementError as error:
-            return f"the replacement {replacement!r} is not valid: {error.message}"
+            return f"the replacement {replacement!r} is not valid: {error}"
     return None
 
 
@@ -62,28 +63,42 @@ def regexp_replace(expr: Expr, context: Context) -> ValueFunction:
 
     def replace(text: str, pattern: str, replacement: str, position: int) -> str:
         regex = compiled(pattern)
+
+        def parts() -> Parts:
+            try:
+                return replacement_parts(replacement, regex)
+            except ReplacementError as error:
+                raise TransformError(
+                    "[INVALID_REGEXP_REPLACE] Could not perform regexp_replace for source = "
+                    f'"{text}", pattern = "{pattern}", replacement = "{replacement}" and position '
+                    f"= {position}."
+                ) from error
+
         if position == 1:
-            return _replaced(text, regex, replacement)
+            return _replaced(text, regex, parts)
         if regex.has_dollar:
             raise TransformError(f"the pattern {pattern!r} {_NO_DOLLAR}")
         units = in_units(text)
         if position > len(units):
             return text
         head, tail = units[: position - 1], units[position - 1 :]
-        return restored(head + _replaced(tail, regex, replacement, whole=False))
+        return restored(head + _replaced(tail, regex, parts, whole=False))
 
     return lambda *values: per_row(replace, expr.dtype, *values, malformed=KEPT)
 
 
-def _replaced(text: str, regex: JavaRegex, replacement: str, whole: bool = True) -> str:
-    """:param whole: halves of characters at its ends are wrong."""
+def _replaced(
+    text: str, regex: JavaRegex, replacement: Callable[[], Parts], whole: bool = True
+) -> str:
+    """:param replacement: asked for if there is something to replace.
+    :param whole: halves of characters at its ends are wrong."""
     finder, subject = regex.on(text)
     pieces: list[str] = []
     position, parts = 0, None
     in_halves = finder.translated or not whole
     for match in finder.every(subject):
         if parts is None:
-            parts = _parts(replacement, regex)
+            parts = replacement()
         pieces.append(subject[position : match.start()])
         for part in parts:
             if isinstance(part, int):
@@ -94,10 +109,3 @@ def _replaced(text: str, regex: JavaRegex, replacement: str, whole: bool = True)
     pieces.append(subject[position:])
     joined = "".join(pieces)
     return finder.text(joined) if whole else joined
-
-
-def _parts(replacement: str, regex: JavaRegex) -> Parts:
-    try:
-        return replacement_parts(replacement, regex)
-    except ReplacementError as error:
-        raise java_error(error.kind, error.message) from None
