@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -202,8 +202,9 @@ class EpochRunner:
         :raises SinkError: the sink refused, or may or may not have committed.
         :raises CheckpointError: a log could not be written.
         """
-        logged, self._logged = self._logged, []
+        logged = self._logged
         self._finish(logged)
+        self._logged = []  # not before: what was refused is never left out
         committed = [CommittedEpoch(each.epoch, each.offsets, each.duration_ms) for each in logged]
         if committed and committed[-1].offsets:
             last = committed[-1]
@@ -229,22 +230,29 @@ class EpochRunner:
                 hint="Its mergeOffsets(offsets) must return what JSON can hold.",
             ) from exc
 
-    def commit_again(self, epoch: int, *, sink_has_it: bool) -> None:
-        """Finish an epoch that an earlier run has prepared and logged, but not committed; at once,
-        or with the next :meth:`publish` if the sink commits several together.
+    def commit_again(self, epochs: Sequence[int], sink_has: Collection[int]) -> None:
+        """Finish epochs that an earlier run has prepared and logged, but not committed; together if
+        the sink can.
 
-        :param sink_has_it: the sink says that it has committed the epoch.
-        :raises CheckpointCorruptError: the prepared messages cannot be read.
+        :param epochs: in their order.
+        :param sink_has: those that the sink says it has committed.
+        :raises CheckpointCorruptError: prepared messages cannot be read.
         :raises ConfigError: they hold bad records, which this run does not keep.
         """
-        messages: Sequence[Any] = ()
-        if not sink_has_it:
-            entry = self._prepared.get(epoch)
-            assert entry is not None, f"prepared/{epoch} vanished"
-            messages = [self._fitting(epoch, message) for message in entry.messages]
-        self._logged.append(_Logged(epoch, messages, sink_has_it=sink_has_it))
-        if sink_has_it or self._sink.commit_together is None:
-            self.publish()
+        logged: list[_Logged] = []
+        for epoch in epochs:
+            logger.info("committing epoch %d again", epoch)
+            if epoch in sink_has:
+                logged.append(_Logged(epoch, (), sink_has_it=True))
+            else:
+                entry = self._prepared.get(epoch)
+                assert entry is not None, f"prepared/{epoch} vanished"
+                messages = [self._fitting(epoch, message) for message in entry.messages]
+                logged.append(_Logged(epoch, messages))
+            if self._sink.commit_together is None:
+                self._finish(logged)
+                logged = []
+        self._finish(logged)
 
     def _entry(self, **content: Any) -> PreparedEntry:
         return PreparedEntry(

@@ -117,10 +117,7 @@ class Attempt:
             plan = plan_restart(self._definition.checkpoint, sink, lease.check)
             runner.rewound = plan.rewound
             try:
-                for epoch in plan.recommit:
-                    logger.info("committing epoch %d again", epoch)
-                    runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
-                runner.publish()
+                runner.commit_again(plan.recommit, plan.skip_sink_commit)
             except PreparedEpochLostError as exc:
                 logger.warning("%s", exc.message)  # which is in the checkpoint by now
                 continue

@@ -3,7 +3,8 @@
 Most sinks get each epoch as it is complete. A sink that asks for it gets several together
 (:class:`engine.sinks.contract.CommitsTogether`): each epoch is logged as it is complete, so that a
 restart finishes it, and the sink is told of all that are logged once the first of them has waited
-for the sink's interval; earlier if somebody waits for one, and at the end of the run.
+for the sink's interval; earlier if somebody waits for one, and with the last epoch of a run that
+drains. A run that is stopped, or fails, leaves them to the next one.
 """
 
 from __future__ import annotations
@@ -31,14 +32,17 @@ from engine.wire.messages import EpochCommitMessage
 
 logger = logging.getLogger(__name__)
 TOGETHER_MAX: Final = 1_000
-"""So many epochs at most: what their tasks have reported is kept meanwhile."""
+"""So many epochs at most."""
+REPORTS_MAX: Final = 20_000
+"""So many reports of tasks are kept meanwhile at most; one may have some kilobytes."""
 
 Reports = list[list[EpochCommitMessage]]
 """Per stream, one for each of its tasks."""
 
 
 class Committer:
-    """
+    """What fails ends it: nothing is committed behind what was not.
+
     :param streams: the stream that each task reads.
     :param interval_ms: so long an epoch may be logged and not committed.
     :param wanted: the epochs that somebody waits for.
@@ -67,6 +71,7 @@ class Committer:
         """Of what is logged and not committed. Only looked at while nothing is under way."""
         self._first_logged_s = 0.0
         self._newest = -1
+        self._has_failed = False
 
     @property
     def is_this_thread(self) -> bool:
@@ -80,17 +85,16 @@ class Committer:
 
     def look(self) -> None:
         """Begin to tell the sink of what is due, though no other epoch comes."""
-        if (self._under_way is None or self._under_way.done()) and self._is_due():
+        if self._has_failed or (self._under_way is not None and not self._under_way.done()):
+            return
+        if self._is_due():
             self._under_way = self._thread.submit(self._publish_rest)
 
-    def finish(self, *, publish: bool, warning_s: float) -> None:
+    def finish(self, *, warning_s: float) -> None:
         """Wait for what is under way.
 
-        :param publish: tell the sink of what is logged.
         :param warning_s: what lasts longer says so.
         """
-        if publish:
-            self._under_way = self._thread.submit(self._publish_rest)
         while self._under_way is not None and wait([self._under_way], warning_s).not_done:
             logger.warning(
                 "the end waits for the commit of epoch %s", max(self._reports, default="")
@@ -100,6 +104,8 @@ class Committer:
     # -- on the thread --------------------------------------------------------------------------
 
     def _commit(self, action: CommitEpoch, replayed: bool) -> None:
+        if self._has_failed:  # it was ordered before that was heard
+            return
         epoch = self._newest = action.epoch
         reports: Reports = [[] for _ in range(max(self._streams) + 1)]
         for stream, report in zip(self._streams, action.reports, strict=True):
@@ -137,8 +143,8 @@ class Committer:
         waited_s = self._clock.monotonic_s() - self._first_logged_s
         return (
             waited_s >= self._interval_s
-            or len(logged) >= TOGETHER_MAX
-            or self._wanted.newest >= min(logged)
+            or len(logged) >= min(TOGETHER_MAX, REPORTS_MAX // len(self._streams))
+            or self._wanted.is_wanted(min(logged), max(logged))
         )
 
     @contextmanager
@@ -148,8 +154,10 @@ class Committer:
         try:
             yield
         except ContinuousError as exc:
+            self._has_failed = True
             self._tell(CommitFailed(epoch, exc))
         except BaseException as exc:  # SystemExit of a user's function, too: nobody else hears it
+            self._has_failed = True
             log_failure(logger, "the commit of epoch %d failed", epoch)
             error = ProtocolError(
                 f"The commit of epoch {epoch} failed: {type(exc).__name__}: {exc}", epoch=epoch

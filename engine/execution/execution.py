@@ -455,7 +455,7 @@ class ContinuousExecution:
             self.await_epoch(epoch, None)
         readers = [stream.reader for stream in streams]
         # What is there may be no record: an epoch without any stays open.
-        with self._wanted.waiting(epoch), self._changed:
+        with self._wanted.waiting(epoch, for_all=True), self._changed:
             self._changed.wait_for(
                 lambda: self._terminated.is_set() or self._has_committed(readers, ends),
                 0 if self._is_inside_commit else None,

@@ -398,7 +398,7 @@ class ContinuousRun:
         for each in self._handing_out:
             each.stop()
         self._source_watch.stop()
-        self._committer.finish(publish=self._error is None, warning_s=COMMIT_WARNING_S)
+        self._committer.finish(warning_s=COMMIT_WARNING_S)
         if self._tasks is None:
             self._endpoint.close()
         else:

@@ -50,9 +50,12 @@ def plan_restart(
         prepared = [epoch for epoch in prepared if (PREPARED, epoch) not in late]
     offsets = [epoch for epoch in offsets if (OFFSETS, epoch) not in late]
     commits = _without_leftovers([epoch for epoch in commits if (COMMITS, epoch) not in late])
-    offsets = _without_leftovers(
-        _without_gap(offsets, max(commits, default=-1), checkpoint, prepared, check)
-    )
+    committed = max(commits, default=-1)
+    offsets = _without_gap(offsets, committed, checkpoint, prepared, check)
+    sunk = -1 if sink_epoch is None else sink_epoch
+    stray = _behind_a_gap(offsets, committed, {*prepared, *range(committed + 1, sunk + 1)})
+    late |= {(OFFSETS, epoch) for epoch in stray}
+    offsets = _without_leftovers([epoch for epoch in offsets if epoch not in stray])
     (_, torn_commits), query_id = storage.together(
         partial(read_entries, checkpoint.commits, commits[-1:]), checkpoint.query_id
     )
@@ -183,6 +186,20 @@ def _without_gap(
             checkpoint.offsets.restore(epoch, entry.offsets)
             offsets = sorted([*offsets, epoch])
     return offsets
+
+
+def _behind_a_gap(offsets: Sequence[int], committed: int, known: Collection[int]) -> frozenset[int]:
+    """What nobody can have acted upon: a run that was suspended in a write carries it out when it
+    wakes, and another one has set aside what it had logged before.
+
+    :param known: epochs that are prepared, or in the sink.
+    """
+    end = committed
+    while end + 1 in offsets:
+        end += 1
+    behind = frozenset(epoch for epoch in offsets if epoch > end)
+    starts = committed in offsets or (committed < 0 and 0 in offsets)
+    return behind if starts and behind.isdisjoint(known) else frozenset()
 
 
 def _without_leftovers(ids: Sequence[int]) -> Sequence[int]:

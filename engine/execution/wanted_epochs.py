@@ -16,6 +16,7 @@ class WantedEpochs:
         self._lock = threading.Lock()
         self._epochs: list[int] = []
         self._lasting = -1
+        self._waiting_for_all = 0
         self._tell: Callable[[EpochWanted], None] | None = None
 
     @property
@@ -24,6 +25,12 @@ class WantedEpochs:
         with self._lock:
             return max(self._lasting, *self._epochs, -1)
 
+    def is_wanted(self, first: int, last: int) -> bool:
+        """Whether somebody waits for one of these epochs, or for whatever is there."""
+        with self._lock:
+            wanted = (*self._epochs, self._lasting)
+            return self._waiting_for_all > 0 or any(first <= each <= last for each in wanted)
+
     def want(self, epoch: int) -> None:
         """It is waited for until it is there."""
         with self._lock:
@@ -31,16 +38,21 @@ class WantedEpochs:
         self._say()
 
     @contextmanager
-    def waiting(self, epoch: int) -> Iterator[None]:
-        """Somebody waits inside of the block."""
+    def waiting(self, epoch: int, *, for_all: bool = False) -> Iterator[None]:
+        """Somebody waits inside of the block.
+
+        :param for_all: and for each epoch until then, however many there are.
+        """
         with self._lock:
             self._epochs.append(epoch)
+            self._waiting_for_all += for_all
         self._say()
         try:
             yield
         finally:
             with self._lock:
                 self._epochs.remove(epoch)
+                self._waiting_for_all -= for_all
 
     @contextmanager
     def telling(self, tell: Callable[[EpochWanted], None]) -> Iterator[None]:

@@ -107,6 +107,11 @@ def bind_writer(
     :raises ConfigError: it is no stream writer.
     """
     identity, driver = dict(options or {}), DriverSink.of(writer)
+    if driver.commit_interval_ms and driver.commit_together is None:
+        raise ConfigError(
+            f"{description} has commitIntervalMs, and no commitTogether(epochs).",
+            hint="See engine.sinks.contract.CommitsTogether.",
+        )
     if driver.path is not None:  # whatever folder the next start or rewind is made in
         identity["path"] = driver.path
     return SinkBinding(

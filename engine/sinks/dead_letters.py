@@ -26,8 +26,14 @@ def with_dead_letters(sink: SinkBinding, path: str) -> SinkBinding:
     """The sink, and bad records beside it.
 
     :param path: a folder for the letters.
-    :raises ConfigError: it is not a local path.
+    :raises ConfigError: it is not a local path, or the sink commits several epochs together.
     """
+    if sink.driver.commit_interval_ms:
+        raise ConfigError(
+            f"{sink.description} is to get several epochs by one commit, and dead letters come "
+            "with each.",
+            hint="Leave the option commitInterval out, or keep no dead letters.",
+        )
     schema = StructType.fromJson(schema_to_spark(SCHEMA))
     letters = JsonDataSource({"path": path}).streamWriter(schema, overwrite=False)
     both = _Both(sink.driver, letters)
@@ -37,7 +43,7 @@ def with_dead_letters(sink: SinkBinding, path: str) -> SinkBinding:
             sink.driver,
             bind=both.bind,
             commit=both.commit,
-            commit_together=None if sink.driver.commit_together is None else both.commit_together,
+            commit_together=None,  # what the sink refuses of one epoch is repeated to its end
             abort=both.abort,
             validate=both.validate,
             check_logged=both.check_logged,
@@ -62,20 +68,9 @@ class _Both:
             self._sink.bind(context)
 
     def commit(self, messages: Sequence[SunkEpoch], epoch: int) -> None:
-        self._commit_letters(messages, epoch)
-        self._sink.commit([each.written for each in messages], epoch)
-
-    def commit_together(self, epochs: Sequence[tuple[int, Sequence[SunkEpoch]]]) -> None:
-        for epoch, messages in epochs:
-            self._commit_letters(messages, epoch)
-        assert self._sink.commit_together is not None
-        self._sink.commit_together(
-            [(epoch, [each.written for each in messages]) for epoch, messages in epochs]
-        )
-
-    def _commit_letters(self, messages: Sequence[SunkEpoch], epoch: int) -> None:
         self._letters.log.fill(epoch - 1)  # with another onBadRecord there were epochs without any
         self._letters.commit([each.dead_letters for each in messages], epoch)
+        self._sink.commit([each.written for each in messages], epoch)
 
     def abort(self, messages: Sequence[SunkEpoch], epoch: int) -> None:
         self._letters.abort([each.dead_letters for each in messages], epoch)

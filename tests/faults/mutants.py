@@ -473,8 +473,8 @@ def _() -> Iterator[None]:
         name = entry_name(at, 1_000_000)
         return log.storage.create(name, "\n".join(["v1", *(f.line() for f in files)]).encode())
 
-    def commit_again(runner: EpochRunner, epoch: int, **_: bool) -> None:
-        commit(runner, epoch, sink_has_it=runner._prepared.get(epoch) is None)
+    def commit_again(runner: EpochRunner, epochs: Sequence[int], _: Any) -> None:
+        commit(runner, epochs, [each for each in epochs if runner._prepared.get(each) is None])
 
     commit = EpochRunner.commit_again
     with (

@@ -193,9 +193,7 @@ class Driver(Process):
         while True:
             plan = plan_restart(checkpoint, self.binding, self.lease.check)
             try:
-                for epoch in plan.recommit:
-                    self.runner.commit_again(epoch, sink_has_it=epoch in plan.skip_sink_commit)
-                self.runner.publish()
+                self.runner.commit_again(plan.recommit, plan.skip_sink_commit)
             except PreparedEpochLostError:
                 continue
             return plan
@@ -323,8 +321,6 @@ class Driver(Process):
         """End an attempt; whether the stream itself has followed a replay."""
         if self.to_commit is not None:
             self.commit()
-        if self.error is None and self.has_logged:
-            self.publish()
         coordinator = self.coordinator
         for epoch, reports in sorted(coordinator.reports.items()):
             if epoch != coordinator.committing:

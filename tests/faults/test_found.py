@@ -255,6 +255,16 @@ def test_offsets_that_are_gone_of_the_last_committed_epoch_are_put_back(
     assert checkpoint.offsets.get(1) == offsets(4)
 
 
+def test_a_late_write_behind_what_was_set_aside_is_set_aside(checkpoint: Checkpoint) -> None:
+    """A run slept in the write of the offsets of epoch 5; the epochs from 2 on ran again since."""
+    logged(checkpoint, 1, 2)
+    checkpoint.commits.add(1, CommitEntry())
+    checkpoint.offsets.add(5, offsets(20))
+    plan = plan_restart(checkpoint, SINK)
+    assert (plan.recommit, plan.first_epoch, plan.replay) == ((2,), 3, None)
+    assert checkpoint.offsets.ids() == [0, 1, 2]
+
+
 def test_a_rewind_knows_what_was_only_logged(checkpoint: Checkpoint) -> None:
     """A run that slept in the middle of writing one of these entries has written it behind it."""
     checkpoint.create_or_read_query_id("the query")

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.errors import SinkUnavailableError
+from engine.errors import ConfigError, SinkUnavailableError
 from engine.execution import committer
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
@@ -95,20 +95,28 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(tmp_path)
 
 
-@pytest.mark.parametrize("letters", [False, True])
 @pytest.mark.parametrize("end", ["drain", "stop"])
-def test_the_end_of_a_query_commits_what_is_logged(lake: Lake, end: str, letters: bool) -> None:
-    query = lake.start(letters=letters)
+def test_the_end_of_a_query_commits_what_is_logged(lake: Lake, end: str) -> None:
+    """Of one that is stopped the next start does, by one commit, too."""
+    query = lake.start()
     lake.await_logged(5)
     assert (lake.rows(), lake.checkpoint.commits.latest_id()) == ([], None)
     assert lake.reader.commits == []  # to be had again if the table does not take them
     assert query.lastProgress is None
-    query.drain(WAIT_S) if end == "drain" else query.stop()
+    if end == "stop":
+        query.stop()
+        assert (lake.rows(), lake.checkpoint.commits.latest_id()) == ([], None)
+        lake.start().drain(WAIT_S)
+    else:
+        query.drain(WAIT_S)
     assert lake.rows() == lake.all()
     assert lake.version() == 1  # the table itself, and all epochs
     assert lake.checkpoint.commits.latest_id() == lake.logged()
-    assert [each["batchId"] for each in query.recentProgress] == list(range(lake.logged() + 1))
-    assert lake.reader.commits[-1] == lake.checkpoint.committed_offsets()[0]  # type: ignore[index]
+    if end == "drain":
+        assert [each["batchId"] for each in query.recentProgress] == list(range(lake.logged() + 1))
+        offsets = lake.checkpoint.committed_offsets()
+        assert offsets is not None
+        assert lake.reader.commits[-1] == offsets[0]
 
 
 def test_who_waits_for_an_epoch_does_not_wait_for_the_interval(lake: Lake) -> None:
@@ -128,7 +136,29 @@ def test_the_interval_makes_them_visible(lake: Lake) -> None:
         lake.feed.add(2)
         wait_until(lambda: lake.rows() == lake.all(), "the rows are there", WAIT_S)
     query.stop()
+
+
+def test_a_backlog_of_many_epochs_is_waited_for(lake: Lake) -> None:
+    """Also where nobody knows how many."""
+    query = lake.start()
+    lake.await_logged(4)
+    lake.feed.add(500)
+    query.processAllAvailable()
     assert lake.rows() == lake.all()
+    query.stop()
+
+
+def test_who_waits_for_a_later_epoch_leaves_the_interval_as_it_is(lake: Lake) -> None:
+    query = lake.start()
+    lake.await_logged(2)
+    assert query.awaitEpoch(lake.logged() + 10, WAIT_S)
+    assert lake.version() <= 3
+    query.stop()
+
+
+def test_dead_letters_are_refused(lake: Lake) -> None:
+    with pytest.raises(ConfigError, match="by one commit"):
+        lake.start(letters=True)
 
 
 def test_without_an_interval_of_epochs_they_are_as_short_as_the_logs_are_fast(lake: Lake) -> None:

@@ -13,7 +13,12 @@ from engine.base.background import Background
 from engine.base.connector_options import Options
 from engine.base.options import parse_interval_ms
 from engine.checkpoint.sink_context import SinkContext
-from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
+from engine.errors import (
+    ConfigError,
+    PreparedEpochLostError,
+    SinkCommitRejectedError,
+    SinkUnavailableError,
+)
 from engine.sinks.adapter import own_messages
 from engine.sinks.contract import EXACTLY_ONCE, ContinuousWriter
 from engine.sinks.lakes.leftovers import remove_leftovers
@@ -199,7 +204,12 @@ class TableWriter(ContinuousWriter, DataSourceStreamArrowWriter, Generic[X, M]):
             self._check_table(table, told)
             self._check_files(told)
 
-        self._log.commit(self._bound(), files, check)
+        try:
+            self._log.commit(self._bound(), files, check)
+        except PreparedEpochLostError:
+            # An earlier run may sleep in the commit of the same files, and must not end it.
+            self._log.fence(self._bound())
+            raise
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Delete the files of an epoch that will not be committed."""
