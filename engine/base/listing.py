@@ -18,3 +18,14 @@ def listed(numbers: Sequence[int]) -> str:
 def partitions_named(numbers: Sequence[int]) -> str:
     """``partition 3``, or ``partitions [2, 3]``: those of one task, at least one."""
     return f"partition {numbers[0]}" if len(numbers) == 1 else f"partitions {listed(numbers)}"
+
+
+def runs_of(ids: Sequence[int]) -> str:
+    """``0-3, 5`` for 0, 1, 2, 3, 5; ``nothing`` for none."""
+    runs: list[list[int]] = []
+    for number in ids:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs) or "nothing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
+from engine.base.listing import runs_of
 from engine.checkpoint.inspection import Inspection, inspect_checkpoint
 from engine.commands.result import Result, format_bytes, format_pairs, format_table, format_time
 from engine.commands.status import open_checkpoint
@@ -31,7 +32,7 @@ def describe(found: Inspection) -> str:
                 "generation": status.get("generation"),
                 "error": status.get("error"),
                 "epoch": status.get("epoch"),
-                "open epochs": ", ".join(map(str, found.open_epochs)) or None,
+                "open epochs": runs_of(found.open_epochs) if found.open_epochs else None,
                 "last progress": progress.get("timestamp"),
                 "copied from": copied and f"{copied['source']}, epoch {copied['to_epoch']}",
             }

@@ -40,6 +40,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from engine.base.listing import runs_of
 from engine.errors import CheckpointCorruptError, SinkAheadError
 
 OFFSETS = "offsets"
@@ -174,8 +175,8 @@ def _survey(
 ) -> Disk:
     set_aside: list[tuple[str, int]] = list(late)
     listing = (
-        f"The offset log holds {_runs(offsets)}, the commit log {_runs(commits)}, "
-        f"the prepared log {_runs(sorted(prepared))}."
+        f"The offset log holds {runs_of(offsets)}, the commit log {runs_of(commits)}, "
+        f"the prepared log {runs_of(sorted(prepared))}."
     )
     once_committed = commits[-1] if commits else -1
     if commits and commits[-1] in torn_commits:
@@ -221,17 +222,6 @@ def _fault(
         if needed:
             return f"entry {needed[0]} of the {name} log cannot be read"
     return None
-
-
-def _runs(ids: list[int]) -> str:
-    """``0-3, 5`` for 0, 1, 2, 3, 5."""
-    runs: list[list[int]] = []
-    for number in ids:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return ", ".join("-".join(map(str, run)) for run in runs) or "nothing"
 
 
 # -- the outcomes ---------------------------------------------------------------------------------
