@@ -35,7 +35,6 @@ _TUPLE: Final = (
 )
 _SKETCHES: Final = (
     *("HllSketchEstimate", "HllUnion", "ApproxTopKEstimate"),
-    *("ThetaDifference", "ThetaIntersection", "ThetaSketchEstimate", "ThetaUnion"),
     *(f"KllSketch{what}{of}" for what in _KLL for of in ("Bigint", "Double", "Float")),
     *(f"Tuple{what}{of}" for what in _TUPLE for of in ("Double", "Integer")),
 )

@@ -1,0 +1,68 @@
+"""Generated sketches of Apache DataSketches: whole ones of few values, and damaged ones."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from tests.parity.columns import Draw
+
+_SEED_HASH: Final = 37836
+_MOST: Final = 2**63 - 1
+_POOL: Final = [random.Random(f"hash {number}").randint(1, _MOST - 1) for number in range(400)]
+"""Few: sketches shall overlap."""
+
+
+def sketches(whole: Callable[[random.Random], bytes]) -> Draw:
+    """What ``whole`` draws; every fifth is damaged."""
+
+    def sketch(rng: random.Random) -> bytes:
+        data = whole(rng)
+        return damaged(data, rng) if rng.random() < 0.2 else data
+
+    return lambda rng: None if rng.random() < 0.05 else sketch(rng)
+
+
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """Cut, or with another version, family, flag or hash of the seed."""
+    if rng.random() < 0.5 or len(data) < 8:
+        return data[: rng.randint(0, len(data))]
+    at = rng.choice((1, 2, 5, 6, 7))
+    byte = data[at] ^ (1 << rng.randint(0, 7)) if rng.random() < 0.5 else rng.randint(0, 255)
+    return data[:at] + bytes([byte]) + data[at + 1 :]
+
+
+def theta(rng: random.Random) -> bytes:
+    """A theta sketch: compressed, ordered or not, empty, of one hash, of another seed."""
+    theta = rng.choice([_MOST, _MOST, 2**62, rng.choice(_POOL)])
+    count = rng.choice([0, 1, 2, 3, 7, 8, 9, 40, 200])
+    hashes = [value for value in rng.sample(_POOL, count) if value < theta]
+    count = len(hashes)
+    seed = rng.choice([_SEED_HASH] * 9 + [77])
+    kind = rng.random()
+    if kind < 0.5 and count > 1:
+        return _compressed(theta, sorted(hashes), seed)
+    ordered = kind < 0.8
+    if theta == _MOST and count == 0:
+        return bytes((1, 3, 3, 0, 0, 0x1E, 0, 0))
+    flags = 0x1A if ordered else 0x0A
+    values = sorted(hashes) if ordered else hashes
+    if theta == _MOST and count == 1:
+        start = struct.pack("<6BH", 1, 3, 3, 0, 0, 0x3A, seed)
+    elif theta == _MOST:
+        start = struct.pack("<6BHif", 2, 3, 3, 0, 0, flags, seed, count, 1)
+    else:
+        start = struct.pack("<6BHifq", 3, 3, 3, 0, 0, flags, seed, count, 1, theta)
+    return start + struct.pack(f"<{count}q", *values)
+
+
+def _compressed(theta: int, hashes: list[int], seed: int) -> bytes:
+    differences = [value - before for before, value in zip([0, *hashes], hashes, strict=False)]
+    bits = max(differences).bit_length()
+    text = "".join(f"{difference:0{bits}b}" for difference in differences)
+    text += "0" * (-len(text) % 8)
+    start = struct.pack("<6BH", 1 if theta == _MOST else 2, 4, 3, bits, 1, 0x1A, seed)
+    bound = b"" if theta == _MOST else struct.pack("<q", theta)
+    return start + bound + bytes([len(hashes)]) + int(text, 2).to_bytes(len(text) // 8, "big")
