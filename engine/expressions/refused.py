@@ -11,6 +11,10 @@ _SKETCH: Final = (
     "needs Apache DataSketches, a Java library, and expressions run in Python: keep the sketch as"
     " BINARY, and use it where the sink is read"
 )
+_KLL_MERGE: Final = (
+    "draws by chance which values remain: keep the sketches, and use kll_merge_agg_* where the sink"
+    " is read"
+)
 _JAVA: Final = "calls Java, and expressions run in Python: use built-in functions, or foreachBatch"
 _XPATH: Final = (
     "is what Java's own XML parser and XPath make of a text, and no Python library equals them"
@@ -28,14 +32,12 @@ _PLACES_ON_EARTH: Final = (
     "has to do with GEOMETRY or GEOGRAPHY, types that the engine does not have: keep WKB as BINARY,"
     " and convert it where the sink is read"
 )
-_KLL: Final = ("GetN", "GetQuantile", "GetRank", "Merge", "ToString")
 _TUPLE: Final = (
     *("Difference", "DifferenceTheta", "Intersection", "IntersectionTheta", "Union", "UnionTheta"),
     *("SketchEstimate", "SketchSummary", "SketchTheta"),
 )
 _SKETCHES: Final = (
     *("HllSketchEstimate", "HllUnion", "ApproxTopKEstimate"),
-    *(f"KllSketch{what}{of}" for what in _KLL for of in ("Bigint", "Double", "Float")),
     *(f"Tuple{what}{of}" for what in _TUPLE for of in ("Double", "Integer")),
 )
 _XPATHS: Final = ("Boolean", "Short", "Int", "Long", "Float", "Double", "String", "List")
@@ -55,6 +57,7 @@ REFUSED: Final[dict[str, str]] = {
     **dict.fromkeys(("InputFileBlockStart", "InputFileBlockLength"), _PLACE),
     **dict.fromkeys(("AggregateExpression", "WindowExpression", "SessionWindow"), _STATE),
     **dict.fromkeys(_SKETCHES, _SKETCH),
+    **dict.fromkeys((f"KllSketchMerge{of}" for of in ("Bigint", "Double", "Float")), _KLL_MERGE),
     **dict.fromkeys(("CallMethodViaReflection", "TryReflect"), _JAVA),
     **dict.fromkeys((f"XPath{of}" for of in _XPATHS), _XPATH),
     **dict.fromkeys(_TIMES, _TIME),

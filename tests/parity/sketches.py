@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from engine.expressions.sketches.kll_sketches import capacity
 from tests.parity.columns import Draw
 
 _SEED_HASH: Final = 37836
@@ -15,21 +16,21 @@ _POOL: Final = [random.Random(f"hash {number}").randint(1, _MOST - 1) for number
 """Few: sketches shall overlap."""
 
 
-def sketches(whole: Callable[[random.Random], bytes]) -> Draw:
-    """What ``whole`` draws; every fifth is damaged."""
+def sketches(whole: Callable[[random.Random], bytes], places: Sequence[int]) -> Draw:
+    """What ``whole`` draws; every fifth is damaged, its bytes in these places at most."""
 
     def sketch(rng: random.Random) -> bytes:
         data = whole(rng)
-        return damaged(data, rng) if rng.random() < 0.2 else data
+        return damaged(data, rng, places) if rng.random() < 0.2 else data
 
     return lambda rng: None if rng.random() < 0.05 else sketch(rng)
 
 
-def damaged(data: bytes, rng: random.Random) -> bytes:
-    """Cut, or with another version, family, flag or hash of the seed."""
+def damaged(data: bytes, rng: random.Random, places: Sequence[int]) -> bytes:
+    """Cut, or with another byte in one of these places."""
     if rng.random() < 0.5 or len(data) < 8:
         return data[: rng.randint(0, len(data))]
-    at = rng.choice((1, 2, 5, 6, 7))
+    at = rng.choice(places)
     byte = data[at] ^ (1 << rng.randint(0, 7)) if rng.random() < 0.5 else rng.randint(0, 255)
     return data[:at] + bytes([byte]) + data[at + 1 :]
 
@@ -66,3 +67,38 @@ def _compressed(theta: int, hashes: list[int], seed: int) -> bytes:
     start = struct.pack("<6BH", 1 if theta == _MOST else 2, 4, 3, bits, 1, 0x1A, seed)
     bound = b"" if theta == _MOST else struct.pack("<q", theta)
     return start + bound + bytes([len(hashes)]) + int(text, 2).to_bytes(len(text) // 8, "big")
+
+
+def kll(form: str, values: Sequence[float]) -> Callable[[random.Random], bytes]:
+    """A KLL sketch of a type of numbers, as :mod:`struct` writes it, and of these values: of one
+    to four levels, empty, of one value, updatable.
+
+    Its least and its largest value need not be among those that it has kept."""
+
+    def draw(rng: random.Random) -> bytes:
+        k, kind = rng.choice((8, 20, 200)), rng.random()
+        if kind < 0.08:
+            return struct.pack("<4BHBB", 2, 1, 15, 1, k, 8, 0)
+        if kind < 0.16:
+            return struct.pack(f"<4BHBB{form}", 2, 2, 15, 0, k, 8, 0, rng.choice(values))
+        count = rng.choice((1, 1, 2, 3, 4))
+        most = [capacity(k, 8, count, level) for level in range(count)]
+        fill = rng.choice((0.1, 0.5, 1))
+        sizes = [rng.randint(1, max(1, int(room * fill))) for room in most]
+        levels = [[rng.choice(values) for _ in range(size)] for size in sizes]
+        flags = rng.choice((0, 2))
+        levels = [sorted(each) if level or flags else each for level, each in enumerate(levels)]
+        flat = [value for each in levels for value in each]
+        n = sum(size << level for level, size in enumerate(sizes))
+        free = sum(most) - len(flat)
+        starts = [free + sum(sizes[:level]) for level in range(count + 1)]
+        kept = count == 1 or rng.random() < 0.5
+        ends = [min(flat), max(flat)] if kept else [min(values), max(values)]
+        updatable = kind > 0.85
+        start = struct.pack("<4BHBB", 5, 3 if updatable else 1, 15, flags, k, 8, 0)
+        start += struct.pack("<qHBB", n, rng.choice((k, 8)), count, 0)
+        starts, before = (starts, [values[0]] * free) if updatable else (starts[:-1], [])
+        body = [*ends, *before, *flat]
+        return start + struct.pack(f"<{len(starts)}i{len(body)}{form}", *starts, *body)
+
+    return draw
