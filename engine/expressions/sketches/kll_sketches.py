@@ -148,4 +148,4 @@ def capacity(k: int, m: int, count: int, level: int) -> int:
 
 
 def _two_thirds(k: int, times: int) -> int:
-    return ((2 * k << times) // 3**times + 1) // 2
+    return ((2 * k << times) // int(3**times) + 1) // 2

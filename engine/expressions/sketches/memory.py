@@ -73,15 +73,15 @@ class Memory:
 
     def short(self, at: int) -> int:
         """16 bits, without a sign."""
-        return self._read("<H", at, 2)
+        return int(self._read("<H", at, 2))
 
     def int32(self, at: int) -> int:
         """32 bits."""
-        return self._read("<i", at, 4)
+        return int(self._read("<i", at, 4))
 
     def int64(self, at: int) -> int:
         """64 bits."""
-        return self._read("<q", at, 8)
+        return int(self._read("<q", at, 8))
 
     def double(self, at: int) -> float:
         """A double."""

@@ -17,13 +17,8 @@ from engine.expressions.ansi import failure
 from engine.expressions.registry import always
 from engine.expressions.rowwise import rowwise
 from engine.expressions.sketches.memory import Longs, Memory, SketchError, bad_argument, family
-from engine.expressions.sketches.theta_sketches import (
-    MOST,
-    SEED_HASH,
-    AnyThetaSketch,
-    read_theta,
-    write_theta,
-)
+from engine.expressions.sketches.theta_bytes import read_theta, write_theta
+from engine.expressions.sketches.theta_sketches import MOST, SEED_HASH, AnyThetaSketch
 
 _LG_ENTRIES: Final = range(4, 27)
 NONE: Final = np.zeros(0, np.int64)
