@@ -69,6 +69,76 @@ def _compressed(theta: int, hashes: list[int], seed: int) -> bytes:
     return start + bound + bytes([len(hashes)]) + int(text, 2).to_bytes(len(text) // 8, "big")
 
 
+def tuples(form: str, values: Sequence[float]) -> Callable[[random.Random], bytes]:
+    """A tuple sketch with summaries of a type of numbers, as :mod:`struct` writes it."""
+
+    def draw(rng: random.Random) -> bytes:
+        theta = rng.choice([_MOST, _MOST, 2**62, rng.choice(_POOL)])
+        count = rng.choice([0, 1, 2, 3, 9, 40, 60, 200])
+        hashes = [value for value in rng.sample(_POOL, count) if value < theta]
+        body = b"".join(
+            struct.pack(f"<q{form}B", value, rng.choice(values), rng.choice((0, 0, 1, 2, 3)))
+            for value in hashes
+        )
+        if theta == _MOST and not hashes:
+            return struct.pack("<6BH", 1, 3, 9, 1, 0, 14, _SEED_HASH)
+        longs = 3 if theta < _MOST else 1 if len(hashes) == 1 else 2
+        start = struct.pack("<6BH", longs, 3, 9, 1, 0, 10, _SEED_HASH)
+        if longs > 1:
+            start += struct.pack("<ii", len(hashes), 0)
+        return start + (struct.pack("<q", theta) if longs > 2 else b"") + body
+
+    return draw
+
+
+def hll(rng: random.Random) -> bytes:
+    """An HLL sketch: a list or a hash table of coupons, registers of a byte, of 6 or of 4 bits, in
+    order or not, with sums or without."""
+    lg_slots = rng.choice((4, 5, 8, 8, 9, 12))
+    kind = rng.random()
+    if kind < 0.25 or (kind < 0.5 and lg_slots < 8):
+        coupons = [_coupon(rng) for _ in range(rng.choice((0, 1, 3, 7)))]
+        start = bytes((2, 1, 7, lg_slots, 3, 0 if coupons else 4, len(coupons), 8))
+        return start + struct.pack("<8I", *coupons, *[0] * (8 - len(coupons)))
+    if kind < 0.5:
+        coupons = list(dict.fromkeys(_coupon(rng) for _ in range(rng.choice((8, 15, 23)))))
+        start = struct.pack("<8Bi", 3, 1, 7, lg_slots, 5, 8, 0, 9, len(coupons))
+        return start + struct.pack(f"<{len(coupons)}I", *coupons)
+    slots, filled = 1 << lg_slots, rng.choice((0.3, 1, 1))
+    values = [rng.choice((1, 1, 2, 3, 5, 9)) if rng.random() < filled else 0 for _ in range(slots)]
+    if rng.random() < 0.3:
+        values[rng.randrange(slots)] = rng.choice((31, 32, 40, 63))
+    sums = [sum(2.0**-v for v in values if (v < 32) == low) for low in (True, False)]
+    running, flags = rng.uniform(slots / 2, slots * 5), rng.choice((0, 0, 16, 16 + 32, 32))
+    kind, least, above = rng.random(), 0, 0
+    if kind < 0.6:
+        mode, body = 10, bytes(values)
+    elif kind < 0.8:
+        mode, body = 6, _sixes(values)
+    else:
+        least, mode, flags = min(values), 2, flags & 16 | 8
+        body, above = _nibbles([value - least for value in values], least)
+    start = bytes((10, 1, 7, lg_slots, 0, flags, least, mode))
+    return start + struct.pack("<dddii", running, *sums, values.count(least), above) + body
+
+
+def _coupon(rng: random.Random) -> int:
+    return rng.choice((1, 1, 1, 2, 2, 3, 4, 9)) << 26 | rng.randrange(2**26)
+
+
+def _sixes(values: Sequence[int]) -> bytes:
+    whole = sum(value << 6 * place for place, value in enumerate(values))
+    return whole.to_bytes(len(values) * 3 // 4 + 1, "little")
+
+
+def _nibbles(values: Sequence[int], least: int) -> tuple[bytes, int]:
+    """Four bits each, and behind them as coupons what is too large; how many these are."""
+    few = [min(value, 15) for value in values]
+    pairs = bytes(low | high << 4 for low, high in zip(few[::2], few[1::2], strict=True))
+    large = [slot | value + least << 26 for slot, value in enumerate(values) if value >= 15]
+    return pairs + struct.pack(f"<{len(large)}I", *large), len(large)
+
+
 def kll(form: str, values: Sequence[float]) -> Callable[[random.Random], bytes]:
     """A KLL sketch of a type of numbers, as :mod:`struct` writes it, and of these values: of one
     to four levels, empty, of one value, updatable.

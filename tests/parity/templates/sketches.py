@@ -19,9 +19,19 @@ def _kll(form: str, values: Sequence[float]) -> Column:
     return pa.binary(), sketches.sketches(sketches.kll(form, values), (0, 1, 2, 6))
 
 
+def _tuple(form: str, values: Sequence[float]) -> Column:
+    return pa.binary(), sketches.sketches(sketches.tuples(form, values), (1, 2, 3, 6))
+
+
+_INTS = [*range(-3, 40), 2**31 - 1, -(2**31)]
+
 COLUMNS = {
     "theta": (pa.binary(), _THETA),
     "theta2": (pa.binary(), _THETA),
+    "tuple_double": _tuple("d", [*_DOUBLES, float("nan"), float("-inf")]),
+    "tuple_double2": _tuple("d", _DOUBLES),
+    "tuple_integer": _tuple("i", _INTS),
+    "tuple_integer2": _tuple("i", _INTS),
     "kll_bigint": _kll("q", _LONGS),
     "kll_double": _kll("d", _DOUBLES),
     "kll_float": _kll("f", _FLOATS),
@@ -44,7 +54,59 @@ def _of_kll(of: str) -> dict[str, list[str]]:
     }
 
 
+_TUPLE_MODES = ("sum", "min", "Max", "ALWAYSONE")
+
+
+def _of_tuples(of: str) -> dict[str, list[str]]:
+    one, two, modes = f"tuple_{of}", f"tuple_{of}2", _TUPLE_MODES
+
+    def name(what: str) -> str:
+        return f"tuple_{what}_{of}"
+
+    return {
+        name("sketch_estimate"): [
+            f"{name('sketch_estimate')}({one})",
+            f"{name('sketch_estimate')}(theta)",
+            f"{name('sketch_estimate')}({name('union')}({one}, {two}, 4))",
+        ],
+        name("sketch_theta"): [f"{name('sketch_theta')}({one})", f"{name('sketch_theta')}(bin)"],
+        name("sketch_summary"): [
+            f"{name('sketch_summary')}({one})",
+            *(f"{name('sketch_summary')}({one}, '{mode}')" for mode in modes),
+        ],
+        name("union"): [
+            f"{name('union')}({one}, {two})",
+            f"{name('union')}({name('union')}({one}, {two}, 4), {two}, 5, 'max')",
+            *(f"{name('union')}({one}, {two}, {4 + i}, '{m}')" for i, m in enumerate(modes)),
+        ],
+        name("union_theta"): [
+            f"{name('union_theta')}({one}, theta)",
+            *(f"{name('union_theta')}({one}, theta, {4 + i}, '{m}')" for i, m in enumerate(modes)),
+        ],
+        name("intersection"): [
+            f"{name('intersection')}({one}, {two})",
+            f"{name('intersection')}({name('union')}({one}, {two}, 5), {two}, 'min')",
+            *(f"{name('intersection')}({one}, {two}, '{mode}')" for mode in modes),
+        ],
+        name("intersection_theta"): [
+            f"{name('intersection_theta')}({one}, theta)",
+            *(f"{name('intersection_theta')}({one}, theta, '{mode}')" for mode in modes),
+        ],
+        name("difference"): [
+            f"{name('difference')}({one}, {two})",
+            f"{name('difference')}({one}, {name('intersection')}({one}, {two}))",
+            f"{name('difference')}({name('union')}({one}, {two}, 5), {two})",
+        ],
+        name("difference_theta"): [
+            f"{name('difference_theta')}({one}, theta)",
+            f"{name('difference_theta')}({one}, theta_union(theta, theta2, 5))",
+        ],
+    }
+
+
 TEMPLATES = {
+    **_of_tuples("double"),
+    **_of_tuples("integer"),
     **_of_kll("bigint"),
     **_of_kll("double"),
     **_of_kll("float"),
