@@ -16,7 +16,7 @@ from engine.errors import TransformError
 from engine.expressions.java_errors import java_error
 from engine.expressions.lists import Lists
 from engine.expressions.protobuf import wire
-from engine.expressions.protobuf.messages import UnsupportedMessageError
+from engine.expressions.protobuf.messages import UnsupportedMessageError, syntax_of
 from engine.expressions.protobuf.writers import head, unfit, write_default, writer
 from engine.expressions.vectors import to_list
 
@@ -43,20 +43,20 @@ class Encoding:
 
         :raises UnsupportedMessageError: they do not go together.
         """
+        syntax_of(descriptor)
         fields = [self._field_of(descriptor, column.name) for column in dtype]
-        used = {field.number for field in fields}
-        if len(used) < len(fields):
+        places = {field.number: place for place, field in enumerate(fields)}
+        if len(places) < len(fields):
             raise UnsupportedMessageError(f"two columns are one field of {descriptor.full_name}")
-        for field in descriptor.fields:
-            if field.is_required and field.number not in used:
+        required = [field for field in descriptor.fields if field.is_required]
+        for field in required:
+            if field.number not in places:
                 raise UnsupportedMessageError(f"the field {field.full_name} has no value")
         parts = [
             self._part(column.type, field) for column, field in zip(dtype, fields, strict=True)
         ]
-        order = sorted(range(len(fields)), key=lambda place: fields[place].number)
-        needed = [
-            (field.name, fields.index(field)) for field in descriptor.fields if field.is_required
-        ]
+        order = [place for _, place in sorted(places.items())]
+        needed = [(field.name, places[field.number]) for field in required]
         rivals = _rivals(fields)
 
         def write(array: pa.StructArray) -> Octets:
@@ -64,7 +64,8 @@ class Encoding:
             known = array.filter(valid)
             columns = [list(part(pc.struct_field(known, [at]))) for at, part in enumerate(parts)]
             rows = []
-            for row in zip(*columns, strict=True) if columns else [()] * len(known):
+            for at in range(len(known)):
+                row = [column[at] for column in columns]
                 if missing := [name for name, place in needed if row[place] is None]:
                     raise _uninitialized(missing)
                 lost = {
@@ -72,7 +73,7 @@ class Encoding:
                     for earlier, later in rivals
                     if row[earlier] is not None and row[later] is not None
                 }
-                rows.append(b"".join(row[at] or b"" for at in order if at not in lost))
+                rows.append(b"".join(row[place] or b"" for place in order if place not in lost))
             found = iter(rows)
             return [next(found) if ok else None for ok in valid.to_pylist()]
 
@@ -91,6 +92,8 @@ class Encoding:
 
     def _part(self, dtype: pa.DataType, field: FieldDescriptor) -> Encode:
         """With its tag; None where the field is not set."""
+        if self._names[field.type] == "group":
+            raise UnsupportedMessageError(f"the group {field.full_name} is not supported")
         if pa.types.is_null(dtype):
             absent = self._absent(field)
             return lambda array: [absent] * len(array)
@@ -180,7 +183,7 @@ def _rivals(fields: list[FieldDescriptor]) -> list[tuple[int, int]]:
         for later, field in enumerate(fields)
         for earlier in range(later)
         if field.containing_oneof is not None
-        and fields[earlier].containing_oneof == field.containing_oneof
+        and fields[earlier].number in {each.number for each in field.containing_oneof.fields}
     ]
 
 

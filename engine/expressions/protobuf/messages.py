@@ -28,10 +28,13 @@ class Field:
     """How one field is read.
 
     :param kind: the name of its type.
+    :param legacy: it is of proto2, to which all enums are closed.
     :param strict_text: a text that is no UTF-8 makes the message a malformed one.
     """
 
-    def __init__(self, field: FieldDescriptor, kind: str, *, legacy: bool, strict_text: bool):
+    def __init__(
+        self, field: FieldDescriptor, kind: str, *, legacy: bool, strict_text: bool
+    ) -> None:
         self.name: str = field.name
         self.number: int = field.number
         self.kind = kind

@@ -12,7 +12,7 @@ import pyarrow as pa
 from engine.expressions.options import OptionError, refused_for
 from engine.expressions.protobuf.encoding import Encode, Encoding
 from engine.expressions.protobuf.from_protobuf import EXTENSIONS, READS, descriptor_of, minds_case
-from engine.expressions.protobuf.messages import UnsupportedMessageError, syntax_of
+from engine.expressions.protobuf.messages import UnsupportedMessageError
 from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import of_columns
@@ -25,7 +25,6 @@ def _encode(expr: Expr) -> Encode:
     if not pa.types.is_struct(child.dtype):
         raise OptionError("only a struct is a message")
     try:
-        syntax_of(descriptor)
         return Encoding(names, minds_case=minds_case(expr)).message(child.dtype, descriptor)
     except UnsupportedMessageError as error:
         raise OptionError(str(error)) from None

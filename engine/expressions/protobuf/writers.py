@@ -71,6 +71,12 @@ def writer(dtype: pa.DataType, field: FieldDescriptor, kind: str) -> Write:
     if dtype == _UNSIGNED_LONG and kind == "uint64":
         return _unsigned_long
     if kind == "enum" and pa.types.is_string(dtype):
+        zeros = [each for each in field.enum_type.values if each.number == field.default_value]
+        if len(zeros) > 1 and not field.has_presence:  # Java leaves out but the first of them
+            raise UnsupportedMessageError(
+                f"{field.enum_type.full_name}, which has several names for what {field.full_name}"
+                " has by default, is not supported: write numbers"
+            )
         return _of_enum(field, {each.name: each.number for each in field.enum_type.values})
     if kind == "enum" and dtype == pa.int32():
         return _of_enum(field, {each.number: each.number for each in field.enum_type.values})

@@ -1,4 +1,7 @@
-"""Messages of Protobuf, with Spark's package spark-protobuf."""
+"""Templates of ``from_protobuf`` and ``to_protobuf``, for Spark's package spark-protobuf.
+
+They are no family among the others: the package cannot be had everywhere where these can be.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import pyarrow as pa
 from google.protobuf import message_factory
 from google.protobuf.descriptor import FieldDescriptor
 
+from engine.expressions.protobuf.wire import write_length
 from engine.expressions.protobuf_messages import DescriptorSet
 from tests.parity.columns import draw, text, whole
 from tests.protobuf_sets import descriptor_set
@@ -117,9 +121,7 @@ def _deep(rng: random.Random) -> bytes:
     if rng.random() < 0.2:
         return b"\xc3\x3e" * depth + b"\xc4\x3e" * depth
     for _ in range(depth):
-        length = len(found)
-        size = bytes((length,)) if length < 128 else bytes((length & 127 | 128, length >> 7))
-        found = b"\x12" + size + found
+        found = b"\x12" + write_length(found)
     return found
 
 
