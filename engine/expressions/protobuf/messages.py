@@ -57,7 +57,7 @@ class Field:
         self.wire, self.read = number or (wire.LENGTH, self._read_octets)
         self.packable = self.repeated and number is not None
         is_value = kind != "message" and not self.repeated
-        self.default = field.default_value if is_value else None
+        self.default: Any = field.default_value if is_value else None
         self.has_default = is_value and bool(field.has_default_value)
 
     def _read_octets(self, data: bytes, at: int, end: int) -> tuple[Any, int]:
