@@ -17,7 +17,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from engine.expressions.argument_types import Rare
 from engine.expressions.datum import to_array
 from engine.expressions.lists import Lists
 from engine.expressions.registry import Context, Datum, Evaluator, always, lazy
@@ -63,7 +62,7 @@ class MersenneTwister:
 
 
 # It never fails; but each row that reaches it takes values away.
-@lazy("Shuffle", can_fail=always, loop=True, reads=("random_seed",), takes=Rare.ALL)
+@lazy("Shuffle", can_fail=always, loop=True, reads=("random_seed",))
 def shuffle(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """An order of its own for each row."""
     (child,) = children
