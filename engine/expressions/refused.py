@@ -44,7 +44,6 @@ _TIMES: Final = (
 _ON_EARTH: Final = ("AsBinary", "GeogFromWKB", "GeomFromWKB", "SetSrid", "Srid")
 
 REFUSED: Final[dict[str, str]] = {
-    "Shuffle": "is random and not supported: use rand(), or a hash of the record",
     **dict.fromkeys(("MonotonicallyIncreasingID", "SparkPartitionID", "InputFileName"), _PLACE),
     **dict.fromkeys(("InputFileBlockStart", "InputFileBlockLength"), _PLACE),
     **dict.fromkeys(("AggregateExpression", "WindowExpression", "SessionWindow"), _STATE),
