@@ -7,9 +7,9 @@ from typing import Any
 from engine.errors import TransformError
 
 
-def java_error(name: str, message: str) -> TransformError:
+def java_error(name: str, message: str = "", hint: str | None = None) -> TransformError:
     """An exception of this class."""
-    return TransformError(f"[{name}: {message}]")
+    return TransformError(f"[{name}: {message}]" if message else f"[{name}]", hint=hint)
 
 
 def arithmetic_exception(message: str) -> TransformError:

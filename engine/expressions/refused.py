@@ -7,9 +7,13 @@ from typing import Final
 _PLACE: Final = "names a place in a Spark batch, which a continuous query does not have"
 _STATE: Final = "needs state across records, which continuous queries do not keep yet"
 _PYTHON: Final = "is a Python function: use built-in functions, or write it into foreach"
-_SKETCH: Final = (
-    "needs Apache DataSketches, a Java library, and expressions run in Python: keep the sketch as"
-    " BINARY, and use it where the sink is read"
+_TOP_K: Final = (
+    "goes through a table of Java's objects in the order of their hash codes, and no kernel does"
+    " that: keep the struct, and use it where the sink is read"
+)
+_KLL_MERGE: Final = (
+    "draws by chance which values remain: keep the sketches, and use kll_merge_agg_* where the sink"
+    " is read"
 )
 _JAVA: Final = "calls Java, and expressions run in Python: use built-in functions, or foreachBatch"
 _XPATH: Final = (
@@ -28,17 +32,6 @@ _PLACES_ON_EARTH: Final = (
     "has to do with GEOMETRY or GEOGRAPHY, types that the engine does not have: keep WKB as BINARY,"
     " and convert it where the sink is read"
 )
-_KLL: Final = ("GetN", "GetQuantile", "GetRank", "Merge", "ToString")
-_TUPLE: Final = (
-    *("Difference", "DifferenceTheta", "Intersection", "IntersectionTheta", "Union", "UnionTheta"),
-    *("SketchEstimate", "SketchSummary", "SketchTheta"),
-)
-_SKETCHES: Final = (
-    *("HllSketchEstimate", "HllUnion", "ApproxTopKEstimate"),
-    *("ThetaDifference", "ThetaIntersection", "ThetaSketchEstimate", "ThetaUnion"),
-    *(f"KllSketch{what}{of}" for what in _KLL for of in ("Bigint", "Double", "Float")),
-    *(f"Tuple{what}{of}" for what in _TUPLE for of in ("Double", "Integer")),
-)
 _XPATHS: Final = ("Boolean", "Short", "Int", "Long", "Float", "Double", "String", "List")
 _UNITS_OF_TIME: Final = ("Seconds", "Millis", "Micros")
 _TIMES: Final = (
@@ -51,11 +44,11 @@ _TIMES: Final = (
 _ON_EARTH: Final = ("AsBinary", "GeogFromWKB", "GeomFromWKB", "SetSrid", "Srid")
 
 REFUSED: Final[dict[str, str]] = {
-    "Shuffle": "is random and not supported: use rand(), or a hash of the record",
     **dict.fromkeys(("MonotonicallyIncreasingID", "SparkPartitionID", "InputFileName"), _PLACE),
     **dict.fromkeys(("InputFileBlockStart", "InputFileBlockLength"), _PLACE),
     **dict.fromkeys(("AggregateExpression", "WindowExpression", "SessionWindow"), _STATE),
-    **dict.fromkeys(_SKETCHES, _SKETCH),
+    "ApproxTopKEstimate": _TOP_K,
+    **dict.fromkeys((f"KllSketchMerge{of}" for of in ("Bigint", "Double", "Float")), _KLL_MERGE),
     **dict.fromkeys(("CallMethodViaReflection", "TryReflect"), _JAVA),
     **dict.fromkeys((f"XPath{of}" for of in _XPATHS), _XPATH),
     **dict.fromkeys(_TIMES, _TIME),

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-NONDETERMINISTIC: Final = frozenset({"Rand", "Randn", "RandStr", "Uuid"})
+NONDETERMINISTIC: Final = frozenset({"Rand", "Randn", "RandStr", "Shuffle", "Uuid"})
 """What has another value whenever it is computed."""
 
 

@@ -17,6 +17,8 @@ What is different on purpose:
   or a ``Let`` where that expression is random, or can raise and is computed before all else, see
   :mod:`engine.plan.common_expressions`;
 - constant texts that no kernel computes, such as ``version()``, are computed by Spark;
+- a date or timestamp plus ``make_interval(...)`` becomes one node, see
+  :mod:`engine.expressions.times.made_intervals`;
 - a ``RuntimeReplaceable`` such as ``nvl`` is kept when a kernel of its own name supports it (its
   children are then the arguments as the user wrote them, without implicit casts); otherwise what
   it stands for is read in its place.
@@ -62,6 +64,7 @@ DERIVED = {
 }  # fmt: skip
 """Constructor parameters that say nothing which the node does not say by its type and children, or
 that does not matter."""
+_ADD_INTERVAL = {"TimestampAddInterval", "DateAddInterval"}
 _OF_SESSION = {"CurrentUser", "CurrentCatalog", "CurrentDatabase", "CurrentPath"}
 _TRANSPARENT = {"Alias", "KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized"}
 
@@ -153,6 +156,8 @@ class ExpressionReader:
             return Expr("Literal", (), dtype, True, {"value": None})
         if op == "TimestampAddInterval" and (later := self._calendar_later(node, obstacles)):
             return later
+        if op in _ADD_INTERVAL and (later := self._made_interval_later(node, dtype, obstacles)):
+            return later
         children = self._convert_all(scala_seq(node.children()), obstacles)
         if op == "Cast" and children[0].dtype.equals(dtype, check_metadata=True):
             source, target = node.child().dataType(), node.dataType()
@@ -178,6 +183,29 @@ class ExpressionReader:
             return None
         params = self._params("TimestampAddInterval", node, obstacles)
         return plus_constant(self._convert(start, obstacles), value, params)
+
+    def _made_interval_later(
+        self, node: JavaObject, dtype: pa.DataType, obstacles: list[str]
+    ) -> Expr | None:
+        """A date or timestamp plus or minus ``make_interval(...)``; None if it is none."""
+        start, interval = scala_seq(node.children())
+        params: dict[str, Any] = {"negated": False, "negation_fails": False, "null_safe": True}
+        if simple_name(interval) == "UnaryMinus":
+            params |= {"negated": True, "negation_fails": interval.failOnError()}
+            interval = interval.child()
+        if simple_name(interval) == "TryMakeInterval":
+            interval = interval.replacement()
+        if simple_name(interval) != "MakeInterval":
+            return None
+        params["fail_on_error"] = interval.failOnError()
+        params |= self._of(node, "time_zone_id", "ansi_enabled")
+        children = self._convert_all([start, *scala_seq(interval.children())], obstacles)
+        return Expr("MadeIntervalLater", children, dtype, node.nullable(), params)
+
+    def _of(self, node: JavaObject, *names: str) -> dict[str, Any]:
+        """Constructor arguments by name; None for what the node does not have."""
+        found = {parameter_name(name): value for name, value in constructor_parts(node)}
+        return {name: self._plain(found.get(name)) for name in names}
 
     def _subquery(self, op: str, node: JavaObject, obstacles: list[str]) -> Expr:
         """A column if a join was put in its place, see :mod:`engine.plan.subqueries`."""

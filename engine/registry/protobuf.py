@@ -11,18 +11,18 @@ Source: Protobuf, "Encoding" and "Field Presence"; Spark's ProtobufDeserializer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
 from engine.errors import ConfigError
+from engine.expressions.protobuf_messages import DescriptorSet
 from engine.expressions.types import TIMESTAMP
 from engine.registry.wire_format import header, indexes, indexes_header, schema_id
 
@@ -45,34 +45,14 @@ _TYPES: Final[dict[int, pa.DataType]] = {
 class MessageType:
     """A message of a descriptor set. Picklable.
 
-    :param descriptors: a serialized ``FileDescriptorSet`` with all that the message's file imports
-        (``protoc --include_imports --descriptor_set_out=...``).
+    :param descriptors: as of :class:`engine.expressions.protobuf_messages.DescriptorSet`.
     :param name: of the message, with its package or, if that is unique, without.
     :raises ConfigError: there is no such message.
     """
 
     def __init__(self, descriptors: bytes, name: str) -> None:
         self._descriptors, self._name = descriptors, name
-        pool, names = descriptor_pool.DescriptorPool(), []
-        try:
-            files = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
-            for each in files.file:
-                pool.Add(each)
-                names += _names(each.package, each.message_type)
-        except (DecodeError, TypeError) as exc:
-            raise ConfigError(
-                f"This is no descriptor set of Protobuf: {exc}.",
-                hint="Make it by protoc --include_imports --descriptor_set_out=FILE.",
-            ) from exc
-        found = [each for each in names if each == name or each.endswith(f".{name}")]
-        if name in names:
-            found = [name]
-        if len(found) != 1:
-            raise ConfigError(
-                f"The descriptor set has {len(found) or 'no'} messages of the name {name!r}.",
-                hint=f"It has {', '.join(sorted(names)) or 'none'}.",
-            )
-        self.descriptor: Descriptor = pool.FindMessageTypeByName(found[0])
+        self.descriptor: Descriptor = DescriptorSet(descriptors).message(name)
         self.make: Any = message_factory.GetMessageClass(self.descriptor)
         self.way = _way(self.descriptor)
 
@@ -132,15 +112,6 @@ class ProtobufEncoder:
             raise ValueError(f"it cannot be a {name}: {type(exc).__name__}: {exc}") from exc
         content: bytes = message.SerializeToString(deterministic=True)
         return self._header + content
-
-
-def _names(package: str, messages: Iterable[Any]) -> list[str]:
-    """Of messages, and of those within them."""
-    found = []
-    for each in messages:
-        name = f"{package}.{each.name}" if package else each.name
-        found += [name, *_names(name, each.nested_type)]
-    return found
 
 
 def _way(descriptor: Descriptor) -> tuple[int, ...]:

@@ -45,9 +45,13 @@ is new. How a function is added: [adding a function](adding-a-function.md).
   rpad overlay levenshtein` read the memory behind it; here the character ends with the text.
 - Texts of DOUBLEs are those of Java 19 and later, also where Spark runs on Java 17.
 
-`rand()`, `randn()`, `randstr()`, `uniform()` and `uuid()` run as well. With a seed (not `uuid()`)
-a task begins with the values of the same partition of a Spark batch and goes on with them; a task
-that is started again begins at the seed again, so an epoch that is run again gets other values.
+`rand()`, `randn()`, `randstr()`, `uniform()`, `shuffle()` and `uuid()` run as well. With a seed
+(not `uuid()`) a task begins with the values of the same partition of a Spark batch and goes on with
+them; a task that is started again begins at the seed again, so an epoch that is run again gets
+other values.
+
+`from_protobuf` and `to_protobuf` run as well, by a descriptor set; a test of their own compares
+them where Spark's package spark-protobuf can be had.
 
 What is not listed is refused when the query starts, with all reasons in one error.
 """
@@ -76,7 +80,10 @@ def _rows(measured: Mapping[str, Any]) -> Iterator[str]:
             yield f"| `{shown}` | {types} | {how} | {of_name['ns'] or '-'} |"
 
 
-_IN_PLANS: Final = {"TimeWindow", "WindowTime", "SessionWindow", "CurDate", "Uniform"}
+_IN_PLANS: Final = {
+    *("TimeWindow", "WindowTime", "SessionWindow", "CurDate", "Uniform"),
+    *("FromProtobuf", "ToProtobuf"),
+}
 """What is gone when a plan has been analyzed or optimized; whole queries compare it, and tests."""
 
 

@@ -200,7 +200,6 @@ def test_the_last_of_equal_keys_wins_if_so_configured(spark: SparkSession) -> No
     ("expression", "reason"),
     [
         ("map(x, 1)", "floating-point"),
-        ("shuffle(a)", "is random and not supported"),
         ("str_to_map(k, k, ':')", "delimiters must be constants"),
         ("coalesce(m, map())", "map without a type of keys"),
     ],

@@ -212,7 +212,7 @@ def test_a_batch_dataframe_is_refused(spark: SparkSession) -> None:
             lambda df: df.join(df.withColumnRenamed("value", "v"), "timestamp"),
             ["Join", "two streams"],
         ),
-        (lambda df: df.select(F.expr("shuffle(array(1))")), ["shuffle(", "Shuffle"]),
+        (lambda df: df.select(F.spark_partition_id()), ["SPARK_PARTITION_ID()", "a place"]),
         (
             lambda df: df.alias("s").where(
                 "value > (select sum(id) from range(9) where id < s.value)"

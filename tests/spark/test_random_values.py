@@ -35,6 +35,12 @@ EXPRESSIONS = [
     "id % 2 = 0 AND rand(5) < 0.5",
     "rand(5) BETWEEN 0.2 AND 0.4",
     "transform(array(id, 2), v -> v + rand(3))",
+    "shuffle(sequence(0, id % 40), 42)",
+    "shuffle(array(id, id + 1, NULL, 7), -1)",
+    "shuffle(array('a', cast(id AS STRING)), 9223372036854775807)",
+    "shuffle(if(id % 3 = 0, NULL, array(1, 2, 3, 4, 5)), 0)",
+    "if(id % 3 = 0, shuffle(array(1, 2, 3), 7), array(id))",
+    "concat(shuffle(array(1, 2, 3), 7), shuffle(array(id, 2, 3), 7))",
 ]
 
 

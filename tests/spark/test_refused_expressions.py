@@ -27,8 +27,12 @@ _TYPES = {"spark.sql.timeType.enabled": "true", "spark.sql.geospatial.enabled": 
         ("make_interval(1, 2, 3)", ["the data type interval is not supported", "make_dt_interval"]),
         ("xpath_int(s, 'a/b')", ["XPathInt is what Java's own XML parser", "mapInArrow"]),
         ("sentences(s)", ["Sentences goes by rules of the Java runtime", "use split"]),
-        ("theta_union(b, b)", ["ThetaUnion needs Apache DataSketches", "keep the sketch"]),
-        ("kll_sketch_get_n_bigint(b)", ["KllSketchGetNBigint needs Apache DataSketches"]),
+        ("kll_sketch_merge_bigint(b, b)", ["KllSketchMergeBigint draws by chance", "keep the"]),
+        (
+            "approx_top_k_estimate(named_struct('sketch', b, 'maxItemsTracked', 10,"
+            " 'itemDataType', 1, 'itemDataTypeDDL', 'item INT'), 5)",
+            ["ApproxTopKEstimate goes through a table of Java's objects"],
+        ),
         ("reflect('java.lang.Math', 'abs', 1)", ["CallMethodViaReflection calls Java"]),
         ("sentences(xpath_string(s, 'a'))", ["Sentences goes by", "XPathString is what"]),
     ],

@@ -1,0 +1,1 @@
+"""Functions of Apache DataSketches' sketches, which are BINARY: theta, tuple, KLL and HLL."""

@@ -1,0 +1,112 @@
+"""``hll_sketch_estimate``, ``hll_union``.
+
+Estimates out of a sketch's coupons, or of registers without an order, go by tables of the package
+``datasketches``, which computes them as the library of Java does.
+
+Source: ``datasketchesExpressions.scala`` of Spark; ``Union.java`` of datasketches-java (``hll``).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import struct
+from functools import lru_cache
+
+import numpy as np
+
+from engine.errors import TransformError
+from engine.expressions.ansi import failure
+from engine.expressions.registry import always
+from engine.expressions.rowwise import rowwise
+from engine.expressions.sketches.hll_bytes import read_hll
+from engine.expressions.sketches.hll_coupons import Coupons
+from engine.expressions.sketches.hll_registers import Registers
+from engine.expressions.sketches.memory import SketchError
+from engine.expressions.sketches.theta import rounded
+from engine.expressions.tree import Expr
+
+HllSketch = Coupons | Registers
+
+
+def _needs_package(expr: Expr) -> str | None:
+    if importlib.util.find_spec("datasketches") is None:
+        return "needs the package datasketches: pip install 'airflow-provider-continuous[sketches]'"
+    return None
+
+
+@rowwise("HllSketchEstimate", can_fail=always, supports=_needs_package)
+def hll_sketch_estimate(data: bytes) -> int:
+    """``hll_sketch_estimate``: how many values there were, about."""
+    sketch = _argument(data)
+    if isinstance(sketch, Coupons):
+        return rounded(_estimate_of_coupons(sketch.count))
+    if not sketch.out_of_order:
+        return rounded(sketch.running)
+    return rounded(_estimate(sketch.rebuilt(sketch.lg_slots).to_bytes()))
+
+
+@rowwise("HllUnion", can_fail=always, supports=_needs_package)
+def hll_union(left: bytes, right: bytes, different: bool) -> bytes:
+    """``hll_union``: a sketch of the values of both; of as few slots as one of them has."""
+    first, second = _argument(left), _argument(right)
+    if not different and first.lg_slots != second.lg_slots:
+        raise failure(
+            "HLL_UNION_DIFFERENT_LG_K",
+            f"The sketches have the lgConfigK {first.lg_slots} and {second.lg_slots}.",
+            "Set allowDifferentLgConfigK to true.",
+        )
+    united: HllSketch = Coupons(min(first.lg_slots, second.lg_slots))
+    for sketch in (first, second):
+        united = _united(united, sketch)
+    return united.to_bytes()
+
+
+def _united(united: HllSketch, sketch: HllSketch) -> HllSketch:
+    if isinstance(sketch, Coupons):
+        nothing = isinstance(united, Coupons) and not united.count
+        if sketch.hashed and nothing and sketch.lg_slots == united.lg_slots:
+            return sketch.copy()
+        return _with_coupons(united, sketch)
+    if isinstance(united, Coupons):
+        return _with_coupons(sketch.rebuilt(united.lg_slots), united)
+    united.values = np.maximum(united.values, sketch.folded(united.lg_slots))
+    united.add_up()
+    united.running, united.out_of_order = 0.0, True
+    return united
+
+
+def _with_coupons(united: HllSketch, coupons: Coupons) -> HllSketch:
+    for coupon in coupons.coupons():
+        if coupon >> 26:
+            if isinstance(united, Registers):
+                united.take(coupon)
+            elif united.take(coupon):
+                united = united.grown(_estimate_of_coupons)
+    return united
+
+
+@lru_cache(maxsize=1024)
+def _estimate_of_coupons(count: int) -> float:
+    """It depends on their number alone."""
+    lg_size = max(count.bit_length(), 5)
+    start = struct.pack("<8Bi", 3, 1, 7, 21, lg_size, 0, 0, 9, count)
+    return _estimate(start + bytes(4 << lg_size))
+
+
+def _estimate(data: bytes) -> float:
+    from datasketches import hll_sketch
+
+    return float(hll_sketch.deserialize(data).get_estimate())
+
+
+def _argument(data: bytes) -> HllSketch:
+    try:
+        return read_hll(data)
+    except SketchError as error:
+        if error.name == "SketchesArgumentException":
+            raise _invalid(error) from error
+        raise
+
+
+def _invalid(error: SketchError) -> TransformError:
+    return failure("HLL_INVALID_INPUT_SKETCH_BUFFER", f"This is no HLL sketch: {error.text}")

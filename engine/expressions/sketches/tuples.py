@@ -1,0 +1,211 @@
+"""``tuple_union_*``, ``tuple_intersection_*``, ``tuple_difference_*``, also of a tuple sketch and a
+theta sketch: with summaries of DOUBLE and INT.
+
+Source: ``tuplesketchesExpressions.scala`` of Spark; ``Union.java``, ``Intersection.java``,
+``HashTables.java``, ``AnotB.java`` of datasketches-java (``tuple``),
+``SetOperationCornerCases.java``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from engine.expressions.registry import always
+from engine.expressions.rowwise import RowFunction, rowwise_factory
+from engine.expressions.sketches.memory import SketchError, bad_argument, bad_state
+from engine.expressions.sketches.theta import check_lg_entries, theta_argument
+from engine.expressions.sketches.theta_sketches import MOST
+from engine.expressions.sketches.tuple_arguments import kind_of, mode_of, ops, tuple_argument
+from engine.expressions.sketches.tuple_sketches import (
+    Entries,
+    Kind,
+    TupleSketch,
+    write_tuple,
+)
+from engine.expressions.sketches.tuple_tables import Table
+from engine.expressions.tree import Expr
+
+_EMPTY, _EXACT, _ESTIMATION, _NOTHING = 5, 6, 2, 0
+_STATES: Final = (_EMPTY, _EXACT, _ESTIMATION, _NOTHING)
+"""What a sketch may be: empty, with all hashes, with some, with none but a theta."""
+
+
+@rowwise_factory(*ops("Union"), can_fail=always)
+def tuple_union(expr: Expr) -> RowFunction:
+    """``tuple_union_*``: hashes that are in any of the two."""
+    kind = kind_of(expr)
+
+    def unite(left: bytes, right: bytes, lg_entries: int, mode: str) -> bytes:
+        check_lg_entries(lg_entries)
+        mode = mode_of(mode)
+        sketches = tuple_argument(left, kind), tuple_argument(right, kind)
+        parts = [(each.theta, each.valid()) for each in sketches if not each.empty]
+        return _union(parts, lg_entries, mode, kind)
+
+    return unite
+
+
+@rowwise_factory(*ops("UnionTheta"), can_fail=always)
+def tuple_union_theta(expr: Expr) -> RowFunction:
+    """``tuple_union_theta_*``: hashes of a theta sketch get a summary of nothing."""
+    kind = kind_of(expr)
+
+    def unite(left: bytes, right: bytes, lg_entries: int, mode: str) -> bytes:
+        check_lg_entries(lg_entries)
+        mode = mode_of(mode)
+        first, second = tuple_argument(left, kind), theta_argument(right)
+        parts = [] if first.empty else [(first.theta, first.valid())]
+        if not second.empty:
+            theta, summary = second.theta, kind.made(mode)
+            parts.append((theta, [(value, summary) for value in second.in_order()]))
+        return _union(parts, lg_entries, mode, kind)
+
+    return unite
+
+
+def _union(parts: list[tuple[int, Entries]], lg_entries: int, mode: str, kind: Kind) -> bytes:
+    table, theta = Table(lg_entries), MOST
+    for bound, entries in parts:
+        theta = min(theta, bound)
+        for value, summary in entries:
+            table.merge(value, summary, lambda *both: kind.made(mode, *both))
+        theta = min(theta, table.theta)
+    entries = [entry for entry in table.entries() if entry[0] < theta]
+    if len(entries) > table.nominal:
+        theta = sorted(value for value, _ in entries)[table.nominal]
+        entries = [entry for entry in entries if entry[0] < theta]
+    return write_tuple(theta, entries, kind, empty=theta == MOST and not entries)
+
+
+@rowwise_factory(*ops("Intersection"), can_fail=always)
+def tuple_intersection(expr: Expr) -> RowFunction:
+    """``tuple_intersection_*``: hashes that are in both."""
+    kind = kind_of(expr)
+
+    def intersect(left: bytes, right: bytes, mode: str) -> bytes:
+        mode = mode_of(mode)
+        first, second = tuple_argument(left, kind), tuple_argument(right, kind)
+        if first.empty or second.empty:
+            return write_tuple(MOST, [], kind, empty=True)
+        theta = min(first.theta, second.theta)
+        return _intersection(first, theta, theta, second.valid(), mode, kind)
+
+    return intersect
+
+
+@rowwise_factory(*ops("IntersectionTheta"), can_fail=always)
+def tuple_intersection_theta(expr: Expr) -> RowFunction:
+    """``tuple_intersection_theta_*``: summaries are as if the theta sketch had some of nothing."""
+    kind = kind_of(expr)
+
+    def intersect(left: bytes, right: bytes, mode: str) -> bytes:
+        mode = mode_of(mode)
+        first, second = tuple_argument(left, kind), theta_argument(right)
+        if second.empty or first.empty:
+            return write_tuple(MOST, [], kind, empty=True)
+        bound, summary = second.theta, kind.made(mode)
+        values = second.in_order() if first.entries and second.count else ()
+        entries = [(value, summary) for value in values]
+        return _intersection(first, min(first.theta, bound), bound, entries, mode, kind)
+
+    return intersect
+
+
+def _intersection(
+    first: TupleSketch, theta: int, below: int, others: Entries, mode: str, kind: Kind
+) -> bytes:
+    """:param below: hashes of the second sketch count that are below it."""
+    table = Table.of(first.valid(), _lg_size(len(first.entries)))
+    found = [
+        (value, kind.made(mode, mine, summary))
+        for value, summary in others
+        if value < below and (mine := table.get(value)) is not None
+    ]
+    entries = Table.of(found, _lg_size(len(found))).entries()
+    return write_tuple(theta, entries, kind, empty=False)
+
+
+def _lg_size(count: int) -> int:
+    """Of a table of so many hashes: a quarter of its places is free at least."""
+    return max((math.ceil(count / 0.75) - 1).bit_length(), 4)
+
+
+@rowwise_factory(*ops("Difference"), can_fail=always)
+def tuple_difference(expr: Expr) -> RowFunction:
+    """``tuple_difference_*``: hashes of the first that are not in the second."""
+    kind = kind_of(expr)
+
+    def subtract(left: bytes, right: bytes) -> bytes:
+        first, second = tuple_argument(left, kind), tuple_argument(right, kind)
+        count = len(second.entries)
+        return _difference(
+            first, second.bound, count, second.empty, lambda: [h for h, _ in second.entries], kind
+        )
+
+    return subtract
+
+
+@rowwise_factory(*ops("DifferenceTheta"), can_fail=always)
+def tuple_difference_theta(expr: Expr) -> RowFunction:
+    """``tuple_difference_theta_*``: hashes of the first that are not in the theta sketch."""
+    kind = kind_of(expr)
+
+    def subtract(left: bytes, right: bytes) -> bytes:
+        first, second = tuple_argument(left, kind), theta_argument(right)
+        theta, count = second.theta, second.count
+
+        def hashes() -> Iterable[int]:
+            try:
+                return second.hashes.tolist()  # type: ignore[no-any-return]
+            except SketchError as error:
+                raise bad_state(
+                    "Reflection Exception java.lang.reflect.InvocationTargetException"
+                ) from error
+
+        return _difference(first, theta, count, second.empty, hashes, kind)
+
+    return subtract
+
+
+def _difference(
+    first: TupleSketch,
+    bound: int,
+    count: int,
+    empty: bool,
+    hashes: Callable[[], Iterable[int]],
+    kind: Kind,
+) -> bytes:
+    """What becomes of the first sketch depends on what each of the two is."""
+    theta = first.bound
+    mine = _state(theta, len(first.entries), first.empty)
+    others = _state(bound, count, empty)
+    if mine not in _STATES or others not in _STATES:
+        raise bad_argument(f"Possible Corruption: Illegal CornerCase ID: {mine << 3 | others:o}")
+    if mine == _EMPTY:
+        return write_tuple(MOST, [], kind, empty=True)
+    entries = first.entries
+    if mine == _NOTHING:  # its own theta is forgotten where one would expect the lesser of both
+        theta = bound if others in (_ESTIMATION, _NOTHING) else theta
+    elif others == _NOTHING:
+        theta = min(theta, bound)
+        entries = [entry for entry in entries if entry[0] < theta]
+    elif others != _EMPTY:
+        theta = min(theta, bound)
+        taken = set(_checked(hashes(), theta))
+        entries = [(h, each) for h, each in entries if h < theta and h and h not in taken]
+    return write_tuple(theta, entries, kind, empty=not entries and theta == MOST)
+
+
+def _state(theta: int, count: int, empty: bool) -> int:
+    return (4 if theta == MOST or empty else 0) | (2 if count > 0 else 0) | (1 if empty else 0)
+
+
+def _checked(hashes: Iterable[int], theta: int) -> Iterable[int]:
+    if theta <= 0:
+        raise bad_state(f"Data Corruption: thetaLong was negative or zero: ThetaLong: {theta}")
+    for value in hashes:
+        if value < 0:
+            raise bad_argument(f"Data Corruption: hash was negative: Hash: {value}")
+        yield value
