@@ -26,7 +26,7 @@ _TRIES_MAX = 100
 def survive(world: World, driver: Driver, place: str, seconds: float) -> None:
     """The query is well for a while, then something is down for so long, then all is well."""
     if isinstance(world.sink, LakeSink):
-        world.sink.changes = False
+        world.sink.changes = world.puts_off = False
     if not _is_well(world, driver) or not _commit_one(world, driver):
         return
     _pass(world, HEALTHY_S)

@@ -265,6 +265,7 @@ class Driver(Process):
         self.world.whole.add(tuple(seq for _, seq in (each.offsets[0] for each in action.reports)))
         together = self.binding.driver.commit_together is not None
         waits = together and not action.final and self.world.waits.random() < 0.6
+        waits = waits and self.world.puts_off
         offsets = [[report.offsets[0] for report in action.reports]]
         messages = [report.writer_message for report in action.reports]
         replayed = self.coordinator.final_epoch == action.epoch and self._bounded

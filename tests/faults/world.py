@@ -65,6 +65,7 @@ class World:
         # Spark prepares nothing: its last epoch would come to a broker twice.
         self.begun_by_spark = chance.random() < 0.2 and sink != TRANSACTIONS
         self.waits = Random(f"{seed}, what is committed together")
+        self.puts_off = True
         self.retain = chance.choice([2, 3, 100])
         self.backlog_max = chance.randint(1, 4)
         self.machine.hides_processes = chance.random() < 0.2
