@@ -173,14 +173,15 @@ def _without_gap(
     prepared: Collection[int],
     check: Callable[[], None],
 ) -> list[int]:
-    """Put back what is gone of the last committed epoch, and of those behind it that others follow.
-    A rewind that was suspended in a move carries it out when it wakes, and moves what another run
-    has logged since."""
+    """Put back what is gone of the last committed epoch, of those behind it that others follow, and
+    of one that the sink has dropped. A rewind that was suspended in a move carries it out when it
+    wakes, and moves what another run has logged since."""
     last = max(offsets, default=-1)
-    gap = {committed, *range(committed + 1, last)}.difference(offsets)
+    gap = {committed, *range(committed + 1, last + 2)}.difference(offsets)
     found, _ = read_entries(checkpoint.prepared_heads, sorted(gap.intersection(prepared)))
     for epoch, entry in found.items():
-        if entry.offsets is not None and not entry.lost:
+        # What is only prepared was perhaps never logged.
+        if entry.offsets is not None and (epoch <= last or epoch == committed or entry.lost):
             logger.warning("putting offsets/%d of %s back, which is gone", epoch, checkpoint.url)
             check()
             checkpoint.offsets.restore(epoch, entry.offsets)

@@ -255,6 +255,26 @@ def test_offsets_that_are_gone_of_the_last_committed_epoch_are_put_back(
     assert checkpoint.offsets.get(1) == offsets(4)
 
 
+def test_offsets_that_are_gone_of_what_a_sink_has_dropped_are_put_back(
+    checkpoint: Checkpoint,
+) -> None:
+    logged(checkpoint, 1)
+    lost = replace(prepared(4), messages=(), lost=True)
+    checkpoint.prepared.restore(1, checkpoint.prepared.text(lost))
+    checkpoint.offsets.delete(1)
+    plan = plan_restart(checkpoint, SINK)
+    assert (plan.first_epoch, plan.start_from, plan.replay) == (1, 0, 1)
+    assert checkpoint.offsets.get(1) == offsets(4)
+
+
+def test_what_was_only_prepared_is_not_taken_for_logged(checkpoint: Checkpoint) -> None:
+    committed(checkpoint, 0, 3)
+    checkpoint.prepared.add(1, prepared(4))
+    plan = plan_restart(checkpoint, SINK)
+    assert (plan.first_epoch, plan.start_from, plan.replay) == (1, 0, None)
+    assert checkpoint.prepared.ids() == [0]
+
+
 def test_a_late_write_behind_what_was_set_aside_is_set_aside(checkpoint: Checkpoint) -> None:
     """A run slept in the write of the offsets of epoch 5; the epochs from 2 on ran again since."""
     logged(checkpoint, 1, 2)
