@@ -52,12 +52,12 @@ class Options:
             raise OptionError(f"the option {name} is {value!r}, which is not true or false")
         return _FLAGS[value.lower()]
 
-    def fails_fast(self) -> bool:
+    def fails_fast(self, default: str = "PERMISSIVE") -> bool:
         """Whether the mode is ``FAILFAST``; else it is ``PERMISSIVE``.
 
         :raises OptionError: it is another.
         """
-        mode = self.text("mode", "PERMISSIVE").upper()
+        mode = self.text("mode", default).upper()
         if mode not in ("PERMISSIVE", "FAILFAST"):
             raise OptionError(f"the mode {mode} is not supported")
         return mode == "FAILFAST"
@@ -80,6 +80,19 @@ class Options:
         locale = self.text("locale", "en-US")
         if locale.lower() != "en-us":
             raise OptionError(f"the locale {locale} is not supported")
+
+
+def may_fail_fast(default: str) -> Callable[[Expr], bool]:
+    """``can_fail`` of a kernel that raises only in the mode ``FAILFAST``.
+
+    :param default: the mode where the options name none.
+    """
+
+    def can_fail(expr: Expr) -> bool:
+        given = {name.lower(): value for name, value in expr.params["options"].items()}
+        return str(given.get("mode", default)).upper() != "PERMISSIVE"
+
+    return can_fail
 
 
 def refused_for(read: Callable[[Expr], Any]) -> Callable[[Expr], str | None]:

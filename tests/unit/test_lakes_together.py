@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,25 +28,25 @@ PARTS = {
 }  # fmt: skip
 
 
-class Table:
+class Table(ABC):
     """Of either kind."""
 
     format: str
     options: dict[str, str]
 
-    def query(self, **run: Any) -> Query:
-        raise NotImplementedError
+    @abstractmethod
+    def query(self, **run: Any) -> Query: ...
 
-    def ids(self) -> list[int]:
-        raise NotImplementedError
+    @abstractmethod
+    def ids(self) -> list[int]: ...
 
+    @abstractmethod
     def commits(self) -> int:
         """How many there are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def note(self) -> Any:
         """Of the newest commit."""
-        raise NotImplementedError
 
     def rewind(self, epoch: int, generation: int) -> None:
         """As a rewind does it: the sink is reopened without its query."""

@@ -13,6 +13,8 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from engine.expressions.varints import varint
+
 Read = Callable[[bytes, int], tuple[Any, int]]
 MALFORMED: Final = (ValueError, IndexError, struct.error)
 _INT_BYTES, _LONG_BYTES = 5, 10
@@ -121,15 +123,7 @@ PRIMITIVE: Final[Mapping[str, Read]] = {
 
 def write_long(number: int) -> bytes:
     """An int, or a long."""
-    rest = number << 1 ^ number >> 63
-    if rest < 0x80:
-        return bytes((rest,))
-    octets = bytearray()
-    while rest > 0x7F:
-        octets.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    octets.append(rest)
-    return bytes(octets)
+    return varint(number << 1 ^ number >> 63)
 
 
 def write_bytes(octets: bytes) -> bytes:

@@ -22,7 +22,7 @@ from engine.expressions.avro.decoding import Decoding
 from engine.expressions.avro.schemas import AvroSchemaError, AvroType, parse, walk
 from engine.expressions.java_errors import java_error
 from engine.expressions.malformed import with_bytes
-from engine.expressions.options import OptionError, Options, refused_for
+from engine.expressions.options import OptionError, Options, may_fail_fast, refused_for
 from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import of_columns
@@ -57,6 +57,9 @@ def ancient_fails(mode: str) -> bool:
     return mode.upper() == "EXCEPTION"
 
 
+_MODE: Final = "FAILFAST"
+
+
 @dataclass(frozen=True)
 class _Reading:
     """How the records of a column are read."""
@@ -67,17 +70,10 @@ class _Reading:
     """What a column has whose type is a union, and a record ``null``."""
 
 
-def _fails_fast(expr: Expr) -> bool:
-    given = {name.lower(): value for name, value in expr.params["options"].items()}
-    return str(given.get("mode", "FAILFAST")).upper() != "PERMISSIVE"
-
-
 def _reading(expr: Expr) -> _Reading:
     """:raises OptionError: it is not supported."""
     options = Options(expr.params["options"], _KNOWN)
-    mode = options.text("mode", "FAILFAST").upper()
-    if mode not in ("FAILFAST", "PERMISSIVE"):
-        raise OptionError(f"the mode {mode} is not supported")
+    fails_fast = options.fails_fast(_MODE)
     writer = avro_type(expr.params["json_format_schema"])
     other = options.given("avroSchema".lower())
     reader = writer if other is None else avro_type(other)
@@ -93,7 +89,7 @@ def _reading(expr: Expr) -> _Reading:
         read = Decoding(ancient_fails=fails).of(writer, reader, expr.dtype)
     except AvroSchemaError as error:
         raise OptionError(str(error)) from None
-    return _Reading(mode == "FAILFAST", read, _null_is(reader, expr.dtype))
+    return _Reading(fails_fast, read, _null_is(reader, expr.dtype))
 
 
 def _null_is(reader: AvroType, dtype: pa.DataType) -> Any:
@@ -110,7 +106,7 @@ def _null_is(reader: AvroType, dtype: pa.DataType) -> Any:
 
 @strict(
     "AvroDataToCatalyst",
-    can_fail=_fails_fast,
+    can_fail=may_fail_fast(_MODE),
     supports=refused_for(_reading),
     loop=True,
     reads=("json_format_schema", "options", REBASE_IN_READ),

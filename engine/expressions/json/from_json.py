@@ -35,7 +35,7 @@ from engine.expressions.json.json_records import RecordReader
 from engine.expressions.json.json_trees import no_number, unique
 from engine.expressions.json.json_typed import TypedRecords
 from engine.expressions.lists import replaced
-from engine.expressions.options import OptionError, refused_for
+from engine.expressions.options import OptionError, may_fail_fast, refused_for
 from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.times.timestamps import zone_for
 from engine.expressions.times.zones import zone
@@ -56,11 +56,6 @@ def _types(dtype: pa.DataType) -> list[pa.DataType]:
     return [dtype, *(found for child in inner for found in _types(child))]
 
 
-def _fails_fast(expr: Expr) -> bool:
-    options = {name.lower(): value for name, value in expr.params["options"].items()}
-    return str(options.get("mode")).upper() == "FAILFAST"
-
-
 def _reading(expr: Expr) -> JsonReading:
     """:raises OptionError: the options, or the schema, are not supported."""
     reading = json_reading(expr, zone("UTC"))
@@ -77,7 +72,7 @@ def _reading(expr: Expr) -> JsonReading:
 
 @strict(
     "JsonToStructs",
-    can_fail=_fails_fast,
+    can_fail=may_fail_fast("PERMISSIVE"),
     supports=refused_for(_reading),
     loop=True,
     reads=("options", "time_zone_id", CORRUPT_RECORD),

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from engine.errors import ConfigError, TransformError
 from engine.expressions.ansi import failure
-from engine.expressions.options import OptionError, Options, refused_for
+from engine.expressions.options import OptionError, Options, may_fail_fast, refused_for
 from engine.expressions.protobuf.conversions import Conversion, Convert
 from engine.expressions.protobuf.messages import Messages, UnsupportedMessageError
 from engine.expressions.protobuf.wire import MALFORMED
@@ -71,6 +71,9 @@ def minds_case(expr: Expr) -> bool:
     return bool(expr.params[CASE_SENSITIVE].lower() == "true")
 
 
+_MODE: Final = "FAILFAST"
+
+
 @dataclass(frozen=True)
 class _Reading:
     """How the messages of a column are read."""
@@ -80,17 +83,10 @@ class _Reading:
     convert: Convert
 
 
-def _fails_fast(expr: Expr) -> bool:
-    given = {name.lower(): value for name, value in expr.params["options"].items()}
-    return str(given.get("mode", "FAILFAST")).upper() != "PERMISSIVE"
-
-
 def _reading(expr: Expr) -> _Reading:
     """:raises OptionError: it is not supported."""
     options = Options(expr.params["options"], _KNOWN)
-    mode = options.text("mode", "FAILFAST").upper()
-    if mode not in ("FAILFAST", "PERMISSIVE"):
-        raise OptionError(f"the mode {mode} is not supported")
+    fails_fast = options.fails_fast(_MODE)
     flags = {name: options.flag(name, False) for name in _FLAGS}
     if options.flag(_ANY_AS_JSON, False):
         raise OptionError(f"the option {_ANY_AS_JSON} is not supported")
@@ -100,14 +96,14 @@ def _reading(expr: Expr) -> _Reading:
     )
     try:
         messages = Messages(descriptor, names, {})
-        return _Reading(mode == "FAILFAST", messages, conversion.of(messages, expr.dtype))
+        return _Reading(fails_fast, messages, conversion.of(messages, expr.dtype))
     except UnsupportedMessageError as error:
         raise OptionError(str(error)) from None
 
 
 @strict(
     "ProtobufDataToCatalyst",
-    can_fail=_fails_fast,
+    can_fail=may_fail_fast(_MODE),
     supports=refused_for(_reading),
     loop=True,
     reads=READS,

@@ -11,6 +11,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
+from engine.expressions.varints import varint
+
 MALFORMED: Final = (ValueError, IndexError, struct.error)
 VARINT, FIXED_64, LENGTH, START_GROUP, END_GROUP, FIXED_32 = range(6)
 _DEPTH_MAX: Final = 100
@@ -137,15 +139,7 @@ READERS: Final[dict[str, tuple[int, Read]]] = {
 
 def write_varint(number: int) -> bytes:
     """64 bits, with a sign or without."""
-    rest = number & _MASK_64
-    if rest < 0x80:
-        return bytes((rest,))
-    octets = bytearray()
-    while rest > 0x7F:
-        octets.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    octets.append(rest)
-    return bytes(octets)
+    return varint(number & _MASK_64)
 
 
 def write_length(octets: bytes) -> bytes:
