@@ -14,6 +14,7 @@ import pytest
 
 from engine.spark.class_archive import OPTIONS, use_archive
 from engine.spark.java import find_java
+from tests import sampling
 
 # The JVMs of tests live for seconds: compiling less costs half as much time in all, and the archive
 # that `make install` has made halves their starts.
@@ -46,7 +47,26 @@ _ALONE = "tests/faults/test_faults_short.py"
 _ROAD = "::test_every_promise_of_a_road_"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        sampling.OPTION,
+        action="store_true",
+        help="of the tests that are marked as sampled a share, drawn by the code (make test)",
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    if not config.getoption(sampling.OPTION):
+        return None
+    return (
+        "of what is marked as sampled a share is played, drawn by the code of engine and provider "
+        f"({sampling.seed_of_code():08x}); all of it: make test-whole"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    sampling.leave_out(config, items)
+
     def rank(item: pytest.Item) -> int:
         found = (place for place, folder in enumerate(_LONG) if item.nodeid.startswith(folder))
         return next(found, len(_LONG))

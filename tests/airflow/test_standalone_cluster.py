@@ -17,7 +17,7 @@ from engine.checkpoint.query_state import QueryState
 from tests.airflow.spark_cluster import SparkCluster
 from tests.sink_files import committed
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(1 / 3)]
 REPOSITORY = Path(__file__).parents[2]
 SECRET = "correct-horse-battery"
 

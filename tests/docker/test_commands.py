@@ -56,6 +56,7 @@ def stack(env: Path) -> Iterator[Stack]:
 
 @pytest.mark.airflow
 @pytest.mark.spark
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("service", [name for name in services() if name != "airflow-database"])
 def test_a_service_runs_and_its_health_check_says_so(stack: Stack, service: str) -> None:
     stack.wait_until_healthy(service)
@@ -73,6 +74,7 @@ def test_the_database_runs_and_its_health_check_says_so(stack: Stack) -> None:
 
 @pytest.mark.airflow
 @pytest.mark.spark
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("service", ["airflow-scheduler", "spark-worker-2"])
 def test_a_health_check_notices_a_service_that_is_gone(stack: Stack, service: str) -> None:
     """Its command, with an address where nothing runs."""

@@ -33,6 +33,7 @@ def to_each(driver: psutil.Process, number: int) -> None:
             process.send_signal(number)
 
 
+@pytest.mark.sampled(1 / 3)
 @pytest.mark.parametrize(
     ("send", "number"),
     [

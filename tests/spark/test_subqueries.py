@@ -91,6 +91,7 @@ FILTERS = [
 ]
 
 
+@pytest.mark.sampled(1 / 3)
 @pytest.mark.parametrize("name", list(TABLES))
 def test_in_filters(spark: SparkSession, name: str) -> None:
     for condition in FILTERS:

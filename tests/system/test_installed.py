@@ -124,6 +124,7 @@ def test_the_doctor_finds_a_plain_installation_well(plain: Path, tmp_path: Path)
     assert [each for each in told["findings"] if each["state"] == "failed"] == []
 
 
+@pytest.mark.sampled(1 / 3)
 def test_the_oldest_pyspark_runs_a_query_and_one_with_a_function(
     wheel: Path, tmp_path: Path
 ) -> None:
@@ -135,6 +136,7 @@ def test_the_oldest_pyspark_runs_a_query_and_one_with_a_function(
     assert "\nPySpark 4.1." in ran([python, program], tmp_path)
 
 
+@pytest.mark.sampled(1 / 3)
 def test_the_doctor_finds_the_airflow_extra_well(wheel: Path, tmp_path: Path) -> None:
     """It has pyspark and pyspark-client, which write the same files."""
     python = install(tmp_path, f"{wheel}[airflow]")
@@ -144,6 +146,7 @@ def test_the_doctor_finds_the_airflow_extra_well(wheel: Path, tmp_path: Path) ->
     }  # fmt: skip
 
 
+@pytest.mark.sampled(1 / 3)
 def test_airflow_starts_a_query_in_another_environment(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,9 @@ from tests.connectors.databases.queries import CHANGES, KEYED, SCHEMA, Query, ch
 from tests.connectors.postgres.queries import ids, read_nothing, writer
 from tests.servers.postgresql import PASSWORD, PostgreSQL
 
+LIMIT_MS = 2000
+"""More than a loaded machine keeps a statement waiting, or a client that has just logged in."""
+
 
 def test_a_key_of_null_is_refused_before_the_epoch_is_prepared(
     postgresql: PostgreSQL, schema: str
@@ -70,19 +73,19 @@ def test_limits_of_the_role_for_statements_do_not_end_an_epoch(
 ) -> None:
     read_nothing(postgresql, f"CREATE ROLE {schema} LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
     for limit in ("statement_timeout", "idle_session_timeout"):
-        read_nothing(postgresql, f"ALTER ROLE {schema} SET {limit} = '100ms'")
+        read_nothing(postgresql, f"ALTER ROLE {schema} SET {limit} = '{LIMIT_MS}ms'")
     query = Query(writer(postgresql, f"{schema}.t", user=schema))
 
     def slowly() -> Iterator[pa.RecordBatch]:
         yield rows(1)
-        read_nothing(postgresql, "SELECT pg_sleep(0.3)")
+        read_nothing(postgresql, f"SELECT pg_sleep({1.2 * LIMIT_MS / 1000})")
         yield rows(2)
 
-    for epoch in (0, 1):
-        query.sink.commit([query.task().write(epoch, slowly())], epoch)
+    for epoch, batches in enumerate([[rows(1), rows(2)], slowly()]):
+        query.sink.commit([query.task().write(epoch, iter(batches))], epoch)
         query.task().committed(epoch)
     assert ids(postgresql, f"{schema}.t") == [1, 1, 2, 2]
-    own = {"libpq.options": "-c statement_timeout=100"}
+    own = {"libpq.options": f"-c statement_timeout={LIMIT_MS}"}
     query = Query(writer(postgresql, f"{schema}.t", user=schema, **own), generation=1, logged=1)
     with pytest.raises(SinkUnavailableError, match="statement timeout"):
         query.task().write(2, slowly())

@@ -1,0 +1,61 @@
+"""``pytest --sampled``: of the tests that are marked ``sampled(share)`` only a share is played.
+
+What starts clusters, servers or Airflow for one more variant of what others show is dear, and there
+is more of it with every room of the product. ``make test`` draws some of each file, by the code of
+engine and provider: the same for all who have the same, others after every change.
+``make test-whole`` plays all, and so does ``pytest`` with names of tests.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+MARK = "sampled"
+OPTION = "--sampled"
+_ROOT = Path(__file__).parent.parent
+_CODE = ("engine", "airflow_provider_continuous")
+
+
+@functools.cache
+def seed_of_code() -> int:
+    files = (path for folder in _CODE for path in (_ROOT / folder).rglob("*.py"))
+    return zlib.crc32(b"".join(path.read_bytes() for path in sorted(files)))
+
+
+def left_out(shares: Iterable[tuple[str, float]], seed: int) -> set[str]:
+    """Those that are not drawn. Of each file at least one is.
+
+    :param shares: ids of tests, each with how many of its file's are played, up to 1. Different
+        shares are drawn apart.
+    """
+    together: dict[tuple[str, float], list[str]] = defaultdict(list)
+    for name, share in shares:
+        together[name.partition("::")[0], share].append(name)
+    return {
+        name
+        for (_, share), names in together.items()
+        for name in _by_chance(names, seed)[math.ceil(len(names) * share) :]
+    }
+
+
+def _by_chance(names: Sequence[str], seed: int) -> list[str]:
+    return sorted(names, key=lambda name: zlib.crc32(f"{seed} {name}".encode()))
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take those that are not drawn out of ``items``."""
+    if not config.getoption(OPTION):
+        return
+    marks = ((item, item.get_closest_marker(MARK)) for item in items)
+    out = left_out(
+        ((item.nodeid, mark.args[0]) for item, mark in marks if mark is not None), seed_of_code()
+    )
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in out])
+    items[:] = [item for item in items if item.nodeid not in out]
