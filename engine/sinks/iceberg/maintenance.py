@@ -32,8 +32,8 @@ from engine.sinks.iceberg.names import OWNER
 from engine.sinks.iceberg.schemas import unkept
 from engine.sinks.iceberg.table_log import PROPERTY, IcebergLog, Mark, mark_of, note_in, once
 from engine.sinks.iceberg.writer import CODEC, file_format
+from engine.sinks.lakes.notes import epochs_in
 from engine.sinks.lakes.origins import may_be_committed, origin_of, query_part
-from engine.sinks.lakes.table_log import epochs_in
 from engine.sinks.lakes.upkeep import Orders, Swap, TableFile, Upkeep
 from engine.sinks.lakes.writer import FILE_BYTES
 
