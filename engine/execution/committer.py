@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from engine.base.clock import Clock
 from engine.coordinator.epoch_runner import CommittedEpoch, EpochRunner
@@ -27,6 +28,7 @@ from engine.coordinator.events import (
 )
 from engine.errors import ContinuousError, ProtocolError
 from engine.execution.wanted_epochs import WantedEpochs
+from engine.progress.report import COMMIT_WAIT
 from engine.redaction.logs import log_failure
 from engine.wire.messages import EpochCommitMessage
 
@@ -38,6 +40,13 @@ REPORTS_MAX: Final = 20_000
 
 Reports = list[list[EpochCommitMessage]]
 """Per stream, one for each of its tasks."""
+
+
+class _Logged(NamedTuple):
+    """An epoch that is logged, by the monotonic clock, and not committed."""
+
+    at_s: float
+    reports: Reports
 
 
 class Committer:
@@ -67,9 +76,8 @@ class Committer:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="epoch-commit")
         self._thread_id: int | None = None
         self._under_way: Future[None] | None = None
-        self._reports: dict[int, Reports] = {}
-        """Of what is logged and not committed. Only looked at while nothing is under way."""
-        self._first_logged_s = 0.0
+        self._logged: dict[int, _Logged] = {}
+        """In their order. Only looked at while nothing is under way."""
         self._newest = -1
         self._has_failed = False
 
@@ -97,7 +105,7 @@ class Committer:
         """
         while self._under_way is not None and wait([self._under_way], warning_s).not_done:
             logger.warning(
-                "the end waits for the commit of epoch %s", max(self._reports, default="")
+                "the end waits for the commit of epoch %s", max(self._logged, default="")
             )
         self._thread.shutdown()
 
@@ -117,9 +125,7 @@ class Committer:
                 [report.writer_message for report in action.reports],
                 replayed=replayed,
             )
-            if not self._reports:
-                self._first_logged_s = self._clock.monotonic_s()
-            self._reports[epoch] = reports
+            self._logged[epoch] = _Logged(self._clock.monotonic_s(), reports)
             if action.final or self._is_due():
                 self._publish()
             else:
@@ -131,16 +137,21 @@ class Committer:
 
     def _publish(self) -> None:
         committed = self._runner.publish()
+        now_s = self._clock.monotonic_s()
         for each in committed:
-            self._heard(each, self._reports.pop(each.epoch))
+            logged, steps = self._logged.pop(each.epoch), each.duration_ms
+            if self._interval_s:
+                waited_ms = _waited_ms(steps, now_s - logged.at_s, len(committed))
+                steps = {**steps, COMMIT_WAIT: waited_ms}
+            self._heard(replace(each, duration_ms=steps), logged.reports)
         if committed:
             self._tell(EpochCommitted(committed[-1].epoch))
 
     def _is_due(self) -> bool:
-        logged = self._reports
+        logged = self._logged
         if not logged:
             return False
-        waited_s = self._clock.monotonic_s() - self._first_logged_s
+        waited_s = self._clock.monotonic_s() - logged[min(logged)].at_s
         return (
             waited_s >= self._interval_s
             or len(logged) >= min(TOGETHER_MAX, REPORTS_MAX // len(self._streams))
@@ -164,3 +175,12 @@ class Committer:
             )
             error.__cause__ = exc
             self._tell(CommitFailed(epoch, error))
+
+
+def _waited_ms(steps: Mapping[str, int], since_logged_s: float, together: int) -> int:
+    """How long a committed epoch was kept waiting, its own work left out.
+
+    :param together: so many epochs were committed by the same commit, of which each has its share.
+    """
+    own_ms = steps.get("commitSink", 0) // together + steps.get("commitOffsets", 0)
+    return max(0, round(since_logged_s * 1000) - own_ms)

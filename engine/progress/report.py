@@ -2,10 +2,12 @@
 
 Beyond Spark's fields: ``latencyMs.readToWritten`` (from a batch's return by the reader until the
 writer has taken it) and ``latencyMs.epochEndToCommitted``, ``numBadRecords``, ``restarts`` and
-``lastError``. Where a source knows it, ``latestOffset`` is where it ended when it was seen last,
-and ``lag`` how far the epoch ends before that, by partition. Of an offset they have an
-:func:`~engine.base.json_text.excerpt`: many reports are kept, and written every second; the offset
-log has the whole of it.
+``lastError``. Where several epochs are committed together, ``durationMs.commitWait`` is how long
+this one was kept waiting for it: ``triggerExecution`` and the rates are without that, and have an
+equal share of ``commitSink``, which is told whole. Where a source knows it, ``latestOffset`` is
+where it ended when it was seen last, and ``lag`` how far the epoch ends before that, by partition.
+Of an offset they have an :func:`~engine.base.json_text.excerpt`: many reports are kept, and written
+every second; the offset log has the whole of it.
 """
 
 from __future__ import annotations
@@ -13,12 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Final
 
 from engine.base.json_text import excerpt
 from engine.progress.counters import EpochCounters
 from engine.progress.histogram import LatencyHistogram
 from engine.redaction.texts import encodable
+
+COMMIT_WAIT: Final = "commitWait"
+"""The step in which an epoch is logged, and waits for others to be committed together with it."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +97,13 @@ def epoch_progress(
     :param observed: see :func:`engine.execution.observed.observed_metrics`.
     """
     open_ms = times.closed_ms - times.started_ms
-    total_ms = times.committed_ms - times.started_ms
+    to_commit_ms = times.committed_ms - times.closed_ms
+    work_ms = max(0, to_commit_ms - duration_ms.get(COMMIT_WAIT, 0))
 
     def rates(rows: int) -> dict[str, float]:
         return {
             "inputRowsPerSecond": rows / max(open_ms, 1) * 1000,
-            "processedRowsPerSecond": rows / max(total_ms, 1) * 1000,
+            "processedRowsPerSecond": rows / max(open_ms + work_ms, 1) * 1000,
         }
 
     counters = [part for stream in streams for part in stream.counters]
@@ -105,7 +111,6 @@ def epoch_progress(
     latency = LatencyHistogram()
     for part in counters:
         latency.merge(part.read_to_written)
-    to_commit_ms = times.committed_ms - times.closed_ms
     return {
         "id": identity.query_id,
         "runId": identity.run_id,
@@ -115,7 +120,7 @@ def epoch_progress(
         "batchDuration": open_ms,
         "numInputRows": rows_in,
         **rates(rows_in),
-        "durationMs": {**duration_ms, "triggerExecution": to_commit_ms},
+        "durationMs": {**duration_ms, "triggerExecution": work_ms},
         "stateOperators": [],
         "sources": [
             {

@@ -28,6 +28,7 @@ class Runner:
     def __init__(self) -> None:
         self.logged: list[int] = []
         self.published: list[int] = []
+        self.steps: dict[str, int] = {}
         self.fails: Exception | None = None
         self.begun, self.goes_on = threading.Event(), threading.Event()
         self.goes_on.set()
@@ -42,7 +43,7 @@ class Runner:
             raise self.fails
         news = self.logged[len(self.published) :]
         self.published += news
-        return [CommittedEpoch(epoch, ({},), {}) for epoch in news]
+        return [CommittedEpoch(epoch, ({},), dict(self.steps)) for epoch in news]
 
 
 class Case:
@@ -50,6 +51,7 @@ class Case:
         self.runner, self.wanted = Runner(), WantedEpochs()
         self.clock = ManualClock()
         self.told: queue.Queue[Event] = queue.Queue()
+        self.heard: list[CommittedEpoch] = []
         self.tasks = tasks
         runner: Any = self.runner
         self.committer = Committer(
@@ -58,7 +60,7 @@ class Case:
             interval_ms,
             self.clock,
             self.wanted,
-            lambda committed, reports: None,
+            lambda committed, reports: self.heard.append(committed),
             self.told.put,
         )
 
@@ -98,6 +100,30 @@ def test_a_sink_without_an_interval_gets_each_epoch() -> None:
     case = Case(interval_ms=0)
     assert [case.comes(epoch) for epoch in range(3)] == [EpochCommitted(each) for each in range(3)]
     case.committer.finish(warning_s=WAIT_S)
+    assert [each.duration_ms for each in case.heard] == [{}] * 3
+
+
+def test_the_wait_is_told_apart() -> None:
+    """Of the common commit each epoch has its share."""
+    case = Case(interval_ms=60_000)
+    publish = case.runner.publish
+
+    def publish_slowly() -> list[CommittedEpoch]:
+        case.clock.advance(0.5)
+        return publish()
+
+    case.runner.steps = {"commitSink": 400, "commitOffsets": 10}
+    case.runner.publish = publish_slowly  # type: ignore[method-assign]
+    case.comes(0)
+    case.clock.advance(20.0)
+    case.comes(1)
+    case.clock.advance(40.0)
+    assert case.comes(2) == EpochCommitted(2)
+    case.committer.finish(warning_s=WAIT_S)
+    share_ms = 400 // 3 + 10
+    waits_ms = [60_500 - share_ms, 40_500 - share_ms, 500 - share_ms]
+    assert [each.duration_ms.get("commitWait") for each in case.heard] == waits_ms
+    assert case.heard[0].duration_ms["commitSink"] == 400
 
 
 def test_the_last_epoch_brings_those_before_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -18,14 +19,13 @@ from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError, PreparedEpochLostError
 from engine.query.binding import bind_writer
 from engine.sinks.iceberg.table_log import note_in
+from engine.sinks.lakes.notes import epochs_in, note_of_epochs
 from engine.sinks.reopen import reopen_sink
 from tests.unit import delta_tables
 from tests.unit.iceberg_tables import Lake
 from tests.unit.lake_queries import QUERY, Query, rows
 
-PARTS = {
-    "query": QUERY, "epoch": 5, "files": 4, "parts": [[2, 1], [3, 2], [5, 1]],
-}  # fmt: skip
+NOTE = {"query": QUERY, "epoch": 5, "files": 4, "parts": [[2, 1, 2, 0, 1]]}
 
 
 class Table(ABC):
@@ -122,7 +122,7 @@ def test_one_commit_has_them_all_and_tells_which(table: Table) -> None:
     query.sink.commitTogether(together(query))
     assert table.ids() == [0, 2, 3, 5, 33]
     assert table.commits() == before + 1
-    assert table.note() == PARTS
+    assert table.note() == NOTE
     assert table.query(generation=1, logged=6).latest == 5
 
 
@@ -159,6 +159,28 @@ def test_a_rewind_takes_back_a_part_of_them(table: Table, epoch: int, left: list
     )
     table.rewind(epoch, generation=3)
     assert table.ids() == left
+
+
+def test_the_note_of_many_epochs_is_short() -> None:
+    context = SinkContext(QUERY, "run", 0, 0)
+    files = {7 + epoch: ["f"] * 3 for epoch in range(1_000)}
+    note = note_of_epochs(context, files)
+    assert note["parts"] == [[7, [3, 1_000]]]
+    counts = {epoch: len(each) for epoch, each in files.items()}
+    for epoch in (8, 9, *range(300, 400), 999):
+        del files[epoch], counts[epoch]
+    files[10], counts[10] = ["f"], 1
+    note = note_of_epochs(context, files)
+    assert note["parts"] == [[7, 3, 0, 0, 1, [3, 289], [0, 100], [3, 599], 0, [3, 7]]]
+    assert (note["epoch"], note["files"]) == (1006, sum(counts.values()))
+    assert dict(epochs_in(json.loads(json.dumps(note)))) == counts
+
+
+def test_notes_that_tables_have_already_are_read() -> None:
+    told = {"query": QUERY, "epoch": 5, "files": 4}
+    assert epochs_in(told) == [(5, 4)]
+    assert epochs_in({**told, "parts": [[2, 1], [3, 2], [5, 1]]}) == [(2, 1), (3, 2), (5, 1)]
+    assert epochs_in({"query": QUERY, "rewoundTo": 3}) == []
 
 
 def test_what_was_prepared_for_another_table_is_lost_together(tmp_path: Path) -> None:

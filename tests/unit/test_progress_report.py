@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.base.json_text import EXCERPT_CHARACTERS
+from engine.progress.counters import EpochCounters
 from engine.progress.report import (
     EpochTimes,
     QueryIdentity,
@@ -26,6 +27,30 @@ def told(start: Any, end: Any, **rest: Any) -> dict[str, Any]:
     )
     source: dict[str, Any] = report["sources"][0]
     return source
+
+
+def test_the_wait_for_a_common_commit_is_no_work() -> None:
+    counters = EpochCounters(rows_read=100, rows_written=100)
+    steps = {"prepare": 3, "walCommit": 2, "commitSink": 30, "commitOffsets": 1}
+    wait_ms = 58_000
+
+    def report(committed_ms: int, duration_ms: dict[str, int]) -> dict[str, Any]:
+        return epoch_progress(
+            QueryIdentity("id", "run", None, "delta"),
+            0,
+            [StreamProgress("rate", None, 1, (counters,))],
+            EpochTimes(1000, 1050, committed_ms),
+            duration_ms,
+            Restarts(),
+        )
+
+    at_once = report(1100, steps)
+    waited = report(1100 + wait_ms, {**steps, "commitWait": wait_ms})
+    assert at_once["processedRowsPerSecond"] == 1000
+    assert waited["latencyMs"].pop("epochEndToCommitted") == 50 + wait_ms
+    assert at_once["latencyMs"].pop("epochEndToCommitted") == 50
+    assert waited["durationMs"].pop("commitWait") == wait_ms
+    assert waited == at_once
 
 
 def test_offsets_are_told_as_spark_does() -> None:

@@ -28,7 +28,7 @@ from engine.sinks.delta.schemas import OWNER, unkept
 from engine.sinks.delta.table_log import DeltaLog, epochs_of, has_vectors
 from engine.sinks.files.file_formats import ParquetFormat
 from engine.sinks.files.partition_paths import folder_of
-from engine.sinks.lakes.origins import origin_of
+from engine.sinks.lakes.origins import may_be_committed, origin_of
 from engine.sinks.lakes.upkeep import Orders, Swap, TableFile, Upkeep
 from engine.sinks.lakes.writer import FILE_BYTES
 
@@ -226,20 +226,35 @@ class DeltaUpkeep(Upkeep[Values, DataFile]):
                 retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=True
             )
             # As of the same version: what is committed from now on was not before.
-            mine = [path for path in found if not _may_be_committed(table, path)]
-            return {path: self._place.size(path) or 0 for path in mine}
+            kept = self._may_be_committed(table, found)
+            return {path: self._place.size(path) or 0 for path in found if path not in kept}
+
+    def _may_be_committed(self, table: DeltaTable, strays: Sequence[str]) -> set[str]:
+        """Those of the strays that a query may yet commit.
+
+        The table tells how far a query has come in a timeline, and not which timelines it has: that
+        the files' names tell. One that none tells any more makes nothing go that is needed.
+        """
+        origins = {path: origin for path in strays if (origin := origin_of(path)) is not None}
+        if not origins:
+            return set()
+        queries = {each.query for each in origins.values()}
+        named = (*origins.values(), *filter(None, map(origin_of, self._files(table))))
+        timelines = {(each.query, each.timeline) for each in named if each.query in queries}
+        newest: dict[str, tuple[int, int]] = {}
+        for query, timeline in sorted(timelines):
+            epoch = table.transaction_version(epochs_of(query, timeline))
+            if epoch is not None:
+                newest[query] = timeline, epoch
+        return {
+            path
+            for path, origin in origins.items()
+            if may_be_committed(origin, newest.get(origin.query))
+        }
 
     def remove(self, path: str) -> None:
         with self._log.speaking("has a file that cannot be removed"):
             self._log.remove_file(path)
-
-
-def _may_be_committed(table: DeltaTable, path: str) -> bool:
-    origin = origin_of(path)
-    if origin is None:
-        return False
-    latest = table.transaction_version(epochs_of(origin.query, origin.timeline))
-    return latest is None or origin.epoch > latest
 
 
 def _text(value: Any) -> str | None:

@@ -26,7 +26,8 @@ from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableE
 from engine.sinks.delta.data_files import DataFile
 from engine.sinks.delta.places import Place
 from engine.sinks.delta.schemas import OWNER, Rows, TableFacts
-from engine.sinks.lakes.table_log import TableLog, note_of, note_of_epochs, reason_of
+from engine.sinks.lakes.notes import note_of, note_of_epochs
+from engine.sinks.lakes.table_log import TableLog, reason_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

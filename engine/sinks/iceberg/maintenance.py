@@ -30,10 +30,10 @@ from engine.sinks.iceberg.contents import entries, files_below, history_of, plac
 from engine.sinks.iceberg.data_files import DataFile, OpenFile, location_of
 from engine.sinks.iceberg.names import OWNER
 from engine.sinks.iceberg.schemas import unkept
-from engine.sinks.iceberg.table_log import PROPERTY, IcebergLog, mark_of, note_in, once
+from engine.sinks.iceberg.table_log import PROPERTY, IcebergLog, Mark, mark_of, note_in, once
 from engine.sinks.iceberg.writer import CODEC, file_format
-from engine.sinks.lakes.origins import origin_of, query_part
-from engine.sinks.lakes.table_log import epochs_in
+from engine.sinks.lakes.notes import epochs_in
+from engine.sinks.lakes.origins import may_be_committed, origin_of, query_part
 from engine.sinks.lakes.upkeep import Orders, Swap, TableFile, Upkeep
 from engine.sinks.lakes.writer import FILE_BYTES
 
@@ -331,11 +331,9 @@ def _key(location: str) -> str:
     return (rest if colon and "/" not in scheme else location).lstrip("/")
 
 
-def _may_be_committed(path: str, marks: Mapping[str, Any]) -> bool:
+def _may_be_committed(path: str, marks: Mapping[str, Mark | None]) -> bool:
     origin = origin_of(path)
     if origin is None:
         return False
     mark = marks.get(origin.query)
-    if mark is None:
-        return True
-    return bool(origin.timeline >= mark.timeline and origin.epoch > mark.epoch)
+    return may_be_committed(origin, None if mark is None else (mark.timeline, mark.epoch))

@@ -10,7 +10,7 @@ What the snapshot is, its summary tells, for a rewind and for people::
 
     continuous               {"query":"...","epoch":7,"files":2}
 
-(see :func:`engine.sinks.lakes.table_log.note_of_epochs`). A commit names the snapshot that it comes
+(see :mod:`engine.sinks.lakes.notes`). A commit names the snapshot that it comes
 behind, and the catalog refuses it if another one is the table's by then. So everything that must
 shut others out makes a snapshot, without files if need be: a commit that only sets the property
 would be overtaken unseen. For the same reason no rewind makes an earlier snapshot the current one
@@ -41,7 +41,8 @@ from engine.sinks.iceberg.contents import Replacement, data_files, files_below, 
 from engine.sinks.iceberg.data_files import DataFile
 from engine.sinks.iceberg.names import OWNER
 from engine.sinks.iceberg.schemas import Rows, TableFacts
-from engine.sinks.lakes.table_log import TableLog, note_of, note_of_epochs
+from engine.sinks.lakes.notes import note_of, note_of_epochs
+from engine.sinks.lakes.table_log import TableLog
 
 PROPERTY: Final = "continuous."
 NOTE: Final = "continuous"

@@ -39,6 +39,19 @@ def origin_of(path: str) -> Origin | None:
     return None if found is None else Origin(found[1], int(found[2]), int(found[3]), int(found[4]))
 
 
+def may_be_committed(origin: Origin, newest: tuple[int, int] | None) -> bool:
+    """Whether a restart may yet commit a file that is no part of the table now.
+
+    Timelines follow each other, and a table that has seen a later one refuses all runs of those
+    before: what was prepared in them, and not committed, never will be. In a later one epochs may
+    have lower numbers.
+
+    :param newest: the newest timeline in which the table has something of the query, and the epoch
+        that it has come to; None: it has nothing.
+    """
+    return newest is None or (origin.timeline, origin.epoch) > newest
+
+
 def query_part(query_id: str) -> str:
     """A query's id as a part of a name."""
     return quote(query_id, safe="").replace("%", "_")

@@ -17,7 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from engine.base.failpoints import reach
 from engine.checkpoint.sink_context import SinkContext
@@ -283,25 +283,3 @@ def reason_of(exc: Exception) -> str:
     """The first line: what follows are debugging values of the client."""
     lines = str(exc).strip().splitlines() or [type(exc).__name__]
     return lines[0].rstrip(". ") + "."
-
-
-def note_of_epochs(context: SinkContext, epochs: Mapping[int, Sequence[Any]]) -> dict[str, Any]:
-    """The same, of a commit of these epochs with their files. Several are told apart by ``parts``:
-    each epoch, and how many files it has."""
-    note = note_of(context, epoch=max(epochs), files=sum(map(len, epochs.values())))
-    if len(epochs) > 1:
-        note["parts"] = [[epoch, len(files)] for epoch, files in epochs.items()]
-    return note
-
-
-def epochs_in(note: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """The epochs of a commit by its note, each with the number of its files; of any other commit,
-    none."""
-    if "epoch" not in note:
-        return []
-    return [(epoch, files) for epoch, files in note.get("parts", [[note["epoch"], note["files"]]])]
-
-
-def note_of(context: SinkContext, **told: Any) -> dict[str, Any]:
-    """What a commit tells of itself, for a rewind and for people."""
-    return {"query": context.query_id, **told}

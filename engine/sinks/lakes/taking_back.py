@@ -3,12 +3,7 @@
 The names of files tell. Whether they still hold the rows of these epochs, and no others, the
 table's history tells: each commit of an epoch has noted how many files it added, and as many have
 to be there. Once somebody has rewritten them, or the history of that time is gone, a rewind is
-refused. The notes of a commit::
-
-    {"query": ..., "epoch": 7, "files": 4}      an epoch
-    {"query": ..., "epoch": 7, "files": 6, "parts": [[5, 1], [6, 1], [7, 4]]}
-                                                several, with the files of each
-    {"query": ..., "rewoundTo": 3}              a rewind
+refused. The notes: :mod:`engine.sinks.lakes.notes`.
 """
 
 from __future__ import annotations
@@ -19,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from engine.errors import ConfigError
+from engine.sinks.lakes.notes import epochs_in
 from engine.sinks.lakes.origins import origin_of, query_part
-from engine.sinks.lakes.table_log import epochs_in
 
 F = TypeVar("F")
 

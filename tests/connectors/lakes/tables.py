@@ -117,6 +117,10 @@ class Case:
             if path.suffix == ".parquet" and "_delta_log" not in path.parts
         }
 
+    def names(self) -> set[str]:
+        """Theirs."""
+        return {path.name for path in self.data_files()}
+
     def compacted(self) -> set[Path]:
         """Those of them that a compaction has made."""
         return {path for path in self.data_files() if path.name.startswith("compacted-")}

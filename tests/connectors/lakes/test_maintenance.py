@@ -209,6 +209,49 @@ def test_only_what_nobody_can_need_is_vacuumed(case: Case) -> None:
 
 
 @BOTH
+def test_what_a_rewind_has_left_for_good_is_vacuumed(case: Case) -> None:
+    """Nobody can commit it any more once its query has gone on from an earlier epoch; what was
+    prepared since then stays, whatever its number."""
+    query, other = case.query(), case.query(query_id="other")
+    for epoch in range(3):
+        query.commit(epoch, rows(epoch))
+    abandoned = query.prepare(6, rows(6))
+    case.rewind(0, generation=1)
+    again = case.query(generation=2, timeline=1, logged=0)
+    waiting, others = again.prepare(1, rows(11)), other.prepare(6, rows(60))
+    case.age()
+    case.maintain(compact=False)
+    assert {_name(each) for each in (abandoned, waiting, others)} <= case.names(), "not gone on yet"
+    again.sink.commit([waiting], 1)
+    waiting = again.prepare(2, rows(12))
+    case.age()
+    case.maintain(compact=False, dry_run=True)
+    assert _name(abandoned) in case.names()
+    case.maintain(compact=False)
+    assert _name(abandoned) not in case.names()
+    assert {_name(waiting), _name(others)} <= case.names()
+    again.sink.commit([waiting], 2)
+    other.sink.commit([others], 6)
+    assert case.ids() == [0, 11, 12, 60]
+
+
+@BOTH
+def test_what_was_prepared_behind_a_rewind_of_which_the_table_does_not_know_stays(
+    case: Case,
+) -> None:
+    """As where repeated rows were accepted: the table has later epochs of before."""
+    query = case.query()
+    for epoch in range(4):
+        query.commit(epoch, rows(epoch))
+    again = case.query(generation=2, timeline=1, logged=1)
+    waiting = again.prepare(2, rows(12))
+    case.age()
+    case.maintain(compact=False)
+    again.sink.commit([waiting], 2)
+    assert case.ids() == [0, 1, 2, 3, 12]
+
+
+@BOTH
 def test_old_states_go_and_what_is_known_of_queries_stays(case: Case) -> None:
     query = case.query()
     for epoch in range(5):
@@ -354,6 +397,12 @@ def test_a_query_that_runs_meanwhile_has_each_row_once(case: Case) -> None:
     assert maintained.compacted_files > 0
     checkpoint.rewind(to_pin="here", sink=reopen_sink(case.kind, case.options))
     assert len(case.rows()) == len(rows)
+
+
+def _name(message: Any) -> str:
+    """Of the only file that a task has prepared."""
+    (file,) = message.files
+    return str(file.path.rpartition("/")[2])
 
 
 class Dead(BaseException):
