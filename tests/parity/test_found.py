@@ -87,3 +87,33 @@ def test_intervals_of_months_are_compared(spark: SparkSession) -> None:
     months = "(INTERVAL '1' MONTH * n)"
     comparisons = ("<", "<=", "=", ">=", ">")
     assert_parity(spark, table, [f"{months} {each} INTERVAL 1 MONTH" for each in comparisons])
+
+
+def test_trimming_evaluates_no_characters_behind_a_null(spark: SparkSession) -> None:
+    table = pa.table({"s": [None, "xax"], "z": pa.array([0, 1], pa.int32())})
+    raising = "IF(1 div z > 0, 'x', 'y')"
+    expressions = [f"btrim(s, {raising})", f"ltrim({raising}, s)", f"rtrim({raising}, s)"]
+    assert_parity(spark, table, [*expressions, f"trim({raising} FROM s)"])
+
+
+def test_get_of_null_evaluates_nothing(spark: SparkSession) -> None:
+    table = pa.table({"i": pa.array([2**31 - 1], pa.int32())})
+    expressions = ["get(array(1, i + i), NULL)", "get(array(1, i + i), CAST(NULL AS INT))"]
+    assert_parity(spark, table, [*expressions, "get(CAST(NULL AS ARRAY<INT>), i + i)"])
+
+
+def test_intervals_of_more_days_than_timestamps_are_apart(spark: SparkSession) -> None:
+    """Also where one part alone leads away from all timestamps, and another one back."""
+    table = pa.table({"ntz": pa.array([0], pa.timestamp("us"))})
+    parts = ["0, -7, 0, 2147483647", "0, 0, 0, -2147483648", "300000, 0, 0, -109572750"]
+    parts += ["0, -2147483648", "0, 0, 0, 0, -2147483648, -2147483648"]
+    expressions = [f"ntz {sign} make_interval({each})" for each in parts for sign in "+-"]
+    assert_parity(spark, table, expressions)
+
+
+def test_preambles_that_an_error_cannot_quote(spark: SparkSession) -> None:
+    """The library's message has all of it, also what is not there."""
+    preambles = ["010303000000CC86", "010303000000CC85" + "00" * 3, "01030300000000CC84"]
+    preambles += ["0103FF000000CC86", "010303000000CC86" + "00" * 28]
+    table = pa.table({"sketch": [bytes.fromhex(each) for each in preambles]})
+    assert_parity(spark, table, ["hll_sketch_estimate(sketch)", "hll_union(sketch, sketch)"])
