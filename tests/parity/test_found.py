@@ -117,3 +117,14 @@ def test_preambles_that_an_error_cannot_quote(spark: SparkSession) -> None:
     preambles += ["0103FF000000CC86", "010303000000CC86" + "00" * 28]
     table = pa.table({"sketch": [bytes.fromhex(each) for each in preambles]})
     assert_parity(spark, table, ["hll_sketch_estimate(sketch)", "hll_union(sketch, sketch)"])
+
+
+def test_checked_casts_of_long_decimals_go_by_way_of_a_double(spark: SparkSession) -> None:
+    """But those to BIGINT."""
+    texts = ["0.9999999999999999999", "-0.9999999999999999999", "0.99", None]
+    shorts = ["127.9999999999999999999", "-128.9999999999999999999", "2147483647.99", "-1.5", "0.0"]
+    given = [None if each is None else Decimal(each) for each in [*texts, *shorts]]
+    table = pa.table({"a": pa.array(given, pa.decimal128(38, 19))})
+    kinds = ["tinyint", "smallint", "int", "bigint"]
+    casts = [f"{how}(a AS {kind})" for how in ("cast", "try_cast") for kind in kinds]
+    assert_parity(spark, table, casts)
