@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -128,3 +129,16 @@ def test_checked_casts_of_long_decimals_go_by_way_of_a_double(spark: SparkSessio
     kinds = ["tinyint", "smallint", "int", "bigint"]
     casts = [f"{how}(a AS {kind})" for how in ("cast", "try_cast") for kind in kinds]
     assert_parity(spark, table, casts)
+
+
+def test_bytes_of_another_kll_sketch(spark: SparkSession) -> None:
+    """Their levels are not ascending, nor are the least and the largest value what they say."""
+    one = "05010f00080008000300000000000000080001000500000059f3f8c21f6ea581000000c8298c674159f3f8c2"
+    levels = "05010f02080008000c00000000000000080002000300000006000000"
+    values = np.array([-9, 9, 5, -1, 2, 7, -3, 6], "<f4")
+    two = bytes.fromhex(levels) + values.tobytes() + np.array([np.nan, 4, 4, 0], "<f4").tobytes()
+    table = pa.table({"sketch": [bytes.fromhex(one), two, two[:28] + two[32:]]})
+    at = ", ".join(f"float({value})" for value in (-200000, -9, -3, -1, 0, 2, 4.5, 5, 6, 7, 8, 9))
+    expressions = [f"kll_sketch_get_rank_float(sketch, array({at}))"]
+    expressions += ["kll_sketch_get_quantile_float(sketch, array(0D, 0.2D, 0.4D, 0.6D, 0.8D, 1D))"]
+    assert_parity(spark, table, [*expressions, "kll_sketch_get_n_float(sketch)"])

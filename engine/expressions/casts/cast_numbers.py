@@ -145,8 +145,8 @@ def decimal_to_floating(casting: Casting) -> Convert:
 @conversion(("decimal", "integral"))
 def decimal_to_integral(casting: Casting) -> Convert:
     """Towards zero. Too large: an error; LEGACY cuts off the higher bits. Where Spark checks a
-    DECIMAL of more than 18 digits, it does so by way of a DOUBLE, but for BIGINT itself: the nearest
-    DOUBLE of 0.9999999999999999999 is 1."""
+    DECIMAL of more than 18 digits, it does so by way of a DOUBLE, but not for BIGINT: the DOUBLE
+    nearest to 0.9999999999999999999 is 1."""
     bits = casting.target.bit_width
     half = 1 << (bits - 1)
     by_double = casting.exact and bits < 64 and casting.source.precision > _COMPACT_DIGITS
@@ -161,7 +161,7 @@ def decimal_to_integral(casting: Casting) -> Convert:
         wrapped = per_row(row, casting.target, array)
         if not casting.exact:
             return wrapped
-        bad: Any = [v is not None and not -half <= whole(v) < half for v in array.to_pylist()]
+        bad = [v is not None and not -half <= whole(v) < half for v in array.to_pylist()]
         return casting.without(wrapped, np.array(bad, np.bool_), array)
 
     return convert
