@@ -56,7 +56,7 @@ _NULL_SAFE_KINDS = ("Binary", "Ternary", "Quaternary", "Septenary")
 _NULL_SAFE = {"ArrayInsert", "ArrayContains", "ArrayAppend", "ArrayPrepend", "ArrayRemove"}
 _NULL_SAFE |= {"StringLocate"}  # whose result is 0 where its start is NULL
 _OF_NO_KIND = {"StringTrim", "StringTrimLeft", "StringTrimRight", "ArrayJoin", "Levenshtein"}
-_OF_NO_KIND |= {"Sequence", "Concat", "ArraysZip"}
+_OF_NO_KIND |= {"Sequence", "Concat", "ArraysZip", "MapConcat"}
 """Their classes do not tell how many arguments they have, but they skip these as others do, where
 Spark compiles them at least."""
 _REPLACED = {"DatetimeSub", "SplitPart"}

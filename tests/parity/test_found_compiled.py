@@ -35,6 +35,7 @@ _ZERO = "1 div z"
         f"map(IF(n, NULL, s), {_OVERFLOW}, s, int({_ZERO}))",
         f"map(s, {_OVERFLOW}, string({_ZERO}), 1)",
         f"map(IF(n, NULL, s), 1, string({_OVERFLOW}), 2)",
+        f"map_concat(IF(n, NULL, map(s, i)), map(s, {_OVERFLOW}))",
         f"sequence(IF(n, NULL, dt), dt + ({_OVERFLOW}), INTERVAL 40 YEARS)",
         f"split_part(IF(n, NULL, s), s, {_OVERFLOW})",
     ],
