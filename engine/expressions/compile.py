@@ -53,7 +53,7 @@ for _family in pkgutil.iter_modules(engine.expressions.__path__):
 _DOUBT_MAX: Final = 64
 """Batches."""
 _DIVISOR_FIRST = {"Divide", "IntegralDivide", "Remainder", "Pmod"}
-_LAST_FIRST = {"StringLocate"}
+_THIRD_FIRST = {"StringLocate", "ArrayJoin"}
 _ALWAYS_CONSTANT = {"TypeOf"}
 """Whatever their arguments."""
 _CONSTANT_WITHOUT_ARGUMENTS = {"Concat"}
@@ -133,11 +133,12 @@ def _build(expr: Expr, context: Context) -> Evaluator:
     inner = _evaluator if expr.op == "TryEval" else _build
     children = [inner(child, context) for child in expr.children]
     factory = KERNELS[expr.op].factory
-    later = [expr.children[index] for index in evaluation_order(expr)[1:]]
-    skips = expr.params.get("null_safe") and expr.op in STRICT and not all(map(is_harmless, later))
-    if skips and not context.hopeful:
+    order = evaluation_order(expr)
+    matters = expr.params.get("null_safe") or order != sorted(order)
+    matters = matters and not all(is_harmless(expr.children[index]) for index in order[1:])
+    if matters and expr.op in STRICT and not context.hopeful:
         node = factory(expr, [_column(index) for index in range(len(children))], context)
-        return _skipping_nulls(expr, children, node)
+        return _in_order(expr, children, node)
     return factory(expr, children, context)
 
 
@@ -149,8 +150,10 @@ def _build_alone(expr: Expr, context: Context) -> Evaluator:
 def evaluation_order(expr: Expr) -> list[int]:
     """The order in which Spark evaluates the arguments."""
     order = list(range(len(expr.children)))
-    if expr.op in _LAST_FIRST:
-        return [order[-1], *order[:-1]]
+    if expr.op in _THIRD_FIRST:
+        return [*order[2:], *order[:2]]
+    if expr.op == "CreateMap":  # all keys, then all values
+        return [*order[::2], *order[1::2]]
     return order[::-1] if expr.op in _DIVISOR_FIRST else order
 
 
@@ -158,13 +161,13 @@ def _column(index: int) -> Evaluator:
     return lambda batch: batch.column(index)
 
 
-def _skipping_nulls(expr: Expr, children: Sequence[Evaluator], node: Evaluator) -> Evaluator:
-    """Each argument is evaluated only where those before it are not NULL, a dividend not where the
-    divisor is 0 and no error.
+def _in_order(expr: Expr, children: Sequence[Evaluator], node: Evaluator) -> Evaluator:
+    """The arguments are evaluated one by one: where NULL in one of them gives NULL, the next only
+    where those before it are not NULL, and a dividend not where the divisor is 0 and no error.
 
-    :param node: the node's evaluator on a batch of its arguments; NULL in one of them gives NULL.
+    :param node: the node's evaluator on a batch of its arguments.
     """
-    order = evaluation_order(expr)
+    order, skips = evaluation_order(expr), bool(expr.params.get("null_safe"))
     zero_is_null = expr.op in _DIVISOR_FIRST and expr.params["eval_mode"] != "ANSI"
     guarded = [only_where(*each) for each in zip(expr.children, children, strict=True)]
 
@@ -176,6 +179,8 @@ def _skipping_nulls(expr: Expr, children: Sequence[Evaluator], node: Evaluator) 
                 guarded[index](batch, given), batch.num_rows, expr.children[index].dtype
             )
             values[index] = value
+            if not skips:
+                continue
             counts = value.is_valid()
             if zero_is_null and given is None:
                 counts = pc.fill_null(pc.not_equal(value, pa.scalar(0, value.type)), False)

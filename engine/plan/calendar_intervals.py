@@ -19,10 +19,13 @@ from engine.expressions.tree import Expr
 from engine.expressions.types import DAY_TIME_INTERVAL, YEAR_MONTH_INTERVAL
 
 _STEPS_MAX: Final = 31
+_MONTHS_MAX: Final = 10_000 * 12
+_DAYS_MAX: Final = 10_000 * 366
+"""Of more than these, what lies between two steps may be no timestamp though the end is one."""
 
 
 def plus_constant(start: Expr, interval: Any, params: Mapping[str, Any]) -> Expr | None:
-    """``start`` plus an interval; None if its microseconds are too many days.
+    """``start`` plus an interval; None if it has too many months or days, or its microseconds have.
 
     :param interval: a JVM's ``CalendarInterval``; None for NULL.
     :param params: those of the addition.
@@ -30,6 +33,8 @@ def plus_constant(start: Expr, interval: Any, params: Mapping[str, Any]) -> Expr
     if interval is None:
         return _later("TimestampAddInterval", start, DAY_TIME_INTERVAL, None, params)
     months, days, micros = _fields(interval)
+    if abs(months) > _MONTHS_MAX or abs(days) > _DAYS_MAX:
+        return None
     if abs(micros) >= _STEPS_MAX * (MICROS_PER_DAY - 1):
         return None
     if months:

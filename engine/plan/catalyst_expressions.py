@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from py4j.java_gateway import JavaObject, is_instance_of
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from engine.expressions.compile import may_raise, unsupported
 from engine.expressions.refused import REFUSED
@@ -54,6 +55,12 @@ _CATALYST = "org.apache.spark.sql.catalyst.expressions"
 _NULL_SAFE_KINDS = ("Binary", "Ternary", "Quaternary", "Septenary")
 _NULL_SAFE = {"ArrayInsert", "ArrayContains", "ArrayAppend", "ArrayPrepend", "ArrayRemove"}
 _NULL_SAFE |= {"StringLocate"}  # whose result is 0 where its start is NULL
+_OF_NO_KIND = {"StringTrim", "StringTrimLeft", "StringTrimRight", "ArrayJoin", "Levenshtein"}
+_OF_NO_KIND |= {"Sequence", "Concat", "ArraysZip", "MapConcat"}
+"""Their classes do not tell how many arguments they have, but they skip these as others do, where
+Spark compiles them at least."""
+_REPLACED = {"DatetimeSub", "SplitPart"}
+"""So does all that Spark puts in the place of these."""
 DERIVED = {
     "data_type", "schema", "use_string_type_when_empty", "legacy_interval",  # the node's type
     "names", "name", "field", "num_fields", "contains_null",  # that of a child
@@ -179,7 +186,7 @@ class ExpressionReader:
             return None
         try:
             value = interval.eval(None)
-        except Py4JJavaError:  # a text that is malformed
+        except (Py4JJavaError, PySparkException):  # a text is malformed, an interval too long
             return None
         params = self._params("TimestampAddInterval", node, obstacles)
         return plus_constant(self._convert(start, obstacles), value, params)
@@ -238,6 +245,8 @@ class ExpressionReader:
 
     def _skips_arguments(self, op: str, node: JavaObject) -> bool:
         """Whether Spark evaluates an argument only where those before it are not NULL."""
+        if op in _OF_NO_KIND:
+            return True
         is_one = any(self._is_a(node, f"{_CATALYST}.{kind}Expression") for kind in _NULL_SAFE_KINDS)
         return is_one and (bool(node.nullIntolerant()) or op in _NULL_SAFE)
 
@@ -283,7 +292,8 @@ class ExpressionReader:
         outer = Expr(op, children, dtype, replacement.nullable(), self._params(op, node, mine))
         if op in KERNELS and not mine and not unsupported(outer, self._context):
             fails_late = any(may_raise(child) for child in children[1:])
-            if fails_late and self._propagates_null(replacement, arguments):
+            skips = op in _REPLACED or self._propagates_null(replacement, arguments)
+            if fails_late and skips:
                 return replace(outer, params={**outer.params, "null_safe": True})
             return outer
         if self._calls is not None:

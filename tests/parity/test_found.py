@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -87,3 +88,57 @@ def test_intervals_of_months_are_compared(spark: SparkSession) -> None:
     months = "(INTERVAL '1' MONTH * n)"
     comparisons = ("<", "<=", "=", ">=", ">")
     assert_parity(spark, table, [f"{months} {each} INTERVAL 1 MONTH" for each in comparisons])
+
+
+def test_trimming_evaluates_no_characters_behind_a_null(spark: SparkSession) -> None:
+    table = pa.table({"s": [None, "xax"], "z": pa.array([0, 1], pa.int32())})
+    raising = "IF(1 div z > 0, 'x', 'y')"
+    expressions = [f"btrim(s, {raising})", f"ltrim({raising}, s)", f"rtrim({raising}, s)"]
+    assert_parity(spark, table, [*expressions, f"trim({raising} FROM s)"])
+
+
+def test_get_of_null_evaluates_nothing(spark: SparkSession) -> None:
+    table = pa.table({"i": pa.array([2**31 - 1], pa.int32())})
+    expressions = ["get(array(1, i + i), NULL)", "get(array(1, i + i), CAST(NULL AS INT))"]
+    assert_parity(spark, table, [*expressions, "get(CAST(NULL AS ARRAY<INT>), i + i)"])
+
+
+def test_intervals_of_more_days_than_timestamps_are_apart(spark: SparkSession) -> None:
+    """Also where one part alone leads away from all timestamps, and another one back."""
+    table = pa.table({"ntz": pa.array([0], pa.timestamp("us"))})
+    parts = ["0, -7, 0, 2147483647", "0, 0, 0, -2147483648", "300000, 0, 0, -109572750"]
+    parts += ["0, -2147483648", "0, 0, 0, 0, -2147483648, -2147483648"]
+    expressions = [f"ntz {sign} make_interval({each})" for each in parts for sign in "+-"]
+    assert_parity(spark, table, expressions)
+
+
+def test_preambles_that_an_error_cannot_quote(spark: SparkSession) -> None:
+    """The library's message has all of it, also what is not there."""
+    preambles = ["010303000000CC86", "010303000000CC85" + "00" * 3, "01030300000000CC84"]
+    preambles += ["0103FF000000CC86", "010303000000CC86" + "00" * 28]
+    table = pa.table({"sketch": [bytes.fromhex(each) for each in preambles]})
+    assert_parity(spark, table, ["hll_sketch_estimate(sketch)", "hll_union(sketch, sketch)"])
+
+
+def test_checked_casts_of_long_decimals_go_by_way_of_a_double(spark: SparkSession) -> None:
+    """But those to BIGINT."""
+    texts = ["0.9999999999999999999", "-0.9999999999999999999", "0.99", None]
+    shorts = ["127.9999999999999999999", "-128.9999999999999999999", "2147483647.99", "-1.5", "0.0"]
+    given = [None if each is None else Decimal(each) for each in [*texts, *shorts]]
+    table = pa.table({"a": pa.array(given, pa.decimal128(38, 19))})
+    kinds = ["tinyint", "smallint", "int", "bigint"]
+    casts = [f"{how}(a AS {kind})" for how in ("cast", "try_cast") for kind in kinds]
+    assert_parity(spark, table, casts)
+
+
+def test_bytes_of_another_kll_sketch(spark: SparkSession) -> None:
+    """Their levels are not ascending, nor are the least and the largest value what they say."""
+    one = "05010f00080008000300000000000000080001000500000059f3f8c21f6ea581000000c8298c674159f3f8c2"
+    levels = "05010f02080008000c00000000000000080002000300000006000000"
+    values = np.array([-9, 9, 5, -1, 2, 7, -3, 6], "<f4")
+    two = bytes.fromhex(levels) + values.tobytes() + np.array([np.nan, 4, 4, 0], "<f4").tobytes()
+    table = pa.table({"sketch": [bytes.fromhex(one), two, two[:28] + two[32:]]})
+    at = ", ".join(f"float({value})" for value in (-200000, -9, -3, -1, 0, 2, 4.5, 5, 6, 7, 8, 9))
+    expressions = [f"kll_sketch_get_rank_float(sketch, array({at}))"]
+    expressions += ["kll_sketch_get_quantile_float(sketch, array(0D, 0.2D, 0.4D, 0.6D, 0.8D, 1D))"]
+    assert_parity(spark, table, [*expressions, "kll_sketch_get_n_float(sketch)"])

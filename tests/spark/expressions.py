@@ -17,6 +17,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -34,12 +35,13 @@ from engine.expressions.types import schema_to_spark
 from engine.plan.catalyst import scala_seq
 from engine.plan.catalyst_expressions import ExpressionReader
 from engine.plan.spark_rules import optimized
-from tests.spark.interpreted import CONF, InterpretedExpression
+from tests.spark.interpreted import CONF, ExpressionOfSpark
 
 _ROW = "__row"
 
 
 _PATTERN_SYNTAX = "java.util.regex.PatternSyntaxException"
+_Errors = Callable[[list[int]], Iterator[tuple[int, str | None]]]
 
 
 @dataclass
@@ -131,11 +133,13 @@ def compare_trees(
     *,
     sliced: bool = False,
     exact_math: bool = True,
+    compiled: bool = False,
 ) -> list[Difference]:
     """The differences of expressions that have been read.
 
     :param frame: what :func:`frame_of` made of the table.
     :param sliced: our side gets the rows as the end of a longer batch.
+    :param compiled: errors are those of what Spark compiles, not of what it interprets.
     """
     table = table.combine_chunks()
     longer = pa.concat_tables([table, table]).combine_chunks() if sliced else table
@@ -148,9 +152,10 @@ def compare_trees(
     for text, result, values, tolerance in zip(
         expressions, ours, theirs, ulps or [0] * len(expressions), strict=True
     ):
-        differences += _compare_errors(frame, text, result, table)
+        spark_errors = partial(_spark_errors, frame, text, compiled)
+        differences += _compare_errors(spark_errors, text, result, table)
         if isinstance(values, str):
-            raising = list(_rows_that_raise_in_spark_only(frame, text, result, table))
+            raising = list(_rows_that_raise_in_spark_only(spark_errors, text, result, table))
             unexplained = Difference(text, f"{text}: no row explains why Spark fails: {values}")
             differences += raising or [unexplained]
         else:
@@ -320,9 +325,9 @@ def _compare_values(
 
 
 def _compare_errors(
-    frame: DataFrame, text: str, result: OurResult, table: pa.Table
+    spark_errors: _Errors, text: str, result: OurResult, table: pa.Table
 ) -> Iterator[Difference]:
-    for row, theirs in _spark_errors(frame, text, list(result.errors)):
+    for row, theirs in spark_errors(list(result.errors)):
         mine = result.errors[row]
         if theirs != mine:
             what = f"raises {theirs} in Spark, {mine} here"
@@ -330,20 +335,22 @@ def _compare_errors(
 
 
 def _rows_that_raise_in_spark_only(
-    frame: DataFrame, text: str, result: OurResult, table: pa.Table
+    spark_errors: _Errors, text: str, result: OurResult, table: pa.Table
 ) -> Iterator[Difference]:
     rows = [row for row in range(table.num_rows) if row not in result.errors]
-    for row, theirs in _spark_errors(frame, text, rows):
+    for row, theirs in spark_errors(rows):
         if theirs is not None:
             mine = result.values[row]
             what = f"raises {theirs} in Spark, is {mine!r} here"
             yield Difference(text, f"{text}: {_input(text, table, row)} {what}", row)
 
 
-def _spark_errors(frame: DataFrame, text: str, rows: list[int]) -> Iterator[tuple[int, str | None]]:
+def _spark_errors(
+    frame: DataFrame, text: str, compiled: bool, rows: list[int]
+) -> Iterator[tuple[int, str | None]]:
     """For each of the rows the error class in Spark, or None."""
     if rows:
-        found = InterpretedExpression(frame, text).errors(rows)
+        found = ExpressionOfSpark(frame, text, compiled=compiled).errors(rows)
         for row, condition in zip(rows, found, strict=True):
             yield row, condition and error_class(f"[{condition}]")
 

@@ -24,8 +24,11 @@ _SOURCE: Final = """
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.InterpretedMutableProjection;
+import org.apache.spark.sql.catalyst.expressions.MutableProjection;
+import org.apache.spark.sql.catalyst.expressions.codegen.GenerateMutableProjection$;
 
 public class RowErrors {
+  private boolean compiled;
   private final java.util.ArrayList lists = new java.util.ArrayList();
   private final java.util.ArrayList inputs = new java.util.ArrayList();
   private scala.collection.Seq rows;
@@ -37,15 +40,25 @@ public class RowErrors {
 
   public void rows(scala.collection.Seq rows) { this.rows = rows; }
 
+  public void compiled(boolean compiled) { this.compiled = compiled; }
+
+  private MutableProjection projection(int step) {
+    scala.collection.immutable.Seq list = (scala.collection.immutable.Seq) lists.get(step);
+    scala.collection.immutable.Seq input = (scala.collection.immutable.Seq) inputs.get(step);
+    MutableProjection made = compiled
+        ? GenerateMutableProjection$.MODULE$.generate(list, input, false)
+        : new InterpretedMutableProjection(list, input);
+    made.initialize(0);
+    return made;
+  }
+
   /** The error condition of a row, its exception as a text if it has none; null for a value. */
   public String error(int row) {
     try {
       InternalRow data = (InternalRow) rows.apply(row);
       for (int i = 0; i < lists.size(); i++) {
         // A new one each time: after an error, builders of maps cannot go on.
-        data = new InterpretedMutableProjection(
-            (scala.collection.immutable.Seq) lists.get(i),
-            (scala.collection.immutable.Seq) inputs.get(i)).apply(data);
+        data = (InternalRow) projection(i).apply(data);
       }
       return null;
     } catch (Throwable error) {
@@ -66,10 +79,14 @@ public class RowErrors {
 """
 
 
-class InterpretedExpression:
-    """A SQL expression over the rows of a local DataFrame."""
+class ExpressionOfSpark:
+    """A SQL expression over the rows of a local DataFrame.
 
-    def __init__(self, frame: DataFrame, text: str) -> None:
+    :param compiled: whether Spark compiles it, as it does in queries: where the two ways evaluate
+        arguments in another order, another one raises.
+    """
+
+    def __init__(self, frame: DataFrame, text: str, *, compiled: bool = False) -> None:
         self._always: str | None = None
         try:
             plan = frame.selectExpr(text)._jdf.queryExecution().optimizedPlan()
@@ -83,6 +100,7 @@ class InterpretedExpression:
         assert plan.nodeName() == "LocalRelation", f"{text}: {plan.toString()}"
         self._java = java_class(frame.sparkSession, "RowErrors", _SOURCE).newInstance()
         self._java.rows(plan.data())
+        self._java.compiled(compiled)
         for step in reversed(steps):
             self._java.step(step.projectList(), step.child().output())
 

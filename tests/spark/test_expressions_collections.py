@@ -75,7 +75,7 @@ _COMPARING = [
 ]  # fmt: skip
 _MAPS = [
     "map('a', i, 'b', j)", "map(k, 1, 'a', 2)", "map(i, a, j, b)", "map(i, i)",
-    "map(i, 1, i + 0, 2)", "map(nullif(j, 0), 1, 1 div j, 2)", "map(a, 1)",
+    "map(i, 1, i + 0, 2)", "map(a, 1)",
     "map(struct(i, k), s)", "map_concat(m, map('q', 1))",
     "map_concat(m, m)", "map_concat(m)", "map_concat(m, map(k, 3))", "map_contains_key(m, k)",
     "map_contains_key(m, 'a')", "map_contains_key(md, x)", "map_entries(m)",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,8 @@ from engine.expressions.java_doubles import double_text
 from engine.expressions.vectors import per_row
 
 _LONG_DIGITS = 19
+_COMPACT_DIGITS = 18
+"""Of a DECIMAL of more, Spark keeps no BIGINT."""
 _EXACT_POWER = 22
 """10 to this power is the largest that a double holds exactly."""
 
@@ -143,22 +144,24 @@ def decimal_to_floating(casting: Casting) -> Convert:
 
 @conversion(("decimal", "integral"))
 def decimal_to_integral(casting: Casting) -> Convert:
-    """Towards zero. Too large: an error; LEGACY cuts off the higher bits."""
+    """Towards zero. Too large: an error; LEGACY cuts off the higher bits. Where Spark checks a
+    DECIMAL of more than 18 digits, it does so by way of a DOUBLE, but not for BIGINT: the DOUBLE
+    nearest to 0.9999999999999999999 is 1."""
     bits = casting.target.bit_width
+    half = 1 << (bits - 1)
+    by_double = casting.exact and bits < 64 and casting.source.precision > _COMPACT_DIGITS
+
+    def whole(value: Decimal) -> int:
+        return int(float(value)) if by_double else int(value)
 
     def row(value: Decimal) -> int:
-        half = 1 << (bits - 1)
-        return int((low_64_bits(int(value)) + half) % (2 * half) - half)
+        return int((low_64_bits(whole(value)) + half) % (2 * half) - half)
 
     def convert(array: pa.Array) -> pa.Array:
-        if array.type.precision == array.type.scale:  # Arrow wants a digit for the 0
-            array = array.cast(pa.decimal256(array.type.precision + 1, array.type.scale))
-        whole = pc.trunc(array)
-        wrapped = per_row(row, casting.target, whole)
+        wrapped = per_row(row, casting.target, array)
         if not casting.exact:
             return wrapped
-        low, high = Decimal(-(1 << (bits - 1))), Decimal((1 << (bits - 1)) - 1)
-        bad: Any = [v is not None and not low <= v <= high for v in whole.to_pylist()]
+        bad = [v is not None and not -half <= whole(v) < half for v in array.to_pylist()]
         return casting.without(wrapped, np.array(bad, np.bool_), array)
 
     return convert

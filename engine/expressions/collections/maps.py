@@ -10,7 +10,6 @@ Spark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -25,10 +24,7 @@ from engine.expressions.lists import Lists, entries, joined, on_arrays, take, va
 from engine.expressions.logic.ranks import has_floats, normalized, ranks
 from engine.expressions.registry import (
     Context,
-    Datum,
-    Evaluator,
     ValueFunction,
-    lazy,
     strict,
 )
 from engine.expressions.tree import Expr
@@ -85,7 +81,7 @@ def _create_map_supports(expr: Expr) -> str | None:
     return None
 
 
-@lazy(
+@strict(
     "CreateMap",
     can_fail=may_have_bad_keys,
     reads=BUILDERS_READ,
@@ -93,26 +89,9 @@ def _create_map_supports(expr: Expr) -> str | None:
     supports=_create_map_supports,
     takes=Rare.ALL,
 )
-def create_map(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
-    """``map(key, value, key, value, ...)``. What stands behind a NULL key is not evaluated."""
-    make = _map_of(expr)
-
-    def evaluate(batch: pa.RecordBatch) -> Datum:
-        values = []
-        for index, child in enumerate(children):
-            values.append(child(batch))
-            if index % 2 == 0 and batch.num_rows and _has_null(values[-1]):
-                raise null_key()
-        return make(*values)
-
-    return evaluate
-
-
-def _has_null(datum: Datum) -> bool:
-    return bool(not datum.is_valid if isinstance(datum, pa.Scalar) else datum.null_count)
-
-
-def _map_of(expr: Expr) -> ValueFunction:
+def create_map(expr: Expr, context: Context) -> ValueFunction:
+    """``map(key, value, key, value, ...)``. All of them are evaluated before a key that is NULL is
+    an error, as in Spark's compiled code."""
     width, dtype = len(expr.children) // 2, expr.dtype
 
     def make(*columns: pa.Array) -> pa.Array:

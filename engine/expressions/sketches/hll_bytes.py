@@ -36,7 +36,7 @@ from engine.expressions.sketches.hll_coupons import (
     Coupons,
 )
 from engine.expressions.sketches.hll_registers import BYTES, REGISTERS, Registers, Values
-from engine.expressions.sketches.memory import Memory, bad_argument
+from engine.expressions.sketches.memory import Memory, SketchError, bad_argument, family
 
 _PREAMBLES: Final = {LIST: 2, SET: 3, REGISTERS: 10}
 _NIBBLES, _SIXES = 0, 4
@@ -55,7 +55,7 @@ def read_hll(data: bytes) -> Coupons | Registers:
     longs, mode, lg_slots = data[0] & 0x3F, data[7], data[3]
     form = mode & 3
     if memory.unsigned(1) != 1 or memory.unsigned(2) != 7 or longs != _PREAMBLES.get(form):
-        raise bad_argument("Possible Corruption, Invalid Preamble.")
+        raise _bad_preamble(memory, form)
     if lg_slots not in _LG_SLOTS:
         raise bad_argument(f"Log K must be between 4 and 21, inclusive: {lg_slots}")
     if form == REGISTERS:
@@ -71,6 +71,19 @@ def read_hll(data: bytes) -> Coupons | Registers:
             table.take(memory.int32(12 + 4 * number) & 0xFFFFFFFF)
         return table
     return Coupons(lg_slots, _read_ints(memory, 12, 1 << lg_size), count, hashed=True)
+
+
+def _bad_preamble(memory: Memory, form: int) -> SketchError:
+    """The library quotes the preamble, all of it: what is missing there is the error then."""
+    family(memory.unsigned(2))
+    if form == SET:
+        memory.int32(8)
+    if form == REGISTERS:
+        for at in (8, 16, 24):
+            memory.double(at)
+        for at in (32, 36):
+            memory.int32(at)
+    return bad_argument("Possible Corruption, Invalid Preamble.")
 
 
 def _read_ints(memory: Memory, at: int, count: int) -> list[int]:

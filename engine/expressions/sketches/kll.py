@@ -131,8 +131,23 @@ def _rank(sketch: KllSketch, value: Any) -> float:
     items, sums = _values(sketch)
     if value != value:
         raise _invalid(bad_argument("Input v must not be NaN."))
-    index = int(np.searchsorted(items, items.dtype.type(value), "right")) - 1
-    return 0.0 if index < 0 else int(sums[index]) / sketch.n
+    index = _last_up_to(items, items.dtype.type(value))
+    return 0.0 if index is None else int(sums[index]) / sketch.n
+
+
+def _last_up_to(items: Any, value: Any) -> int | None:
+    """The index of the last item that does not exceed the value; of items that are not ascending,
+    the one that the library's search comes to."""
+    low, high = 0, len(items) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if value < items[middle]:
+            high = middle
+        elif items[middle + 1] <= value:
+            low = middle + 1
+        else:
+            return middle
+    return next((index for index in (high, low) if value >= items[index]), None)
 
 
 def _summary(sketch: KllSketch, dtype: str) -> str:

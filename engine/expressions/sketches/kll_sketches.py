@@ -36,6 +36,7 @@ from engine.expressions.sketches.memory import Memory, bad_argument
 _FULL, _EMPTY, _SINGLE, _UPDATABLE = (5, 1), (2, 1), (2, 2), (5, 3)
 _FAMILY: Final = 15
 _K_MOST: Final = 65535
+_Run = tuple[npt.NDArray[Any], npt.NDArray[np.int64]]
 _FOLDED: Final = 30
 """Capacities of deeper levels are computed in two steps."""
 
@@ -74,11 +75,10 @@ class KllSketch:
         if not self.sorted:
             parts[0] = parts[0][np.lexsort((~np.signbit(parts[0]), parts[0]))]
         weights = [np.full(len(part), 1 << level) for level, part in enumerate(parts)]
-        items, each = np.concatenate(parts[::-1]), np.concatenate(weights[::-1])
-        if not len(items):
+        if not sum(map(len, parts)):
             raise bad_argument("The sketch has no values.")
-        order = np.argsort(items, kind="stable")
-        return self._with_ends(items[order], np.cumsum(each[order], dtype=np.int64))
+        items, each = _merged(list(zip(parts, weights, strict=True)))
+        return self._with_ends(items, np.cumsum(each, dtype=np.int64))
 
     def _with_ends(
         self, items: npt.NDArray[Any], sums: npt.NDArray[np.int64]
@@ -90,6 +90,39 @@ class KllSketch:
             items, sums = np.append(items, self.largest), np.append(sums, sums[-1])
             sums[-2] = sums[-1] - 1
         return items, sums
+
+
+def _merged(levels: list[_Run]) -> _Run:
+    """Levels that are ascending are merged into one that is; of others, which bytes of another kind
+    of sketch may have, the library makes what this order of comparisons gives."""
+    if all(_is_ascending(items) for items, _ in levels):
+        items, each = (np.concatenate(part) for part in zip(*levels[::-1], strict=True))
+        order = np.argsort(items, kind="stable")
+        return items[order], each[order]
+    if len(levels) == 1:
+        return levels[0]
+    half = len(levels) // 2
+    return _merged_pair(_merged(levels[:half]), _merged(levels[half:]))
+
+
+def _merged_pair(lower: _Run, upper: _Run) -> _Run:
+    """Among equals those of the upper levels are first."""
+    items, each = (np.concatenate(part) for part in zip(lower, upper, strict=True))
+    at, middle = 0, len(lower[0])
+    other, order = middle, []
+    while at < middle and other < len(items):
+        if items[at] < items[other]:
+            order.append(at)
+            at += 1
+        else:
+            order.append(other)
+            other += 1
+    order += [*range(at, middle), *range(other, len(items))]
+    return items[order], each[order]
+
+
+def _is_ascending(items: npt.NDArray[Any]) -> bool:
+    return not np.isnan(items).any() and bool((items[:-1] <= items[1:]).all())
 
 
 def read_kll(data: bytes, dtype: str) -> KllSketch:

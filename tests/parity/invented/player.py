@@ -85,6 +85,10 @@ class Player:
         rows = self.table.take(list(numbers))
         return Player(self._spark, self.setting, self.sliced, self.mode, rows)
 
+    def in_mode(self, mode: Mode) -> Player:
+        """With all rows, in a session that is set up for this mode."""
+        return Player(self._spark, self.setting, self.sliced, mode, self.table)
+
     def accepted(self, trees: Sequence[Tree], counts: Counts | None = None) -> list[bool]:
         """Which of the trees Spark's analyzer takes."""
         texts = [sql(tree) for tree in trees]
@@ -166,6 +170,7 @@ class Player:
                 self.setting.timezone,
                 [tolerance for _, _, tolerance in chosen],
                 sliced=self.sliced,
+                compiled=self.mode.compiled,
             )
         except Exception as error:
             if len(chosen) == 1:

@@ -71,9 +71,10 @@ def differs_compiled(spark: SparkSession, player: Player, tree: Tree) -> bool:
 
     There, what stands twice in a projection is computed first, in front of the NULL that keeps it
     from being computed: that depends on the other columns, and a tree is compared by itself."""
-    conf = Mode(True, player.mode.optimized).conf
-    with configured(spark, conf | {"spark.sql.subexpressionElimination.enabled": "false"}):
-        return bool(player.differences([tree]))
+    mode = Mode(True, player.mode.optimized)
+    conf = {**mode.conf, "spark.sql.subexpressionElimination.enabled": "false"}
+    with configured(spark, conf):
+        return bool(player.in_mode(mode).differences([tree]))
 
 
 class Run:

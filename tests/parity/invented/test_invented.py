@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 import engine.expressions
 from engine.expressions.registry import KERNELS
 from engine.expressions.tree import Expr
+from tests.parity.columns import table
+from tests.parity.invented import java_texts
 from tests.parity.invented.columns import TEMPLATE_COLUMNS
 from tests.parity.invented.drawing import draw_tree
 from tests.parity.invented.ends_of_lines import may_read_on
@@ -27,7 +29,7 @@ from tests.parity.invented.run import AT_ONCE, Run
 from tests.parity.invented.trees import Leaf, sql
 from tests.parity.oracle import Setting
 from tests.parity.templates import Family, families
-from tests.spark.expressions import configured
+from tests.spark.expressions import configured, frame_of, read_each
 
 pytestmark = pytest.mark.spark
 _FRESH = 300
@@ -79,6 +81,32 @@ def test_csv_behind_the_end_of_a_line_is_not_compared() -> None:
     assert may("t")
     assert not may("s")
     assert not may("t", "Upper")
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("to_json(cast(f as variant))", True),
+        ("to_json(to_variant_object(named_struct('a', d)))", True),
+        ("variant_get(cast(array(d) as variant), '$[0]', 'string')", True),
+        ("variant_get(cast(array(d) as variant), '$[0]', 'double')", False),
+        ("schema_of_variant(cast(d as variant))", False),
+        ("to_json(cast(i as variant))", False),
+        ("to_csv(named_struct('a', f, 'b', i))", True),
+        ("kll_sketch_to_string_double(kll_double)", True),
+        ("kll_sketch_to_string_bigint(kll_bigint)", False),
+    ],
+)
+def test_texts_of_floating_numbers_are_left_to_newer_javas(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, text: str, written: bool
+) -> None:
+    frame = frame_of(spark, table(TEMPLATE_COLUMNS, 1, 0))
+    ((expr, problems),) = read_each(frame, [text])
+    assert problems == []
+    monkeypatch.setattr(java_texts, "_java_release", lambda spark: 17)
+    assert java_texts.writes_floating(spark, expr) is written
+    monkeypatch.setattr(java_texts, "_java_release", lambda spark: 21)
+    assert not java_texts.writes_floating(spark, expr)
 
 
 def test_constants_that_spark_computes_before_any_row(spark: SparkSession) -> None:

@@ -1,0 +1,53 @@
+"""What the oracle has found about which arguments Spark's compiled code evaluates, and which first:
+what interprets expressions has other orders."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.parity.invented.modes import Mode
+from tests.parity.invented.player import Player
+from tests.parity.invented.trees import Leaf
+from tests.parity.oracle import Setting
+from tests.spark.expressions import configured
+
+pytestmark = pytest.mark.spark
+
+_OVERFLOW = "i + i"
+_ZERO = "1 div z"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f"array_join(IF(n, NULL, array(s)), string({_OVERFLOW}), string({_ZERO}))",
+        f"array_join(IF(n, NULL, array(s)), string({_OVERFLOW}))",
+        f"array_join(array(string({_OVERFLOW})), s, IF(n, NULL, s))",
+        f"array_repeat(string({_OVERFLOW}), int({_ZERO}))",
+        f"arrays_zip(IF(n, NULL, array(s)), array({_OVERFLOW}), array({_ZERO}))",
+        f"concat(IF(n, NULL, s), string({_OVERFLOW}))",
+        f"vector_norm(concat(IF(n, NULL, array(1F)), array(float({_OVERFLOW}))), 1F)",
+        f"IF(n, NULL, dt) - INTERVAL '1' MONTH * ({_OVERFLOW})",
+        f"levenshtein(IF(n, NULL, s), string({_OVERFLOW}))",
+        f"levenshtein(s, IF(n, NULL, s), {_OVERFLOW})",
+        f"map(IF(n, NULL, s), {_OVERFLOW}, s, int({_ZERO}))",
+        f"map(s, {_OVERFLOW}, string({_ZERO}), 1)",
+        f"map(IF(n, NULL, s), 1, string({_OVERFLOW}), 2)",
+        f"map_concat(IF(n, NULL, map(s, i)), map(s, {_OVERFLOW}))",
+        f"sequence(IF(n, NULL, dt), dt + ({_OVERFLOW}), INTERVAL 40 YEARS)",
+        f"split_part(IF(n, NULL, s), s, {_OVERFLOW})",
+    ],
+)
+def test_order_of_arguments(spark: SparkSession, expression: str) -> None:
+    rows = {"i": pa.array([2**31 - 1, 2**31 - 1, 1, 1], pa.int32())}
+    rows |= {"z": [0, 0, 0, 1], "n": [True, False, False, False], "s": ["a", "b", "c", "d"]}
+    table = pa.table({**rows, "dt": pa.array([0, 1, 2, 3], pa.date32())})
+    setting, mode = Setting(0, 4, True, "UTC"), Mode(True, False)
+    with configured(spark, setting.conf | mode.conf):
+        player = Player(spark, setting, False, mode, table)
+        tree = Leaf(expression, "", False)
+        assert player.accepted([tree]) == [True]
+        found = player.differences([tree])
+    assert [each.text for alike in found.values() for each in alike] == []
