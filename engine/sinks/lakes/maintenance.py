@@ -5,8 +5,8 @@ What a restart or a rewind needs stays:
 
 - A file is left as it is that a rewind may have to take out again: one of the last
   ``rewindable_s``, or of an epoch behind a pin. So is the history that tells of them.
-- What a query has prepared, and may yet commit, stays however old it is: its name tells. So it does
-  of what no restart can commit any more, because a rewind lies between.
+- What a query has prepared, and may yet commit, stays however old it is: its name tells; but not
+  what no restart can commit any more, because a rewind lies between.
 - Files are exchanged only if all are still a part of the table when the others take their place,
   and these are durable by then.
 - What others do meanwhile makes a step be tried again, or left to the next time.
