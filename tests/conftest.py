@@ -32,6 +32,13 @@ _SHARED = {
     "tests/connectors/postgres/": "postgres",
     "tests/connectors/sqlalchemy/": "postgres",
 }
+_APART = (
+    "tests/spark/test_cli_run.py",
+    "tests/spark/test_session.py",
+    "tests/spark/test_signals.py",
+    "tests/spark/test_workers.py",
+)
+"""These start a Spark of their own, for each test: they need not wait for the shared one's."""
 _LONG = (
     "tests/airflow/live/",
     "tests/spark/",
@@ -81,6 +88,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByResource(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
+            if path in _APART:
+                return path
             shared = (name for folder, name in _SHARED.items() if path.startswith(folder))
             return next(shared, nodeid if path == _ALONE and _ROAD not in nodeid else path)
 

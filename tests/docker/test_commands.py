@@ -56,7 +56,6 @@ def stack(env: Path) -> Iterator[Stack]:
 
 @pytest.mark.airflow
 @pytest.mark.spark
-@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("service", [name for name in services() if name != "airflow-database"])
 def test_a_service_runs_and_its_health_check_says_so(stack: Stack, service: str) -> None:
     stack.wait_until_healthy(service)
@@ -69,12 +68,11 @@ def test_a_service_runs_and_its_health_check_says_so(stack: Stack, service: str)
 def test_the_database_runs_and_its_health_check_says_so(stack: Stack) -> None:
     if postgresql.missing():
         pytest.skip(f"no PostgreSQL here, Airflow runs on SQLite; {postgresql.missing()}")
-    assert stack.is_healthy("airflow-database")
+    stack.wait_until_healthy("airflow-database")
 
 
 @pytest.mark.airflow
 @pytest.mark.spark
-@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("service", ["airflow-scheduler", "spark-worker-2"])
 def test_a_health_check_notices_a_service_that_is_gone(stack: Stack, service: str) -> None:
     """Its command, with an address where nothing runs."""
@@ -92,6 +90,7 @@ def test_a_health_check_notices_a_service_that_is_gone(stack: Stack, service: st
 @pytest.mark.airflow
 @pytest.mark.spark
 def test_the_login_of_the_env_file_opens_it(stack: Stack, env: Path) -> None:
+    stack.wait_until_healthy("airflow-api-server")
     address = stack.here("http://airflow-api-server:8080")
     with closing(AirflowClient(address, "admin", read_env(env)["ADMIN_PASSWORD"])) as client:
         wait_for(lambda: client.dag_known("scheduled_pruning"), 60, "the example DAGs")
