@@ -31,6 +31,9 @@ WARM_UP_S = 5.0
 MEASURE_S = 10.0
 ROWS_PER_SECOND = 1_000
 
+_EPOCHS: list[list[float]] = []
+"""Of the driver: the writer itself may be copied."""
+
 
 @dataclass
 class Latencies(WriterCommitMessage):
@@ -42,9 +45,6 @@ class Latencies(WriterCommitMessage):
 class StampingWriter(DataSourceStreamArrowWriter):
     """Compares each row's timestamp with the clock as the row arrives."""
 
-    def __init__(self) -> None:
-        self.epochs: list[list[float]] = []
-
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Latencies:
         values: list[float] = []
         for batch in iterator:
@@ -54,13 +54,10 @@ class StampingWriter(DataSourceStreamArrowWriter):
         return Latencies(values)
 
     def commit(self, messages: list[Any], batchId: int) -> None:
-        self.epochs.append([value for message in messages for value in message.values])
+        _EPOCHS.append([value for message in messages for value in message.values])
 
     def abort(self, messages: list[Any], batchId: int) -> None:
         return None
-
-
-STAMPS = StampingWriter()
 
 
 class StampingSink(DataSource):
@@ -71,7 +68,7 @@ class StampingSink(DataSource):
         return "stamping"
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
-        return STAMPS
+        return StampingWriter()
 
 
 def latencies_ms(spark: SparkSession, engine: str) -> list[float]:
@@ -102,8 +99,6 @@ def latencies_ms(spark: SparkSession, engine: str) -> list[float]:
 
 
 def _engine(df: Any, folder: str) -> list[float]:
-    from bench.latency import STAMPS, StampingSink  # of this module, not of __main__
-
     df.sparkSession.dataSource.register(StampingSink)
     handle = (
         write_stream(df)
@@ -114,7 +109,7 @@ def _engine(df: Any, folder: str) -> list[float]:
     )
     assert handle.awaitEpoch(int(WARM_UP_S + MEASURE_S), timeout=60)
     handle.stop()
-    return [value for epoch in STAMPS.epochs[int(WARM_UP_S) :] for value in epoch]
+    return [value for epoch in _EPOCHS[int(WARM_UP_S) :] for value in epoch]
 
 
 def main(engine: str) -> None:
