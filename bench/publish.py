@@ -26,7 +26,8 @@ run in turn. The benchmarks are in `bench/`.
 """
 _TEXTS = {
     "throughput": "rate → filter → 3 projections → noop, 2 partitions",
-    "latency": "rate at 1,000 rows/s: from a row's own timestamp to the writer's hands, ms",
+    "latency": "rate at 1,000 rows/s: from a row's own timestamp to the writer's hands, ms; of "
+    "Spark in whole ms, to its last projection",
     "functions": "the same to the call of a Python function, epochs of 3 s, ms",
     "cold": "from a new process to the first result: the first epoch of `continuous run`, and the "
     "first Python job of a Spark session, s",
