@@ -153,15 +153,18 @@ def main() -> None:
 
 
 def measure(case: str, engine: str, *, short: bool = False) -> dict[str, float]:
-    """Run one engine in a fresh process."""
+    """Run one engine in a fresh process.
+
+    :raises SystemExit: it fails; says why.
+    """
     done = subprocess.run(
         [sys.executable, "-m", "bench", *(["--short"] * short), "--one", case, engine],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        capture_output=True,
         text=True,
-        check=True,
         timeout=300,
     )
+    if done.returncode:
+        sys.exit(f"{case}, {engine}, ends with {done.returncode}:\n{done.stderr[-5_000:]}")
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return figures
 

@@ -30,6 +30,9 @@ WARM_UP_EPOCHS = 2
 EPOCHS = 6
 ROWS_PER_SECOND = 1_000
 
+_EPOCHS: list[list[float]] = []
+"""Of the driver: the writer itself may be copied."""
+
 
 @dataclass
 class Lateness(WriterCommitMessage):
@@ -41,20 +44,14 @@ class Lateness(WriterCommitMessage):
 class CollectingWriter(DataSourceStreamArrowWriter):
     """Keeps the values of the only column, by epoch."""
 
-    def __init__(self) -> None:
-        self.epochs: list[list[float]] = []
-
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Lateness:
         return Lateness([value for batch in iterator for value in batch.column(0).to_pylist()])
 
     def commit(self, messages: list[Any], batchId: int) -> None:
-        self.epochs.append([value for message in messages for value in message.values])
+        _EPOCHS.append([value for message in messages for value in message.values])
 
     def abort(self, messages: list[Any], batchId: int) -> None:
         return None
-
-
-COLLECTED = CollectingWriter()
 
 
 class CollectingSink(DataSource):
@@ -65,7 +62,7 @@ class CollectingSink(DataSource):
         return "collecting"
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
-        return COLLECTED
+        return CollectingWriter()
 
 
 def late_calls(spark: SparkSession) -> DataFrame:
@@ -98,7 +95,7 @@ def latencies_ms(spark: SparkSession, engine: str) -> list[float]:
             )
             assert handle.awaitEpoch(EPOCHS, timeout=90)
             handle.stop()
-            return [value for epoch in COLLECTED.epochs[WARM_UP_EPOCHS:] for value in epoch]
+            return [value for epoch in _EPOCHS[WARM_UP_EPOCHS:] for value in epoch]
         writer = df.writeStream.format("memory").queryName("calls").outputMode("append")
         query = writer.trigger(continuous=trigger).start()
         threading.Event().wait((EPOCHS + 2) * EPOCH_S)
@@ -109,10 +106,9 @@ def latencies_ms(spark: SparkSession, engine: str) -> list[float]:
 
 def main(engine: str) -> None:
     """Measure one engine in this process and print its figures as JSON."""
-    import bench.functions as this  # the sink's module, not __main__
     from bench.session import session
 
     with session() as spark:
-        values = this.latencies_ms(spark, engine)
+        values = latencies_ms(spark, engine)
         figures = {f"p{p:g}": percentile(values, p) for p in (50, 99)}
         print(json.dumps({**figures, "max": max(values), "rows": len(values)}))
