@@ -57,7 +57,7 @@ def into(
     df: DataFrame, checkpoint: Checkpoint, sink: str = "noop", **trigger: Any
 ) -> ContinuousStreamWriter:
     writer = write_stream(df).format(sink).trigger(**trigger).mode("spark")
-    return writer.options(checkpointLocation=checkpoint.url, leaseHeartbeatMs=100)
+    return writer.options(checkpointLocation=checkpoint.url, leaseHeartbeatMs=300)
 
 
 class OneRow(DataSource):
