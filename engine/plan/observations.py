@@ -14,7 +14,7 @@ from py4j.java_gateway import is_instance_of
 
 from engine.expressions.tree import Expr
 from engine.pipeline.aggregates import FUNCTIONS
-from engine.pipeline.pipeline import Aggregate
+from engine.pipeline.stateful import Aggregate
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
 
 Read = Callable[[list[Any]], tuple[Expr, ...]]
