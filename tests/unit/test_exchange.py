@@ -51,7 +51,7 @@ class Ends:
 
     def sender(self, place: Place, secret: bytes = SECRET) -> Sender:
         partitioner = Partitioner((0,), len(self.addresses), 128)
-        made = Sender(place, 1, self.addresses, secret, partitioner)
+        made = Sender(place, 1, self.addresses, secret, partitioner, patience_s=0.0)
         self._stack.callback(made.close)
         return made
 
