@@ -38,11 +38,12 @@ from engine.base.failpoints import reach
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
-from engine.checkpoint.logs.epoch_state import EpochState
+from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.retention import KEEP_EPOCHS_MIN
 from engine.checkpoint.rewind import was_rewound
+from engine.checkpoint.state_retention import StatePurge
 from engine.errors import (
     CheckpointError,
     ConfigError,
@@ -136,6 +137,7 @@ class EpochRunner:
         self._keeps_letters = ends.sink.letters is not None
         self._retain = min_epochs_to_retain
         self._later = later
+        self._purge_state = StatePurge(checkpoint)
         self._logged: list[_Logged] = []
         self.rewound: bool | None = None
         self.tasks: Sequence[tuple[str, ...]] = ()
@@ -277,7 +279,7 @@ class EpochRunner:
     def _watermark_behind(self, epoch: int) -> int:
         """What the offset log says of it."""
         entry = self._checkpoint.offsets.get(epoch) if self.keeps_time else None
-        return 0 if entry is None else EpochState.of(entry.metadata, epoch).next_watermark_ms
+        return 0 if entry is None else EpochState.of(entry).next_watermark_ms
 
     def _entry(self, **content: Any) -> PreparedEntry:
         return PreparedEntry(
@@ -348,6 +350,8 @@ class EpochRunner:
             # all rows of an epoch: they would fill the storage.
             retained = KEEP_EPOCHS_MIN if self._sink.ships_rows else self._retain
             checkpoint.prepared.purge(epoch + 1 - retained, self._lease.check)
+            if self.key_groups is not None:
+                self._purge_state(max(epoch + 1 - self._retain, 0), self._lease.check)
         except Exception:
             log_failure(logger, "cleaning up after epoch %d failed", epoch)
         reach("retention.after")
