@@ -68,11 +68,13 @@ class CommittedEpoch:
 
     :param offsets: the end offset of each stream of the query.
     :param duration_ms: step → milliseconds.
+    :param watermark_ms: during the epoch.
     """
 
     epoch: int
     offsets: tuple[Offset, ...]
     duration_ms: dict[str, int]
+    watermark_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class QueryEnds:
 class _Logged:
     """An epoch that is prepared and logged, and not committed.
 
-    :param next_watermark_ms: the watermark behind it.
+    :param watermark_ms: during it; ``next_watermark_ms`` behind it.
     :param duration_ms: of the steps so far.
     :param sink_has_it: the sink says that it has committed it.
     """
@@ -101,6 +103,7 @@ class _Logged:
     epoch: int
     messages: Sequence[Any]
     offsets: tuple[Offset, ...] = ()
+    watermark_ms: int = 0
     next_watermark_ms: int = 0
     duration_ms: dict[str, int] = field(default_factory=dict)
     sink_has_it: bool = False
@@ -206,8 +209,8 @@ class EpochRunner:
             self._add(offset_log, epoch, end, text)
         steps.done("walCommit")
         reach("walCommit.after")
-        behind_ms = state.next_watermark_ms if self.keeps_time else 0
-        self._logged.append(_Logged(epoch, messages, ends, behind_ms, steps.duration_ms))
+        times_ms = state.watermark_ms, state.next_watermark_ms if self.keeps_time else 0
+        self._logged.append(_Logged(epoch, messages, ends, *times_ms, steps.duration_ms))
 
     def publish(self) -> list[CommittedEpoch]:
         """Steps 3 and 4 of all that is logged; what is committed by that.
@@ -219,7 +222,10 @@ class EpochRunner:
         logged = self._logged
         self._finish(logged)
         self._logged = []  # not before: what was refused is never left out
-        committed = [CommittedEpoch(each.epoch, each.offsets, each.duration_ms) for each in logged]
+        committed = [
+            CommittedEpoch(each.epoch, each.offsets, each.duration_ms, each.watermark_ms)
+            for each in logged
+        ]
         if committed and committed[-1].offsets:
             last = committed[-1]
             self._later("cleaning up", partial(self._clean_up, last.epoch, last.offsets))
