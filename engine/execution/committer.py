@@ -142,7 +142,7 @@ class Committer:
                     for task, report in zip(self._tasks, action.reports, strict=True)
                     if task.writes
                 ],
-                EpochState(
+                state=EpochState(
                     action.watermark_ms,
                     action.next_watermark_ms,
                     opened_ms,
