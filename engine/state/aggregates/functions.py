@@ -51,9 +51,12 @@ def fold_of(aggregate: Aggregate) -> Fold:
     return FUNCTIONS[aggregate.function].make(aggregate)
 
 
-def state_fields(aggregate: Aggregate, index: int) -> list[pa.Field]:
-    """The columns of the partial form, named by the position of the aggregate in its step."""
-    return [pa.field(f"{index}.{name}", dtype) for name, dtype in fold_of(aggregate).state]
+def state_fields(aggregate: Aggregate, name: str) -> list[pa.Field]:
+    """The columns of the partial form.
+
+    :param name: of the column of its results; theirs start with it.
+    """
+    return [pa.field(f"{name}.{part}", dtype) for part, dtype in fold_of(aggregate).state]
 
 
 def why_not(aggregate: Aggregate) -> str | None:
