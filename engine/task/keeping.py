@@ -30,21 +30,24 @@ class Keeping:
         if receiving is None or not self._stages:
             return
         groups = groups_of(spec.share, receiving.places, spec.groups)
-        identity = spec.identity
+        identity, handles = spec.identity, receiving.restored
+        chain = None
+        if handles:  # else the query begins
+            chain = restore(
+                receiving.storage,
+                handles,
+                groups,
+                self._stages,
+                query_id=identity.query_id,
+                watermark_ms=self._clock.watermark_ms,
+            )
         self._writer = SnapshotWriter(
             receiving.storage,
             query_id=identity.query_id,
             stage=spec.stage,
             groups=groups,
             generation=identity.generation,
-            chain=restore(
-                receiving.storage,
-                receiving.restored,
-                groups,
-                self._stages,
-                query_id=identity.query_id,
-                watermark_ms=self._clock.watermark_ms,
-            ),
+            chain=chain,
         )
 
     def snapshot(self, epoch: int) -> Job | None:
