@@ -84,6 +84,7 @@ class Grouping(StatefulStage):
                 continue
             columns, slots = self._fold(batch)
             if mode == UPDATE and len(slots):
+                self._is_untold = False
                 yield self._updated(columns, slots)
         if mode == COMPLETE:
             if self._has_changed or self._is_untold:
