@@ -246,6 +246,20 @@ CASES: dict[str, tuple[Aggregate, list[st.SearchStrategy[Any]], Model]] = {
         aggregate("Mode", [pa.string()], pa.string(), reverse_opt=True), [texts],
         some(lambda v: min(Counter(v).items(), key=lambda e: (-e[1], e[0].encode()))[0]),
     ),
+    "listagg, sorted": (
+        Aggregate(
+            "ListAgg", (column(pa.string()), literal("", pa.string())), pa.string(),
+            params={"descending": True},
+        ),
+        [texts], some(lambda values: "".join(sorted(values, key=str.encode, reverse=True))),
+    ),
+    "percentile_disc": (
+        Aggregate("PercentileDisc", (column(LONG), literal(0.4, DOUBLE)), DOUBLE),
+        [small, st.none()],
+        lambda rows: some(lambda v: float(sorted(v)[max(math.ceil(len(v) * 0.4) - 1, 0)]))(
+            [row[:1] for row in rows]
+        ),
+    ),
     "median": (
         Aggregate("Percentile", (column(LONG), literal(0.5, DOUBLE), literal(1, LONG)), DOUBLE),
         [small, st.none(), st.none()],

@@ -127,8 +127,45 @@ def test_the_hash_stays_as_it_is() -> None:
     assert whole[0].tolist() == GOLDEN_WHOLE
 
 
-GOLDEN: dict[str, list[tuple[int, int]]] = {}
-GOLDEN_WHOLE: list[int] = []
+GOLDEN = {
+    "long": [
+        (0xEC8B9096D590E6AB, 0x58C8B3780605556E),
+        (0xB2FC88BF84D48E7F, 0x303819E79685441C),
+    ],
+    "text": [
+        (0x1B2B100292331239, 0x4CBCF3A2DD482A03),
+        (0x740D91E7EFC5EA39, 0xB281640F6FE30269),
+    ],
+    "bool": [
+        (0xEA0E3AAC670B2E96, 0x63E0BFE9F06CF3F9),
+        (0xEC8B9096D590E6AB, 0x58C8B3780605556E),
+    ],
+    "double": [
+        (0xEC8B9096D590E6AB, 0x58C8B3780605556E),
+        (0x8669A775452AD148, 0xE298892DD9CD6F3B),
+    ],
+    "float": [
+        (0xEC8B9096D590E6AB, 0x58C8B3780605556E),
+        (0x09A617E5104A22F2, 0xE4D00BC79E4E2668),
+    ],
+    "decimal": [
+        (0x8CA86C793599EACA, 0x9ACB6D8B73D176DC),
+        (0x0D57B2D08317815E, 0x7CF6B758D82EDD3D),
+    ],
+    "time": [
+        (0xEC8B9096D590E6AB, 0x58C8B3780605556E),
+        (0xB4FDBDB6B4B5DDFA, 0x901C06F615FF990C),
+    ],
+    "struct": [
+        (0x2F395C9D5003FFD4, 0x10A54D28BA4F3F2C),
+        (0xF58B435E055B0567, 0xD61A50B00202C5A4),
+    ],
+    "list": [
+        (0x3925EFB1599E401B, 0x462E7CEEC4055DD2),
+        (0x09F446E3CA5B9EC4, 0x23F83EA1461D8B00),
+    ],
+}
+GOLDEN_WHOLE = [0x7D51FE53A350394D, 0x2E8A5DE98BCC5EDC, 0xB05C65B92768ACCE]
 
 
 @settings(deadline=None)
