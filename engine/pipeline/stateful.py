@@ -144,7 +144,8 @@ class Deduplicate:
     :param event_time: the position, in the input, of the time that the watermark is compared with;
         None: keys stay for ever.
     :param within_us: a key stays for so long behind its first row's time
-        (``dropDuplicatesWithinWatermark``); None: ``event_time`` is one of the keys.
+        (``dropDuplicatesWithinWatermark``). None: it stays until the watermark has passed
+        ``event_time``, if that is one of the keys; else late rows are left out, and keys stay.
     """
 
     name: str
