@@ -50,6 +50,7 @@ RECENT_PROGRESS_MAX = 100
 _PROGRESS_EVERY_MS = 1_000
 _PHASES = {
     Phase.STARTING: (QueryState.STARTING, "Waiting for the tasks to start"),
+    Phase.WIRING: (QueryState.STARTING, "Waiting for the tasks to reach one another"),
     Phase.REPLAYING: (QueryState.STARTING, "Running an epoch again to its logged end"),
     Phase.RUNNING: (QueryState.RUNNING, "Running"),
     Phase.DRAINING: (QueryState.DRAINING, "Finishing the open epoch"),
@@ -211,7 +212,7 @@ class ContinuousExecution:
         attempt then goes on with the old ones, until they are due again."""
         assert self.definition.read_again is not None
         try:
-            streams = self.definition.read_again()
+            streams, stages = self.definition.read_again()
         except Exception as exc:
             error = SourceError(f"A table could not be read again: {type(exc).__name__}: {exc}")
             error.__cause__ = exc
@@ -219,7 +220,7 @@ class ContinuousExecution:
         finally:
             self._tables_read_s = self._clock.monotonic_s()
         self._stop_sources()
-        self.definition = replace(self.definition, streams=streams)
+        self.definition = replace(self.definition, streams=streams, stages=stages)
         return None
 
     def _restart_delay_s(self, error: ContinuousError) -> float | None:
@@ -305,18 +306,19 @@ class ContinuousExecution:
     ) -> None:
         """See :class:`engine.execution.run_listener.RunListener`."""
         definition = self.definition
-        starts = self._committed_offsets or (None,) * len(reports)
+        read = reports[: len(definition.streams)]
+        starts = self._committed_offsets or (None,) * len(read)
         report = epoch_progress(
             QueryIdentity(self.query_id, self.run_id, definition.name, definition.sink.description),
             committed.epoch,
             [
                 stream_progress(*each)
-                for each in zip(definition.streams, starts, committed.offsets, reports, strict=True)
+                for each in zip(definition.streams, starts, committed.offsets, read, strict=True)
             ],
             times,
             committed.duration_ms,
             Restarts(self.restarts, None if self.last_error is None else str(self.last_error)),
-            observed_metrics([stream.pipeline for stream in definition.streams], reports),
+            observed_metrics(definition.pipelines, reports),
         )
         with self._changed:
             self.committed_epoch = committed.epoch

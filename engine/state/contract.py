@@ -61,13 +61,27 @@ class EventClock:
         ended, and not before: what it closes belongs to this epoch, as its last records.
     :ivar opened_ms: when the present epoch began, by the driver's clock: the processing time of all
         of its records, and the same if the epoch has to be run again.
+    :ivar next_opened_ms: the same of the next epoch; known when ``next_watermark_ms`` is.
+    :ivar is_final: whether the task ends behind the present epoch; known then, too.
     :ivar late: how many records of the present epoch were late, by the name of the stage.
     """
 
     watermark_ms: int = 0
     next_watermark_ms: int = 0
     opened_ms: int = 0
+    next_opened_ms: int = 0
+    is_final: bool = False
     late: dict[str, int] = field(default_factory=dict)
+
+    def end(self, *, next_watermark_ms: int, next_opened_ms: int, final: bool) -> None:
+        """The batches of the present epoch have ended."""
+        self.next_watermark_ms, self.next_opened_ms = next_watermark_ms, next_opened_ms
+        self.is_final = final
+
+    def go_on(self) -> None:
+        """The next epoch begins."""
+        self.watermark_ms, self.opened_ms = self.next_watermark_ms, self.next_opened_ms
+        self.late = {}
 
     def count_late(self, stage: str, rows: int) -> None:
         """So many more records were late."""

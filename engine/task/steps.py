@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -21,15 +22,20 @@ from engine.pipeline.pipeline import (
     Project,
     StaticJoin,
     Step,
+    Watermark,
 )
+from engine.pipeline.stateful import PartGroup
 from engine.task.column_batches import as_batch
+from engine.task.event_times import EventTimes
 from engine.task.generate import expand, generate
 from engine.task.hash_join import join
 from engine.task.observing import Observation
+from engine.task.partial_grouping import part_group
 
 Steps = Callable[[pa.RecordBatch], pa.RecordBatch | None]
 OnFailure = Callable[[Steps, pa.RecordBatch], Sequence[pa.RecordBatch | None]]
 RowsStep = Callable[[Rows], Rows]
+Watching: TypeAlias = Observation | EventTimes
 Arguments = Callable[[Rows], pa.RecordBatch]
 
 
@@ -38,19 +44,19 @@ def batch_by_batch(
     schema: pa.Schema,
     context: Context,
     on_failure: OnFailure | None = None,
-    observations: list[Observation] | None = None,
+    watching: list[Watching] | None = None,
 ) -> BatchStream:
     """A row of steps; batches that end up without rows are left out.
 
     :param schema: of the results.
     :param on_failure: gets the steps and the batch that they have failed on, and returns the
         results of its rows that are good, or raises.
-    :param observations: gets what observes the rows.
+    :param watching: gets what looks at the rows, and changes none.
     """
     compiled = [each for step in steps if (each := _compile(step, context)) is not None]
-    observing = [each for each in compiled if isinstance(each, Observation)]
-    if observations is not None:
-        observations += observing
+    observing = [each for each in compiled if isinstance(each, (Observation, EventTimes))]
+    if watching is not None:
+        watching += observing
     width = len(schema)
 
     def compute(batch: pa.RecordBatch) -> pa.RecordBatch | None:
@@ -110,6 +116,10 @@ def _compile(step: Step, context: Context) -> RowsStep | None:
         return join(step, _columns(step.keys, context), residual)
     if isinstance(step, Observe):
         return Observation(step, [_columns(each.arguments, context) for each in step.aggregates])
+    if isinstance(step, Watermark):
+        return EventTimes(step)
+    if isinstance(step, PartGroup):
+        return part_group(step, context)
     if isinstance(step, Expand):
         return expand([_columns(each, context) for each in step.projections])
     return None

@@ -1,0 +1,88 @@
+"""What the offset log knows of an epoch beside its offsets, of a query with event time or state.
+
+It stands in the entry's metadata. Where Spark has a name for something it has Spark's::
+
+    {"batchWatermarkMs":1000,"batchTimestampMs":1795174660561,"conf":{},"writtenBy":"continuous",
+     "nextBatchWatermarkMs":2000,"keyGroups":128,"state":{"1":[{"stage":1,"file":"state/1/...",...}]}}
+
+``batchWatermarkMs`` is the watermark during the epoch, ``nextBatchWatermarkMs`` that behind it, which
+the entry of the commit log repeats; ``batchTimestampMs`` is when the epoch began, the processing
+time of its records. ``state`` has, for each stage that keeps some, a handle of each task's snapshot
+at the epoch's end: written before this entry, durable with it, and gone back to with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.checkpoint.logs.offset_log import batch_metadata
+from engine.errors import CheckpointCorruptError
+from engine.state.handles import SnapshotHandle
+
+_NEXT = "nextBatchWatermarkMs"
+
+
+@dataclass(frozen=True)
+class EpochState:
+    """See the module. Times in milliseconds of the wall clock.
+
+    :param watermark_ms: during the epoch; ``next_watermark_ms`` behind it.
+    :param opened_ms: when it began.
+    :param handles: of the snapshots at its end.
+    :param key_groups: how many the query has; None of one without state.
+    """
+
+    watermark_ms: int = 0
+    next_watermark_ms: int = 0
+    opened_ms: int = 0
+    handles: tuple[SnapshotHandle, ...] = ()
+    key_groups: int | None = None
+
+    def added_to(self, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The metadata of the epoch's entry.
+
+        :param metadata: what is carried on from earlier entries.
+        """
+        told = {
+            **batch_metadata(self.opened_ms),
+            **(metadata or {}),
+            "batchWatermarkMs": self.watermark_ms,
+            "batchTimestampMs": self.opened_ms,
+            _NEXT: self.next_watermark_ms,
+        }
+        if self.key_groups is not None:
+            state: dict[str, list[dict[str, Any]]] = {}
+            for handle in self.handles:
+                state.setdefault(str(handle.stage), []).append(handle.to_json())
+            told.update(keyGroups=self.key_groups, state=state)
+        return told
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any] | None, epoch: int) -> EpochState:
+        """What an entry's metadata says.
+
+        :raises CheckpointCorruptError: it cannot be.
+        """
+        found = metadata or {}
+        watermark_ms = found.get("batchWatermarkMs", 0)
+        try:
+            handles = tuple(
+                SnapshotHandle.from_json(handle)
+                for stage in found.get("state", {}).values()
+                for handle in stage
+            )
+        except (ValueError, TypeError, AttributeError) as exc:
+            raise CheckpointCorruptError(
+                f"What the offset log says of the state behind epoch {epoch} cannot be: {exc}",
+                epoch=epoch,
+                hint="Restore the entry from a copy of the checkpoint, or rewind to another epoch.",
+            ) from exc
+        return cls(
+            watermark_ms,
+            found.get(_NEXT, watermark_ms),
+            found.get("batchTimestampMs", 0),
+            handles,
+            found.get("keyGroups"),
+        )

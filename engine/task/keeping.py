@@ -1,0 +1,58 @@
+"""The state of a task: loaded before its first epoch, written behind each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.exchange.key_groups import groups_of
+from engine.state.contract import EventClock, StatefulStage
+from engine.state.restoring import restore
+from engine.state.snapshots import Job, SnapshotWriter
+from engine.task.spec import TaskSpec
+
+
+class Keeping:
+    """See the module.
+
+    :param stages: those of the task that keep state; none of a task that reads a source.
+    """
+
+    def __init__(self, spec: TaskSpec, stages: Sequence[StatefulStage], clock: EventClock) -> None:
+        self._spec, self._stages, self._clock = spec, stages, clock
+        self._writer: SnapshotWriter | None = None
+
+    def restore(self) -> None:
+        """Load what the checkpoint has of this task's key groups.
+
+        :raises CheckpointError: it cannot be read.
+        """
+        spec, receiving = self._spec, self._spec.receiving
+        if receiving is None or not self._stages:
+            return
+        groups = groups_of(spec.share, receiving.places, spec.groups)
+        identity = spec.identity
+        self._writer = SnapshotWriter(
+            receiving.storage,
+            query_id=identity.query_id,
+            stage=spec.stage,
+            groups=groups,
+            generation=identity.generation,
+            chain=restore(
+                receiving.storage,
+                receiving.restored,
+                query_id=identity.query_id,
+                stage=spec.stage,
+                groups=groups,
+                stages=self._stages,
+            ),
+        )
+
+    def snapshot(self, epoch: int) -> Job | None:
+        """The state at the end of the epoch, to be written; None if there is none to keep. To be
+        called before the clock goes on.
+
+        :raises CheckpointError: it cannot be written.
+        """
+        if self._writer is None:
+            return None
+        return self._writer.prepare(epoch, self._clock.next_watermark_ms, self._stages)
