@@ -19,15 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
 from engine.expressions.tree import Expr
-
-APPEND: Final = "append"
-UPDATE: Final = "update"
-COMPLETE: Final = "complete"
 
 
 @dataclass(frozen=True)
@@ -141,10 +137,11 @@ class GroupSessions:
 class Deduplicate:
     """The first row of each key.
 
-    :param event_time: the position, in the input, of the time that the watermark is compared with;
-        None: keys stay for ever.
-    :param within_us: a key stays for so long behind its first row's time
-        (``dropDuplicatesWithinWatermark``); None: ``event_time`` is one of the keys.
+    :param event_time: the position, in the input, of the time that the watermark is compared with,
+        a timestamp or a window: a row behind it is late. A key that has it goes with it, others
+        stay for ever. None: no row is late.
+    :param within_us: a key stays for so long behind its first row's time, and no longer
+        (``dropDuplicatesWithinWatermark``).
     """
 
     name: str

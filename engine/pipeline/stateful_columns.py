@@ -29,9 +29,7 @@ Places = Mapping[int, int]
 """From a column's old position to its new one."""
 
 
-def needed_sides(
-    step: PartGroup | StatefulStep, after: set[int], width: int
-) -> list[set[int]]:
+def needed_sides(step: PartGroup | StatefulStep, after: set[int], width: int) -> list[set[int]]:
     """Of each of its inputs, the positions of the columns that are needed.
 
     :param after: those that are needed of its output.

@@ -161,8 +161,8 @@ class ExpressionReader:
             return Expr("Literal", (), dtype, False, {"value": self._constant_text(op, node)})
         if op == "NormalizeNaNAndZero":  # the one value of which it makes another is -0.0
             zero = Expr("Literal", (), dtype, False, {"value": 0.0})
-            children = (self._convert(node.child(), obstacles), zero)
-            return Expr("Add", children, dtype, node.nullable(), {"eval_mode": "LEGACY"})
+            number = self._convert(node.child(), obstacles)
+            return Expr("Add", (number, zero), dtype, node.nullable(), {"eval_mode": "LEGACY"})
         if op == "TypedNullLiteral":
             return Expr("Literal", (), dtype, True, {"value": None})
         if op == "TimestampAddInterval" and (later := self._calendar_later(node, obstacles)):

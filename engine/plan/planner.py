@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.base.options import EngineOptions
+from engine.base.output_modes import APPEND
 from engine.errors import UnsupportedQueryError
 from engine.pipeline.optimizer import optimize
 from engine.pipeline.pipeline import Pipeline
 from engine.pipeline.stage_pruning import prune_stages
-from engine.pipeline.stateful import APPEND
 from engine.plan.event_time import refused_by_spark, refused_settings
 from engine.plan.refusals import HINT
 from engine.plan.scope import Scope

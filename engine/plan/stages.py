@@ -17,9 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.base.output_modes import COMPLETE
 from engine.pipeline.pipeline import Project
 from engine.pipeline.stateful import (
-    COMPLETE,
     Aggregate,
     Deduplicate,
     GroupRows,

@@ -69,7 +69,9 @@ class Side:
 def join_streams(scope: Scope, node: Any, left: Side, right: Side) -> None:
     """Cut both sides; the rows that go together are the scope's from now on."""
     text = join_name(node.joinType())
-    found = scope.gateway.jvm.org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys.unapply(node)
+    found = scope.gateway.jvm.org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys.unapply(
+        node
+    )
     if text not in _KINDS or found.isEmpty():
         scope.problems.append(node_refusal("Join", f"{text.lower()}, two streams"))
         scope.enter(node)
@@ -169,8 +171,10 @@ class _Bounds:
             return None
         jvm = self._gateway.jvm
         mine, others = self._inputs[side], self._inputs[1 - side]
-        found = jvm.org.apache.spark.sql.catalyst.analysis.StreamingJoinHelper.getStateValueWatermark(
-            mine.outputSet(), others.outputSet(), self.condition, jvm.scala.Some(_SOME_TIME_MS)
+        found = (
+            jvm.org.apache.spark.sql.catalyst.analysis.StreamingJoinHelper.getStateValueWatermark(
+                mine.outputSet(), others.outputSet(), self.condition, jvm.scala.Some(_SOME_TIME_MS)
+            )
         )
         return _SOME_TIME_MS - int(found.get()) if found.isDefined() else None
 

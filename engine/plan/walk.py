@@ -270,7 +270,8 @@ class Walk:
         table = static_table(scope.spark, plan, self._static_side_bytes_max)
         width = len(before)
         scope.enter(node.right() if is_left else node.left())
-        both = {key: (width + at, name) for key, (at, name) in scope.attributes.items()} | on_stream
+        of_table = {key: (width + at, name) for key, (at, name) in scope.attributes.items()}
+        both = {**of_table, **on_stream}
         condition = None
         if conditions:
             condition = scope.reader(both).read(conditions[0], in_place=True)
