@@ -38,11 +38,12 @@ from engine.base.failpoints import reach
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
-from engine.checkpoint.logs.epoch_state import EpochState
+from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.retention import KEEP_EPOCHS_MIN
 from engine.checkpoint.rewind import was_rewound
+from engine.checkpoint.state_retention import StatePurge
 from engine.errors import (
     CheckpointError,
     ConfigError,
@@ -67,11 +68,13 @@ class CommittedEpoch:
 
     :param offsets: the end offset of each stream of the query.
     :param duration_ms: step → milliseconds.
+    :param watermark_ms: during the epoch.
     """
 
     epoch: int
     offsets: tuple[Offset, ...]
     duration_ms: dict[str, int]
+    watermark_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class QueryEnds:
 class _Logged:
     """An epoch that is prepared and logged, and not committed.
 
-    :param next_watermark_ms: the watermark behind it.
+    :param watermark_ms: during it; ``next_watermark_ms`` behind it.
     :param duration_ms: of the steps so far.
     :param sink_has_it: the sink says that it has committed it.
     """
@@ -100,6 +103,7 @@ class _Logged:
     epoch: int
     messages: Sequence[Any]
     offsets: tuple[Offset, ...] = ()
+    watermark_ms: int = 0
     next_watermark_ms: int = 0
     duration_ms: dict[str, int] = field(default_factory=dict)
     sink_has_it: bool = False
@@ -136,6 +140,7 @@ class EpochRunner:
         self._keeps_letters = ends.sink.letters is not None
         self._retain = min_epochs_to_retain
         self._later = later
+        self._purge_state = StatePurge(checkpoint)
         self._logged: list[_Logged] = []
         self.rewound: bool | None = None
         self.tasks: Sequence[tuple[str, ...]] = ()
@@ -204,8 +209,8 @@ class EpochRunner:
             self._add(offset_log, epoch, end, text)
         steps.done("walCommit")
         reach("walCommit.after")
-        behind_ms = state.next_watermark_ms if self.keeps_time else 0
-        self._logged.append(_Logged(epoch, messages, ends, behind_ms, steps.duration_ms))
+        times_ms = state.watermark_ms, state.next_watermark_ms if self.keeps_time else 0
+        self._logged.append(_Logged(epoch, messages, ends, *times_ms, steps.duration_ms))
 
     def publish(self) -> list[CommittedEpoch]:
         """Steps 3 and 4 of all that is logged; what is committed by that.
@@ -217,7 +222,10 @@ class EpochRunner:
         logged = self._logged
         self._finish(logged)
         self._logged = []  # not before: what was refused is never left out
-        committed = [CommittedEpoch(each.epoch, each.offsets, each.duration_ms) for each in logged]
+        committed = [
+            CommittedEpoch(each.epoch, each.offsets, each.duration_ms, each.watermark_ms)
+            for each in logged
+        ]
         if committed and committed[-1].offsets:
             last = committed[-1]
             self._later("cleaning up", partial(self._clean_up, last.epoch, last.offsets))
@@ -277,7 +285,7 @@ class EpochRunner:
     def _watermark_behind(self, epoch: int) -> int:
         """What the offset log says of it."""
         entry = self._checkpoint.offsets.get(epoch) if self.keeps_time else None
-        return 0 if entry is None else EpochState.of(entry.metadata, epoch).next_watermark_ms
+        return 0 if entry is None else EpochState.of(entry).next_watermark_ms
 
     def _entry(self, **content: Any) -> PreparedEntry:
         return PreparedEntry(
@@ -348,6 +356,8 @@ class EpochRunner:
             # all rows of an epoch: they would fill the storage.
             retained = KEEP_EPOCHS_MIN if self._sink.ships_rows else self._retain
             checkpoint.prepared.purge(epoch + 1 - retained, self._lease.check)
+            if self.key_groups is not None:
+                self._purge_state(max(epoch + 1 - self._retain, 0), self._lease.check)
         except Exception:
             log_failure(logger, "cleaning up after epoch %d failed", epoch)
         reach("retention.after")

@@ -11,7 +11,7 @@ from engine.exchange import frames
 from engine.exchange.alignment import EpochEnd
 from engine.exchange.frames import Place
 from engine.exchange.partitioning import Partitioner
-from engine.wire.connection import Connection, Dialing, connect
+from engine.wire.connection import PATIENCE_S, Connection, Dialing, connect
 from engine.wire.listening import host_and_port
 from engine.wire.messages import Address
 
@@ -24,6 +24,7 @@ class Sender:
     :param stage: the number of the pipeline that gets the rows.
     :param addresses: of its tasks, in the order of the key groups that they own.
     :param secret: of the run.
+    :param patience_s: so long one is called again that drops us, for it may be busy.
     :raises TaskLostError: one of them cannot be reached.
     """
 
@@ -34,13 +35,14 @@ class Sender:
         addresses: Sequence[Address],
         secret: bytes,
         partitioner: Partitioner,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self._partitioner = partitioner
         self._places = [Place(stage, task) for task in range(len(addresses))]
         self._connections: list[Connection] = []
         try:
             for place, address in zip(self._places, addresses, strict=True):
-                self._connections.append(_reached(place, address, secret))
+                self._connections.append(_reached(place, address, secret, patience_s))
             for task in range(len(addresses)):
                 self._send(task, frames.hello(own))
         except BaseException:
@@ -73,9 +75,10 @@ class Sender:
             raise TaskLostError(f"{str(self._places[task]).capitalize()} is gone: {exc}.") from exc
 
 
-def _reached(place: Place, address: Address, secret: bytes) -> Connection:
+def _reached(place: Place, address: Address, secret: bytes, patience_s: float) -> Connection:
+    dialing = Dialing((address.host, address.port), secret, address.certificate)
     try:
-        return connect(Dialing((address.host, address.port), secret, address.certificate))
+        return connect(dialing, patience_s)
     except (OSError, AuthenticationError) as exc:
         raise TaskLostError(
             f"{str(place).capitalize()} cannot be reached at "

@@ -16,7 +16,7 @@ from engine.base.background import Background
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.first_offsets import first_offset, first_offsets_folder
 from engine.checkpoint.lease import Lease, read_holder
-from engine.checkpoint.logs.epoch_state import EpochState
+from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.logs.offset_log import batch_metadata, carried_on
 from engine.checkpoint.query_state import QueryState
 from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
@@ -193,7 +193,7 @@ class Attempt:
                 epoch=epoch,
             )
         self._runner.metadata = carried_on(entry.metadata)
-        self._state = EpochState.of(entry.metadata, epoch)
+        self._state = EpochState.of(entry)
         return offsets
 
     def _find_partitions(self) -> None:
@@ -313,7 +313,7 @@ class Attempt:
         assert entry is not None, f"offsets/{epoch} vanished"
         assert self._plan is not None
         logger.info("running epoch %d again, to its logged offsets", epoch)
-        logged = EpochState.of(entry.metadata, epoch)
+        logged = EpochState.of(entry)
         beginning = Beginning.behind(self._state, epoch, self._clock.now_ms())
         error = self._run_epochs(beginning.replayed(logged, entry.offsets, self._plan.done))
         if error is None:

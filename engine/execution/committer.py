@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from engine.base.clock import Clock
-from engine.checkpoint.logs.epoch_state import EpochState
+from engine.checkpoint.epoch_state import EpochState
 from engine.coordinator.epoch_runner import CommittedEpoch, EpochRunner
 from engine.coordinator.events import (
     CommitEpoch,
@@ -142,7 +142,7 @@ class Committer:
                     for task, report in zip(self._tasks, action.reports, strict=True)
                     if task.writes
                 ],
-                EpochState(
+                state=EpochState(
                     action.watermark_ms,
                     action.next_watermark_ms,
                     opened_ms,

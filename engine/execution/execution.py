@@ -27,10 +27,10 @@ from engine.errors import ContinuousError, NotEnoughSlotsError, SourceError
 from engine.execution.attempt import Attempt
 from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndRequest
+from engine.execution.epoch_report import epoch_report
 from engine.execution.health import Stall
-from engine.execution.lag import has_reached, lags, stream_progress
+from engine.execution.lag import has_reached, lags
 from engine.execution.launcher import Launcher
-from engine.execution.observed import observed_metrics
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.sharing import TaskSharing
@@ -39,7 +39,6 @@ from engine.progress.report import (
     EpochTimes,
     QueryIdentity,
     Restarts,
-    epoch_progress,
 )
 from engine.redaction.logs import log_failure
 from engine.sources.contract import DataSourceContinuousReader, Offset
@@ -305,20 +304,15 @@ class ContinuousExecution:
         times: EpochTimes,
     ) -> None:
         """See :class:`engine.execution.run_listener.RunListener`."""
-        definition = self.definition
-        read = reports[: len(definition.streams)]
-        starts = self._committed_offsets or (None,) * len(read)
-        report = epoch_progress(
-            QueryIdentity(self.query_id, self.run_id, definition.name, definition.sink.description),
-            committed.epoch,
-            [
-                stream_progress(*each)
-                for each in zip(definition.streams, starts, committed.offsets, read, strict=True)
-            ],
+        name, sink = self.definition.name, self.definition.sink.description
+        report = epoch_report(
+            QueryIdentity(self.query_id, self.run_id, name, sink),
+            self.definition,
+            self._committed_offsets,
+            committed,
+            reports,
             times,
-            committed.duration_ms,
             Restarts(self.restarts, None if self.last_error is None else str(self.last_error)),
-            observed_metrics(definition.pipelines, reports),
         )
         with self._changed:
             self.committed_epoch = committed.epoch

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from engine.checkpoint.logs.epoch_state import EpochState
+from engine.checkpoint.epoch_state import EpochState
 from engine.errors import ConfigError
 from engine.execution.definition import QueryDefinition
 from engine.execution.shares import Share

@@ -90,11 +90,14 @@ def epoch_progress(
     duration_ms: Mapping[str, int],
     restarts: Restarts,
     observed: Mapping[str, Mapping[str, Any]] | None = None,
+    event_time: Mapping[str, str] | None = None,
+    state_operators: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Build the report of a committed epoch.
 
     :param duration_ms: step of the commit → milliseconds.
     :param observed: see :func:`engine.execution.observed.observed_metrics`.
+    :param event_time: see :mod:`engine.execution.epoch_report`; likewise ``state_operators``.
     """
     open_ms = times.closed_ms - times.started_ms
     to_commit_ms = times.committed_ms - times.closed_ms
@@ -121,7 +124,8 @@ def epoch_progress(
         "numInputRows": rows_in,
         **rates(rows_in),
         "durationMs": {**duration_ms, "triggerExecution": work_ms},
-        "stateOperators": [],
+        "eventTime": dict(event_time or {}),
+        "stateOperators": [dict(each) for each in state_operators],
         "sources": [
             {
                 "description": encodable(stream.description),

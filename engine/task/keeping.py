@@ -40,10 +40,10 @@ class Keeping:
             chain=restore(
                 receiving.storage,
                 receiving.restored,
+                groups,
+                self._stages,
                 query_id=identity.query_id,
-                stage=spec.stage,
-                groups=groups,
-                stages=self._stages,
+                watermark_ms=self._clock.watermark_ms,
             ),
         )
 

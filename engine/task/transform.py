@@ -30,12 +30,13 @@ from engine.pipeline.pipeline import (
     TimedStage,
     schema_behind,
 )
-from engine.pipeline.stateful import StatefulStep
+from engine.pipeline.stateful import PartGroup, StatefulStep
 from engine.state.contract import EventClock, StatefulStage
 from engine.task.aligned import aligned
 from engine.task.column_batches import as_batch
 from engine.task.event_times import EventTimes
 from engine.task.observing import Observation
+from engine.task.partial_grouping import PartialGrouping
 from engine.task.stateful_stages import stateful_stage
 from engine.task.steps import OnFailure, Watching, batch_by_batch, evaluate_arguments
 
@@ -142,6 +143,9 @@ def _stages(
         if isinstance(step, StatefulStep):
             flush()
             stages.append(stateful_stage(step, clock, context, groups))
+        elif isinstance(step, PartGroup):
+            flush()
+            stages.append(PartialGrouping(step, context))
         elif isinstance(step, MapBatches):
             flush()
             stage = step.start(step)

@@ -17,11 +17,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.checkpoint.logs.offset_log import batch_metadata
-from engine.errors import CheckpointCorruptError
+from engine.checkpoint.logs.offset_log import OffsetEntry, batch_metadata
+from engine.checkpoint.noted_state import STATE, noted_state, to_note
 from engine.state.handles import SnapshotHandle
 
 _NEXT = "nextBatchWatermarkMs"
+_GROUPS = "keyGroups"
 
 
 @dataclass(frozen=True)
@@ -53,36 +54,21 @@ class EpochState:
             _NEXT: self.next_watermark_ms,
         }
         if self.key_groups is not None:
-            state: dict[str, list[dict[str, Any]]] = {}
-            for handle in self.handles:
-                state.setdefault(str(handle.stage), []).append(handle.to_json())
-            told.update(keyGroups=self.key_groups, state=state)
+            told.update({_GROUPS: self.key_groups, STATE: to_note(self.handles)})
         return told
 
     @classmethod
-    def of(cls, metadata: Mapping[str, Any] | None, epoch: int) -> EpochState:
-        """What an entry's metadata says.
+    def of(cls, entry: OffsetEntry) -> EpochState:
+        """What an entry says.
 
-        :raises CheckpointCorruptError: it cannot be.
+        :raises CheckpointCorruptError: it cannot be read.
         """
-        found = metadata or {}
+        found = entry.metadata or {}
         watermark_ms = found.get("batchWatermarkMs", 0)
-        try:
-            handles = tuple(
-                SnapshotHandle.from_json(handle)
-                for stage in found.get("state", {}).values()
-                for handle in stage
-            )
-        except (ValueError, TypeError, AttributeError) as exc:
-            raise CheckpointCorruptError(
-                f"What the offset log says of the state behind epoch {epoch} cannot be: {exc}",
-                epoch=epoch,
-                hint="Restore the entry from a copy of the checkpoint, or rewind to another epoch.",
-            ) from exc
         return cls(
             watermark_ms,
             found.get(_NEXT, watermark_ms),
             found.get("batchTimestampMs", 0),
-            handles,
-            found.get("keyGroups"),
+            noted_state(entry),
+            found.get(_GROUPS),
         )
