@@ -23,6 +23,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.base.output_modes import APPEND as APPEND
+from engine.base.output_modes import COMPLETE as COMPLETE
+from engine.base.output_modes import UPDATE as UPDATE
 from engine.expressions.tree import Expr
 
 

@@ -9,8 +9,10 @@ from py4j.java_gateway import JavaObject, is_instance_of
 
 from engine.expressions.compile import may_raise
 from engine.expressions.tree import Expr
+from engine.pipeline.optimizer import is_deterministic, ordinals
 from engine.pipeline.stateful import Aggregate
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
+from engine.state.aggregates.functions import FUNCTIONS, why_not
 
 Read = Callable[[list[Any]], tuple[Expr, ...]]
 """From Spark's expressions over the rows to ours."""
@@ -72,7 +74,7 @@ class Inputs:
 
     def add(self, column: Expr, name: str) -> Expr:
         """The column as it is seen there. A constant travels as one."""
-        if column.op == "Literal":
+        if not ordinals(column) and is_deterministic(column):
             return column
         if column not in self.columns:
             self.columns.append(column)
@@ -86,11 +88,18 @@ class FunctionReader:
     """Reads the aggregate functions of one node.
 
     :param parameters: of a function's constructor, those that are no expressions.
+    :param problems: gets what cannot be folded.
     """
 
-    def __init__(self, gateway: Any, parameters: Callable[[JavaObject], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        gateway: Any,
+        parameters: Callable[[JavaObject], dict[str, Any]],
+        problems: list[str],
+    ) -> None:
         self._gateway = gateway
         self._parameters = parameters
+        self._problems = problems
 
     def parts(self, node: JavaObject) -> list[JavaObject]:
         """What it looks at of each row: its arguments, and behind them the condition of FILTER."""
@@ -112,7 +121,7 @@ class FunctionReader:
         if kind == "Count":  # a constant is there in every row
             parts = [part for part in parts if part.op != "Literal" or part.params["value"] is None]
         params = self._parameters(function)
-        return Aggregate(
+        aggregate = Aggregate(
             kind,
             tuple(inputs.add(part, text) for part, text in zip(parts, texts, strict=False)),
             arrow_type(node.dataType()),
@@ -121,6 +130,17 @@ class FunctionReader:
             bool(node.isDistinct()),
             {name: value for name, value in params.items() if name not in _OF_SPARKS_BUFFERS},
         )
+        reason = why_not(aggregate) or _unread(aggregate)
+        if reason:
+            self._problems.append(f"the aggregate {node.sql()}: {reason}")
+        return aggregate
+
+
+def _unread(aggregate: Aggregate) -> str | None:
+    """What the function does not look at, and Spark does."""
+    reads = FUNCTIONS[aggregate.function].reads
+    unread = [name for name in aggregate.params if name not in reads]
+    return f"it does not look at {', '.join(unread)}" if unread else None
 
 
 def _only_where(condition: Expr, argument: Expr) -> Expr:

@@ -24,12 +24,14 @@ from engine.pipeline.stateful import (
     Deduplicate,
     GroupRows,
     GroupSessions,
+    PartGroup,
 )
 from engine.plan.aggregates import FunctionReader, Inputs, normalized
 from engine.plan.catalyst import scala_seq, simple_name
 from engine.plan.drafts import Input
 from engine.plan.event_time import delay_ms, event_time, is_session
 from engine.plan.scope import Scope
+from engine.state.aggregates.functions import state_fields
 
 
 class StagePlanning:
@@ -89,7 +91,8 @@ class StagePlanning:
     ) -> tuple[Aggregate, ...]:
         """What is grouped by, and what is folded, are the columns from now on."""
         scope = self._scope
-        reader = FunctionReader(scope.gateway, scope.reader(scope.attributes).parameters)
+        parameters = scope.reader(scope.attributes).parameters
+        reader = FunctionReader(scope.gateway, parameters, scope.problems)
         parts = [reader.parts(each) for each in functions]
         columns = iter(
             scope.read(
@@ -121,6 +124,9 @@ class StagePlanning:
         sessions = [place for place, key in enumerate(keys) if is_session(key)]
         time = self._event_time(keys)
         by_key = tuple(place for place in range(width) if place not in sessions)
+        is_partial = self._partial and not sessions and not scope.problems
+        if is_partial:
+            self._fold_before(by_key, aggregates)
         self._cut(by_key)
         scope.see([*keys, *(each.resultAttribute() for each in functions)])
         names = [*scope.schema.names[:width], *(each.sql() for each in functions)]
@@ -142,8 +148,20 @@ class StagePlanning:
             return
         name = scope.drafts.operator_name("aggregate")
         closes = None if mode == COMPLETE else time
-        step = GroupRows(name, by_key, aggregates, scope.schema, mode, closes)
+        step = GroupRows(name, by_key, aggregates, scope.schema, mode, closes, is_partial)
         scope.add(step, f"Aggregate {shown}")
+
+    def _fold_before(self, keys: tuple[int, ...], aggregates: tuple[Aggregate, ...]) -> None:
+        """Fewer rows may be sent then, each with states in place of what they are of."""
+        scope = self._scope
+        states = [
+            part
+            for number, each in enumerate(aggregates)
+            for part in state_fields(each, f"{number} {each.function}")
+        ]
+        schema = pa.schema([*(scope.schema.field(key) for key in keys), *states])
+        scope.append(PartGroup(keys, aggregates, schema), "")
+        scope.schema = schema
 
     def _refuse_sessions(self, keys: Sequence[Any], sessions: Sequence[int]) -> None:
         if len(sessions) > 1:
