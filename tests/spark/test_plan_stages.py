@@ -19,6 +19,7 @@ from engine.pipeline.stateful import (
     GroupRows,
     GroupSessions,
     JoinStreams,
+    PartGroup,
 )
 from engine.plan.planner import plan_query
 
@@ -39,9 +40,11 @@ def timed(rate: DataFrame) -> DataFrame:
     return rate.withWatermark("timestamp", "10 seconds")
 
 
-def planned(df: DataFrame, mode: str = "append", **options: Any) -> tuple[Pipeline, ...]:
+def planned(
+    df: DataFrame, mode: str = "append", *, partial: bool = False
+) -> tuple[Pipeline, ...]:
     """The plan, which is whole: what is sent is received."""
-    pipelines = plan_query(df, output_mode=mode, **options)
+    pipelines = plan_query(df, output_mode=mode, partial_aggregation=partial)
     for number, pipeline in enumerate(pipelines):
         if isinstance(pipeline.source, Exchanged):
             for side, senders in enumerate(pipeline.source.senders):
@@ -89,6 +92,29 @@ def test_a_windowed_count(timed: DataFrame) -> None:
     assert step.schema.types[2:] == [pa.int64(), pa.int64()]
     assert above.schema.names == ["window", "k", "n", "s"]
     assert above.schema.types[1:] == [pa.int64()] * 3
+
+
+def test_rows_are_folded_in_front_of_the_exchange(timed: DataFrame) -> None:
+    df = timed.groupBy(minute()).agg(F.avg("value"), F.count("*"), F.max("value"))
+    below, above = planned(df, partial=True)
+    folds = below.steps[-1]
+    assert isinstance(folds, PartGroup)
+    assert folds.schema.names[0] == "window"
+    assert folds.schema.types[1:] == [pa.float64(), pa.int64(), pa.int64(), pa.int64()]
+    step = step_of((above,), GroupRows)
+    assert step.is_partial
+    assert step.aggregates == folds.aggregates
+
+
+def test_what_cannot_be_folded_is_refused(rate: DataFrame) -> None:
+    listed = problems_of(
+        rate.groupBy("value").agg(
+            F.histogram_numeric("value", F.lit(3)), F.percentile("value", F.array(F.lit(0.5)))
+        ),
+        "update",
+    )
+    assert "histogram_numeric(value, 3): is not supported" in listed
+    assert "percentile" not in listed
 
 
 def test_no_window_stays_in_complete_mode(timed: DataFrame) -> None:
