@@ -269,9 +269,7 @@ class EpochRunner:
             logger.info("committing epoch %d again", epoch)
             behind_ms = self._watermark_behind(epoch)
             if epoch in sink_has:
-                logged.append(
-                    _Logged(epoch, (), next_watermark_ms=behind_ms, sink_has_it=True)
-                )
+                logged.append(_Logged(epoch, (), next_watermark_ms=behind_ms, sink_has_it=True))
             else:
                 entry = self._prepared.get(epoch)
                 assert entry is not None, f"prepared/{epoch} vanished"

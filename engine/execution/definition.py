@@ -86,4 +86,3 @@ class QueryDefinition:
         """How far event time has come, from a watermark on; None of a query without."""
         delays_ms = self.delays_ms
         return Watermarks(delays_ms, self.watermark_policy, current_ms) if delays_ms else None
-

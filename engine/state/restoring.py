@@ -50,7 +50,9 @@ def restore(
     tables = _merged(storage, mine, chains, groups, watermark_ms)
     _check(storage, tables, stages)
     for stage in stages:
-        stage.restore({head.name: rows for head, rows in tables.items() if head.stage == stage.name})
+        stage.restore(
+            {head.name: rows for head, rows in tables.items() if head.stage == stage.name}
+        )
     if len(mine) == 1 and range(mine[0].first_group, mine[0].end_group) == groups:
         return Chain(mine[0], tuple(file.link for file in chains[0]))
     return None

@@ -122,7 +122,9 @@ class _Task:
         if exchange is None:
             return spec.writing.writer
         assert spec.dialing is not None
-        return SendingWriter(spec.own_place, exchange, spec.groups, self._clock, spec.dialing.secret)
+        return SendingWriter(
+            spec.own_place, exchange, spec.groups, self._clock, spec.dialing.secret
+        )
 
     def run(self) -> None:
         spec, channel = self._spec, self._channel

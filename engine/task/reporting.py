@@ -35,9 +35,7 @@ class Reporter:
         self, channel: Channel, send: Callable[[EpochCommitMessage], None], whose: Whose
     ) -> None:
         self._channel, self._send, self._whose = channel, send, whose
-        self._waiting: queue.Queue[tuple[EpochCommitMessage, Job] | None] = queue.Queue(
-            AHEAD_MAX
-        )
+        self._waiting: queue.Queue[tuple[EpochCommitMessage, Job] | None] = queue.Queue(AHEAD_MAX)
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
 

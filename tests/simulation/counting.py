@@ -162,4 +162,3 @@ class CountStory:
         """Until every window is counted that the watermark closes, or the query has ended."""
         wanted = counted(self.records, self.partitions, before_s=self.closed_before_s())
         wait_until(lambda: len(self.sink.last()) >= len(wanted) or not query.isActive, "the counts")
-

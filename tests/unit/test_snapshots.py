@@ -302,7 +302,11 @@ def test_zeros_and_not_a_numbers_are_one_key_each(storage: Storage) -> None:
     shelf = Shelf(table)
     base = {(float(n),): (n,) for n in range(3, 40)}
     (*_, last) = write(
-        storage, shelf, {**base, (0.0,): (1,), (math.nan,): (1,)}, {(-0.0,): (2,)}, {(-math.nan,): (2,)}
+        storage,
+        shelf,
+        {**base, (0.0,): (1,), (math.nan,): (1,)},
+        {(-0.0,): (2,)},
+        {(-math.nan,): (2,)},
     )
     rows, _ = read(storage, [last], table)
     assert len(rows) == len(base) + 2
@@ -379,7 +383,9 @@ def test_two_attempts_at_an_epoch_do_not_meet(storage: Storage) -> None:
     for generation in (1, 2):
         shelf = Shelf(COUNTS)
         shelf.put(*next(iter(rows.items())))
-        names.add(writer(storage, range(GROUPS), generation=generation).prepare(0, 0, [shelf]).write())
+        names.add(
+            writer(storage, range(GROUPS), generation=generation).prepare(0, 0, [shelf]).write()
+        )
     assert len(names) == 2
     assert len(storage.files_below("state")) == 2
 
@@ -432,7 +438,9 @@ def three(storage: Storage) -> tuple[SnapshotHandle, list[str]]:
 def test_a_file_that_is_missing(storage: Storage, which: int) -> None:
     handle, names = three(storage)
     storage.delete(names[which])
-    with pytest.raises(CheckpointCorruptError, match=r"-0-7-\w+\.arrow is missing.*Restore") as told:
+    with pytest.raises(
+        CheckpointCorruptError, match=r"-0-7-\w+\.arrow is missing.*Restore"
+    ) as told:
         read(storage, [handle], COUNTS)
     assert told.value.epoch == which
 
@@ -447,7 +455,9 @@ def test_a_file_that_is_torn_or_damaged(storage: Storage, which: int) -> None:
             read(storage, [handle], COUNTS)
     for _ in range(50):
         at = draw.randrange(len(data))
-        storage.replace(names[which], data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :])
+        storage.replace(
+            names[which], data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :]
+        )
         with pytest.raises(CheckpointCorruptError, match=r"is (torn|damaged|another|a file of)"):
             read(storage, [handle], COUNTS)
 

@@ -64,9 +64,7 @@ class Query:
 
 def state_at(checkpoint: Checkpoint, epoch: int, text: str | None = None) -> Rows:
     handles = noted_in(text) if text else noted_state(checkpoint.offsets.get(epoch))
-    found = read_tables(
-        checkpoint.storage, handles, range(GROUPS), query_id=None, watermark_ms=0
-    )
+    found = read_tables(checkpoint.storage, handles, range(GROUPS), query_id=None, watermark_ms=0)
     return {
         (word, until): (count,)
         for table in found.values()
@@ -129,7 +127,9 @@ def test_no_chain_that_is_kept_loses_a_file(lengths: list[int], data: st.DataObj
     }
     gone = removable(everything, kept_from, [handles[kept_from]], [handles[e] for e in pinned])
     assert len(gone) == len(set(gone))
-    needed = {file for epoch in (*range(kept_from, len(handles)), *pinned) for file in chains[epoch]}
+    needed = {
+        file for epoch in (*range(kept_from, len(handles)), *pinned) for file in chains[epoch]
+    }
     assert needed <= everything - set(gone)
     for file in everything - set(gone) - needed:
         name = SnapshotName.parse(file)

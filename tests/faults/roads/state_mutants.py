@@ -70,4 +70,3 @@ def watermark_ahead() -> None:
         right(self, event_times_us)
 
     Watermarks.take = take  # type: ignore[method-assign]
-
