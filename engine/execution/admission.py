@@ -88,6 +88,7 @@ def _check_fingerprint(
     storage, sink = definition.checkpoint.storage, definition.sink
     new = fingerprint(
         [(stream.pipeline, stream.reader.tuningOptions) for stream in definition.streams],
+        definition.stages,
         sink_format=sink.format,
         sink_options=sink.options,
         sink_tuning=sink.driver.tuning_options,

@@ -31,6 +31,7 @@ from engine.errors import (
     SourceError,
     StaleRunError,
 )
+from engine.exchange.key_groups import KEY_GROUPS
 from engine.execution.admission import admit
 from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndEvent
@@ -129,7 +130,7 @@ class Attempt:
     @property
     def _groups(self) -> int:
         """How many key groups the query has: what it began with."""
-        return self._state.key_groups or self._definition.options.key_groups
+        return self._state.key_groups or self._definition.options.key_groups or KEY_GROUPS
 
     def _take(self, checkpoint: Checkpoint) -> Lease:
         definition, options = self._definition, self._definition.options

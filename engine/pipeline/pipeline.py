@@ -270,6 +270,8 @@ class Pipeline:
     :param exchange: where they are sent; None: to the sink.
     :param session_timezone: IANA name.
     :param exact_math: see :class:`engine.expressions.registry.Context`.
+    :param watermark_lag_ms: so far behind the query's is the watermark that its steps see: behind a
+        join of two streams, rows come out so much later than they went in.
     :param zone_rules: the time zones of the driver's JVM, by which the task goes from then on;
         None: those that its process goes by already.
     """
@@ -282,6 +284,12 @@ class Pipeline:
     descriptions: tuple[str, ...] = field(default=())
     zone_rules: JavaRules | None = field(default=None, repr=False)
     exchange: Exchange | None = None
+    watermark_lag_ms: int = 0
+
+    @property
+    def stage(self) -> Exchanged | None:
+        """What others send it; None of one that reads a stream."""
+        return self.source if isinstance(self.source, Exchanged) else None
 
 
 def schema_behind(step: Step, schema: pa.Schema) -> pa.Schema:

@@ -19,15 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
+from engine.base.output_modes import APPEND as APPEND
+from engine.base.output_modes import COMPLETE as COMPLETE
+from engine.base.output_modes import UPDATE as UPDATE
 from engine.expressions.tree import Expr
-
-APPEND: Final = "append"
-UPDATE: Final = "update"
-COMPLETE: Final = "complete"
 
 
 @dataclass(frozen=True)

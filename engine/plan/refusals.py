@@ -23,10 +23,6 @@ _LIMIT = (
 _SORT = "a stream that never ends cannot be sorted; sort where the result is read"
 
 _REASONS: Final[dict[str, str]] = {
-    "Aggregate": f"aggregation: {_STATE}",
-    "Deduplicate": f"deduplication: {_STATE}",
-    "DeduplicateWithinWatermark": f"deduplication: {_STATE}",
-    "Distinct": f"deduplication: {_STATE}",
     "FlatMapGroupsWithState": _STATE,
     "FlatMapGroupsInPandas": f"a function over groups: {_STATE}",
     "FlatMapGroupsInArrow": f"a function over groups: {_STATE}",
@@ -34,7 +30,8 @@ _REASONS: Final[dict[str, str]] = {
     "TransformWithState": _STATE,
     "TransformWithStateInPySpark": _STATE,
     "Window": f"window functions: {_STATE}",
-    "Join": f"a join of two streams: {_STATE}; join with a table, or after the sink",
+    "Join": "two streams are joined by equalities (a.id = b.id), inner, left, right, full or left"
+    " semi",
     "Left Outer Join": _OUTER,
     "Right Outer Join": _OUTER,
     "Full Outer Join": _OUTER,
