@@ -53,7 +53,11 @@ def arrow(ddl: str) -> pa.Schema:
 def pickled(name: str, call: Any, returned: str) -> PythonFunction:
     serializer: Any = CloudPickleSerializer()
     return PythonFunction(
-        name, (serializer.dumps((call, struct(returned))),), (), (), pa.struct(list(arrow(returned)))
+        name,
+        (serializer.dumps((call, struct(returned))),),
+        (),
+        (),
+        pa.struct(list(arrow(returned))),
     )
 
 
@@ -77,9 +81,7 @@ def processor_step(
     """The rows are those of ``columns``; the user gets all of them."""
     utils = TransformWithStateInPandasUdfUtils(processor, time_mode)
     method = (
-        utils.transformWithStateUDF
-        if initial is None
-        else utils.transformWithStateWithInitStateUDF
+        utils.transformWithStateUDF if initial is None else utils.transformWithStateWithInitStateUDF
     )
     function = pickled(type(processor).__name__, method, returned)
     found = declared(unpickled(function)[0], lambda ddl: str(struct(ddl).json()))

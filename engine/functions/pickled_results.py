@@ -43,8 +43,8 @@ def to_column(values: Sequence[Any], dtype: pa.DataType) -> pa.Array:
 
 
 def taker(dtype: pa.DataType) -> Taken:
-    """From a result that has passed ``toInternal``, None for NULL, to what ``pa.array`` takes; raises
-    as :func:`to_column`."""
+    """From one result, which has passed ``toInternal``, to what ``pa.array`` takes; None stays. It
+    raises as :func:`to_column`."""
     return _nullable(_taking(dtype))
 
 

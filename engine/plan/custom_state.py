@@ -210,7 +210,9 @@ def _initial_state(
         return None
     schema = _columns(plan.output(), problems)
     if schema.types[:width] != before.types[: node.groupingAttributesLen()]:
-        problems.append("initialState: it has to be grouped by columns of the types of the stream's")
+        problems.append(
+            "initialState: it has to be grouped by columns of the types of the stream's"
+        )
         return None
     rows = pa.Table.from_batches([static_table(spark, plan, static_side_bytes_max)])
     return InitialState(rows, tuple(range(width)), _arguments(plan, width, with_keys=True))
@@ -233,9 +235,7 @@ def _declared(spark: SparkSession, udf: Any, problems: list[str]) -> Declared | 
     return found
 
 
-def _refusals(
-    spark: SparkSession, udf: Any, before: pa.Schema, problems: list[str]
-) -> list[str]:
+def _refusals(spark: SparkSession, udf: Any, before: pa.Schema, problems: list[str]) -> list[str]:
     found = []
     if reason := unknown_version():
         found.append(reason)

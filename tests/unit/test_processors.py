@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 import pyarrow as pa
@@ -146,7 +146,9 @@ def shown(items: list[int], parts: list[int]) -> str:
 
 
 def test_lists_and_maps() -> None:
-    task = Task(processor_step(Remembering(), "k string, do string, v long", "k string, shown string"))
+    task = Task(
+        processor_step(Remembering(), "k string, do string, v long", "k string, shown string")
+    )
     story = [
         ([("a", "append", 1), ("a", "extend", 5)], shown([1, 5, 6], [])),
         ([("a", "enter", 2), ("a", "enter", 1)], shown([1, 5, 6], [1, 2])),
@@ -164,7 +166,7 @@ def test_lists_and_maps() -> None:
 class Lives(Counting):
     """Tells of its own life."""
 
-    log: list[str] = []
+    log: ClassVar[list[str]] = []
 
     def init(self, handle: Any) -> None:
         super().init(handle)

@@ -51,9 +51,7 @@ def rows(names: Sequence[str] = tuple(COLUMNS)) -> pa.RecordBatch:
     fields = [pa.field("k", pa.string()), *(pa.field(name, COLUMNS[name][0]) for name in names)]
     values = [KEYS, *(COLUMNS[name][1] for name in names)]
     schema = zoned(pa.schema(fields), SESSION)
-    arrays = [
-        pa.array(each, field.type) for each, field in zip(values, schema, strict=True)
-    ]
+    arrays = [pa.array(each, field.type) for each, field in zip(values, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -108,7 +106,11 @@ def test_frames_are_those_of_pyspark_for_each_key() -> None:
 def test_nulls_of_one_key_do_not_change_the_types_of_another(of_tuples: bool) -> None:
     schema = pa.schema([("k", pa.string()), ("n", pa.int32()), ("b", pa.bool_())])
     batch = pa.RecordBatch.from_arrays(
-        [pa.array(KEYS), pa.array([1, None, 3, 4], pa.int32()), pa.array([None, True, False, True])],
+        [
+            pa.array(KEYS),
+            pa.array([1, None, 3, 4], pa.int32()),
+            pa.array([None, True, False, True]),
+        ],
         schema=schema,
     )
     (first,), (second,), _ = frames_of(batch, of_tuples=of_tuples)
@@ -172,9 +174,6 @@ def test_results_together_are_those_one_by_one(groups: list[list[dict[str, Any]]
 
 
 def test_a_result_without_columns_is_none() -> None:
-    results = FrameResults(
-        PandasConversion(pickled("f", len, "n long"), SESSION, arrow("n long"))
-    )
+    results = FrameResults(PandasConversion(pickled("f", len, "n long"), SESSION, arrow("n long")))
     results.add([pd.DataFrame(), pd.DataFrame({"n": [1]}), pd.DataFrame({"n": []})])
     assert [batch.to_pydict() for batch in results.made()] == [{"n": [1]}]
-

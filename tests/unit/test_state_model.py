@@ -4,6 +4,7 @@ against a model that keeps everything in dictionaries."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -174,7 +175,7 @@ def _tasks(step: Any, count: int, state: dict[str, dict[str, Any]]) -> list[Task
                 for name, rows in state.items()
             },
         )
-        for start, end in zip(bounds, bounds[1:], strict=False)
+        for start, end in pairwise(bounds)
     ]
 
 

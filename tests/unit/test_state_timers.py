@@ -121,7 +121,7 @@ class Living(StatefulProcessor):
                 self.entries.updateValue((row.at,), (row.at,))
             else:
                 items = [n for (n,) in self.items.get()]
-                keys = sorted(n for (n,) in self.entries.keys())
+                keys = sorted(n for ((n,), _) in self.entries.iterator())
                 exist = [each.exists() for each in (self.last, self.items, self.entries)]
                 told = f"{self.last.get()} {items} {keys}"
                 assert exist == [self.last.get() is not None, bool(items), bool(keys)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row
 from pyspark.sql import types as T
@@ -30,9 +30,7 @@ NESTED = T.StructType(
         T.StructField("p", T.MapType(T.StringType(), T.FloatType())),
         T.StructField(
             "x",
-            T.StructType(
-                [T.StructField("y", T.LongType()), T.StructField("z", T.DateType())]
-            ),
+            T.StructType([T.StructField("y", T.LongType()), T.StructField("z", T.DateType())]),
         ),
         T.StructField("v", T.DayTimeIntervalType()),
     ]
@@ -122,6 +120,7 @@ def _model(value: Any) -> Any:
     return tuple(map(_model, value)) if isinstance(value, list) else value
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.data())
 def test_rows_are_grouped_as_spark_groups_them(data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(sorted(_KEY_TYPES)), min_size=1, max_size=3))
@@ -146,11 +145,14 @@ def test_rows_are_grouped_as_spark_groups_them(data: st.DataObject) -> None:
     assert len(set(grouped.keys)) == len(expected)
     # A key is the same after a snapshot.
     assert keys.of(keys.to_arrow(grouped.keys)) == grouped.keys
-    assert {each: None for each in keys.of(columns)}.keys() == set(grouped.keys)
+    assert set(keys.of(columns)) == set(grouped.keys)
 
 
 def test_a_key_as_a_row() -> None:
-    fields = [pa.field("t", pa.timestamp("us", "UTC")), pa.field("x", pa.struct([("y", pa.int32())]))]
+    fields = [
+        pa.field("t", pa.timestamp("us", "UTC")),
+        pa.field("x", pa.struct([("y", pa.int32())])),
+    ]
     keys = Keys(fields)
     moment = datetime(2024, 1, 2, tzinfo=timezone.utc)
     (key,) = keys.of([pa.array([moment], fields[0].type), pa.array([{"y": 1}], fields[1].type)])

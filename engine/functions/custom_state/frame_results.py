@@ -58,7 +58,7 @@ def _is_alike(frame: pd.DataFrame, other: pd.DataFrame) -> bool:
 
 def _types(frame: pd.DataFrame) -> list[Any]:
     """As ``frame.dtypes``, which makes a Series of them and takes ten times as long."""
-    types: list[Any] = frame._mgr.get_dtypes().tolist()  # type: ignore[attr-defined]
+    types: list[Any] = frame._mgr.get_dtypes().tolist()
     return types
 
 
@@ -69,6 +69,6 @@ def _together(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
     if len(frames) == 1:
         return frames
     whole = pd.concat(frames, ignore_index=True)
-    objects = [i for i, dtype in enumerate(whole.dtypes) if dtype == object]
+    objects = [i for i, dtype in enumerate(whole.dtypes) if pd.api.types.is_object_dtype(dtype)]
     kinds = {pd.api.types.infer_dtype(whole.iloc[:, i], skipna=True) for i in objects}
     return [whole] if kinds <= _OF_ONE_KIND else frames

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,7 +96,7 @@ class Frames:
             if column.null_count and _is_varying(column.type)
         ]
         bounds = starts.tolist()
-        for group, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        for group, (start, end) in enumerate(pairwise(bounds)):
             yield self._frames(whole, start, end, [v for v in varying if not v.has_nulls[group]])
 
     def empty(self) -> pd.DataFrame:
@@ -141,7 +142,8 @@ def _wide(dtype: pa.DataType) -> pa.DataType:
 
 
 def _field_names(names: Sequence[str]) -> list[str]:
-    return list(namedtuple("Pandas", names, rename=True)._fields)  # type: ignore[misc]
+    of_tuples: Any = namedtuple("Pandas", names, rename=True)
+    return list(of_tuples._fields)
 
 
 def _labelled(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:

@@ -112,9 +112,7 @@ class Layout:
     def _subs_to_arrow(self, subs: list[Any]) -> pa.Array:
         if self.sub_keys is None:
             return pa.array(subs, pa.int64())
-        return pa.StructArray.from_arrays(
-            self.sub_keys.to_arrow(subs), fields=self.sub_keys.fields
-        )
+        return pa.StructArray.from_arrays(self.sub_keys.to_arrow(subs), fields=self.sub_keys.fields)
 
     def _subs_from_arrow(self, column: pa.Array) -> list[Any]:
         return column.to_pylist() if self.sub_keys is None else self.sub_keys.of(column.flatten())

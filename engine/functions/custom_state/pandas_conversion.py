@@ -60,9 +60,7 @@ class PandasConversion:
         return unwrapped(self._from_frame(frame), self._name, self._returned)
 
 
-def _of_functions(
-    function: PythonFunction, session: FunctionSession
-) -> tuple[ToSeries, FromFrame]:
+def _of_functions(function: PythonFunction, session: FunctionSession) -> tuple[ToSeries, FromFrame]:
     conversion: Any = import_module("pyspark.sql.conversion")
     _, returned = unpickled(function)
     conf = session.conf

@@ -8,7 +8,8 @@ Timers of processing time fire when the time at which the epoch was opened has c
 of event time when the watermark has: first for the watermark that the rows saw, for a processor may
 register what is past already, then for the one that the epoch brings.
 
-Source: Spark's ``TransformWithStateInPySparkExec``; PySpark's ``TransformWithStateInPandasUdfUtils``.
+Source: Spark's ``TransformWithStateInPySparkExec``; PySpark's
+``TransformWithStateInPandasUdfUtils``.
 """
 
 from __future__ import annotations
@@ -72,9 +73,7 @@ class Form(Protocol):
         """What the user gets of each key."""
 
 
-def start_processor(
-    step: RunCustomState, clock: EventClock, groups: KeyGroups
-) -> ProcessorStage:
+def start_processor(step: RunCustomState, clock: EventClock, groups: KeyGroups) -> ProcessorStage:
     """The stage of a step whose ``params`` are a :class:`Processor`; to be called on the
     executor."""
     return ProcessorStage(step, clock, groups)
@@ -111,9 +110,7 @@ class ProcessorStage(CustomStateStage):
         self._form = self._form_of(step.input, step.keys, spec.arguments)
         self._instance: _Instance | None = None
 
-    def _form_of(
-        self, schema: pa.Schema, keys: Sequence[int], arguments: Sequence[int]
-    ) -> Form:
+    def _form_of(self, schema: pa.Schema, keys: Sequence[int], arguments: Sequence[int]) -> Form:
         session = self._spec.session
         given = zoned(pa.schema([schema.field(i) for i in arguments]), session)
         of_key = zoned(pa.schema([schema.field(i) for i in keys]), session)
@@ -145,7 +142,9 @@ class ProcessorStage(CustomStateStage):
     def _run(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         grouped = self._keys.group(rows, self._step.keys)
         columns = [grouped.rows.column(i) for i in self._spec.arguments]
-        names = self._form.keys([grouped.rows.column(i).take(grouped.first) for i in self._step.keys])
+        names = self._form.keys(
+            [grouped.rows.column(i).take(grouped.first) for i in self._step.keys]
+        )
         parts = zip(grouped.keys, names, self._form.groups(columns, grouped.starts), strict=True)
         instance = self._open()
         for key, name, group in parts:
@@ -235,9 +234,7 @@ def _variable(
         )
         return Maps(layout, variable.ttl_ms), value, of_key
     if variable.kind == LIST:
-        layout = Layout(
-            variable.name, keys, groups_of, sub="position", value=value, moment=moment
-        )
+        layout = Layout(variable.name, keys, groups_of, sub="position", value=value, moment=moment)
         return Lists(layout, variable.ttl_ms), value, None
     layout = Layout(variable.name, keys, groups_of, value=value, moment=moment)
     return Values(layout, variable.ttl_ms), value, None

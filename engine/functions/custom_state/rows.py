@@ -6,6 +6,7 @@ Source: PySpark's ``TransformWithStateInPySparkRowSerializer``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class RowForm:
         row = self._row
         values = list(zip(*_lists(columns, self._arguments), strict=True))
         bounds = starts.tolist()
-        for start, end in zip(bounds, bounds[1:], strict=False):
+        for start, end in pairwise(bounds):
             yield (row(*each) for each in values[start:end])
 
 

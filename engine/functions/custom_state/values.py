@@ -45,9 +45,7 @@ class Codec:
     def __init__(self, schema: str) -> None:
         parsed = json.loads(schema)
         self.schema = StructType.fromJson(parsed)
-        self.dtype = pa.struct(
-            [field.with_nullable(True) for field in schema_from_spark(parsed)]
-        )
+        self.dtype = pa.struct([field.with_nullable(True) for field in schema_from_spark(parsed)])
         self._types = [field.type for field in self.dtype]
         self._fits = [_fits(dtype) for dtype in self._types]
         self._takers = [taker(dtype) for dtype in self._types]
@@ -91,15 +89,12 @@ class Codec:
 
     def give(self, kept: Kept) -> Row:
         """The value as a Row."""
-        if self._is_plain:
-            row: Row = self.schema.fromInternal(kept)
-            return row
-        values = [
-            value if value is None or outer is None else outer(value)
-            for value, outer in zip(kept, self._outer, strict=True)
-        ]
-        row = self.schema.fromInternal(tuple(values))
-        return row
+        if not self._is_plain:
+            kept = tuple(
+                value if value is None or outer is None else outer(value)
+                for value, outer in zip(kept, self._outer, strict=True)
+            )
+        return self.schema.fromInternal(kept)
 
     def give_tuple(self, kept: Kept) -> tuple[Any, ...]:
         """The value as a tuple."""
