@@ -15,12 +15,12 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor_util import TransformWithStateInPandasUdfUtils
 
+from engine.exchange.key_groups import KeyGroups
 from engine.expressions.types import schema_from_spark
 from engine.functions.custom_state.declared import declared
 from engine.functions.custom_state.group_states import start_group_function
 from engine.functions.custom_state.processors import start_processor
 from engine.functions.custom_state.spec import GroupFunction, InitialState, Processor
-from engine.functions.custom_state.stage import KeyGroups
 from engine.functions.pyspark_worker import unpickled
 from engine.pipeline.pipeline import FunctionSession, PythonFunction
 from engine.pipeline.stateful import RunCustomState

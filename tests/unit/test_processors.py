@@ -233,6 +233,10 @@ class Misbehaving(StatefulProcessor):
     def wide(self) -> None:
         self.items.appendValue((1, 2))
 
+    def at_the_end(self) -> Any:
+        self.close = self.items.clear  # type: ignore[method-assign]
+        return iter(())
+
 
 @pytest.mark.parametrize(
     ("does", "error"),
@@ -243,6 +247,7 @@ class Misbehaving(StatefulProcessor):
         ("nothing", "'NoneType' object is not iterable"),
         ("stop", "StopIteration"),
         ("wide", "1 fields are required while 2 values are provided"),
+        ("at_the_end", "Implicit key not found"),
     ],
 )
 def test_what_a_processor_may_not_do(does: str, error: str) -> None:

@@ -24,6 +24,7 @@ from pyspark.sql.types import Row, StructType
 
 from engine.functions.custom_state.complaints import (
     empty_list,
+    no_key,
     no_timers,
     other_variable,
     wrong_state,
@@ -45,7 +46,6 @@ class Client:
         keys, None for what has no keys.
     :ivar now_ms: processing time.
     :ivar watermark_ms: see ``TimerValues``.
-    :ivar key: whose state is seen.
     """
 
     def __init__(
@@ -63,10 +63,20 @@ class Client:
         self._lists: dict[str, Iterator[tuple[int, bool]]] = {}
         self._expired: dict[str, Iterator[tuple[int, Key, bool]]] = {}
         self._next: Key | None = None
+        self._key: Key | None = None
         self.handle_state = _State.CREATED
         self.now_ms = -1
         self.watermark_ms = -1
-        self.key: Key = ()
+
+    @property
+    def key(self) -> Key:
+        """Whose state is seen.
+
+        :raises PySparkRuntimeError: nobody's, in ``init`` and in ``close``.
+        """
+        if self._key is None:
+            raise no_key()
+        return self._key
 
     def announce(self, key: Key) -> None:
         """The key that PySpark will name next, in the user's form."""
@@ -81,11 +91,11 @@ class Client:
     def set_implicit_key(self, key: tuple[Any, ...]) -> None:
         """State is that of this key from now on."""
         assert self._next is not None, "a key is announced"
-        self.key = self._next
+        self._key = self._next
 
     def remove_implicit_key(self) -> None:
         """No key's."""
-        self._next = None
+        self._next = self._key = None
 
     def get_timestamps(self, time_mode: str) -> tuple[int, int]:
         """Processing time and watermark."""

@@ -71,3 +71,11 @@ def other_variable(name: str) -> ConfigError:
         "the driver, or not at all there.",
         hint="Let it declare the same variables, with the same schemas, each time.",
     )
+
+
+def no_key() -> PySparkRuntimeError:
+    """State or a timer where no key is looked at."""
+    return PySparkRuntimeError(
+        "Implicit key not found in state store: state and timers are those of a key, and there is "
+        "none in init() and close()"
+    )

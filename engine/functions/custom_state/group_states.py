@@ -24,6 +24,7 @@ from pyspark.errors import PySparkRuntimeError, PySparkTypeError
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.util import fail_on_stopiteration
 
+from engine.exchange.key_groups import KeyGroups
 from engine.functions.custom_state.due import Due
 from engine.functions.custom_state.frame_results import FrameResults
 from engine.functions.custom_state.frames import Frames
@@ -32,7 +33,7 @@ from engine.functions.custom_state.kept import KeptRows
 from engine.functions.custom_state.layout import Layout, StateRow
 from engine.functions.custom_state.pandas_conversion import PandasConversion
 from engine.functions.custom_state.spec import GroupFunction
-from engine.functions.custom_state.stage import CustomStateStage, KeyGroups
+from engine.functions.custom_state.stage import CustomStateStage
 from engine.functions.custom_state.values import Codec, Kept
 from engine.functions.invoke import rows_max, zoned
 from engine.functions.pyspark_worker import provide_broadcasts, unpickled

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from engine.exchange.key_groups import KeyGroups
 from engine.functions.custom_state.spec import InitialState
-from engine.functions.custom_state.stage import KeyGroups
 from engine.state.contract import GONE, GROUP, StateTable
 
 TABLE: Final = StateTable("$initialState", pa.schema([pa.field("key_group", pa.int32())]), 1)

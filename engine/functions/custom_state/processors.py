@@ -24,6 +24,7 @@ from pyspark.sql.streaming.stateful_processor_util import TransformWithStateInPa
 from pyspark.util import fail_on_stopiteration
 
 from engine.errors import TransformError
+from engine.exchange.key_groups import KeyGroups
 from engine.functions.custom_state.client import Client, Handle
 from engine.functions.custom_state.frame_results import FrameResults
 from engine.functions.custom_state.frames import Frames
@@ -42,7 +43,7 @@ from engine.functions.custom_state.spec import (
     Processor,
     StateVariable,
 )
-from engine.functions.custom_state.stage import CustomStateStage, KeyGroups
+from engine.functions.custom_state.stage import CustomStateStage
 from engine.functions.custom_state.timers import Timers
 from engine.functions.custom_state.values import Codec
 from engine.functions.invoke import rows_max, zoned

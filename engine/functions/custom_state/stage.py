@@ -4,30 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.functions.custom_state.keys import Keys
-from engine.functions.custom_state.layout import GroupsOf
 from engine.functions.invoke import blamed
 from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import RunCustomState
 from engine.state.contract import EventClock, StatefulStage, StateTable
-
-
-@dataclass(frozen=True)
-class KeyGroups:
-    """Which keys a task owns.
-
-    :param owned: the numbers of its groups.
-    :param of: the groups of keys.
-    """
-
-    owned: range
-    of: GroupsOf
 
 
 class Rows(Protocol):
