@@ -193,16 +193,18 @@ class RunCustomState:
 
     :param keys: positions of the grouping columns.
     :param schema: what the function returns.
-    :param start: makes the stage, on the executor; carried along because the heart of the engine
+    :param start: makes the stage, on the executor, of the step, the task's
+        :class:`~engine.state.contract.EventClock` and its
+        :class:`~engine.exchange.key_groups.KeyGroups`; carried along because the heart of the engine
         must not import pyspark.
-    :param params: what it needs, see :mod:`engine.functions.custom_state`.
+    :param params: what it needs, see :mod:`engine.functions.custom_state.spec`.
     """
 
     name: str
     keys: tuple[int, ...]
     input: pa.Schema
     schema: pa.Schema
-    start: Callable[[RunCustomState], Any]
+    start: Callable[[RunCustomState, Any, Any], Any]
     output_mode: str
     params: Mapping[str, Any]
 

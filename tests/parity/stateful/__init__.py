@@ -1,0 +1,1 @@
+"""Queries with state, in Spark and here."""
