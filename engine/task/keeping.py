@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.exchange.key_groups import groups_of
 from engine.state.contract import EventClock, StatefulStage
 from engine.state.restoring import restore
 from engine.state.snapshots import Job, SnapshotWriter
@@ -29,8 +28,7 @@ class Keeping:
         spec, receiving = self._spec, self._spec.receiving
         if receiving is None or not self._stages:
             return
-        groups = groups_of(spec.share, receiving.places, spec.groups)
-        identity, handles = spec.identity, receiving.restored
+        identity, groups, handles = spec.identity, spec.owned, receiving.restored
         chain = None
         if handles:  # else the query begins
             chain = restore(
