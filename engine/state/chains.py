@@ -39,6 +39,18 @@ class StateFile:
     link: Link
 
 
+@dataclass(frozen=True)
+class Chain:
+    """The files that a task goes on behind.
+
+    :param handle: what the offset log says of them.
+    :param links: the files, the oldest first.
+    """
+
+    handle: SnapshotHandle
+    links: tuple[Link, ...]
+
+
 def read_chains(
     storage: Storage, handles: Sequence[SnapshotHandle], query_id: str | None
 ) -> list[list[StateFile]]:

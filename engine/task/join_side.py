@@ -86,6 +86,7 @@ class Side:
         :param matched: which of them have found one.
         :param kept: only these.
         """
+        batch = pa.RecordBatch.from_arrays(batch.columns, schema=self.spec.schema)
         if not kept.all():
             batch, hashes = batch.filter(pa.array(kept)), hashes[:, kept]
             matched = matched[kept]

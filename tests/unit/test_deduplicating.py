@@ -189,7 +189,7 @@ def test_windows_as_event_time() -> None:
     clock.watermark_ms = 2_000
     assert run(2_000, 2_001, None) == [1]
     (table,) = stage.changes(whole=True).values()
-    assert table.column("expires").to_pylist() == [None, 2_001_000]
+    assert set(table.column("expires").to_pylist()) == {None, 2_001_000}
     assert clock.late == {"dedup": 2}
 
 
