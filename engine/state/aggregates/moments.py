@@ -51,8 +51,10 @@ class _Deviations(NumbersFold):
     def _join(self, slots: Slots, theirs: Sequence[Values]) -> None:
         """Merge states of distinct slots."""
         ours = [array[slots] for array in self.arrays]
-        for array, merged in zip(self.arrays, self._merged(ours, theirs), strict=True):
-            array[slots] = merged
+        is_new = ours[0] == 0  # what is restored has the very bits that it had
+        merged = self._merged(ours, theirs)
+        for array, joined, other in zip(self.arrays, merged, theirs, strict=True):
+            array[slots] = np.where(is_new, other, joined)
 
     def _of_rows(self, owners: Slots, counts: Slots, values: Sequence[Values]) -> list[Values]:
         raise NotImplementedError
