@@ -16,15 +16,15 @@ from engine.expressions.registry import Context
 from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
 from engine.pipeline.stateful import JoinSide
-from engine.state.contract import StateTable
+from engine.state.contract import GONE, GROUP, StateTable
+from engine.state.event_times import EXPIRES, NEVER, Times, stored, times_of
 from engine.state.joined_rows import JoinedRows, Run
-from engine.task.event_times import NEVER, Micros, as_expiry, micros_of
 from engine.task.join_conditions import compile_mask
 
 Flags = npt.NDArray[np.bool_]
 _IN_FRONT: Final = (
     pa.field("#row", pa.int64(), False),
-    pa.field("#expires", pa.int64()),
+    EXPIRES,
     pa.field("#matched", pa.bool_(), False),
 )
 _SKIPPED: Final = 2 + len(_IN_FRONT)
@@ -102,7 +102,7 @@ class Side:
             self.waiting.add(
                 self.hashes(rows),
                 rows,
-                micros_of(batch.column(3)),
+                times_of(batch.column(3)),
                 batch.column(4).to_numpy(zero_copy_only=False),
                 numbers[start : start + len(rows)] if are_known else None,
             )
@@ -116,19 +116,19 @@ class Side:
     def _keys(self, batch: pa.RecordBatch) -> Sequence[pa.Array]:
         return [batch.column(key) for key in self.spec.keys]
 
-    def _expires(self, batch: pa.RecordBatch) -> Micros:
+    def _expires(self, batch: pa.RecordBatch) -> Times:
         if self._evicts is None or self.spec.evicts is None:
             return np.full(batch.num_rows, NEVER)
         found = self._evicts(Rows(batch.num_rows, batch.column))
-        return micros_of(to_array(found, batch.num_rows, self.spec.evicts.dtype))
+        return times_of(to_array(found, batch.num_rows, self.spec.evicts.dtype))
 
     def _stored(self, run: Run, places: npt.NDArray[np.int64], groups: int) -> pa.RecordBatch:
         rows = run.rows.take(pa.array(places))
         columns = [
-            pa.array(groups_of_hashes(run.hashes[:, places], groups)),
-            pa.array(np.zeros(len(places), np.bool_)),
+            pa.array(groups_of_hashes(run.hashes[:, places], groups), GROUP.type),
+            pa.array(np.zeros(len(places), np.bool_), GONE.type),
             pa.array(run.numbers[places]),
-            as_expiry(run.expires[places]),
+            stored(run.expires[places]),
             pa.array(run.matched[places]),
             *rows.columns,
         ]

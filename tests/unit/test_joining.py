@@ -25,7 +25,7 @@ from engine.state.contract import EventClock
 from engine.state.joined_rows import JoinedRows
 from engine.task import pairs
 from engine.task.join_conditions import split
-from engine.task.joining import JoinStage
+from engine.task.joining import Joining
 
 GROUPS = 8
 BIGINT = pa.int64()
@@ -240,7 +240,7 @@ def check(
 ) -> None:
     step, model, clock = case.step(), Model(case), EventClock()
     tasks, n, known = 1, 0, dict[int, Any]()
-    stages = [JoinStage(step, clock, GROUPS, Context())]
+    stages = [Joining(step, clock, Context(), GROUPS)]
     states: list[Any] = [None]
     for batches, moves_ms, then in history:
         expected: list[Any] = []
@@ -271,7 +271,7 @@ def check(
             tasks, stages, states = then, [], [None] * then
             for task in range(tasks):
                 owned = groups_of(task, tasks, GROUPS)
-                stages.append(JoinStage(step, clock, GROUPS, Context()))
+                stages.append(Joining(step, clock, Context(), GROUPS))
                 stages[-1].restore(
                     {
                         name: table.filter(
@@ -283,7 +283,7 @@ def check(
     assert clock.late.get("join", 0) == model.late
 
 
-def snapshot(stage: JoinStage, before: Any, task: int, tasks: int) -> dict[str, pa.Table]:
+def snapshot(stage: Joining, before: Any, task: int, tasks: int) -> dict[str, pa.Table]:
     found = dict(stage.changes(whole=before is None))
     for table in stage.tables:
         assert found[table.name].schema == table.stored
