@@ -37,9 +37,9 @@ from engine.checkpoint.retention import KEEP_EPOCHS_DEFAULT
 from engine.checkpoint.rewind import INTENT
 from engine.checkpoint.rewound import last_rewind
 from engine.errors import CheckpointCorruptError, CheckpointError, ConfigError
-from engine.state.names import FOLDER as STATE
-from engine.state.names import SnapshotName
-from engine.state.retention import removable
+from engine.snapshots.names import FOLDER as STATE
+from engine.snapshots.names import SnapshotName
+from engine.snapshots.retention import removable
 
 if TYPE_CHECKING:
     from engine.checkpoint.checkpoint import Checkpoint

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
 from engine.state.files import Header, Link, TableHead, checksum_of, decode, header_of
-from engine.state.handles import SnapshotHandle
-from engine.state.names import SnapshotName
+from engine.snapshots.handles import SnapshotHandle
+from engine.snapshots.names import SnapshotName
 
 if TYPE_CHECKING:
     from engine.checkpoint.storage.contract import Storage

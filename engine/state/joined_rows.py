@@ -164,7 +164,9 @@ class JoinedRows:
         kept = [np.flatnonzero(run.there) for run in runs]
 
         def of(values: list[Any]) -> Any:
-            return np.concatenate([each[..., at] for each, at in zip(values, kept, strict=True)], -1)
+            return np.concatenate(
+                [each[..., at] for each, at in zip(values, kept, strict=True)], -1
+            )
 
         rows = [run.rows.take(pa.array(at)) for run, at in zip(runs, kept, strict=True)]
         return Run(

@@ -16,7 +16,7 @@ from engine.errors import CheckpointCorruptError, ConfigError
 from engine.state.chains import HINT, Chain, StateFile, read_chains
 from engine.state.contract import GROUP, StatefulStage
 from engine.state.files import TableHead
-from engine.state.handles import SnapshotHandle
+from engine.snapshots.handles import SnapshotHandle
 from engine.state.merging import IN_FRONT, newest_rows
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ def restore(
     tables = _merged(storage, mine, chains, groups, watermark_ms)
     _check(storage, tables, stages)
     for stage in stages:
-        stage.restore({head.name: rows for head, rows in tables.items() if head.stage == stage.name})
+        stage.restore(
+            {head.name: rows for head, rows in tables.items() if head.stage == stage.name}
+        )
     if len(mine) == 1 and range(mine[0].first_group, mine[0].end_group) == groups:
         return Chain(mine[0], tuple(file.link for file in chains[0]))
     return None

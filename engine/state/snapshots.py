@@ -1,7 +1,7 @@
 """Snapshots: what a task writes of its state behind each epoch that has changed it.
 
 A file has the rows that have changed since the one before; the first of a chain has all of them
-(:mod:`engine.state.files` has the format, :mod:`engine.state.names` the names). To take the changes
+(:mod:`engine.state.files` has the format, :mod:`engine.snapshots.names` the names). To take the changes
 is the task's own work, between two epochs; they are written on another thread, while the next epoch
 runs. A file is durable when :meth:`Job.write` returns, and is part of the state when the offset log
 names it. Files are created, and never changed.
@@ -25,8 +25,8 @@ from engine.errors import CheckpointCorruptError
 from engine.state.chains import Chain
 from engine.state.contract import StatefulStage
 from engine.state.files import Header, Link, TableHead, checksum_of, encode
-from engine.state.handles import SnapshotHandle
-from engine.state.names import CHECKSUM_DIGITS, SnapshotName
+from engine.snapshots.handles import SnapshotHandle
+from engine.snapshots.names import CHECKSUM_DIGITS, SnapshotName
 from engine.state.restoring import read_tables
 
 if TYPE_CHECKING:
@@ -204,7 +204,6 @@ def _epoch_of(link: Link) -> int:
     name = SnapshotName.parse(link.file)
     assert name is not None, "the file was written here"
     return name.epoch
-
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ from engine.state.contract import EventClock, StatefulStage, StateTable
 from engine.state.event_times import microseconds
 from engine.state.joined_rows import Run
 from engine.task.column_batches import as_batch
-from engine.task.lateness import in_time
 from engine.task.join_conditions import compile_mask, split
 from engine.task.join_side import Flags, Side
+from engine.task.lateness import in_time
 from engine.task.pairs import Places, pairs, slices
 
 SIDE: Final = b"side"
@@ -46,9 +46,7 @@ class Joining(StatefulStage):
     :param groups: how many key groups the query has.
     """
 
-    def __init__(
-        self, step: JoinStreams, clock: EventClock, context: Context, groups: int
-    ) -> None:
+    def __init__(self, step: JoinStreams, clock: EventClock, context: Context, groups: int) -> None:
         self.name = step.name
         self._step = step
         self._clock = clock

@@ -21,7 +21,9 @@ from engine.task.deduplicating import Deduplicating
 
 GROUPS = 8
 STAMP = pa.timestamp("us", "UTC")
-SCHEMA = pa.schema([("name", pa.string()), ("at", STAMP), ("score", pa.float64()), ("n", pa.int64())])
+SCHEMA = pa.schema(
+    [("name", pa.string()), ("at", STAMP), ("score", pa.float64()), ("n", pa.int64())]
+)
 START = datetime(1970, 1, 1, tzinfo=timezone.utc)
 Row = tuple[str | None, int | None, float | None]
 
@@ -135,7 +137,9 @@ def test_the_first_row_of_each_key(
             assert table.schema == stage.tables[0].stored
             groups_seen = set(table.column(0).to_pylist())
             assert groups_seen <= set(groups_of(task, tasks, GROUPS))
-            states[task] = table if states[task] is None else pa.concat_tables([states[task], table])
+            states[task] = (
+                table if states[task] is None else pa.concat_tables([states[task], table])
+            )
         if then is not None:
             everything = alive(step, pa.concat_tables(states), clock.watermark_ms)
             assert everything.num_rows == len(model.seen)

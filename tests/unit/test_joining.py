@@ -235,9 +235,7 @@ def test_any_streams(
         check(case, history)
 
 
-def check(
-    case: Case, history: list[tuple[list[tuple[int, list[Row]]], int, int | None]]
-) -> None:
+def check(case: Case, history: list[tuple[list[tuple[int, list[Row]]], int, int | None]]) -> None:
     step, model, clock = case.step(), Model(case), EventClock()
     tasks, n, known = 1, 0, dict[int, Any]()
     stages = [Joining(step, clock, Context(), GROUPS)]
@@ -258,14 +256,18 @@ def check(
                 into += [whole.filter(mask), IDLE]
         clock.next_watermark_ms = clock.watermark_ms + moves_ms
         expected += model.close(clock.next_watermark_ms)
-        results = [each for stage, into in zip(stages, inputs, strict=True) for each in stage(iter(into))]
+        results = [
+            each for stage, into in zip(stages, inputs, strict=True) for each in stage(iter(into))
+        ]
         assert in_order(made(step, results, known)) == in_order(expected)
         clock.watermark_ms = clock.next_watermark_ms
         for task, stage in enumerate(stages):
             states[task] = snapshot(stage, states[task], task, tasks)
         if then is not None:
             tables = {
-                name: pa.concat_tables([merged(state[name], clock.watermark_ms) for state in states])
+                name: pa.concat_tables(
+                    [merged(state[name], clock.watermark_ms) for state in states]
+                )
                 for name in ("left", "right")
             }
             tasks, stages, states = then, [], [None] * then

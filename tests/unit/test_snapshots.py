@@ -18,17 +18,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.base.background import Later, at_once
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.opening import open_storage
 from engine.errors import CheckpointCorruptError, CheckpointVersionError, ConfigError
 from engine.exchange.key_groups import groups_of
-from engine.base.background import Later, at_once
 from engine.state import files, snapshots
-from engine.state.contract import StatefulStage, StateTable
-from engine.state.handles import SnapshotHandle
-from engine.state.names import SnapshotName
-from engine.state.restoring import read_tables, restore
 from engine.state.chains import Chain
+from engine.state.contract import StatefulStage, StateTable
+from engine.snapshots.handles import SnapshotHandle
+from engine.snapshots.names import SnapshotName
+from engine.state.restoring import read_tables, restore
 from engine.state.snapshots import SnapshotWriter
 
 GROUPS = 8
@@ -164,7 +164,6 @@ epochs = st.lists(
     ),
     max_size=25,
 )
-
 
 
 class Slow:
@@ -326,7 +325,11 @@ def test_zeros_and_not_a_numbers_are_one_key_each(storage: Storage) -> None:
     shelf = Shelf(table)
     base = {(float(n),): (n,) for n in range(3, 40)}
     (*_, last) = write(
-        storage, shelf, {**base, (0.0,): (1,), (math.nan,): (1,)}, {(-0.0,): (2,)}, {(-math.nan,): (2,)}
+        storage,
+        shelf,
+        {**base, (0.0,): (1,), (math.nan,): (1,)},
+        {(-0.0,): (2,)},
+        {(-math.nan,): (2,)},
     )
     rows, _ = read(storage, [last], table)
     assert len(rows) == len(base) + 2
@@ -382,9 +385,7 @@ def test_a_long_chain_becomes_one_file(storage: Storage) -> None:
         assert read(storage, [handle], COUNTS)[0] == {**MANY, ("0", None): (count,)}
 
 
-def test_large_changes_make_a_chain_long(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_changes_make_a_chain_long(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "CHANGES_BYTES_MIN", 0)
     shelf = Shelf(COUNTS)
     some = dict(list(MANY.items())[:300])
@@ -430,7 +431,6 @@ def test_a_chain_that_cannot_be_shortened_goes_on(
     assert handle.since > 12
 
 
-
 def test_a_restart_goes_on_behind_the_chain(storage: Storage) -> None:
     shelf = Shelf(COUNTS)
     handles = write(storage, shelf, MANY, {("0", None): (7,)})
@@ -455,7 +455,9 @@ def test_two_attempts_at_an_epoch_do_not_meet(storage: Storage) -> None:
     for generation in (1, 2):
         shelf = Shelf(COUNTS)
         shelf.put(*next(iter(rows.items())))
-        names.add(writer(storage, range(GROUPS), generation=generation).prepare(0, 0, [shelf]).write())
+        names.add(
+            writer(storage, range(GROUPS), generation=generation).prepare(0, 0, [shelf]).write()
+        )
     assert len(names) == 2
     assert len(storage.files_below("state")) == 2
 
@@ -507,7 +509,9 @@ def three(storage: Storage) -> tuple[SnapshotHandle, list[str]]:
 def test_a_file_that_is_missing(storage: Storage, which: int) -> None:
     handle, names = three(storage)
     storage.delete(names[which])
-    with pytest.raises(CheckpointCorruptError, match=r"-0-7-\w+\.arrow is missing.*Restore") as told:
+    with pytest.raises(
+        CheckpointCorruptError, match=r"-0-7-\w+\.arrow is missing.*Restore"
+    ) as told:
         read(storage, [handle], COUNTS)
     assert told.value.epoch == which
 
@@ -522,7 +526,9 @@ def test_a_file_that_is_torn_or_damaged(storage: Storage, which: int) -> None:
             read(storage, [handle], COUNTS)
     for _ in range(50):
         at = draw.randrange(len(data))
-        storage.replace(names[which], data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :])
+        storage.replace(
+            names[which], data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :]
+        )
         with pytest.raises(CheckpointCorruptError, match=r"is (torn|damaged|another|a file of)"):
             read(storage, [handle], COUNTS)
 

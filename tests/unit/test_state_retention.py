@@ -18,10 +18,10 @@ from engine.checkpoint.pins import add_pin
 from engine.checkpoint.retention import prune
 from engine.checkpoint.state_retention import StatePurge
 from engine.errors import CheckpointCorruptError, ConfigError
-from engine.state.handles import SnapshotHandle
-from engine.state.names import SnapshotName
+from engine.snapshots.handles import SnapshotHandle
+from engine.snapshots.names import SnapshotName
 from engine.state.restoring import read_tables
-from engine.state.retention import removable
+from engine.snapshots.retention import removable
 from engine.state.snapshots import SnapshotWriter
 from tests.unit.test_snapshots import COUNTS, GROUPS, Rows, Shelf, rows_of
 
@@ -64,9 +64,7 @@ class Query:
 
 def state_at(checkpoint: Checkpoint, epoch: int, text: str | None = None) -> Rows:
     handles = noted_in(text) if text else noted_state(checkpoint.offsets.get(epoch))
-    found = read_tables(
-        checkpoint.storage, handles, range(GROUPS), query_id=None, watermark_ms=0
-    )
+    found = read_tables(checkpoint.storage, handles, range(GROUPS), query_id=None, watermark_ms=0)
     return {
         (word, until): (count,)
         for table in found.values()
@@ -129,7 +127,9 @@ def test_no_chain_that_is_kept_loses_a_file(lengths: list[int], data: st.DataObj
     }
     gone = removable(everything, kept_from, [handles[kept_from]], [handles[e] for e in pinned])
     assert len(gone) == len(set(gone))
-    needed = {file for epoch in (*range(kept_from, len(handles)), *pinned) for file in chains[epoch]}
+    needed = {
+        file for epoch in (*range(kept_from, len(handles)), *pinned) for file in chains[epoch]
+    }
     assert needed <= everything - set(gone)
     for file in everything - set(gone) - needed:
         name = SnapshotName.parse(file)
