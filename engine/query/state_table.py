@@ -44,7 +44,7 @@ _OWNER = "source continuous_state"
 
 
 class StateTableSource(DataSource):
-    """See the module. All partitions are of the epoch that was the last when the table was named."""
+    """See the module. All partitions are of one epoch, even if the query goes on."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         given = {name: str(value) for name, value in options.items()}

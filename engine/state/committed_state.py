@@ -1,4 +1,4 @@
-"""The state behind a committed epoch, for those who only look at it: no lease, nobody is disturbed."""
+"""The state behind a committed epoch, for those who only look: no lease, nobody is disturbed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One table out of a whole one and of those with what has changed since: the last row of a key wins.
+"""One table out of a whole one and of what has changed since: the last row of a key wins.
 
 Keys are equal as Spark groups them: null equals null, NaN equals NaN, -0.0 equals 0.0. Most rows
 have not changed: they are passed over column by column, and only those that remain are compared as

@@ -30,6 +30,7 @@ from engine.task.joining import Joining
 GROUPS = 8
 BIGINT = pa.int64()
 STAMP = pa.timestamp("us", "UTC")
+BOOL = pa.bool_()
 START = datetime(1970, 1, 1, tzinfo=timezone.utc)
 SCHEMA = pa.schema([("key", pa.string()), ("at", STAMP), ("x", BIGINT), ("n", BIGINT)])
 BOTH = pa.schema([*SCHEMA, *SCHEMA])
@@ -47,7 +48,7 @@ def number(value: int) -> Expr:
     return Expr("Literal", (), BIGINT, False, {"value": value})
 
 
-def node(op: str, *children: Expr, dtype: pa.DataType = pa.bool_(), **params: Any) -> Expr:
+def node(op: str, *children: Expr, dtype: pa.DataType = BOOL, **params: Any) -> Expr:
     return Expr(op, children, dtype, True, params)
 
 

@@ -229,7 +229,7 @@ def test_a_running_query_removes_what_it_needs_no_more(query: Query) -> None:
 def test_an_entry_that_cannot_be_read(query: Query) -> None:
     metadata = {"state": {"1": [{"unknown": 1}]}}
     query.checkpoint.offsets.add(40, OffsetEntry((40,), metadata))
-    with pytest.raises(CheckpointCorruptError, match="state cannot be read: .*unknown"):
+    with pytest.raises(CheckpointCorruptError, match=r"state cannot be read: .*unknown"):
         noted_state(query.checkpoint.offsets.get(40))
     assert noted_state(None) == noted_state(OffsetEntry((1,))) == ()
 
