@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
-from engine.state.files import Header, Link, TableHead, checksum_of, decode, header_of
 from engine.snapshots.handles import SnapshotHandle
 from engine.snapshots.names import SnapshotName
+from engine.state.files import Header, Link, TableHead, checksum_of, decode, header_of
 
 if TYPE_CHECKING:
     from engine.checkpoint.storage.contract import Storage

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.errors import CheckpointCorruptError, ConfigError
+from engine.snapshots.handles import SnapshotHandle
 from engine.state.chains import HINT, Chain, StateFile, read_chains
 from engine.state.contract import GROUP, StatefulStage
 from engine.state.files import TableHead
-from engine.snapshots.handles import SnapshotHandle
 from engine.state.merging import IN_FRONT, newest_rows
 
 if TYPE_CHECKING:

@@ -23,11 +23,11 @@ from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.opening import open_storage
 from engine.errors import CheckpointCorruptError, CheckpointVersionError, ConfigError
 from engine.exchange.key_groups import groups_of
+from engine.snapshots.handles import SnapshotHandle
+from engine.snapshots.names import SnapshotName
 from engine.state import files, snapshots
 from engine.state.chains import Chain
 from engine.state.contract import StatefulStage, StateTable
-from engine.snapshots.handles import SnapshotHandle
-from engine.snapshots.names import SnapshotName
 from engine.state.restoring import read_tables, restore
 from engine.state.snapshots import SnapshotWriter
 

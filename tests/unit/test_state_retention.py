@@ -20,8 +20,8 @@ from engine.checkpoint.state_retention import StatePurge
 from engine.errors import CheckpointCorruptError, ConfigError
 from engine.snapshots.handles import SnapshotHandle
 from engine.snapshots.names import SnapshotName
-from engine.state.restoring import read_tables
 from engine.snapshots.retention import removable
+from engine.state.restoring import read_tables
 from engine.state.snapshots import SnapshotWriter
 from tests.unit.test_snapshots import COUNTS, GROUPS, Rows, Shelf, rows_of
 
