@@ -2,9 +2,9 @@
 
 A file has the rows that have changed since the one before; the first of a chain has all of them
 (:mod:`engine.state.files` has the format, :mod:`engine.snapshots.names` the names). To take the
-changes is the task's own work, between two epochs; they are written on another thread, while the next
-epoch runs. A file is durable when :meth:`Job.write` returns, and is part of the state when the offset
-log names it. Files are created, and never changed.
+changes is the task's own work, between two epochs; they are written on another thread, while the
+next epoch runs. A file is durable when :meth:`Job.write` returns, and is part of the state when the
+offset log names it. Files are created, and never changed.
 
 When a restart would have much to read, the files of the chain are made into one, of the same epoch
 as the last of them. That is nobody's business but the storage's: it takes as long as it takes, the
