@@ -22,12 +22,12 @@ from engine.state.columns import Slots, grown
 from engine.state.contract import GONE, GROUP, EventClock, StatefulStage, StateTable
 from engine.state.event_times import EXPIRES, NEVER, Times, microseconds, stored, times_of
 from engine.state.keyed_slots import KeyedSlots
-from engine.task.lateness import in_time
+from engine.task.late_rows import in_time
 
 _TABLE: Final = "keys"
 
 
-class Deduplicating(StatefulStage):
+class DeduplicateStage(StatefulStage):
     """See the module.
 
     :param groups: how many key groups the query has.
@@ -99,10 +99,10 @@ class Deduplicating(StatefulStage):
         if not self._forgets:
             return None
         assert self._step.event_time is not None, "keys are forgotten by it"
-        times = times_of(batch.column(self._step.event_time))
+        times = batch.column(self._step.event_time)
         if self._step.within_us is None:
-            return times
-        return np.where(times == NEVER, 0, times) + self._step.within_us  # Spark reads NULL as 0
+            return times_of(times)
+        return times_of(times, null=0) + self._step.within_us  # as Spark reads NULL
 
     def _add(self, keys: Sequence[pa.Array], rows: int, expires: Times | None) -> Slots:
         """Which rows have brought a new key: of several with the same one, the first."""

@@ -29,7 +29,7 @@ from engine.state.joined_rows import Run
 from engine.task.column_batches import as_batch
 from engine.task.join_conditions import compile_mask, split
 from engine.task.join_side import Flags, Side
-from engine.task.lateness import in_time
+from engine.task.late_rows import in_time
 from engine.task.pairs import Places, pairs, slices
 
 SIDE: Final = b"side"
@@ -39,7 +39,7 @@ _OUTER_LEFT: Final = ("left", "full")
 _OUTER_RIGHT: Final = ("right", "full")
 
 
-class Joining(StatefulStage):
+class JoinStage(StatefulStage):
     """See the module.
 
     :param context: for the expressions.

@@ -17,7 +17,7 @@ from engine.exchange.partitioning import groups_of_rows
 from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import Deduplicate
 from engine.state.contract import EventClock
-from engine.task.deduplicating import Deduplicating
+from engine.task.deduplicating import DeduplicateStage
 
 GROUPS = 8
 STAMP = pa.timestamp("us", "UTC")
@@ -104,7 +104,7 @@ def test_the_first_row_of_each_key(
 ) -> None:
     step = KINDS[kind]
     model, clock, tasks, number = Model(step), EventClock(), 1, 0
-    stages = [Deduplicating(step, clock, GROUPS)]
+    stages = [DeduplicateStage(step, clock, GROUPS)]
     states: list[Any] = [None]
     for batches, moves_ms, then in history:
         expected: list[int] = []
@@ -147,7 +147,7 @@ def test_the_first_row_of_each_key(
             for task in range(tasks):
                 owned = groups_of(task, tasks, GROUPS)
                 mask = [group in owned for group in everything.column(0).to_pylist()]
-                stages.append(Deduplicating(step, clock, GROUPS))
+                stages.append(DeduplicateStage(step, clock, GROUPS))
                 stages[-1].restore({"keys": everything.filter(pa.array(mask, pa.bool_()))})
                 assert stages[-1].changes(whole=False) == {}
     assert clock.late.get("dedup", 0) == model.late
@@ -175,7 +175,7 @@ def test_windows_as_event_time() -> None:
     schema = pa.schema([("window", window), ("n", pa.int64())])
     step = Deduplicate("dedup", (0,), schema, event_time=0)
     clock = EventClock(watermark_ms=1_000)
-    stage = Deduplicating(step, clock, GROUPS)
+    stage = DeduplicateStage(step, clock, GROUPS)
 
     def run(*ends_ms: int | None) -> list[int | None]:
         windows = [
@@ -201,7 +201,7 @@ def test_windows_as_event_time() -> None:
 def test_many_keys_come_and_go() -> None:
     step = KINDS["with event time"]
     clock = EventClock()
-    stage = Deduplicating(step, clock, GROUPS)
+    stage = DeduplicateStage(step, clock, GROUPS)
 
     def epochs() -> Iterator[int]:
         for epoch in range(1, 30):

@@ -25,7 +25,7 @@ from engine.state.contract import EventClock
 from engine.state.joined_rows import JoinedRows
 from engine.task import pairs
 from engine.task.join_conditions import split
-from engine.task.joining import Joining
+from engine.task.joining import JoinStage
 
 GROUPS = 8
 BIGINT = pa.int64()
@@ -239,7 +239,7 @@ def test_any_streams(
 def check(case: Case, history: list[tuple[list[tuple[int, list[Row]]], int, int | None]]) -> None:
     step, model, clock = case.step(), Model(case), EventClock()
     tasks, n, known = 1, 0, dict[int, Any]()
-    stages = [Joining(step, clock, Context(), GROUPS)]
+    stages = [JoinStage(step, clock, Context(), GROUPS)]
     states: list[Any] = [None]
     for batches, moves_ms, then in history:
         expected: list[Any] = []
@@ -274,7 +274,7 @@ def check(case: Case, history: list[tuple[list[tuple[int, list[Row]]], int, int 
             tasks, stages, states = then, [], [None] * then
             for task in range(tasks):
                 owned = groups_of(task, tasks, GROUPS)
-                stages.append(Joining(step, clock, Context(), GROUPS))
+                stages.append(JoinStage(step, clock, Context(), GROUPS))
                 stages[-1].restore(
                     {
                         name: table.filter(
@@ -286,7 +286,7 @@ def check(case: Case, history: list[tuple[list[tuple[int, list[Row]]], int, int 
     assert clock.late.get("join", 0) == model.late
 
 
-def snapshot(stage: Joining, before: Any, task: int, tasks: int) -> dict[str, pa.Table]:
+def snapshot(stage: JoinStage, before: Any, task: int, tasks: int) -> dict[str, pa.Table]:
     found = dict(stage.changes(whole=before is None))
     for table in stage.tables:
         assert found[table.name].schema == table.stored
