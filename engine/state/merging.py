@@ -59,7 +59,8 @@ def _rows_among(columns: Sequence[pa.Array], others: Sequence[pa.Array]) -> np.n
     """The positions of the rows whose key is among the others; on either side it is there once."""
     found = np.arange(len(columns[0]))
     for column, other in zip(columns, others, strict=True):
-        among = pc.is_in(column.take(pa.array(found)), value_set=other.unique())
+        chosen = column if len(found) == len(column) else column.take(pa.array(found))
+        among = pc.is_in(chosen, value_set=other.unique())
         found = found[among.to_numpy(zero_copy_only=False)]
         if not len(found):
             return found
