@@ -10,8 +10,8 @@
 
 The query may run, be pruned and be rewound meanwhile: the entries are read before anything is
 written, and again if it was rewound in between. An entry that retention takes while they are read,
-or while the state is copied, ends the copy's history there: an entry is copied behind the state that
-it needs, and retention removes it first.
+or while the state is copied, ends the copy's history there: an entry is copied behind the state
+that it needs, and retention removes it first.
 
 Left behind: the lease and requests, the fingerprint (the copy's query writes its own, to a sink of
 its own), prepared epochs, progress, pins, and what rewinds have moved. The sink's rows are not
@@ -37,9 +37,9 @@ from engine.checkpoint.retention import KEEP_EPOCHS_DEFAULT
 from engine.checkpoint.rewind import INTENT
 from engine.checkpoint.rewound import last_rewind
 from engine.errors import CheckpointCorruptError, CheckpointError, ConfigError
-from engine.state.names import FOLDER as STATE
-from engine.state.names import SnapshotName
-from engine.state.retention import removable
+from engine.snapshots.names import FOLDER as STATE
+from engine.snapshots.names import SnapshotName
+from engine.snapshots.retention import removable
 
 if TYPE_CHECKING:
     from engine.checkpoint.checkpoint import Checkpoint

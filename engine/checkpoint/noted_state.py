@@ -14,7 +14,7 @@ from typing import Any, Final
 from engine.base.json_text import JSON
 from engine.checkpoint.logs.offset_log import OffsetEntry, deserialize
 from engine.errors import CheckpointCorruptError
-from engine.state.handles import SnapshotHandle
+from engine.snapshots.handles import SnapshotHandle
 
 STATE: Final = "state"
 

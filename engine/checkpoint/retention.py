@@ -25,7 +25,7 @@ from engine.checkpoint.rewound import last_rewind
 from engine.checkpoint.state_retention import removable_state, state_stages
 from engine.checkpoint.storage.contract import FileInfo, checksum_twin
 from engine.errors import ConfigError
-from engine.state.names import stage_folder
+from engine.snapshots.names import stage_folder
 
 if TYPE_CHECKING:
     from engine.checkpoint.checkpoint import Checkpoint

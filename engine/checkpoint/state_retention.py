@@ -14,8 +14,8 @@ from engine.checkpoint.folder import CheckpointFolder
 from engine.checkpoint.noted_state import noted_in, noted_state
 from engine.checkpoint.pins import all_pins
 from engine.checkpoint.storage.contract import Storage
-from engine.state.names import FOLDER, SnapshotName, stage_folder
-from engine.state.retention import removable
+from engine.snapshots.names import FOLDER, SnapshotName, stage_folder
+from engine.snapshots.retention import removable
 
 _EPOCHS_BETWEEN: Final = 10
 

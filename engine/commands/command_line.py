@@ -110,9 +110,7 @@ def _parser() -> argparse.ArgumentParser:
         help="only rows in which the column has this value; window.start looks into a struct",
     )
     state.add_argument("--epoch", type=_epoch, metavar="N", help="by default the last committed")
-    state.add_argument(
-        "--rows", type=_positive, default=20, metavar="N", help="of each table (20)"
-    )
+    state.add_argument("--rows", type=_positive, default=20, metavar="N", help="of each table (20)")
 
     prune = on_checkpoint(
         "prune", "prune:prune", "remove what no restart can need; * stands for many checkpoints"

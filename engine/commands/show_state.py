@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.checkpoint.committed_state import committed_state, tables_of
 from engine.commands.result import Result, format_pairs, format_table, format_time
 from engine.commands.status import open_checkpoint
 from engine.errors import ConfigError
+from engine.state.committed_state import committed_state, tables_of
 from engine.state.files import TableHead
 from engine.state.merging import IN_FRONT
 

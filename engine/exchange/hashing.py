@@ -151,7 +151,7 @@ def _of_texts(words: npt.NDArray[np.uint64], begins: Ints, lengths: Ints) -> Has
     places = np.repeat(np.arange(most), rows)
     skipped = (np.arange(most) << 3)[:, None]
     at, left = (begins + skipped).ravel(), (lengths - skipped).ravel()
-    items = _of_items(_cut(words, np.minimum(at, (len(words) - 2) << 3), left), places)
+    items = _of_items(_cut(words, np.minimum(at, ((len(words) - 1) << 3) - 1), left), places)
     if most == 1:
         return items
     each = items.reshape(2, most, rows)

@@ -15,8 +15,8 @@ micro-batch mode, with ``df.writeStream``:
 ``kafka``                             :mod:`engine.sources.kafka.data_source`, unless Spark's own
                                       is on the classpath: then its plan is read
 ``postgres``                          :mod:`engine.sources.postgres.data_source`
-``continuous_state``                  :mod:`engine.query.state_table`: the state of a query, to be read
-                                      in a batch
+``continuous_state``                  :mod:`engine.query.state_table`: the state of a query, as a
+                                      table
 ``continuous_parquet``, ``_json``,    :mod:`engine.sinks.files.data_source`
 ``_csv``
 ====================================  ==========================================

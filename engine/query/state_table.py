@@ -27,13 +27,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from engine.base.connector_options import Options
 from engine.base.nested_settings import pop_settings
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.committed_state import CommittedState, committed_state, tables_of
 from engine.errors import ConfigError
 from engine.expressions.types import UnsupportedTypeError, schema_to_spark
 from engine.query.write_request import STORAGE
+from engine.snapshots.handles import SnapshotHandle
+from engine.state.committed_state import CommittedState, committed_state, tables_of
 from engine.state.contract import GROUP
 from engine.state.files import TableHead
-from engine.state.handles import SnapshotHandle
 from engine.state.merging import IN_FRONT
 from engine.state.restoring import read_tables
 
@@ -44,7 +44,7 @@ _OWNER = "source continuous_state"
 
 
 class StateTableSource(DataSource):
-    """See the module. All partitions are of the epoch that was the last when the table was named."""
+    """See the module. All partitions are of one epoch, even if the query goes on."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         given = {name: str(value) for name, value in options.items()}

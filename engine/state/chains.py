@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
+from engine.snapshots.handles import SnapshotHandle
+from engine.snapshots.names import SnapshotName
 from engine.state.files import Header, Link, TableHead, checksum_of, decode, header_of
-from engine.state.handles import SnapshotHandle
-from engine.state.names import SnapshotName
 
 if TYPE_CHECKING:
     from engine.checkpoint.storage.contract import Storage
@@ -37,6 +37,18 @@ class StateFile:
     header: Header
     tables: Mapping[TableHead, pa.Table]
     link: Link
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The files that a task goes on behind.
+
+    :param handle: what the offset log says of them.
+    :param links: the files, the oldest first.
+    """
+
+    handle: SnapshotHandle
+    links: tuple[Link, ...]
 
 
 def read_chains(

@@ -17,12 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.exchange.hashing import Hashes
+from engine.state.event_times import NEVER
 
 Places = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 RUN_ROWS_MAX: Final = 1 << 16
 """Runs are not merged to longer ones."""
-_NEVER: Final = int(np.iinfo(np.int64).max)
 
 
 class Run:
@@ -31,7 +31,7 @@ class Run:
     :ivar hashes: of the keys.
     :ivar rows: all of their columns.
     :ivar numbers: each row's own.
-    :ivar expires: until when they stay, in microseconds; the largest number: for ever.
+    :ivar expires: until when they stay, in microseconds, or NEVER.
     :ivar matched: whether a match was found.
     :ivar changed: whether a snapshot has to have them.
     :ivar there: false: the watermark has passed them.
@@ -59,7 +59,7 @@ class Run:
         self.matched = matched[order]
         self.changed = changed[order]
         self.there = np.ones(len(order), np.bool_)
-        self.soonest = int(expires.min()) if len(expires) else _NEVER
+        self.soonest = int(expires.min()) if len(expires) else NEVER
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -164,7 +164,9 @@ class JoinedRows:
         kept = [np.flatnonzero(run.there) for run in runs]
 
         def of(values: list[Any]) -> Any:
-            return np.concatenate([each[..., at] for each, at in zip(values, kept, strict=True)], -1)
+            return np.concatenate(
+                [each[..., at] for each, at in zip(values, kept, strict=True)], -1
+            )
 
         rows = [run.rows.take(pa.array(at)) for run, at in zip(runs, kept, strict=True)]
         return Run(

@@ -1,4 +1,4 @@
-"""One table out of a whole one and of those with what has changed since: the last row of a key wins.
+"""One table out of a whole one and of what has changed since: the last row of a key wins.
 
 Keys are equal as Spark groups them: null equals null, NaN equals NaN, -0.0 equals 0.0. Most rows
 have not changed: they are passed over column by column, and only those that remain are compared as
@@ -59,7 +59,8 @@ def _rows_among(columns: Sequence[pa.Array], others: Sequence[pa.Array]) -> np.n
     """The positions of the rows whose key is among the others; on either side it is there once."""
     found = np.arange(len(columns[0]))
     for column, other in zip(columns, others, strict=True):
-        among = pc.is_in(column.take(pa.array(found)), value_set=other.unique())
+        chosen = column if len(found) == len(column) else column.take(pa.array(found))
+        among = pc.is_in(chosen, value_set=other.unique())
         found = found[among.to_numpy(zero_copy_only=False)]
         if not len(found):
             return found

@@ -13,12 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.errors import CheckpointCorruptError, ConfigError
-from engine.state.chains import HINT, StateFile, read_chains
+from engine.snapshots.handles import SnapshotHandle
+from engine.state.chains import HINT, Chain, StateFile, read_chains
 from engine.state.contract import GROUP, StatefulStage
 from engine.state.files import TableHead
-from engine.state.handles import SnapshotHandle
 from engine.state.merging import IN_FRONT, newest_rows
-from engine.state.snapshots import Chain
 
 if TYPE_CHECKING:
     from engine.checkpoint.storage.contract import Storage

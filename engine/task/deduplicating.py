@@ -2,10 +2,9 @@
 
 A key is forgotten when the watermark passes its event time, if that is one of its columns; when it
 passes the time of its first row and the delay behind it; or never. Whatever has been passed already
-when a row comes is late, and left out before keys are looked at. Keys are equal as Spark groups
-them: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0.
+when a row comes is late, and left out before keys are looked at.
 
-Source: Spark's StreamingDeduplicateExec, StreamingDeduplicateWithinWatermarkExec.
+Source: Spark's ``StreamingDeduplicateExec``, ``StreamingDeduplicateWithinWatermarkExec``.
 """
 
 from __future__ import annotations
@@ -16,18 +15,23 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from engine.exchange.hashing import hash_rows
-from engine.exchange.partitioning import groups_of_hashes
+from engine.expressions.logic.ranks import normalized
 from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import Deduplicate
+<<<<<<< HEAD
 from engine.state.columns import column_of, grown
 from engine.state.contract import EventClock, StatefulStage, StateTable
 from engine.state.slot_table import Slots, SlotTable
 from engine.state.event_times import NEVER, Times, stored, times_of
+=======
+from engine.state.columns import Slots, grown
+from engine.state.contract import GONE, GROUP, EventClock, StatefulStage, StateTable
+from engine.state.event_times import EXPIRES, NEVER, Times, microseconds, stored, times_of
+from engine.state.keyed_slots import KeyedSlots
+>>>>>>> s-keep
 from engine.task.late_rows import in_time
 
-_KEYS: Final = "keys"
-_EXPIRES: Final = pa.field("expires", pa.int64())
+_TABLE: Final = "keys"
 
 
 class DeduplicateStage(StatefulStage):
@@ -38,20 +42,18 @@ class DeduplicateStage(StatefulStage):
 
     def __init__(self, step: Deduplicate, clock: EventClock, groups: int) -> None:
         self.name = step.name
-        self._step = step
-        self._clock = clock
-        self._groups = groups
-        keys = [step.schema.field(key) for key in step.keys]
-        is_key = step.event_time in step.keys
-        self._expires = step.within_us is not None or is_key
-        schema = pa.schema([*keys, _EXPIRES] if self._expires else keys)
-        expires = len(keys) if self._expires else None
-        self._table = StateTable(_KEYS, schema, len(keys), expires)
-        self._slots = SlotTable()
-        self._columns = [column_of(field.type) for field in keys]
-        self._until = np.empty(0, np.int64)  # by slot, as what follows
+        self._step, self._clock, self._groups = step, clock, groups
+        fields = [step.schema.field(key) for key in step.keys]
+        self._forgets = step.within_us is not None or step.event_time in step.keys
+        if self._forgets:
+            schema = pa.schema([*fields, EXPIRES])
+            self._table = StateTable(_TABLE, schema, len(fields), len(fields))
+        else:
+            self._table = StateTable(_TABLE, pa.schema(fields), len(fields))
+        self._keys = KeyedSlots([field.type for field in fields])
+        self._expires = np.empty(0, np.int64)  # by slot; NEVER where there is no key
         self._changed = np.empty(0, np.bool_)
-        self._soonest = NEVER
+        self._closes_us = NEVER  # no key does so before
         self._grow()
 
     @property
@@ -66,20 +68,32 @@ class DeduplicateStage(StatefulStage):
             first = self._first_rows(in_time(batch, self._step.event_time, self._clock, self.name))
             if first.num_rows:
                 yield first
-        self._forget(self._clock.next_watermark_ms)
+        self._forget(microseconds(self._clock.next_watermark_ms))
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
+<<<<<<< HEAD
         table = tables.get(_KEYS)
         for batch in () if table is None else table.to_batches():
             keys = batch.columns[2 : 2 + len(self._columns)]
             until = times_of(batch.columns[-1]) if self._expires else None
             self._slots.reserve(batch.num_rows)
             self._add(keys, batch.num_rows, until)
+=======
+        table = tables.get(_TABLE)
+        if table is None:
+            return
+        self._keys.reserve(table.num_rows)
+        for batch in table.to_batches():
+            columns = batch.columns[2:]  # behind GROUP and GONE
+            expires = times_of(columns[-1]) if self._forgets else None
+            self._add(columns[: self._table.keys], batch.num_rows, expires)
+>>>>>>> s-keep
         self._changed[:] = False
 
     def changes(self, *, whole: bool) -> Mapping[str, pa.Table]:
-        slots = self._slots.slots if whole else np.flatnonzero(self._changed)
+        slots = self._keys.slots if whole else np.flatnonzero(self._changed)
         self._changed[:] = False
+<<<<<<< HEAD
         groups = groups_of_hashes(self._slots.hashes(slots), self._groups)
         columns = [
             pa.array(groups),
@@ -89,13 +103,26 @@ class DeduplicateStage(StatefulStage):
         if self._expires:
             columns.append(stored(self._until[slots]))
         return {_KEYS: pa.table(columns, schema=self._table.stored)}
+=======
+        if not len(slots):
+            return {}
+        groups = pa.array(self._keys.groups(slots, self._groups), GROUP.type)
+        gone = pa.array(np.zeros(len(slots), np.bool_), GONE.type)
+        columns = [groups, gone, *self._keys.keys(slots)]
+        if self._forgets:
+            columns.append(stored(self._expires[slots]))
+        return {_TABLE: pa.Table.from_arrays(columns, schema=self._table.stored)}
+>>>>>>> s-keep
 
     def _first_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows whose keys have not been seen."""
-        keys = [batch.column(key) for key in self._step.keys]
-        first = self._add(keys, batch.num_rows, self._until_of(batch))
+        if not batch.num_rows:
+            return batch
+        keys = [normalized(batch.column(key)) for key in self._step.keys]
+        first = self._add(keys, batch.num_rows, self._expires_of(batch))
         return batch if len(first) == batch.num_rows else batch.take(pa.array(first))
 
+<<<<<<< HEAD
     def _until_of(self, batch: pa.RecordBatch) -> Times | None:
         """When each row's key is forgotten; None: never."""
         event_time, within_us = self._step.event_time, self._step.within_us
@@ -108,35 +135,42 @@ class DeduplicateStage(StatefulStage):
     def _add(self, keys: Sequence[pa.Array], rows: int, until: Times | None) -> Slots:
         """Which rows have brought a new key, of several with the same one the first."""
         slots, first = self._slots.find_or_add(hash_rows(keys, rows))
+=======
+    def _expires_of(self, batch: pa.RecordBatch) -> Times | None:
+        """When the key of each row is forgotten; None: never."""
+        if not self._forgets:
+            return None
+        assert self._step.event_time is not None, "keys are forgotten by it"
+        times = batch.column(self._step.event_time)
+        if self._step.within_us is None:
+            return times_of(times)
+        return times_of(times, null=0) + self._step.within_us  # as Spark reads NULL
+
+    def _add(self, keys: Sequence[pa.Array], rows: int, expires: Times | None) -> Slots:
+        """Which rows have brought a new key: of several with the same one, the first."""
+        slots, first = self._keys.find_or_add(keys, rows)
+>>>>>>> s-keep
         if not len(first):
             return first
         self._grow()
-        new, places = slots[first], pa.array(first)
-        for column, values in zip(self._columns, keys, strict=True):
-            column.put(new, values if len(first) == rows else values.take(places))
+        new = slots[first]
         self._changed[new] = True
-        if until is not None:
-            until = until[first]
-            self._until[new] = until
-            self._soonest = min(self._soonest, int(until.min()))
+        if expires is not None:
+            self._expires[new] = expires[first]
+            self._closes_us = min(self._closes_us, int(expires[first].min()))
         return first
 
     def _grow(self) -> None:
-        room = self._slots.room
-        if room == len(self._until):
-            return
-        self._until = grown(self._until, room, NEVER)
-        self._changed = grown(self._changed, room, False)
-        for column in self._columns:
-            column.grow(room)
+        room = self._keys.room
+        if room > len(self._expires):
+            self._expires = grown(self._expires, room, NEVER)
+            self._changed = grown(self._changed, room, False)
 
-    def _forget(self, watermark_ms: int) -> None:
-        if self._soonest > watermark_ms * 1000:
+    def _forget(self, watermark_us: int) -> None:
+        if self._closes_us > watermark_us:
             return
-        gone = np.flatnonzero(self._until <= watermark_ms * 1000)
-        self._slots.free(gone)
-        for column in self._columns:
-            column.clear(gone)
-        self._until[gone] = NEVER
+        gone = np.flatnonzero(self._expires <= watermark_us)
+        self._keys.free(gone)
+        self._expires[gone] = NEVER
         self._changed[gone] = False
-        self._soonest = int(self._until.min())
+        self._closes_us = int(self._expires.min())

@@ -1,7 +1,7 @@
 """The condition of a join of two streams, in three parts, as Spark evaluates it.
 
-A row that its own side's part is not true for can have no match: it is never kept, and a row that is
-returned without a match is returned at once. Only what is left is computed on pairs of rows.
+A row that its own side's part is not true for can have no match: it never waits, and in an outer
+join it is returned at once. Only what is left is computed on pairs of rows.
 
 Source: Spark's JoinConditionSplitPredicates.
 """

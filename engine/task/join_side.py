@@ -16,15 +16,19 @@ from engine.expressions.registry import Context
 from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
 from engine.pipeline.stateful import JoinSide
-from engine.state.contract import StateTable
+from engine.state.contract import GONE, GROUP, StateTable
+from engine.state.event_times import EXPIRES, NEVER, Times, stored, times_of
 from engine.state.joined_rows import JoinedRows, Run
+<<<<<<< HEAD
 from engine.state.event_times import NEVER, Times, stored, times_of
+=======
+>>>>>>> s-keep
 from engine.task.join_conditions import compile_mask
 
 Flags = npt.NDArray[np.bool_]
 _IN_FRONT: Final = (
     pa.field("#row", pa.int64(), False),
-    pa.field("#expires", pa.int64()),
+    EXPIRES,
     pa.field("#matched", pa.bool_(), False),
 )
 _SKIPPED: Final = 2 + len(_IN_FRONT)
@@ -86,6 +90,7 @@ class Side:
         :param matched: which of them have found one.
         :param kept: only these.
         """
+        batch = pa.RecordBatch.from_arrays(batch.columns, schema=self.spec.schema)
         if not kept.all():
             batch, hashes = batch.filter(pa.array(kept)), hashes[:, kept]
             matched = matched[kept]
@@ -124,8 +129,8 @@ class Side:
     def _stored(self, run: Run, places: npt.NDArray[np.int64], groups: int) -> pa.RecordBatch:
         rows = run.rows.take(pa.array(places))
         columns = [
-            pa.array(groups_of_hashes(run.hashes[:, places], groups)),
-            pa.array(np.zeros(len(places), np.bool_)),
+            pa.array(groups_of_hashes(run.hashes[:, places], groups), GROUP.type),
+            pa.array(np.zeros(len(places), np.bool_), GONE.type),
             pa.array(run.numbers[places]),
             stored(run.expires[places]),
             pa.array(run.matched[places]),

@@ -24,11 +24,16 @@ from engine.expressions.row_context import Rows, taken
 from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import JoinStreams
 from engine.state.contract import EventClock, StatefulStage, StateTable
+from engine.state.event_times import microseconds
 from engine.state.joined_rows import Run
 from engine.task.column_batches import as_batch
+<<<<<<< HEAD
 from engine.task.late_rows import in_time
+=======
+>>>>>>> s-keep
 from engine.task.join_conditions import compile_mask, split
 from engine.task.join_side import Flags, Side
+from engine.task.late_rows import in_time
 from engine.task.pairs import Places, pairs, slices
 
 SIDE: Final = b"side"
@@ -41,13 +46,11 @@ _OUTER_RIGHT: Final = ("right", "full")
 class JoinStage(StatefulStage):
     """See the module.
 
-    :param groups: how many key groups the query has.
     :param context: for the expressions.
+    :param groups: how many key groups the query has.
     """
 
-    def __init__(
-        self, step: JoinStreams, clock: EventClock, groups: int, context: Context
-    ) -> None:
+    def __init__(self, step: JoinStreams, clock: EventClock, context: Context, groups: int) -> None:
         self.name = step.name
         self._step = step
         self._clock = clock
@@ -89,7 +92,7 @@ class JoinStage(StatefulStage):
                 yield batch
             else:
                 yield from self._join(int(batch.schema.metadata[SIDE]), batch)
-        watermark_us = self._clock.next_watermark_ms * 1000
+        watermark_us = microseconds(self._clock.next_watermark_ms)
         for number, side in enumerate(self._sides):
             for rows in side.waiting.expire(watermark_us):
                 if side.is_outer:

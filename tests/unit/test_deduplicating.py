@@ -21,7 +21,9 @@ from engine.task.deduplicating import DeduplicateStage
 
 GROUPS = 8
 STAMP = pa.timestamp("us", "UTC")
-SCHEMA = pa.schema([("name", pa.string()), ("at", STAMP), ("score", pa.float64()), ("n", pa.int64())])
+SCHEMA = pa.schema(
+    [("name", pa.string()), ("at", STAMP), ("score", pa.float64()), ("n", pa.int64())]
+)
 START = datetime(1970, 1, 1, tzinfo=timezone.utc)
 Row = tuple[str | None, int | None, float | None]
 
@@ -130,11 +132,14 @@ def test_the_first_row_of_each_key(
         model.close(clock.next_watermark_ms)
         clock.watermark_ms = clock.next_watermark_ms
         for task, stage in enumerate(stages):
-            (table,) = stage.changes(whole=states[task] is None).values()
+            found = stage.changes(whole=states[task] is None)
+            table = found.get("keys", stage.tables[0].stored.empty_table())
             assert table.schema == stage.tables[0].stored
             groups_seen = set(table.column(0).to_pylist())
             assert groups_seen <= set(groups_of(task, tasks, GROUPS))
-            states[task] = table if states[task] is None else pa.concat_tables([states[task], table])
+            states[task] = (
+                table if states[task] is None else pa.concat_tables([states[task], table])
+            )
         if then is not None:
             everything = alive(step, pa.concat_tables(states), clock.watermark_ms)
             assert everything.num_rows == len(model.seen)
@@ -144,7 +149,7 @@ def test_the_first_row_of_each_key(
                 mask = [group in owned for group in everything.column(0).to_pylist()]
                 stages.append(DeduplicateStage(step, clock, GROUPS))
                 stages[-1].restore({"keys": everything.filter(pa.array(mask, pa.bool_()))})
-                assert stages[-1].changes(whole=False)["keys"].num_rows == 0
+                assert stages[-1].changes(whole=False) == {}
     assert clock.late.get("dedup", 0) == model.late
 
 
@@ -189,7 +194,7 @@ def test_windows_as_event_time() -> None:
     clock.watermark_ms = 2_000
     assert run(2_000, 2_001, None) == [1]
     (table,) = stage.changes(whole=True).values()
-    assert table.column("expires").to_pylist() == [None, 2_001_000]
+    assert set(table.column("#expires").to_pylist()) == {None, 2_001_000}
     assert clock.late == {"dedup": 2}
 
 
@@ -207,4 +212,4 @@ def test_many_keys_come_and_go() -> None:
 
     assert list(epochs()) == [500] * 29
     assert 500 <= stage.changes(whole=True)["keys"].num_rows <= 2_000
-    assert stage._slots.room <= 8_192
+    assert stage._keys.room <= 8_192

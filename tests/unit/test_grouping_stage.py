@@ -252,7 +252,9 @@ def test_times_as_keys_close_as_well() -> None:
     grouped = GroupRows("g", (0,), AGGREGATES[:1], schema, "append", 0)
     tasks = Tasks(lambda clock: grouping_stage(grouped, clock, Context(), GROUPS), (0,))
     batch = pa.RecordBatch.from_pydict({"t": pa.array([1_000_000, 2_000_001, None], TIME)})
-    assert tasks.epoch([batch], 1_000) == [{"t": datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc), "n": 1}]
+    assert tasks.epoch([batch], 1_000) == [
+        {"t": datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc), "n": 1}
+    ]
     assert [row["n"] for row in tasks.epoch([batch], 10_000)] == [2]
     assert tasks.clock.late == {"g": 1}
     tasks.restart(2)

@@ -30,6 +30,7 @@ from engine.task.joining import JoinStage
 GROUPS = 8
 BIGINT = pa.int64()
 STAMP = pa.timestamp("us", "UTC")
+BOOL = pa.bool_()
 START = datetime(1970, 1, 1, tzinfo=timezone.utc)
 SCHEMA = pa.schema([("key", pa.string()), ("at", STAMP), ("x", BIGINT), ("n", BIGINT)])
 BOTH = pa.schema([*SCHEMA, *SCHEMA])
@@ -47,7 +48,7 @@ def number(value: int) -> Expr:
     return Expr("Literal", (), BIGINT, False, {"value": value})
 
 
-def node(op: str, *children: Expr, dtype: pa.DataType = pa.bool_(), **params: Any) -> Expr:
+def node(op: str, *children: Expr, dtype: pa.DataType = BOOL, **params: Any) -> Expr:
     return Expr(op, children, dtype, True, params)
 
 
@@ -235,12 +236,10 @@ def test_any_streams(
         check(case, history)
 
 
-def check(
-    case: Case, history: list[tuple[list[tuple[int, list[Row]]], int, int | None]]
-) -> None:
+def check(case: Case, history: list[tuple[list[tuple[int, list[Row]]], int, int | None]]) -> None:
     step, model, clock = case.step(), Model(case), EventClock()
     tasks, n, known = 1, 0, dict[int, Any]()
-    stages = [JoinStage(step, clock, GROUPS, Context())]
+    stages = [JoinStage(step, clock, Context(), GROUPS)]
     states: list[Any] = [None]
     for batches, moves_ms, then in history:
         expected: list[Any] = []
@@ -258,20 +257,24 @@ def check(
                 into += [whole.filter(mask), IDLE]
         clock.next_watermark_ms = clock.watermark_ms + moves_ms
         expected += model.close(clock.next_watermark_ms)
-        results = [each for stage, into in zip(stages, inputs, strict=True) for each in stage(iter(into))]
+        results = [
+            each for stage, into in zip(stages, inputs, strict=True) for each in stage(iter(into))
+        ]
         assert in_order(made(step, results, known)) == in_order(expected)
         clock.watermark_ms = clock.next_watermark_ms
         for task, stage in enumerate(stages):
             states[task] = snapshot(stage, states[task], task, tasks)
         if then is not None:
             tables = {
-                name: pa.concat_tables([merged(state[name], clock.watermark_ms) for state in states])
+                name: pa.concat_tables(
+                    [merged(state[name], clock.watermark_ms) for state in states]
+                )
                 for name in ("left", "right")
             }
             tasks, stages, states = then, [], [None] * then
             for task in range(tasks):
                 owned = groups_of(task, tasks, GROUPS)
-                stages.append(JoinStage(step, clock, GROUPS, Context()))
+                stages.append(JoinStage(step, clock, Context(), GROUPS))
                 stages[-1].restore(
                     {
                         name: table.filter(

@@ -18,16 +18,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.base.background import Later, at_once
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.opening import open_storage
 from engine.errors import CheckpointCorruptError, CheckpointVersionError, ConfigError
 from engine.exchange.key_groups import groups_of
+from engine.snapshots.handles import SnapshotHandle
+from engine.snapshots.names import SnapshotName
 from engine.state import files, snapshots
+from engine.state.chains import Chain
 from engine.state.contract import StatefulStage, StateTable
-from engine.state.handles import SnapshotHandle
-from engine.state.names import SnapshotName
 from engine.state.restoring import read_tables, restore
-from engine.state.snapshots import Chain, SnapshotWriter
+from engine.state.snapshots import SnapshotWriter
 
 GROUPS = 8
 Key = tuple[Any, ...]
@@ -164,18 +166,38 @@ epochs = st.lists(
 )
 
 
-@given(epochs, st.integers(1, 4))
+class Slow:
+    """Does work when it is told to."""
+
+    def __init__(self) -> None:
+        self.work: list[Any] = []
+
+    def __call__(self, kind: str, work: Any) -> None:
+        self.work.append(work)
+
+    def do_one(self) -> None:
+        if self.work:
+            self.work.pop(0)()
+
+
+@given(epochs, st.integers(1, 4), st.booleans())
 @settings(max_examples=200, deadline=None)
 def test_whatever_happens_what_is_restored_is_what_was_there(
-    history: list[tuple[list[tuple[str, Key, int]], int, int | None]], files_max: int
+    history: list[tuple[list[tuple[str, Key, int]], int, int | None]],
+    files_max: int,
+    is_slow: bool,
 ) -> None:
     storage = open_storage(f"memory://{uuid.uuid4()}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshots, "FILES_MAX", files_max)
         tasks, generation, watermark_ms = 2, 1, 0
+        slow = Slow()
+        later: Later = slow if is_slow else at_once
         model: Rows = {}
         shelves = [Shelf(COUNTS) for _ in range(tasks)]
-        writers = [writer(storage, groups_of(task, tasks, GROUPS)) for task in range(tasks)]
+        writers = [
+            writer(storage, groups_of(task, tasks, GROUPS), later=later) for task in range(tasks)
+        ]
         for epoch, (steps, moves_ms, then) in enumerate(history):
             for kind, key, value in steps:
                 if key[1] is not None and key[1] <= watermark_ms * 1000:
@@ -195,6 +217,8 @@ def test_whatever_happens_what_is_restored_is_what_was_there(
             model = open_rows(COUNTS, model, watermark_ms)
             for shelf in shelves:
                 shelf.close(watermark_ms)
+            if epoch % 3 == 0:
+                slow.do_one()
             handles = [
                 to.prepare(epoch, watermark_ms, [shelf]).write()
                 for to, shelf in zip(writers, shelves, strict=True)
@@ -221,9 +245,10 @@ def test_whatever_happens_what_is_restored_is_what_was_there(
                         query_id="query",
                         watermark_ms=watermark_ms,
                     )
-                    if chain is not None:
-                        assert len(chain.links) <= files_max
-                    writers.append(writer(storage, groups, chain, generation=generation))
+                    if chain is not None and not is_slow:
+                        assert len(chain.links) <= max(files_max, 2)
+                    new = writer(storage, groups, chain, generation=generation, later=later)
+                    writers.append(new)
                 assert {k: v for shelf in shelves for k, v in shelf.rows.items()} == model
 
 
@@ -292,9 +317,7 @@ class Counting(Shelf):
 
     def write(self, storage: Storage) -> list[SnapshotHandle]:
         to = writer(storage, range(GROUPS))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(snapshots, "CHANGES_SHARE_MAX", 100)
-            return [[to.prepare(e, 0, [self]).write() for e in range(3)][-1]]
+        return [[to.prepare(e, 0, [self]).write() for e in range(3)][-1]]
 
 
 def test_zeros_and_not_a_numbers_are_one_key_each(storage: Storage) -> None:
@@ -347,21 +370,70 @@ def test_an_epoch_without_changes_has_the_snapshot_of_before(storage: Storage) -
     assert pickle.loads(pickle.dumps(first)) == first
 
 
-def test_all_rows_are_due_when_changes_take_half_as_much(storage: Storage) -> None:
+MANY: Rows = {(str(n), None): (n,) for n in range(1_000)}
+
+
+def test_a_long_chain_becomes_one_file(storage: Storage) -> None:
     shelf = Shelf(COUNTS)
-    many = {(str(n), None): (n,) for n in range(1_000)}
-    handles = write(storage, shelf, many, *[{("0", None): (n,)} for n in range(40)], many, {}, {})
-    since = [each.since for each in handles]
-    assert since[:30] == [0] * 30, "a chain of 30 files"
-    assert since[30:41] == [30] * 11
-    assert since[41:] == [30, 42, 42], "the changes were as large as all rows"
-    assert read(storage, [handles[-1]], COUNTS)[0] == many
+    handles = write(storage, shelf, MANY, *[{("0", None): (n,)} for n in range(70)], {}, {})
+    assert [each.since for each in handles[:30]] == [0] * 30
+    assert [each.since for each in handles[30:59]] == [29] * 29
+    assert [each.since for each in handles[59:]] == [58] * 14
+    assert [each.rows for each in handles[28:31]] == [1_028, 1_029, 1_001]
+    for epoch, handle in enumerate(handles):
+        count = min(max(epoch - 1, 0), 69)
+        assert read(storage, [handle], COUNTS)[0] == {**MANY, ("0", None): (count,)}
+
+
+def test_large_changes_make_a_chain_long(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "CHANGES_BYTES_MIN", 0)
+    shelf = Shelf(COUNTS)
+    some = dict(list(MANY.items())[:300])
+    handles = write(storage, shelf, MANY, some, some, some, {}, {})
+    assert [each.since for each in handles] == [0, 0, 0, 2, 2, 2]
+    assert read(storage, [handles[-1]], COUNTS)[0] == MANY
+
+
+def test_an_epoch_without_changes_takes_the_one_file(storage: Storage) -> None:
+    shelf, slow = Shelf(COUNTS), Slow()
+    to = writer(storage, range(GROUPS), later=slow)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshots, "FILES_MAX", 3)
+        for epoch in range(3):
+            shelf.put((str(epoch), None), (epoch,))
+            last = to.prepare(epoch, 0, [shelf]).write()
+    assert to.prepare(3, 0, [shelf]).write() == last
+    slow.do_one()
+    handle = to.prepare(4, 0, [shelf]).write()
+    assert (handle.since, handle.rows) == (2, 3)
+    rows, chain = read(storage, [handle], COUNTS)
+    assert rows == shelf.rows
+    assert chain is not None
+    assert len(chain.links) == 1
+
+
+def test_a_chain_that_cannot_be_shortened_goes_on(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "FILES_MAX", 3)
+    shelf, slow = Shelf(COUNTS), Slow()
+    to = writer(storage, range(GROUPS), later=slow)
+    for epoch in range(12):
+        shelf.put((str(epoch), None), (epoch,))
+        handle = to.prepare(epoch, 0, [shelf]).write()
+    assert handle.since == 0
+    assert len(slow.work) == 4, "asked for again after so many files"
+    for epoch in range(12, 20):
+        slow.do_one()
+        shelf.put((str(epoch), None), (epoch,))
+        handle = to.prepare(epoch, 0, [shelf]).write()
+        assert read(storage, [handle], COUNTS)[0] == shelf.rows
+    assert handle.since > 12
 
 
 def test_a_restart_goes_on_behind_the_chain(storage: Storage) -> None:
     shelf = Shelf(COUNTS)
-    many = {(str(n), None): (n,) for n in range(1_000)}
-    handles = write(storage, shelf, many, {("0", None): (7,)})
+    handles = write(storage, shelf, MANY, {("0", None): (7,)})
     rows, chain = read(storage, handles[-1:], COUNTS)
     assert chain is not None
     assert chain.handle == handles[-1]
@@ -374,7 +446,7 @@ def test_a_restart_goes_on_behind_the_chain(storage: Storage) -> None:
     to = writer(storage, range(GROUPS), chain, generation=2)
     handle = to.prepare(2, 0, [again]).write()
     assert (handle.since, handle.rows) == (0, 1_002)
-    assert read(storage, [handle], COUNTS)[0] == {**many, ("0", None): (7,), ("1", None): (8,)}
+    assert read(storage, [handle], COUNTS)[0] == {**MANY, ("0", None): (7,), ("1", None): (8,)}
 
 
 def test_two_attempts_at_an_epoch_do_not_meet(storage: Storage) -> None:
@@ -427,8 +499,7 @@ def test_several_stages_and_chunks_are_one_file(storage: Storage) -> None:
 
 def three(storage: Storage) -> tuple[SnapshotHandle, list[str]]:
     """A chain of three files."""
-    many = {(str(n), None): (n,) for n in range(1_000)}
-    *_, last = write(storage, Shelf(COUNTS), many, {("0", None): (7,)}, {("1", None): (8,)})
+    *_, last = write(storage, Shelf(COUNTS), MANY, {("0", None): (7,)}, {("1", None): (8,)})
     _, chain = read(storage, [last], COUNTS)
     assert chain is not None
     return last, [link.file for link in chain.links]

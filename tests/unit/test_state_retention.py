@@ -18,10 +18,10 @@ from engine.checkpoint.pins import add_pin
 from engine.checkpoint.retention import prune
 from engine.checkpoint.state_retention import StatePurge
 from engine.errors import CheckpointCorruptError, ConfigError
-from engine.state.handles import SnapshotHandle
-from engine.state.names import SnapshotName
+from engine.snapshots.handles import SnapshotHandle
+from engine.snapshots.names import SnapshotName
+from engine.snapshots.retention import removable
 from engine.state.restoring import read_tables
-from engine.state.retention import removable
 from engine.state.snapshots import SnapshotWriter
 from tests.unit.test_snapshots import COUNTS, GROUPS, Rows, Shelf, rows_of
 
@@ -229,7 +229,7 @@ def test_a_running_query_removes_what_it_needs_no_more(query: Query) -> None:
 def test_an_entry_that_cannot_be_read(query: Query) -> None:
     metadata = {"state": {"1": [{"unknown": 1}]}}
     query.checkpoint.offsets.add(40, OffsetEntry((40,), metadata))
-    with pytest.raises(CheckpointCorruptError, match="state cannot be read: .*unknown"):
+    with pytest.raises(CheckpointCorruptError, match=r"state cannot be read: .*unknown"):
         noted_state(query.checkpoint.offsets.get(40))
     assert noted_state(None) == noted_state(OffsetEntry((1,))) == ()
 

@@ -1,4 +1,4 @@
-"""The state behind a committed epoch, for those who only look at it: no lease, nobody is disturbed."""
+"""The state behind a committed epoch, for those who only look: no lease, nobody is disturbed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from engine.checkpoint.logs.commit_log import deserialize
 from engine.checkpoint.noted_state import noted_in
 from engine.checkpoint.pins import all_pins, committed_entries
 from engine.errors import CheckpointCorruptError, ConfigError
+from engine.snapshots.handles import SnapshotHandle
 from engine.state.files import TableHead
-from engine.state.handles import SnapshotHandle
 from engine.state.restoring import read_tables
 
 

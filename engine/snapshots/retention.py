@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from engine.state.handles import SnapshotHandle
-from engine.state.names import SnapshotName
+from engine.snapshots.handles import SnapshotHandle
+from engine.snapshots.names import SnapshotName
 
 
 def removable(
