@@ -28,6 +28,9 @@ from engine.base.output_modes import COMPLETE as COMPLETE
 from engine.base.output_modes import UPDATE as UPDATE
 from engine.expressions.tree import Expr
 
+SIDE: Final = b"side"
+"""In the metadata of a batch's schema: ``0`` for the left input of a join, ``1`` for the right."""
+
 
 @dataclass(frozen=True)
 class Exchange:

@@ -18,17 +18,10 @@ import pyarrow as pa
 from engine.expressions.logic.ranks import normalized
 from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import Deduplicate
-<<<<<<< HEAD
-from engine.state.columns import column_of, grown
-from engine.state.contract import EventClock, StatefulStage, StateTable
-from engine.state.slot_table import Slots, SlotTable
-from engine.state.event_times import NEVER, Times, stored, times_of
-=======
 from engine.state.columns import Slots, grown
 from engine.state.contract import GONE, GROUP, EventClock, StatefulStage, StateTable
 from engine.state.event_times import EXPIRES, NEVER, Times, microseconds, stored, times_of
 from engine.state.keyed_slots import KeyedSlots
->>>>>>> s-keep
 from engine.task.late_rows import in_time
 
 _TABLE: Final = "keys"
@@ -71,14 +64,6 @@ class DeduplicateStage(StatefulStage):
         self._forget(microseconds(self._clock.next_watermark_ms))
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
-<<<<<<< HEAD
-        table = tables.get(_KEYS)
-        for batch in () if table is None else table.to_batches():
-            keys = batch.columns[2 : 2 + len(self._columns)]
-            until = times_of(batch.columns[-1]) if self._expires else None
-            self._slots.reserve(batch.num_rows)
-            self._add(keys, batch.num_rows, until)
-=======
         table = tables.get(_TABLE)
         if table is None:
             return
@@ -87,23 +72,11 @@ class DeduplicateStage(StatefulStage):
             columns = batch.columns[2:]  # behind GROUP and GONE
             expires = times_of(columns[-1]) if self._forgets else None
             self._add(columns[: self._table.keys], batch.num_rows, expires)
->>>>>>> s-keep
         self._changed[:] = False
 
     def changes(self, *, whole: bool) -> Mapping[str, pa.Table]:
         slots = self._keys.slots if whole else np.flatnonzero(self._changed)
         self._changed[:] = False
-<<<<<<< HEAD
-        groups = groups_of_hashes(self._slots.hashes(slots), self._groups)
-        columns = [
-            pa.array(groups),
-            pa.array(np.zeros(len(slots), np.bool_)),
-            *(column.take(slots) for column in self._columns),
-        ]
-        if self._expires:
-            columns.append(stored(self._until[slots]))
-        return {_KEYS: pa.table(columns, schema=self._table.stored)}
-=======
         if not len(slots):
             return {}
         groups = pa.array(self._keys.groups(slots, self._groups), GROUP.type)
@@ -112,7 +85,6 @@ class DeduplicateStage(StatefulStage):
         if self._forgets:
             columns.append(stored(self._expires[slots]))
         return {_TABLE: pa.Table.from_arrays(columns, schema=self._table.stored)}
->>>>>>> s-keep
 
     def _first_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows whose keys have not been seen."""
@@ -122,20 +94,6 @@ class DeduplicateStage(StatefulStage):
         first = self._add(keys, batch.num_rows, self._expires_of(batch))
         return batch if len(first) == batch.num_rows else batch.take(pa.array(first))
 
-<<<<<<< HEAD
-    def _until_of(self, batch: pa.RecordBatch) -> Times | None:
-        """When each row's key is forgotten; None: never."""
-        event_time, within_us = self._step.event_time, self._step.within_us
-        if not self._expires or event_time is None:
-            return None
-        if within_us is None:
-            return times_of(batch.column(event_time))
-        return times_of(batch.column(event_time), null=0) + within_us  # as Spark reads a NULL
-
-    def _add(self, keys: Sequence[pa.Array], rows: int, until: Times | None) -> Slots:
-        """Which rows have brought a new key, of several with the same one the first."""
-        slots, first = self._slots.find_or_add(hash_rows(keys, rows))
-=======
     def _expires_of(self, batch: pa.RecordBatch) -> Times | None:
         """When the key of each row is forgotten; None: never."""
         if not self._forgets:
@@ -149,7 +107,6 @@ class DeduplicateStage(StatefulStage):
     def _add(self, keys: Sequence[pa.Array], rows: int, expires: Times | None) -> Slots:
         """Which rows have brought a new key: of several with the same one, the first."""
         slots, first = self._keys.find_or_add(keys, rows)
->>>>>>> s-keep
         if not len(first):
             return first
         self._grow()

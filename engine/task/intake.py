@@ -12,6 +12,7 @@ import pyarrow as pa
 from engine.errors import ProtocolError, SinkError, SourceError, TaskLostError
 from engine.exchange.receiver import Receiver
 from engine.pipeline.pipeline import IDLE
+from engine.pipeline.stateful import SIDE
 from engine.progress.counters import EpochCounters
 from engine.sources.contract import Offset
 from engine.state.contract import EventClock
@@ -21,8 +22,6 @@ from engine.task.inputs import INTERRUPTED_POLL_S, MARKER_POLL_S, TaskInput
 from engine.task.spec import Reading, TaskSpec
 from engine.wire.messages import Address, RecordsArrived
 
-SIDE: Final = b"side"
-"""In the metadata of a batch's schema: which input of a join it is of."""
 _ROWS_MAX: Final = 1 << 17
 """So many rows are put together at most, of what has arrived at once."""
 

@@ -19,10 +19,6 @@ from engine.pipeline.stateful import JoinSide
 from engine.state.contract import GONE, GROUP, StateTable
 from engine.state.event_times import EXPIRES, NEVER, Times, stored, times_of
 from engine.state.joined_rows import JoinedRows, Run
-<<<<<<< HEAD
-from engine.state.event_times import NEVER, Times, stored, times_of
-=======
->>>>>>> s-keep
 from engine.task.join_conditions import compile_mask
 
 Flags = npt.NDArray[np.bool_]

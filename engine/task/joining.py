@@ -22,22 +22,16 @@ from engine.exchange.hashing import Hashes
 from engine.expressions.registry import Context
 from engine.expressions.row_context import Rows, taken
 from engine.pipeline.pipeline import IDLE
-from engine.pipeline.stateful import JoinStreams
+from engine.pipeline.stateful import SIDE, JoinStreams
 from engine.state.contract import EventClock, StatefulStage, StateTable
 from engine.state.event_times import microseconds
 from engine.state.joined_rows import Run
 from engine.task.column_batches import as_batch
-<<<<<<< HEAD
-from engine.task.late_rows import in_time
-=======
->>>>>>> s-keep
 from engine.task.join_conditions import compile_mask, split
 from engine.task.join_side import Flags, Side
 from engine.task.late_rows import in_time
 from engine.task.pairs import Places, pairs, slices
 
-SIDE: Final = b"side"
-"""In the metadata of a batch's schema: ``0`` for the left, ``1`` for the right."""
 _LEFT, _RIGHT = 0, 1
 _OUTER_LEFT: Final = ("left", "full")
 _OUTER_RIGHT: Final = ("right", "full")
