@@ -26,6 +26,7 @@ import pyarrow as pa
 from engine.expressions.buffers import bits_of, valid_of
 from engine.expressions.lists import Lists
 
+Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 """The lanes of some rows, of shape (2, rows)."""
 
@@ -43,6 +44,10 @@ _NULL: Final = _constants(0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3)
 _STRUCT: Final = _constants(0x589965CC75374CC3, 0x1D8E4E27C47D124F)
 _HALF: Final = np.uint64(32)
 _ONE: Final = np.uint64(1)
+_BLOCK: Final = 1 << 13
+"""Rows of texts that are worked on at once, which so stay in the processor's cache."""
+_WASTE_MAX: Final = 2
+"""How many times as many words may be worked on as there are, to have as many of each text."""
 _BYTES_OF: Final = np.array([(1 << (8 * count)) - 1 for count in range(9)], np.uint64)
 """A mask for the first bytes of a word."""
 
@@ -116,26 +121,52 @@ def _words(column: pa.Array) -> tuple[npt.NDArray[np.uint64], ...]:
 def _with_texts(lanes: Hashes, column: pa.Array) -> Hashes:
     _, offsets, data = column.buffers()
     bounds = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-    bounds = bounds.astype(np.int64) - bounds[0]
-    begins, lengths, size = bounds[:-1], np.diff(bounds), int(bounds[-1])
+    start, size = int(bounds[0]), int(bounds[-1] - bounds[0])
     words = np.zeros(size // 8 + 2, "<u8")  # a word behind the last may be looked at
     if size:
-        start = int(np.frombuffer(offsets, np.int32)[column.offset])
         words.view(np.uint8)[:size] = np.frombuffer(data, np.uint8, size, start)
+    begins, lengths = bounds[:-1].astype(np.int64) - start, np.diff(bounds).astype(np.int64)
+    parts = [
+        _of_texts(words, begins[row : row + _BLOCK], lengths[row : row + _BLOCK])
+        for row in range(0, len(column), _BLOCK)
+    ]
+    sums = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    return _mixed(_mixed(lanes, sums), lengths.astype(np.uint64))
+
+
+def _of_texts(words: npt.NDArray[np.uint64], begins: Ints, lengths: Ints) -> Hashes:
+    """The sum of each text's words.
+
+    :param words: all bytes of all texts.
+    :param begins: where each text has its first byte.
+    """
     counts = np.maximum((lengths + 7) >> 3, 1)
-    if int(counts.max()) == 1:
-        places, at, left = None, begins, lengths
-    else:
+    most, rows = int(counts.max()), len(counts)
+    if most * rows > _WASTE_MAX * int(counts.sum()):
         places = _places(counts)
         skipped = places << 3
         at, left = np.repeat(begins, counts) + skipped, np.repeat(lengths, counts) - skipped
+        return _summed(_cut(words, at, left), places, counts)
+    # As if all had as many words as the longest: so every text's first words are side by side.
+    places = np.repeat(np.arange(most), rows)
+    skipped = (np.arange(most) << 3)[:, None]
+    at, left = (begins + skipped).ravel(), (lengths - skipped).ravel()
+    items = _of_items(_cut(words, np.minimum(at, (len(words) - 2) << 3), left), places)
+    if most == 1:
+        return items
+    each = items.reshape(2, most, rows)
+    each[:, 1:] *= (left > 0).reshape(most, rows)[1:]
+    return np.asarray(each.sum(axis=1))
+
+
+def _cut(words: npt.NDArray[np.uint64], at: Ints, left: Ints) -> npt.NDArray[np.uint64]:
+    """The 8 bytes from each of these places on, of which only so many count."""
     word = at >> 3
     shift = ((at & 7) << 3).astype(np.uint64)
     pieces = words[word] >> shift
     pieces |= (words[word + 1] << _ONE) << (np.uint64(63) - shift)
-    pieces &= _BYTES_OF[np.minimum(left, 8)]
-    lanes = _mixed(lanes, _summed(pieces, places, counts))
-    return _mixed(lanes, lengths.astype(np.uint64))
+    pieces &= _BYTES_OF[np.clip(left, 0, 8)]
+    return pieces
 
 
 def _with_items(lanes: Hashes, column: pa.Array) -> Hashes:
@@ -145,26 +176,24 @@ def _with_items(lanes: Hashes, column: pa.Array) -> Hashes:
     return _mixed(lanes, lists.lengths.astype(np.uint64))
 
 
-def _places(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _places(counts: Ints) -> Ints:
     """0, 1, ... for each row, so many as it has."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     return np.asarray(np.arange(total) - np.repeat(ends - counts, counts))
 
 
-def _summed(
-    items: npt.NDArray[np.uint64],
-    places: npt.NDArray[np.int64] | None,
-    counts: npt.NDArray[np.int64],
-) -> Hashes:
-    """The items of each row as one; None of places: each row has one item."""
-    at = np.zeros(1, np.uint64) if places is None else places.astype(np.uint64)
-    mixed = _mixed(_mixed((at + _ONE) * _PLACE ^ items, 0), 0, _LAST_FACTOR)
-    if places is None:
-        return mixed
+def _summed(items: npt.NDArray[np.uint64], places: Ints, counts: Ints) -> Hashes:
+    """The items of each row as one."""
     sums = np.zeros((2, len(counts)), np.uint64)
     some = np.flatnonzero(counts)
     if len(some):
         starts = np.cumsum(counts) - counts
-        sums[:, some] = np.add.reduceat(mixed, starts[some], axis=1)
+        sums[:, some] = np.add.reduceat(_of_items(items, places), starts[some], axis=1)
     return sums
+
+
+def _of_items(items: npt.NDArray[np.uint64], places: Ints) -> Hashes:
+    """What each item adds to the sum of its row."""
+    mixed = (places.astype(np.uint64) + _ONE) * _PLACE
+    return _mixed(_mixed(mixed, items), 0, _LAST_FACTOR)

@@ -51,8 +51,9 @@ class Partitioner:
         sorted_rows = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
         parts, start = [], 0
         for task in tasks.tolist():
-            parts.append((task, sorted_rows.slice(start, counts[task])))
-            start += counts[task]
+            count = int(counts[task])
+            parts.append((task, sorted_rows.slice(start, count)))
+            start += count
         return parts
 
 

@@ -140,11 +140,11 @@ class GroupSessions:
 class Deduplicate:
     """The first row of each key.
 
-    :param event_time: the position, in the input, of the time that the watermark is compared with,
-        a timestamp or a window: a row behind it is late. A key that has it goes with it, others
-        stay for ever. None: no row is late.
-    :param within_us: a key stays for so long behind its first row's time, and no longer
-        (``dropDuplicatesWithinWatermark``).
+    :param event_time: the position, in the input, of the time that the watermark is compared with;
+        None: keys stay for ever.
+    :param within_us: a key stays for so long behind its first row's time
+        (``dropDuplicatesWithinWatermark``). None: it stays until the watermark has passed
+        ``event_time``, if that is one of the keys; else late rows are left out, and keys stay.
     """
 
     name: str
@@ -193,16 +193,18 @@ class RunCustomState:
 
     :param keys: positions of the grouping columns.
     :param schema: what the function returns.
-    :param start: makes the stage, on the executor; carried along because the heart of the engine
+    :param start: makes the stage, on the executor, of the step, the task's
+        :class:`~engine.state.contract.EventClock` and its
+        :class:`~engine.exchange.key_groups.KeyGroups`; carried along because the heart of the engine
         must not import pyspark.
-    :param params: what it needs, see :mod:`engine.functions.custom_state`.
+    :param params: what it needs, see :mod:`engine.functions.custom_state.spec`.
     """
 
     name: str
     keys: tuple[int, ...]
     input: pa.Schema
     schema: pa.Schema
-    start: Callable[[RunCustomState], Any]
+    start: Callable[[RunCustomState, Any, Any], Any]
     output_mode: str
     params: Mapping[str, Any]
 

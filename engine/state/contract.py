@@ -93,9 +93,12 @@ class StatefulStage(ABC):
     """See the module. Used by one thread.
 
     :ivar name: unique in the task, and the same after a restart: names its part of a snapshot.
+    :ivar dropped: tables that a snapshot of an earlier run may have and nobody wants any more: they
+        are not restored.
     """
 
     name: str
+    dropped: frozenset[str] = frozenset()
 
     @property
     @abstractmethod

@@ -19,14 +19,17 @@ NEVER: Final = int(np.iinfo(np.int64).max)
 EXPIRES: Final = pa.field("#expires", pa.int64())
 
 
-def times_of(column: pa.Array) -> Times:
-    """Of a column of timestamps, or of windows, of which it is the end; of NULL :data:`NEVER`."""
+def times_of(column: pa.Array, null: int = NEVER) -> Times:
+    """Of a column of timestamps, of microseconds, or of windows, of which it is the end.
+
+    :param null: in the place of NULL.
+    """
     valid = valid_of(column)
     if pa.types.is_struct(column.type):
         column = column.field(1)
         valid = valid & valid_of(column)
     times = fixed_values(column)
-    return times if valid is np.True_ else np.where(valid, times, NEVER)
+    return times if valid is np.True_ else np.where(valid, times, null)
 
 
 def microseconds(watermark_ms: int) -> int:

@@ -63,10 +63,12 @@ class Grouping(StatefulStage):
         self._changed = np.empty(0, np.bool_)
         self._has_changed = False
         self._closes_us = NEVER  # no key does so before
-        is_timed = step.event_time is not None
-        expires = [EXPIRES] if is_timed else []
-        schema = pa.schema([*fields[:width], *self._folds.fields, *expires])
-        self._table = StateTable(_TABLE, schema, width, len(schema) - 1 if is_timed else None)
+        self._event_time = None if step.output_mode == COMPLETE else step.event_time
+        schema = pa.schema([*fields[:width], *self._folds.fields])
+        if self._event_time is None:
+            self._table = StateTable(_TABLE, schema, width)
+        else:
+            self._table = StateTable(_TABLE, schema.append(EXPIRES), width, len(schema))
         self._grow()
         self._is_untold = width == 0
         if self._is_untold:
@@ -84,6 +86,7 @@ class Grouping(StatefulStage):
                 continue
             columns, slots = self._fold(batch)
             if mode == UPDATE and len(slots):
+                self._is_untold = False
                 yield self._updated(columns, slots)
         if mode == COMPLETE:
             if self._has_changed or self._is_untold:
@@ -116,15 +119,15 @@ class Grouping(StatefulStage):
         groups = pa.array(self._keys.groups(slots, self._groups), GROUP.type)
         gone = pa.array(np.zeros(len(slots), np.bool_), GONE.type)
         columns = [groups, gone, *self._keys.keys(slots), *self._folds.states(slots)]
-        if self._table.expires is not None:
+        if self._event_time is not None:
             columns.append(stored(self._expires[slots]))
         return {_TABLE: pa.Table.from_arrays(columns, schema=self._table.stored)}
 
     def _fold(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], Slots]:
         """The keys of the rows that are not late, and their slots."""
         columns: list[pa.Array] = batch.columns
-        if self._step.event_time is not None and self._step.output_mode != COMPLETE:
-            columns = self._in_time(columns)
+        if self._event_time is not None:
+            columns = self._in_time(columns, self._step.keys[self._event_time])
         rows = len(columns[0]) if columns else batch.num_rows
         keys = [normalized(columns[key]) for key in self._step.keys]
         if rows == 0:
@@ -137,10 +140,10 @@ class Grouping(StatefulStage):
         self._has_changed = True
         return keys, slots
 
-    def _in_time(self, columns: list[pa.Array]) -> list[pa.Array]:
+    def _in_time(self, columns: list[pa.Array], event_time: int) -> list[pa.Array]:
         """The rows that are not late."""
         watermark = microseconds(self._clock.watermark_ms)
-        times = times_of(columns[self._step.keys[self._step.event_time or 0]])
+        times = times_of(columns[event_time])
         if not len(times) or times.min() > watermark:
             return columns
         rows = np.flatnonzero(times > watermark)
@@ -153,8 +156,8 @@ class Grouping(StatefulStage):
         if len(self._changed) < self._keys.room:
             self._grow()
         self._changed[slots] = True
-        if len(added) and self._step.event_time is not None:
-            times = times_of(keys[self._step.event_time])[added]
+        if len(added) and self._event_time is not None:
+            times = times_of(keys[self._event_time])[added]
             self._expires[slots[added]] = times
             self._closes_us = min(self._closes_us, int(times.min()))
         return slots

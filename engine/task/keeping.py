@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.exchange.key_groups import groups_of
 from engine.state.contract import EventClock, StatefulStage
 from engine.state.restoring import restore
 from engine.state.snapshots import Job, SnapshotWriter
@@ -29,22 +28,24 @@ class Keeping:
         spec, receiving = self._spec, self._spec.receiving
         if receiving is None or not self._stages:
             return
-        groups = groups_of(spec.share, receiving.places, spec.groups)
-        identity = spec.identity
+        identity, groups, handles = spec.identity, spec.owned, receiving.restored
+        chain = None
+        if handles:  # else the query begins
+            chain = restore(
+                receiving.storage,
+                handles,
+                groups,
+                self._stages,
+                query_id=identity.query_id,
+                watermark_ms=self._clock.watermark_ms,
+            )
         self._writer = SnapshotWriter(
             receiving.storage,
             query_id=identity.query_id,
             stage=spec.stage,
             groups=groups,
             generation=identity.generation,
-            chain=restore(
-                receiving.storage,
-                receiving.restored,
-                groups,
-                self._stages,
-                query_id=identity.query_id,
-                watermark_ms=self._clock.watermark_ms,
-            ),
+            chain=chain,
         )
 
     def snapshot(self, epoch: int) -> Job | None:

@@ -147,6 +147,7 @@ class _Task:
                     0 if spec.reading is None else spec.reading.first_partition,
                     self._clock,
                     spec.groups,
+                    spec.owned,
                 )
             self._keeping = Keeping(spec, transform.stateful, self._clock)
             with blaming(CheckpointError, "reading its state", self._whose):

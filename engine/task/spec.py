@@ -10,7 +10,7 @@ from engine.base.listing import partitions_named
 from engine.base.options import FAIL
 from engine.checkpoint.storage.contract import Storage
 from engine.exchange.frames import Place
-from engine.exchange.key_groups import KEY_GROUPS
+from engine.exchange.key_groups import KEY_GROUPS, groups_of
 from engine.pipeline.pipeline import Pipeline
 from engine.sinks.contract import TaskWriter, WriterContext
 from engine.sources.contract import DataSourceContinuousReader, Offset
@@ -158,6 +158,13 @@ class TaskSpec:
     def is_wired(self) -> bool:
         """Whether it exchanges rows with other tasks."""
         return self.receiving is not None or self.pipeline.exchange is not None
+
+    @property
+    def owned(self) -> range:
+        """The key groups whose rows it gets; none of a task that reads a source."""
+        if self.receiving is None:
+            return range(0)
+        return groups_of(self.share, self.receiving.places, self.groups)
 
     @property
     def own_place(self) -> Place:

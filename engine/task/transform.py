@@ -59,9 +59,12 @@ class Transform:
         partition: int,
         clock: EventClock,
         groups: int,
+        owned: range,
     ) -> None:
         self._watching: list[Watching] = []
-        self._stages = _stages(pipeline, on_failure, partition, self._watching, clock, groups)
+        self._stages = _stages(
+            pipeline, on_failure, partition, self._watching, clock, groups, owned
+        )
         self.stateful = [each for each in self._stages if isinstance(each, StatefulStage)]
         self.wants_idle = any(_wants_idle(stage) for stage in self._stages)
         self._empty = as_batch([pa.nulls(0, t) for t in pipeline.schema.types], pipeline.schema, 0)
@@ -106,6 +109,7 @@ def compile_steps(
     partition: int = 0,
     clock: EventClock | None = None,
     groups: int = KEY_GROUPS,
+    owned: range | None = None,
 ) -> Transform:
     """See :class:`Transform`. User's functions are unpickled here.
 
@@ -115,8 +119,10 @@ def compile_steps(
     :param partition: the number of the task's first partition among all of the query.
     :param clock: what stages that keep state know of time.
     :param groups: how many key groups the query has.
+    :param owned: those of the task; None: all.
     """
-    return Transform(pipeline, on_failure, partition, clock or EventClock(), groups)
+    owned = range(groups) if owned is None else owned
+    return Transform(pipeline, on_failure, partition, clock or EventClock(), groups, owned)
 
 
 def _stages(
@@ -126,6 +132,7 @@ def _stages(
     watching: list[Watching],
     clock: EventClock,
     groups: int,
+    owned: range,
 ) -> list[BatchStream]:
     context = Context(
         pipeline.session_timezone, partition=partition, exact_math=pipeline.exact_math
@@ -142,7 +149,7 @@ def _stages(
     for step in pipeline.steps:
         if isinstance(step, StatefulStep):
             flush()
-            stages.append(stateful_stage(step, clock, context, groups))
+            stages.append(stateful_stage(step, clock, context, groups, owned))
         elif isinstance(step, PartGroup):
             flush()
             stages.append(PartialGrouping(step, context))

@@ -1,8 +1,9 @@
 """A windowed count on threads: records of the feed, by key and by ten seconds of event time.
 
-Record k of partition p is of key ``k % KEYS``, happens at second k, and counts for the window
-``[k - k % 10, ...)``, which is closed when the watermark has passed its start: the grouping column
-is a timestamp, as Spark compares those.
+Record k of partition p is of key ``k % KEYS``, happens k seconds behind :data:`BEGAN_S`, and counts
+for the window that begins at the last ten of these seconds, which is closed when the watermark has
+passed its begin: the grouping column is a timestamp, as Spark compares those. (What happened in 1970
+is late from the start: the first watermark is 0.)
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from engine.sinks.contract import DriverSink, SinkBinding
 from tests.model import ONE_ATTEMPT, SCHEMA, Feed, ModelReader
 from tests.waiting import wait_until
 
+BEGAN_S: Final = 1_000
 KEYS: Final = 5
 WINDOW_S: Final = 10
 DELAY_S: Final = 20
@@ -50,6 +52,11 @@ def _op(name: str, *children: Expr, dtype: pa.DataType = _LONG) -> Expr:
     return Expr(name, children, dtype, True, {"eval_mode": "ANSI"})
 
 
+def _time(seconds: Expr) -> Expr:
+    at = _op("Add", seconds, _literal(BEGAN_S))
+    return _op("SecondsToTimestamp", at, dtype=_TIME)
+
+
 def pipelines(output_mode: str = APPEND) -> tuple[Pipeline, Pipeline]:
     """The stream, and the stage that counts."""
     seq = _column(1, _LONG)
@@ -57,8 +64,8 @@ def pipelines(output_mode: str = APPEND) -> tuple[Pipeline, Pipeline]:
     project = Project(
         (
             _op("Remainder", seq, _literal(KEYS)),
-            _op("SecondsToTimestamp", seq, dtype=_TIME),
-            _op("SecondsToTimestamp", begins, dtype=_TIME),
+            _time(seq),
+            _time(begins),
         ),
         _EVENTS,
     )
@@ -76,13 +83,13 @@ def pipelines(output_mode: str = APPEND) -> tuple[Pipeline, Pipeline]:
 
 @dataclass
 class CountSink:
-    """Keeps the rows of each committed epoch; a second commit of an epoch changes nothing."""
+    """Keeps the rows of each committed epoch, the time as seconds behind :data:`BEGAN_S`; a second commit of an epoch changes nothing."""
 
     committed: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[tuple[int, int, int]]:
         return [
-            (row["key"], int(row["at"].timestamp()), row["count"])
+            (row["key"], int(row["at"].timestamp()) - BEGAN_S, row["count"])
             for batch in batches
             for row in batch.to_pylist()
         ]

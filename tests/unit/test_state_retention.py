@@ -59,7 +59,7 @@ class Query:
 
     def count(self, epochs: int) -> None:
         """Each a change of a few keys; a whole snapshot now and then."""
-        self.run(*({(str(n), None): (self.epoch + n,) for n in range(9)} for _ in range(epochs)))
+        self.run(*map(expected_at, range(self.epoch, self.epoch + epochs)))
 
 
 def state_at(checkpoint: Checkpoint, epoch: int, text: str | None = None) -> Rows:

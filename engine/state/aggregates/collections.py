@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from engine.exchange.hashing import hash_rows
 from engine.expressions.datum import constant
 from engine.expressions.lists import Lists
-from engine.expressions.logic.ranks import normalized
+from engine.expressions.logic.ranks import normalized, ranks
 from engine.pipeline.stateful import Aggregate
 from engine.state.aggregates.bags import Bags
 from engine.state.aggregates.fold import Fold, rows_with_values
@@ -58,11 +58,19 @@ class Collect(Fold):
 
 
 class JoinedTexts(Collect):
-    """The values as one, with a delimiter between them; of none it is NULL."""
+    """The values as one, with a delimiter between them; of none it is NULL.
+
+    Param ``descending``: whether they are ordered so (``WITHIN GROUP (ORDER BY ...)`` of the very
+    values); None: they are as they came.
+    """
 
     def results(self, slots: Slots) -> pa.Array:
         dtype = self.aggregate.dtype
         lists = self.bags.take(slots)
+        descending = self.aggregate.params.get("descending")
+        if descending is not None:
+            order = ranks(lists.items)
+            lists = lists.taken(np.lexsort((-order if descending else order, lists.rows)))
         known = Lists(lists.items, lists.lengths, lists.lengths > 0)
         delimiter = constant(self.aggregate.arguments[1])
         if delimiter is None or not delimiter.is_valid:

@@ -11,14 +11,16 @@ Hall, HyperLogLog in Practice.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from engine.expressions.registry import KERNELS, Context, ValueFunction
+from engine.expressions.compile import compile_expression
+from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
+from engine.expressions.vectors import to_numpy
 from engine.pipeline.stateful import Aggregate
 from engine.state.aggregates.fold import Fold, Values, rows_with_values
 from engine.state.columns import Slots, fixed_array, grown
@@ -47,7 +49,7 @@ class DistinctCount(Fold):
         self._bits = register_bits(aggregate.params["relative_sd"])
         self._size = 1 << self._bits
         self._registers = np.zeros((0, self._size), np.uint8)
-        self._hash = _xxhash64(aggregate.arguments[0].dtype)
+        self._hash = _hashed(aggregate.arguments[0].dtype)
         self._estimates = np.array(aggregate.params.get("estimates", ()), np.float64)
         self._biases = [float(each) for each in aggregate.params.get("biases", ())]
 
@@ -65,7 +67,7 @@ class DistinctCount(Fold):
         slots, (values,) = rows_with_values(slots, columns[:1])
         if not len(slots):
             return
-        hashes = self._hash(values).to_numpy().view(np.uint64)
+        hashes = self._hash(values).view(np.uint64)
         registers = (hashes >> np.uint64(64 - self._bits)).astype(np.int64)
         rest = (hashes << np.uint64(self._bits)) | np.uint64(1 << (self._bits - 1))
         np.maximum.at(self._registers, (slots, registers), _leading_zeros(rest) + 1)
@@ -127,8 +129,9 @@ def _leading_zeros(words: Values) -> Values:
     return result
 
 
-def _xxhash64(dtype: pa.DataType) -> ValueFunction:
+def _hashed(dtype: pa.DataType) -> Callable[[pa.Array], Values]:
     argument = Expr("Column", (), dtype, True, {"ordinal": 0, "name": "value"})
-    expr = Expr("XxHash64", (argument,), pa.int64(), False, {"seed": _SEED})
-    evaluate = KERNELS["XxHash64"].factory(expr, [lambda batch: batch], Context())
-    return evaluate
+    evaluate = compile_expression(
+        Expr("XxHash64", (argument,), pa.int64(), False, {"seed": _SEED})
+    )
+    return lambda values: to_numpy(evaluate(Rows(len(values), lambda _: values)))[0]

@@ -55,10 +55,11 @@ class _NumberExtreme(NumbersFold):
 
     def update(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
         slots, values = numbers(slots, columns[0])
-        if self._is_floating and self._minds_zeros(values):
-            self._update_minding_zeros(slots, values)
-        else:
-            self._choose.at(self.arrays[0], slots, values)
+        with np.errstate(invalid="ignore"):
+            if self._is_floating and self._minds_zeros(values):
+                self._update_minding_zeros(slots, values)
+            else:
+                self._choose.at(self.arrays[0], slots, values)
         self.arrays[1][slots] = True
 
     def merge(self, slots: Slots, states: Sequence[pa.Array]) -> None:

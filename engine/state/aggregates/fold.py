@@ -93,9 +93,10 @@ class NumbersFold(Fold):
 
 def rows_with_values(slots: Slots, columns: Sequence[pa.Array]) -> tuple[Slots, Sequence[pa.Array]]:
     """The rows in which no column is NULL."""
-    if not any(column.null_count for column in columns):
+    known = [valid_of(column) for column in columns if column.null_count]
+    if not known:
         return slots, columns
-    rows = np.flatnonzero(np.logical_and.reduce([valid_of(column) for column in columns]))
+    rows = np.flatnonzero(np.logical_and.reduce(known))
     positions = pa.array(rows)
     return slots[rows], [taken(column, positions) for column in columns]
 

@@ -1,4 +1,4 @@
-"""``mode``, ``percentile``, ``median``, ``percentile_cont``: how often each value was there.
+"""``mode``, ``percentile``, ``median``, ``percentile_cont`` and ``_disc``: how often each value was there.
 
 Source: Spark's ``Mode``, ``PercentileBase``.
 """
@@ -84,6 +84,9 @@ class Percentile(_Frequencies):
         self._percentages = wanted if self._is_list else [wanted]
 
     def update(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
+        if len(columns) < 3:
+            super().update(slots, columns)
+            return
         slots, (values, _, frequencies) = rows_with_values(slots, columns)
         times = fixed_values(frequencies).astype(np.int64)
         if (times < 0).any():
@@ -95,26 +98,52 @@ class Percentile(_Frequencies):
         lists, order, counts = self._ordered(slots)
         is_descending = bool(self.aggregate.params.get("reverse", False))
         by_value = np.lexsort((-order if is_descending else order, lists.rows))
-        numbers = fixed_values(lists.items.field(0).cast(pa.float64()))[by_value]
-        ends = np.cumsum(counts[by_value])
         has_values = lists.lengths > 0
-        starts = lists.starts[has_values]
-        before = ends[starts] - counts[by_value][starts]
-        totals = np.add.reduceat(counts[by_value], starts) if len(starts) else starts
+        values = fixed_values(lists.items.field(0).cast(pa.float64()))[by_value]
+        groups = _Sorted(values, counts[by_value], lists.starts[has_values])
         found = np.empty((len(slots), len(self._percentages)))
         for index, each in enumerate(self._percentages):
-            position = (totals - 1) * each
-            low, high = np.floor(position), np.ceil(position)
-            lower = numbers[np.searchsorted(ends, before + low.astype(np.int64), side="right")]
-            higher = numbers[np.searchsorted(ends, before + high.astype(np.int64), side="right")]
-            with np.errstate(all="ignore"):
-                between = (high - position) * lower + (position - low) * higher
-            found[has_values, index] = np.where((low == high) | (lower == higher), lower, between)
+            found[has_values, index] = self._at(groups, each)
         if not self._is_list:
             return fixed_array(pa.float64(), np.ascontiguousarray(found[:, 0]), has_values)
         lengths = np.where(has_values, len(self._percentages), 0)
         items = pa.array(found[has_values].ravel())
         return Lists(items, lengths, has_values).array(self.aggregate.dtype)
+
+    def _at(self, groups: _Sorted, percentage: float) -> Values:
+        position = (groups.totals - 1) * percentage
+        low, high = np.floor(position), np.ceil(position)
+        lower = groups.values[groups.index(low.astype(np.int64) + 1)]
+        higher = groups.values[groups.index(high.astype(np.int64) + 1)]
+        with np.errstate(all="ignore"):
+            between = (high - position) * lower + (position - low) * higher
+        return np.where((low == high) | (lower == higher), lower, between)
+
+
+class DiscretePercentile(Percentile):
+    """The first value that so many are not behind."""
+
+    def _at(self, groups: _Sorted, percentage: float) -> Values:
+        return groups.values[groups.index(np.ceil(groups.totals * percentage).astype(np.int64))]
+
+
+class _Sorted:
+    """The distinct values of several slots, each slot's side by side and in order.
+
+    :param starts: where each slot's begin; none is without values.
+    """
+
+    def __init__(self, values: Values, counts: Values, starts: Slots) -> None:
+        self.values = values
+        self._starts = starts
+        self._ends = np.cumsum(counts)
+        self._before = self._ends[starts] - counts[starts]
+        self.totals = np.add.reduceat(counts, starts) if len(starts) else starts
+
+    def index(self, count: Slots) -> Slots:
+        """For each slot the value with which so many have come."""
+        found = np.searchsorted(self._ends, self._before + count)
+        return np.maximum(found, self._starts)
 
 
 def _entries(values: pa.Array, counts: Values) -> pa.Array:

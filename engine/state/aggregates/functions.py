@@ -25,7 +25,7 @@ from engine.state.aggregates.decimal_sums import DecimalAverage, DecimalSum
 from engine.state.aggregates.distinct_counts import DistinctCount, register_bits
 from engine.state.aggregates.extremes import ExtremeBy, extreme
 from engine.state.aggregates.fold import Fold
-from engine.state.aggregates.frequencies import Mode, Percentile
+from engine.state.aggregates.frequencies import DiscretePercentile, Mode, Percentile
 from engine.state.aggregates.moments import Moments, Pairs
 from engine.state.aggregates.picks import Pick
 from engine.state.aggregates.sums import DoubleSum, LongSum, Product
@@ -109,9 +109,15 @@ def _percentile(aggregate: Aggregate) -> str | None:
     return _types(_is_number)(aggregate)
 
 
+def _discrete_percentile(aggregate: Aggregate) -> str | None:
+    if aggregate.params.get("legacy_calculation"):
+        return "spark.sql.legacy.percentileDiscCalculation is not supported: unset it"
+    return _percentile(aggregate)
+
+
 def _joined_texts(aggregate: Aggregate) -> str | None:
     if len(aggregate.arguments) > 2:
-        return "WITHIN GROUP (ORDER BY ...) is not supported: use array_sort(collect_list(...))"
+        return "it can be ordered by its own values only"
     if constant(aggregate.arguments[1]) is None:
         return "the delimiter has to be constant"
     return _types(lambda dtype: pa.types.is_string(dtype) or pa.types.is_binary(dtype))(aggregate)
@@ -177,8 +183,11 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "RegrIntercept": _PAIRS,
     "CollectList": Function(Collect, _anything, ("ignore_nulls",)),
     "CollectSet": Function(Collect, _types(_no_map), ("ignore_nulls",)),
-    "ListAgg": Function(JoinedTexts, _joined_texts),
+    "ListAgg": Function(JoinedTexts, _joined_texts, ("descending",)),
     "Mode": Function(Mode, _types(_has_order), ("reverse_opt",)),
     "Percentile": Function(Percentile, _percentile, ("reverse",)),
+    "PercentileDisc": Function(
+        DiscretePercentile, _discrete_percentile, ("reverse", "legacy_calculation")
+    ),
     "HyperLogLogPlusPlus": Function(DistinctCount, _distinct_count, ("relative_sd",)),
 }

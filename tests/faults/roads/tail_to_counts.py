@@ -177,7 +177,7 @@ def _feeding(folder: Path) -> Iterator[None]:
     stop = threading.Event()
 
     def feed() -> None:
-        number = 0
+        number = WINDOW  # what happened at 0 is late from the start
         while not stop.wait(FEED_EVERY_S):
             number += 1
             for file in range(FILES):
