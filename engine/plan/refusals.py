@@ -26,9 +26,7 @@ _REASONS: Final[dict[str, str]] = {
     "FlatMapGroupsWithState": _STATE,
     "FlatMapGroupsInPandas": f"a function over groups: {_STATE}",
     "FlatMapGroupsInArrow": f"a function over groups: {_STATE}",
-    "FlatMapGroupsInPandasWithState": _STATE,
     "TransformWithState": _STATE,
-    "TransformWithStateInPySpark": _STATE,
     "Window": f"window functions: {_STATE}",
     "Join": "two streams are joined by equalities (a.id = b.id), inner, left, right, full or left"
     " semi",
