@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from engine.errors import ProtocolError
@@ -27,12 +27,15 @@ class EpochEnd:
 
     :param next_watermark_ms: the watermark of the next epoch; what it closes belongs to this one.
     :param next_opened_ms: when the next epoch has begun, by the driver's wall clock.
+    :param filled: whether there were rows: from this sender to whomever; or, of an aligned epoch,
+        from any of them. All tasks of a stage hear the same.
     """
 
     epoch: int
     final: bool
     next_watermark_ms: int
     next_opened_ms: int
+    filled: bool = field(default=False, compare=False)
 
 
 class Alignment(Generic[Sender, Batch]):
@@ -82,12 +85,11 @@ class Alignment(Generic[Sender, Batch]):
         """
         if len(self._ended) < len(self._waiting):
             return None
-        ends = {waiting[0] for waiting in self._waiting.values()}
-        if len(ends) > 1:
-            raise ProtocolError(f"Tasks have sent different ends of an epoch: {ends}.")
-        (end,) = ends
-        assert isinstance(end, EpochEnd)
-        return end
+        first = (waiting[0] for waiting in self._waiting.values())
+        ends = [item for item in first if isinstance(item, EpochEnd)]
+        if len(set(ends)) > 1:
+            raise ProtocolError(f"Tasks have sent different ends of an epoch: {set(ends)}.")
+        return replace(ends[0], filled=any(end.filled for end in ends))
 
     def go_on(self) -> None:
         """The next epoch begins; the present one must be aligned."""

@@ -27,7 +27,7 @@ from engine.exchange.alignment import EpochEnd
 
 HEAD_BYTES: Final = 8
 _HELLO, _BATCH, _END = (kind + bytes(HEAD_BYTES - 1) for kind in (b"H", b"B", b"E"))
-_NUMBERS: Final = struct.Struct("<qqqq")
+_NUMBERS: Final = struct.Struct("<qqqqq")
 _WHO: Final = struct.Struct("<qq")
 
 
@@ -53,7 +53,7 @@ def batch_frame(batch: pa.RecordBatch) -> tuple[bytes, memoryview]:
 
 def end_frame(end: EpochEnd) -> tuple[bytes, bytes]:
     """A frame that ends an epoch."""
-    numbers = end.epoch, end.final, end.next_watermark_ms, end.next_opened_ms
+    numbers = end.epoch, end.final, end.next_watermark_ms, end.next_opened_ms, end.filled
     return _END, _NUMBERS.pack(*numbers)
 
 
@@ -77,5 +77,5 @@ def item_of(payload: bytearray, schema: pa.Schema) -> pa.RecordBatch | EpochEnd:
         return pa.ipc.read_record_batch(pa.py_buffer(payload).slice(HEAD_BYTES), schema)
     if head != _END:
         raise ProtocolError(f"A frame between tasks begins with {bytes(head)!r}.")
-    epoch, final, watermark_ms, opened_ms = _NUMBERS.unpack_from(payload, HEAD_BYTES)
-    return EpochEnd(epoch, bool(final), watermark_ms, opened_ms)
+    epoch, final, watermark_ms, opened_ms, filled = _NUMBERS.unpack_from(payload, HEAD_BYTES)
+    return EpochEnd(epoch, bool(final), watermark_ms, opened_ms, bool(filled))

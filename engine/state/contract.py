@@ -63,6 +63,7 @@ class EventClock:
         of its records, and the same if the epoch has to be run again.
     :ivar next_opened_ms: the same of the next epoch; known when ``next_watermark_ms`` is.
     :ivar is_final: whether the task ends behind the present epoch; known then, too.
+    :ivar is_filled: whether any task of the stage got rows in the present epoch; known then, too.
     :ivar late: how many records of the present epoch were late, by the name of the stage.
     """
 
@@ -71,12 +72,15 @@ class EventClock:
     opened_ms: int = 0
     next_opened_ms: int = 0
     is_final: bool = False
+    is_filled: bool = False
     late: dict[str, int] = field(default_factory=dict)
 
-    def end(self, *, next_watermark_ms: int, next_opened_ms: int, final: bool) -> None:
+    def end(
+        self, *, next_watermark_ms: int, next_opened_ms: int, final: bool, filled: bool = False
+    ) -> None:
         """The batches of the present epoch have ended."""
         self.next_watermark_ms, self.next_opened_ms = next_watermark_ms, next_opened_ms
-        self.is_final = final
+        self.is_final, self.is_filled = final, filled
 
     def go_on(self) -> None:
         """The next epoch begins."""

@@ -89,7 +89,8 @@ class Grouping(StatefulStage):
                 self._is_untold = False
                 yield self._updated(columns, slots)
         if mode == COMPLETE:
-            if self._has_changed or self._is_untold:
+            # All tasks tell theirs if one has got rows: together they are the whole.
+            if self._has_changed or self._clock.is_filled or self._is_untold:
                 yield from self._told(self._keys.slots)
             self._has_changed = False
         else:

@@ -250,6 +250,7 @@ class ExchangeIntake(Intake):
             next_watermark_ms=end.next_watermark_ms,
             next_opened_ms=end.next_opened_ms,
             final=end.final,
+            filled=end.filled,
         )
 
     def _together(self, arrived: list[tuple[int, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:

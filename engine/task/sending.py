@@ -53,12 +53,13 @@ class SendingWriter(TaskWriter):
         :raises TaskLostError: a task that rows go to is gone.
         """
         assert self._sender is not None
+        filled = False
         for batch in batches:
             self._sender.send(batch)
+            filled = filled or batch.num_rows > 0
         clock = self._clock
-        self._sender.end(
-            EpochEnd(epoch, clock.is_final, clock.next_watermark_ms, clock.next_opened_ms)
-        )
+        behind = clock.next_watermark_ms, clock.next_opened_ms
+        self._sender.end(EpochEnd(epoch, clock.is_final, *behind, filled))
 
     def close(self) -> None:
         """Hang up; from any thread. A write that waits for a task that does not read fails."""
