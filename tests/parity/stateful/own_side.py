@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -27,91 +28,117 @@ _ROWS = 5
 """Of a batch."""
 
 
+@dataclass
+class _Task:
+    """One of a pipeline, which owns some key groups.
+
+    :ivar inbox: what was sent to it in the present epoch.
+    """
+
+    transform: Transform
+    clock: EventClock
+    owned: range
+    inbox: list[pa.RecordBatch] = field(default_factory=list)
+
+
 class OwnQuery:
-    """One query, and what it remembers."""
+    """One query, and what it remembers.
+
+    :param tasks: of each stage, at first.
+    """
 
     def __init__(self, pipelines: tuple[Pipeline, ...], tasks: int = 2) -> None:
         self._pipelines = pipelines
         steps = (step for pipeline in pipelines for step in pipeline.steps)
         delays = {step.number: step.delay_ms for step in steps if isinstance(step, Watermark)}
         self._watermarks = Watermarks([delays[number] for number in sorted(delays)])
-        self._stages = [self._made(pipeline, tasks) for pipeline in pipelines]
+        self._without_keys = {
+            each.exchange.stage
+            for each in pipelines
+            if each.exchange is not None and not each.exchange.keys
+        }
+        self._tasks = [self._made(number, tasks) for number in range(len(pipelines))]
 
     def step(self, step: Step) -> Iterator[pa.Table]:
         """The rows of each epoch that has some."""
-        given = {"events": step.events, "others": step.others}
-        for tables in (given, {}, {}):
+        for tables in ({"events": step.events, "others": step.others}, {}, {}):
             rows = self._epoch(tables)
             if rows.num_rows:
                 yield rows
 
     def rescale(self, tasks: int) -> None:
         """Go on with so many tasks in each stage."""
-        stages = []
-        for pipeline, before in zip(self._pipelines, self._stages, strict=True):
-            stage = self._made(pipeline, tasks)
-            for owner, (transform, clock) in enumerate(stage):
-                clock.watermark_ms = before[0][1].watermark_ms
-                owned = groups_of(owner, len(stage), _GROUPS)
-                for place, kept in enumerate(transform.stateful):
-                    tables: dict[str, list[pa.Table]] = defaultdict(list)
-                    for old, _ in before:
-                        for name, rows in old.stateful[place].changes(whole=True).items():
-                            groups = rows.column(GROUP.name).to_pylist()
-                            is_owned = [group in owned or len(stage) == 1 for group in groups]
-                            tables[name].append(rows.filter(pa.array(is_owned, pa.bool_())))
-                    kept.restore({name: pa.concat_tables(parts) for name, parts in tables.items()})
-            stages.append(stage)
-        self._stages = stages
+        for number, before in enumerate(self._tasks):
+            self._tasks[number] = made = self._made(number, tasks)
+            for place in range(len(before[0].transform.stateful)):
+                kept: dict[str, list[pa.Table]] = defaultdict(list)
+                for old in before:
+                    for name, rows in old.transform.stateful[place].changes(whole=True).items():
+                        kept[name].append(rows)
+                for task in made:
+                    mine = {name: _owned(parts, task.owned) for name, parts in kept.items()}
+                    task.transform.stateful[place].restore(mine)
 
-    def _made(self, pipeline: Pipeline, tasks: int) -> list[tuple[Transform, EventClock]]:
-        if not isinstance(pipeline.source, Exchanged):
-            tasks = 1
-        elif any(not self._pipelines[sender].exchange.keys for side in pipeline.source.senders for sender in side):  # type: ignore[union-attr]
+    def _made(self, number: int, tasks: int) -> list[_Task]:
+        pipeline = self._pipelines[number]
+        if not isinstance(pipeline.source, Exchanged) or number in self._without_keys:
             tasks = 1
         made = []
-        for _ in range(tasks):
-            clock = EventClock(watermark_ms=self._watermarks.current_ms - pipeline.watermark_lag_ms)
-            made.append((compile_steps(pipeline, clock=clock, groups=_GROUPS), clock))
+        for place in range(tasks):
+            clock = EventClock(self._watermarks.current_ms - pipeline.watermark_lag_ms)
+            owned = groups_of(place, tasks, _GROUPS)
+            transform = compile_steps(pipeline, clock=clock, groups=_GROUPS, owned=owned)
+            made.append(_Task(transform, clock, owned))
         return made
 
     def _epoch(self, tables: Mapping[str, pa.Table]) -> pa.Table:
-        sent: dict[int, dict[int, list[pa.RecordBatch]]] = defaultdict(lambda: defaultdict(list))
         out: list[pa.RecordBatch] = []
-        next_ms, seen = self._watermarks.current_ms, []
-        for number, (pipeline, stage) in enumerate(
-            zip(self._pipelines, self._stages, strict=True)
-        ):
-            splitter = None
-            if pipeline.exchange is not None:
-                receivers = len(self._stages[pipeline.exchange.stage])
-                splitter = Partitioner(pipeline.exchange.keys, receivers, _GROUPS)
-            for task, (transform, clock) in enumerate(stage):
-                clock.next_watermark_ms = next_ms - pipeline.watermark_lag_ms
-                taken = _read(pipeline, tables) if number not in sent else sent[number][task]
-                if isinstance(pipeline.source, Exchanged) and number not in sent:
-                    taken = []
-                for batch in transform.stream(iter(taken)):
-                    if splitter is None or pipeline.exchange is None:
+        current_ms, seen = self._watermarks.current_ms, []
+        for pipeline, tasks in zip(self._pipelines, self._tasks, strict=True):
+            is_filled = any(task.inbox for task in tasks)
+            for task in tasks:
+                read = task.inbox
+                if not isinstance(pipeline.source, Exchanged):
+                    read = _read(pipeline, tables)
+                task.inbox = []
+                task.clock.end(
+                    next_watermark_ms=current_ms - pipeline.watermark_lag_ms,
+                    next_opened_ms=0,
+                    final=False,
+                    filled=is_filled,
+                )
+                for batch in task.transform.stream(iter(read)):
+                    if pipeline.exchange is None:
                         out.append(batch)
-                        continue
-                    target = self._pipelines[pipeline.exchange.stage]
-                    for receiver, part in splitter.split(batch):
-                        if isinstance(target.source, Exchanged) and len(target.source.sides) > 1:
-                            side = {SIDE: b"%d" % pipeline.exchange.side}
-                            part = part.replace_schema_metadata(side)
-                        sent[pipeline.exchange.stage][receiver].append(part)
-                seen.append(transform.event_times_us())
-                clock.watermark_ms = clock.next_watermark_ms
+                    else:
+                        self._send(pipeline, batch)
+                seen.append(task.transform.event_times_us())
+                task.clock.go_on()
         self._watermarks.take(seen)
         schema = next(each.schema for each in self._pipelines if each.exchange is None)
         return pa.Table.from_batches(out, schema)
 
+    def _send(self, pipeline: Pipeline, batch: pa.RecordBatch) -> None:
+        exchange = pipeline.exchange
+        assert exchange is not None
+        source, receivers = self._pipelines[exchange.stage].source, self._tasks[exchange.stage]
+        assert isinstance(source, Exchanged)
+        for place, part in Partitioner(exchange.keys, len(receivers), _GROUPS).split(batch):
+            if len(source.sides) > 1:
+                part = part.replace_schema_metadata({SIDE: b"%d" % exchange.side})
+            receivers[place].inbox.append(part)
+
+
+def _owned(parts: list[pa.Table], groups: range) -> pa.Table:
+    rows = pa.concat_tables(parts)
+    is_owned = [group in groups for group in rows.column(GROUP.name).to_pylist()]
+    return rows.filter(pa.array(is_owned, pa.bool_()))
+
 
 def _read(pipeline: Pipeline, tables: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
-    assert not isinstance(pipeline.source, Exchanged), "what is read, and not sent"
+    """The rows of the folder that a pipeline reads."""
+    assert not isinstance(pipeline.source, Exchanged)
     name = pipeline.source.options["path"].rpartition("/")[2]
     if name not in tables:
         return []
-    table = tables[name].cast(pipeline.source.schema)
-    return table.combine_chunks().to_batches(max_chunksize=_ROWS)
+    return tables[name].cast(pipeline.source.schema).to_batches(max_chunksize=_ROWS)
