@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from py4j.java_gateway import JavaObject, is_instance_of
 
-from engine.expressions.compile import may_raise
+from engine.expressions.compile import fold, may_raise
+from engine.expressions.registry import Context
 from engine.expressions.tree import Expr
-from engine.pipeline.optimizer import is_deterministic, ordinals
 from engine.pipeline.stateful import Aggregate
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
 from engine.state.aggregates.functions import FUNCTIONS, why_not
@@ -68,13 +68,15 @@ class Inputs:
     :ivar columns: what they are computed by, and ``names`` what the query calls them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self.columns: list[Expr] = []
         self.names: list[str] = []
 
     def add(self, column: Expr, name: str) -> Expr:
         """The column as it is seen there. A constant travels as one."""
-        if not ordinals(column) and is_deterministic(column):
+        column = fold(column, self._context)
+        if column.op == "Literal":
             return column
         if column not in self.columns:
             self.columns.append(column)

@@ -25,9 +25,11 @@ from engine.pipeline.stateful import (
     GroupRows,
     GroupSessions,
     PartGroup,
+    RunCustomState,
 )
 from engine.plan.aggregates import FunctionReader, Inputs, normalized
 from engine.plan.catalyst import scala_seq, simple_name
+from engine.plan.custom_state import GROUP_FUNCTION, custom_state_step, emitting
 from engine.plan.drafts import Input
 from engine.plan.event_time import delay_ms, event_time, is_session
 from engine.plan.scope import Scope
@@ -86,6 +88,37 @@ class StagePlanning:
         scope.add(step, f"Deduplicate by {columns}{within}")
         scope.enter(node)
 
+    def run_custom_state(self, node: Any, static_side_bytes_max: int) -> None:
+        """``applyInPandasWithState``, ``transformWithState``.
+
+        :param static_side_bytes_max: how large an initial state may be, in Arrow's memory.
+        """
+        scope = self._scope
+        step = custom_state_step(
+            scope.spark,
+            node,
+            scope.drafts.operator_name("custom"),
+            scope.schema,
+            scope.problems,
+            event_time=self._event_time(list(scala_seq(node.child().output()))),
+            static_side_bytes_max=static_side_bytes_max,
+        )
+        if step is not None:
+            self._cut(step.keys)
+            scope.add(step, f"{node.nodeName()} {node.functionExpr().name()}")
+            if node.nodeName() == GROUP_FUNCTION:  # Spark knows of no time in its results
+                scope.open[0].holds_back_ms = None
+        scope.enter(node)
+
+    def emit_event_time(self, node: Any) -> None:
+        """``eventTimeColumnName`` of ``transformWithState``."""
+        scope = self._scope
+        place, _ = scope.attributes[node.eventTime().exprId().id()]
+        for draft in scope.open:
+            if draft.steps and isinstance(draft.steps[-1], RunCustomState):
+                draft.steps[-1] = emitting(draft.steps[-1], place)
+        scope.enter(node)
+
     def _project_inputs(
         self, grouping: Sequence[Any], keys: Sequence[Any], functions: Sequence[Any]
     ) -> tuple[Aggregate, ...]:
@@ -102,7 +135,7 @@ class StagePlanning:
                 ]
             )
         )
-        inputs = Inputs()
+        inputs = Inputs(scope.context)
         for key in keys:  # each has a column of its own, whatever equals it
             inputs.columns.append(next(columns))
             inputs.names.append(key.name())

@@ -16,6 +16,7 @@ Python functions in expressions          :class:`EvalPython`, in front of the st
 subqueries over tables in expressions    :class:`StaticJoin`, in front of the step
 ``Aggregate``, ``Distinct``              a stage, see :mod:`engine.plan.stages`
 ``Deduplicate`` and its relative         likewise
+``TransformWithStateInPySpark``, ...     likewise, see :mod:`engine.plan.custom_state`
 ``Join`` of two streams                  a stage, see :mod:`engine.plan.stream_join`
 ``SubqueryAlias``, ``View`` (temporary)  nothing
 ``ResolvedHint``                         nothing
@@ -45,6 +46,7 @@ from engine.pipeline.pipeline import (
     schema_behind,
 )
 from engine.plan.catalyst import scala_seq, simple_name
+from engine.plan.custom_state import is_custom_state
 from engine.plan.drafts import Draft
 from engine.plan.java_zones import go_by_java_zones
 from engine.plan.aggregates import aggregates_in
@@ -144,6 +146,12 @@ class Walk:
         elif name in _DEDUPLICATIONS:
             self.visit(node.child())
             self._stages.deduplicate(node)
+        elif is_custom_state(name):
+            self.visit(node.child())
+            self._stages.run_custom_state(node, self._static_side_bytes_max)
+        elif name == "UpdateEventTimeWatermarkColumn":
+            self.visit(node.child())
+            self._stages.emit_event_time(node)
         elif name in _EXCHANGES:
             self.visit(node.child())
             self.scope.describe(f"{name}: not done, records stay in the partition that read them")

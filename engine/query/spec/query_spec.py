@@ -6,7 +6,7 @@
     source:
       format: tail                        # as in spark.readStream.format
       options: {path: /data/in, fileFormat: json}
-      schema: "carrier STRING, dep_delay INT"
+      schema: "at TIMESTAMP, carrier STRING, dep_delay INT"
       watermark: {column: at, delay: 10 minutes}    # as DataFrame.withWatermark
     sql: "SELECT * FROM source WHERE dep_delay > 15"
     sink:

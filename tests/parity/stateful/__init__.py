@@ -1,1 +1,1 @@
-"""Queries with state, in Spark and here."""
+"""Queries that keep state, here and in Spark's micro-batches, over the same steps of input."""
