@@ -98,6 +98,15 @@ def _parser() -> argparse.ArgumentParser:
         waits = "how long to wait for the end (60)"
         end.add_argument("--timeout", type=_seconds, default=60.0, metavar="SECONDS", help=waits)
 
+    rescale = on_checkpoint(
+        "rescale",
+        "control:rescale",
+        "let each stage that keeps state have another number of tasks, now and after restarts",
+    )
+    rescale.add_argument(
+        "--reducers", type=_epoch, required=True, metavar="N", help="0: what the query's option says"
+    )
+
     inspect = on_checkpoint("inspect", "inspect_checkpoint:inspect", "all that a checkpoint tells")
     inspect.add_argument("--last", type=_positive, default=20, metavar="N", help="epochs (20)")
 

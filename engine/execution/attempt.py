@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event
 from typing import Any
 
 from engine.base.background import Background
@@ -19,6 +20,7 @@ from engine.checkpoint.lease import Lease, read_holder
 from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.logs.offset_log import batch_metadata, carried_on
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.rescaling import wanted_reducers
 from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
 from engine.coordinator.events import RunFailed
 from engine.coordinator.restart_table import RestartPlan
@@ -73,6 +75,7 @@ class Attempt:
         self.starts: tuple[Offset, ...] = ()
         self.is_reconfiguring = False
         self.partitions = self.tasks = 0
+        self._rescaling = Event()
         self._state = EpochState()
         """Behind the last committed epoch."""
         self._definition = definition
@@ -128,6 +131,13 @@ class Attempt:
             return plan
 
     @property
+    def _wanted_reducers(self) -> int | None:
+        """How many tasks a stage is to have, if somebody has asked for it."""
+        if not self._definition.keeps_state:
+            return None
+        return wanted_reducers(self._definition.checkpoint.storage)
+
+    @property
     def _groups(self) -> int:
         """How many key groups the query has: what it began with."""
         return self._state.key_groups or self._definition.options.key_groups or KEY_GROUPS
@@ -157,7 +167,9 @@ class Attempt:
 
     def _keep(self, lease: Lease) -> None:
         checkpoint = self._definition.checkpoint
-        self._keeper = LeaseKeeper(lease, checkpoint, self._hear, self._clock)
+        self._keeper = LeaseKeeper(
+            lease, checkpoint, self._hear, self._clock, self._rescaling.set
+        )
         self._keeper.start(self._start.listener.look)
 
     def _hear(self, event: EndEvent) -> None:
@@ -224,7 +236,7 @@ class Attempt:
         split = self._start.sharing.split(
             counts,
             None if slots is None else slots.total,
-            self._definition.reducers(sum(counts), self._groups),
+            self._definition.reducers(sum(counts), self._groups, self._wanted_reducers),
         )
         self.partitions, self.tasks = sum(counts), len(split)
         self._shares = shares(found, split, self._groups)
@@ -344,7 +356,7 @@ class Attempt:
             task_specs(self._definition, self._shares, identity, beginning, self._groups),
             self._runner,
             source_changed=self._source_changed,
-            is_due=lambda: self.is_refresh_due or self._spread(),
+            is_due=lambda: self._rescaling.is_set() or self.is_refresh_due or self._spread(),
             finding=finding,
         )
         self._run = run

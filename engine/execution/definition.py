@@ -70,13 +70,14 @@ class QueryDefinition:
         found = {step.number: step.delay_ms for step in steps if isinstance(step, Watermark)}
         return [found[number] for number in sorted(found)]
 
-    def reducers(self, partitions: int, groups: int) -> list[int]:
-        """How many tasks each stage has where there are slots enough: as the option says, or as
-        many as the sources have partitions, and no more than Spark's shuffles.
+    def reducers(self, partitions: int, groups: int, asked: int | None = None) -> list[int]:
+        """How many tasks each stage has where there are slots enough: as somebody has asked for, or
+        the option says, or as many as the sources have partitions, and no more than Spark's
+        shuffles.
 
         :param groups: how many key groups the query has.
         """
-        wanted = self.options.reducers or min(partitions, self.shuffle_partitions)
+        wanted = asked or self.options.reducers or min(partitions, self.shuffle_partitions)
         exchanges = [each.exchange for each in self.pipelines if each.exchange is not None]
         without_keys = {each.stage for each in exchanges if not each.keys}
         numbers = range(len(self.streams), len(self.pipelines))

@@ -9,9 +9,12 @@ import pytest
 
 from engine.checkpoint.epoch_state import EpochState
 from engine.errors import SinkCommitUnknownError, SourceError
+from engine.checkpoint.rescaling import want_reducers
 from engine.pipeline.stateful import COMPLETE, UPDATE
+from engine.query.handle import ContinuousQuery
 from tests.simulation.counting import CountStory, counted
 from tests.simulation.story import WAIT_S
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -155,3 +158,27 @@ def test_late_records_are_counted_and_change_nothing(story: CountStory) -> None:
     assert late == 50  # all windows of the second partition that the first has closed: up to 49
     closed = {key: count for key, count in story.sink.last().items() if key[1] < 50}
     assert closed == counted(50, 1)
+
+
+def test_a_running_query_is_rescaled_in_place(story: CountStory) -> None:
+    query = story.start(reducers=1)
+    story.feed.add(40)
+    story.await_counts(query)
+    want_reducers(story.checkpoint.storage, 3, by="a test")
+    story.checkpoint.requests.ask("rescale", by="a test")
+    wait_until(lambda: _tasks(query) == 3, "three tasks")
+    story.feed.add(40)
+    story.await_counts(query)
+    assert query.drain(WAIT_S)
+    again = story.start(reducers=1)  # what was asked for holds
+    story.feed.add(40)
+    story.await_counts(again)
+    assert _tasks(again) == 3
+    assert again.drain(WAIT_S)
+    assert len(story.sink.rows()) == len(story.sink.last())
+    assert story.sink.last() == counted(story.records, 2, before_s=story.closed_before_s())
+
+
+def _tasks(query: ContinuousQuery) -> int:
+    progress = query.lastProgress
+    return 0 if progress is None else progress["stateOperators"][0]["numShufflePartitions"]
