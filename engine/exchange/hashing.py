@@ -27,6 +27,7 @@ from engine.expressions.buffers import bits_of, valid_of
 from engine.expressions.lists import Lists
 
 Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 """The lanes of some rows, of shape (2, rows)."""
 
@@ -44,6 +45,10 @@ _NULL: Final = _constants(0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3)
 _STRUCT: Final = _constants(0x589965CC75374CC3, 0x1D8E4E27C47D124F)
 _HALF: Final = np.uint64(32)
 _ONE: Final = np.uint64(1)
+_BLOCK: Final = 1 << 13
+"""Rows of texts that are worked on at once, which so stay in the processor's cache."""
+_WASTE_MAX: Final = 2
+"""How many times as many words may be worked on as there are, to have as many of each text."""
 _BLOCK: Final = 1 << 13
 """Rows of texts that are worked on at once, which so stay in the processor's cache."""
 _WASTE_MAX: Final = 2
@@ -151,7 +156,7 @@ def _of_texts(words: npt.NDArray[np.uint64], begins: Ints, lengths: Ints) -> Has
     places = np.repeat(np.arange(most), rows)
     skipped = (np.arange(most) << 3)[:, None]
     at, left = (begins + skipped).ravel(), (lengths - skipped).ravel()
-    items = _of_items(_cut(words, np.minimum(at, (len(words) - 2) << 3), left), places)
+    items = _of_items(_cut(words, np.minimum(at, 8 * len(words) - 9), left), places)
     if most == 1:
         return items
     each = items.reshape(2, most, rows)
