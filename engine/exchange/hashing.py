@@ -1,8 +1,8 @@
 """A hash of 128 bits of each row's key: two numbers of 64 bits, its *lanes*.
 
-Whatever Spark groups together has equal hashes: NULL equals NULL, -0.0 equals 0.0, all NaNs are one.
-Keys with different hashes are different; that two keys share one is so unlikely (10**-15 with 10**12
-keys) that nobody looks for it.
+Whatever Spark groups together has equal hashes: NULL equals NULL, -0.0 equals 0.0, all NaNs are
+one. Keys with different hashes are different; that two keys share one is so unlikely (10**-15 with
+10**12 keys) that nobody looks for it.
 
 Which task owns a key, and so which files of a checkpoint hold its state, follows from the hash: it
 is the same in every version of the engine, however Arrow lays out the columns.

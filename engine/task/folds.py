@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from engine.expressions.buffers import true_positions
 from engine.expressions.registry import Context
 from engine.expressions.row_context import Rows
-from engine.expressions.buffers import true_positions
 from engine.pipeline.stateful import Aggregate
 from engine.state.aggregates.fold import Fold
 from engine.state.aggregates.functions import fold_of, state_fields

@@ -224,7 +224,9 @@ class SessionGrouping(StatefulStage):
 
     def _batch(self, slots: Slots) -> pa.RecordBatch:
         sessions, schema = self._sessions, self._step.schema
-        bounds = [fixed_array(self._time, times[slots]) for times in (sessions.starts, sessions.ends)]
+        bounds = [
+            fixed_array(self._time, times[slots]) for times in (sessions.starts, sessions.ends)
+        ]
         session = pa.StructArray.from_arrays(bounds, fields=list(self._session))
         columns = [*self._keys.keys(sessions.owners[slots]), session]
         ordered = [columns[self._step.places.index(index)] for index in range(len(columns))]

@@ -91,9 +91,7 @@ class NumbersFold(Fold):
             array[slots] = initial
 
 
-def rows_with_values(
-    slots: Slots, columns: Sequence[pa.Array]
-) -> tuple[Slots, Sequence[pa.Array]]:
+def rows_with_values(slots: Slots, columns: Sequence[pa.Array]) -> tuple[Slots, Sequence[pa.Array]]:
     """The rows in which no column is NULL."""
     known = [valid_of(column) for column in columns if column.null_count]
     if not known:

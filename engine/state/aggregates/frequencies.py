@@ -1,4 +1,5 @@
-"""``mode``, ``percentile``, ``median``, ``percentile_cont`` and ``_disc``: how often each value was there.
+"""``mode``, ``median``, ``percentile``, ``percentile_cont`` and ``_disc``: how often each value was
+there.
 
 Source: Spark's ``Mode``, ``PercentileBase``.
 """

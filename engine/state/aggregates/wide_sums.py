@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.expressions.buffers import valid_of
-from engine.state.columns import Slots, grown
 from engine.expressions.lists import validity
+from engine.state.columns import Slots, grown
 
 Mask = npt.NDArray[np.bool_]
 _BITS: Final = 32
