@@ -27,7 +27,6 @@ from engine.expressions.buffers import bits_of, valid_of
 from engine.expressions.lists import Lists
 
 Ints = npt.NDArray[np.int64]
-Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 """The lanes of some rows, of shape (2, rows)."""
 
@@ -45,10 +44,6 @@ _NULL: Final = _constants(0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3)
 _STRUCT: Final = _constants(0x589965CC75374CC3, 0x1D8E4E27C47D124F)
 _HALF: Final = np.uint64(32)
 _ONE: Final = np.uint64(1)
-_BLOCK: Final = 1 << 13
-"""Rows of texts that are worked on at once, which so stay in the processor's cache."""
-_WASTE_MAX: Final = 2
-"""How many times as many words may be worked on as there are, to have as many of each text."""
 _BLOCK: Final = 1 << 13
 """Rows of texts that are worked on at once, which so stay in the processor's cache."""
 _WASTE_MAX: Final = 2
@@ -168,7 +163,7 @@ def _cut(words: npt.NDArray[np.uint64], at: Ints, left: Ints) -> npt.NDArray[np.
     """The 8 bytes from each of these places on, of which only so many count."""
     word = at >> 3
     shift = ((at & 7) << 3).astype(np.uint64)
-    pieces = words[word] >> shift
+    pieces: npt.NDArray[np.uint64] = words[word] >> shift
     pieces |= (words[word + 1] << _ONE) << (np.uint64(63) - shift)
     pieces &= _BYTES_OF[np.clip(left, 0, 8)]
     return pieces
