@@ -137,7 +137,7 @@ class Model:
 @pytest.mark.parametrize(
     ("mode", "has_watermark"), [("append", True), ("complete", True), ("complete", False)]
 )
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(epochs=EPOCHS)
 def test_as_the_model(mode: str, has_watermark: bool, epochs: list[Any]) -> None:
     tasks, model = Tasks(make(mode, has_watermark), (0,), 2), Model(mode, has_watermark)
