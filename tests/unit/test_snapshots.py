@@ -468,8 +468,8 @@ def test_the_answer_was_lost_and_the_file_is_there(storage: Storage) -> None:
     job = writer(storage, range(GROUPS)).prepare(0, 0, [shelf])
     handle = job.write()
     assert handle.file is not None
-    shelf.put(("a", None), (1,))
     assert writer(storage, range(GROUPS)).prepare(0, 0, [shelf]).write() == handle
+    job = writer(storage, range(GROUPS)).prepare(0, 0, [shelf])
     storage.replace(handle.file, b"another")
     with pytest.raises(CheckpointCorruptError, match="is there already, and holds something else"):
         job.write()
