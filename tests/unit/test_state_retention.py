@@ -23,7 +23,7 @@ from engine.snapshots.names import SnapshotName
 from engine.snapshots.retention import removable
 from engine.state.restoring import read_tables
 from engine.state.snapshots import SnapshotWriter
-from tests.unit.test_snapshots import COUNTS, GROUPS, Rows, Shelf, rows_of
+from tests.unit.shelves import COUNTS, GROUPS, Rows, Shelf, rows_of
 
 
 class Query:
