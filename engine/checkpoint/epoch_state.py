@@ -19,7 +19,7 @@ from typing import Any
 
 from engine.checkpoint.logs.offset_log import OffsetEntry, batch_metadata
 from engine.checkpoint.noted_state import STATE, noted_state, to_note
-from engine.state.handles import SnapshotHandle
+from engine.snapshots.handles import SnapshotHandle
 
 _NEXT = "nextBatchWatermarkMs"
 _GROUPS = "keyGroups"

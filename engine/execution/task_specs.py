@@ -12,7 +12,7 @@ from engine.execution.definition import QueryDefinition
 from engine.execution.shares import Share
 from engine.sinks.contract import WriterContext
 from engine.sources.contract import Offset
-from engine.state.handles import SnapshotHandle
+from engine.snapshots.handles import SnapshotHandle
 from engine.task.spec import Reading, Receiving, TaskSpec, Time, Writing
 
 

@@ -14,7 +14,7 @@ from engine.exchange.key_groups import KEY_GROUPS, groups_of
 from engine.pipeline.pipeline import Pipeline
 from engine.sinks.contract import TaskWriter, WriterContext
 from engine.sources.contract import DataSourceContinuousReader, Offset
-from engine.state.handles import SnapshotHandle
+from engine.snapshots.handles import SnapshotHandle
 from engine.wire.connection import Dialing
 
 

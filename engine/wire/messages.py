@@ -31,7 +31,7 @@ from typing import Any
 
 from engine.errors import ContinuousError
 from engine.progress.counters import EpochCounters
-from engine.state.handles import SnapshotHandle
+from engine.snapshots.handles import SnapshotHandle
 
 
 @dataclass(frozen=True)
