@@ -211,7 +211,7 @@ def _initial_state(
     schema = _columns(plan.output(), problems)
     if schema.types[:width] != before.types[: node.groupingAttributesLen()]:
         problems.append(
-            "initialState: it has to be grouped by columns of the types of the stream's"
+            "initialState: its grouping columns have to be of the types of the stream's"
         )
         return None
     rows = pa.Table.from_batches([static_table(spark, plan, static_side_bytes_max)])
