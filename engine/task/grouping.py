@@ -3,7 +3,7 @@
 ==========  =====================================================================================
 append      a key's row when the watermark has passed its event time, as the last rows of an epoch
 update      for each batch the keys that it has changed, once, with what they have come to
-complete    all keys at the end of each epoch that has changed any
+complete    all keys at the end of each epoch: whether another task has changed any, none knows
 ==========  =====================================================================================
 
 In append and update mode a row whose event time is behind the watermark is late, and a key that is
@@ -89,7 +89,7 @@ class Grouping(StatefulStage):
                 self._is_untold = False
                 yield self._updated(columns, slots)
         if mode == COMPLETE:
-            if self._has_changed or self._is_untold:
+            if self._step.keys or self._has_changed or self._is_untold:
                 yield from self._told(self._keys.slots)
             self._has_changed = False
         else:
