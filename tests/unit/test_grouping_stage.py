@@ -112,7 +112,6 @@ class Model:
 
     def epoch(self, batches: list[list[Row]], watermark: int) -> list[tuple[Any, ...]]:
         told = []
-        changed = False
         for rows in batches:
             touched = []
             for row in rows:
@@ -122,12 +121,11 @@ class Model:
                     continue
                 self.groups.setdefault(row[:2], []).append(row)
                 touched.append(row[:2])
-                changed = True
             if self.mode == "update":
                 told += [self.result(key) for key in dict.fromkeys(touched)]
         self.watermark = watermark
         if self.mode == "complete":
-            return [self.result(key) for key in self.groups] if changed else []
+            return [self.result(key) for key in self.groups]
         for key in [k for k in self.groups if k[0] is not None and k[0] * 10 + 10 <= watermark]:
             if self.mode == "append":
                 told.append(self.result(key))

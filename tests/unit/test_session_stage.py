@@ -95,20 +95,18 @@ class Model:
         self.watermark = self.late = 0
 
     def epoch(self, batches: list[list[Row]], watermark: int) -> list[tuple[Any, ...]]:
-        changed = False
         for rows in batches:
             for key, start, length, value in rows:
                 if self.closes and start + length <= self.watermark:
                     self.late += 1
                     continue
-                changed = True
                 self.sessions.setdefault(key, []).append((start, start + length, [value]))
             for key in self.sessions:
                 self.sessions[key] = self.merged(self.sessions[key])
         told, self.watermark = [], watermark
         for key, sessions in self.sessions.items():
             for start, end, values in list(sessions):
-                if self.mode == "complete" and changed:
+                if self.mode == "complete":
                     told.append(self.result(key, start, end, values))
                 if self.closes and end <= watermark:
                     told.append(self.result(key, start, end, values))

@@ -76,7 +76,8 @@ class Mode(_Frequencies):
 
 
 class Percentile(_Frequencies):
-    """Exactly, interpolated between the two values beside the position."""
+    """Exactly, interpolated between the two values beside the position. Spark tells 0.0 from -0.0,
+    in an order that is that of its hash table; this does not."""
 
     def __init__(self, aggregate: Aggregate) -> None:
         super().__init__(aggregate)
