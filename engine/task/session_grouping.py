@@ -2,7 +2,8 @@
 
 Each row begins a session of its own; sessions of a key that touch become one, whose state is theirs
 merged in the order of their starts. Append mode returns a session when the watermark has passed its
-end, complete mode all of them at the end of each epoch. Spark has no update mode here.
+end, complete mode all of them at the end of each epoch in which any task has got rows. Spark has
+no update mode here.
 
 Source: Spark's ``SessionWindowStateStoreSaveExec``, ``MergingSessionsExec``.
 """
@@ -81,7 +82,8 @@ class SessionGrouping(StatefulStage):
             else:
                 self._fold(batch)
         if self._step.output_mode == COMPLETE:
-            yield from self._told(self._sessions.slots)
+            if self._clock.is_filled:
+                yield from self._told(self._sessions.slots)
         elif self._step.has_watermark:
             yield from self._closed()
 

@@ -45,6 +45,7 @@ class Tasks:
             for task, part in self._partitioner.split(batch):
                 parts[task].append(part)
         self.clock.next_watermark_ms = next_watermark_ms
+        self.clock.is_filled = any(parts)
         rows = []
         for stage, mine in zip(self.stages, parts, strict=True):
             for result in stage(iter(mine)):

@@ -125,7 +125,7 @@ class Model:
                 told += [self.result(key) for key in dict.fromkeys(touched)]
         self.watermark = watermark
         if self.mode == "complete":
-            return [self.result(key) for key in self.groups]
+            return [self.result(key) for key in self.groups] if any(batches) else []
         for key in [k for k in self.groups if k[0] is not None and k[0] * 10 + 10 <= watermark]:
             if self.mode == "append":
                 told.append(self.result(key))

@@ -106,7 +106,7 @@ class Model:
         told, self.watermark = [], watermark
         for key, sessions in self.sessions.items():
             for start, end, values in list(sessions):
-                if self.mode == "complete":
+                if self.mode == "complete" and any(batches):
                     told.append(self.result(key, start, end, values))
                 if self.closes and end <= watermark:
                     told.append(self.result(key, start, end, values))
