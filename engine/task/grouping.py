@@ -3,7 +3,7 @@
 ==========  =====================================================================================
 append      a key's row when the watermark has passed its event time, as the last rows of an epoch
 update      for each batch the keys that it has changed, once, with what they have come to
-complete    all keys at the end of each epoch: whether another task has changed any, none knows
+complete    all keys at the end of each epoch in which any task of the stage has got rows
 ==========  =====================================================================================
 
 In append and update mode a row whose event time is behind the watermark is late, and a key that is
