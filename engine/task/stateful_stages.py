@@ -34,7 +34,7 @@ def stateful_stage(
     if isinstance(step, Deduplicate):
         return DeduplicateStage(step, clock, groups)
     if isinstance(step, JoinStreams):
-        return JoinStage(step, clock, groups, context)
+        return JoinStage(step, clock, context, groups)
     stage = step.start(step, clock, KeyGroups(owned, partial(groups_of_rows, groups=groups)))
     assert isinstance(stage, StatefulStage)
     return stage
