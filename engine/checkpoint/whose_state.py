@@ -1,8 +1,8 @@
 """Who keeps state in a checkpoint: Spark's micro-batches or this engine. Neither reads the other's.
 
 Spark has a folder for each of its operators, from ``state/0`` on, and may name its stores in the
-commit log (``stateUniqueIds``). Ours has one for each stage, and stages are numbered behind streams,
-so that there is no ``state/0``; the entries of the offset log name its files.
+commit log (``stateUniqueIds``). Ours has one for each stage, and stages are numbered behind
+streams, so that there is no ``state/0``; the entries of the offset log name its files.
 
 Source: Spark's ``StateStoreProviderId``, ``OperatorStateMetadataV1``, ``CommitMetadata``.
 """
@@ -42,5 +42,5 @@ def refuse_own_state(checkpoint: CheckpointFolder) -> None:
         raise ConfigError(
             f"The checkpoint {checkpoint.url} has the state of a query that runs continuously, "
             "which Spark's micro-batches do not read.",
-            hint=f"{_HINT} Or go on with it: trigger(continuous=\"...\").",
+            hint=f'{_HINT} Or go on with it: trigger(continuous="...").',
         )

@@ -99,9 +99,7 @@ def fingerprint(
     first = next(each for each in pipelines if each.exchange is None)
     kept = {"stages": [_stage(each) for each in stages]} if stages else {}
     return {
-        "sources": [
-            _source(pipeline, tuning) for pipeline, tuning in streams
-        ],
+        "sources": [_source(pipeline, tuning) for pipeline, tuning in streams],
         **kept,
         "time_zone": first.session_timezone,
         "schema": _columns(first.schema),

@@ -40,9 +40,7 @@ def timed(rate: DataFrame) -> DataFrame:
     return rate.withWatermark("timestamp", "10 seconds")
 
 
-def planned(
-    df: DataFrame, mode: str = "append", *, partial: bool = False
-) -> tuple[Pipeline, ...]:
+def planned(df: DataFrame, mode: str = "append", *, partial: bool = False) -> tuple[Pipeline, ...]:
     """The plan, which is whole: what is sent is received."""
     pipelines = plan_query(df, output_mode=mode, partial_aggregation=partial)
     for number, pipeline in enumerate(pipelines):

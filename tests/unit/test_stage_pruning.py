@@ -61,7 +61,7 @@ def test_a_key_is_found_at_its_new_place() -> None:
     below, above = prune_stages((source(ROWS, 1, 2), stage(ROWS, step, selected(ROWS, 2))))
     assert below.schema.names == ["v"]
     assert below.exchange == Exchange(1, (0,))
-    assert above.steps == (Deduplicate("deduplicate-0", (0,), below.schema),)
+    assert above.steps[0] == Deduplicate("deduplicate-0", (0,), below.schema)
 
 
 def test_both_sides_of_a_join() -> None:
@@ -80,9 +80,7 @@ def test_both_sides_of_a_join() -> None:
         (step, selected(both, 6, 2)),
         pa.schema([both.field(6), both.field(2)]),
     )
-    left, right, above = prune_stages(
-        (source(ROWS, 2, 1), source(OTHERS, 2, 1, side=1), joined)
-    )
+    left, right, above = prune_stages((source(ROWS, 2, 1), source(OTHERS, 2, 1, side=1), joined))
     assert left.schema.names == ["at", "k", "v"]
     assert right.schema.names == ["k2", "at2"]
     assert (left.exchange, right.exchange) == (Exchange(2, (1,), 0), Exchange(2, (0,), 1))
@@ -103,7 +101,10 @@ def test_aggregates_keep_what_is_computed_for_them() -> None:
     results = pa.schema([("k", pa.string()), ("sum(v)", pa.int64())])
     folds = PartGroup((1,), (total,), states)
     below = Pipeline(
-        SourceRelation("rate", {}, ROWS), (Watermark(0, 1), folds), states, exchange=Exchange(1, (0,))
+        SourceRelation("rate", {}, ROWS),
+        (Watermark(0, 1), folds),
+        states,
+        exchange=Exchange(1, (0,)),
     )
     step = GroupRows("aggregate-0", (0,), (total,), results, "update", None, True)
     pruned = prune_stages((below, stage(states, step, selected(results, 0))))

@@ -20,9 +20,7 @@ def hand_out(folder: Path, number: int, step: Step) -> None:
         part.rename(folder / name / part.name)
 
 
-def run_in_spark(
-    df: DataFrame, mode: str, folder: Path, given: list[Step]
-) -> list[pa.Table]:
+def run_in_spark(df: DataFrame, mode: str, folder: Path, given: list[Step]) -> list[pa.Table]:
     """The rows of each batch that had some.
 
     :param folder: where ``df`` reads; a checkpoint is kept there, too.

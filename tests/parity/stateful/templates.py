@@ -166,7 +166,9 @@ def _mixed() -> Iterator[Template]:
     yield Template(
         "a table above", f"SELECT w, c, name FROM ({counted}) JOIN names ON n = number", ALL, 2
     )
-    yield Template("a generator above", f"SELECT w, n, explode(sequence(1, c)) AS i FROM ({counted})")
+    yield Template(
+        "a generator above", f"SELECT w, n, explode(sequence(1, c)) AS i FROM ({counted})"
+    )
     yield Template(
         "a generator below",
         f"SELECT {MINUTES} AS w, x, count(*) AS c FROM e LATERAL VIEW explode(array(k, s.b)) AS x "

@@ -43,7 +43,9 @@ def session(spark: SparkSession, tmp_path: Path) -> Iterator[SparkSession]:
         df = spark.readStream.schema(empty.schema).parquet(str(tmp_path / name))
         df.createOrReplaceTempView(f"{view}0")
         df.withWatermark(time, delay).createOrReplaceTempView(view)
-    names = spark.createDataFrame([(0, "nought"), (1, "one"), (1, "uno")], "number INT, name STRING")
+    names = spark.createDataFrame(
+        [(0, "nought"), (1, "one"), (1, "uno")], "number INT, name STRING"
+    )
     names.createOrReplaceTempView("names")
     spark.udf.register("plus_one", lambda x: None if x is None else x + 1, "bigint")
     yield spark
