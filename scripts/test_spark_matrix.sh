@@ -10,8 +10,9 @@ unset UV_PROJECT_ENVIRONMENT VIRTUAL_ENV
 export UV_PYTHON_DOWNLOADS=never
 [ $# -gt 0 ] || set -- 4.1 4.3
 
-# What the tests import; the tools for formatting and types stay out.
-tools="pytest hypothesis requests psutil cryptography"
+# What the tests import, and what expressions need; the tools for formatting and types stay out.
+tools="pytest hypothesis requests psutil"
+extras=tls,sketches,registry
 summary=""
 failed=0
 for release do
@@ -20,8 +21,8 @@ for release do
     echo "== Spark $release"
     # shellcheck disable=SC2086 # several words are meant
     { [ -x "$folder/bin/python" ] || "$uv" venv --quiet --python .venv/bin/python "$folder"; } &&
-        "$uv" pip install --quiet --python "$folder/bin/python" --editable . "pyspark==$release.*" \
-            $tools &&
+        "$uv" pip install --quiet --python "$folder/bin/python" --editable ".[$extras]" \
+            "pyspark==$release.*" $tools &&
         # Old versions warn of themselves: those warnings are not ours.
         "$folder/bin/python" -m pytest -q -p no:cacheprovider -o filterwarnings=default \
             tests/parity/test_contracts.py tests/spark/test_contracts.py &&
