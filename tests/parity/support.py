@@ -50,8 +50,8 @@ is new. How a function is added: [adding a function](adding-a-function.md).
 them; a task that is started again begins at the seed again, so an epoch that is run again gets
 other values.
 
-`kll_sketch_merge_bigint`, `kll_sketch_merge_double` and `kll_sketch_merge_float` run as well: chance
-decides, as in Spark, which values remain of sketches that are full.
+`kll_sketch_merge_bigint`, `kll_sketch_merge_double` and `kll_sketch_merge_float` run as well: as in
+Spark, chance decides which values remain of sketches that are full.
 
 `from_protobuf` and `to_protobuf` run as well, by a descriptor set; a test of their own compares
 them where Spark's package spark-protobuf can be had.
