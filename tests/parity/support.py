@@ -157,7 +157,7 @@ def _trees() -> Iterator[str]:
     if not found:
         return
     yield "\nRandom trees of these functions and operators, one inside the other (`make invent`,"
-    yield "`make test-spark-matrix`), when they were last compared:\n"
+    yield "`make test-spark-matrix`), each with one state of the code:\n"
     yield "| Spark | Java | trees | values | differ |"
     yield "|---|---|---|---|---|"
     for version, run in sorted(found.items()):
