@@ -1,8 +1,8 @@
 """A hash of 128 bits of each row's key: two numbers of 64 bits, its *lanes*.
 
-Whatever Spark groups together has equal hashes: NULL equals NULL, -0.0 equals 0.0, all NaNs are one.
-Keys with different hashes are different; that two keys share one is so unlikely (10**-15 with 10**12
-keys) that nobody looks for it.
+Whatever Spark groups together has equal hashes: NULL equals NULL, -0.0 equals 0.0, all NaNs are
+one. Keys with different hashes are different; that two keys share one is so unlikely (10**-15 with
+10**12 keys) that nobody looks for it.
 
 Which task owns a key, and so which files of a checkpoint hold its state, follows from the hash: it
 is the same in every version of the engine, however Arrow lays out the columns.
@@ -151,7 +151,7 @@ def _of_texts(words: npt.NDArray[np.uint64], begins: Ints, lengths: Ints) -> Has
     places = np.repeat(np.arange(most), rows)
     skipped = (np.arange(most) << 3)[:, None]
     at, left = (begins + skipped).ravel(), (lengths - skipped).ravel()
-    items = _of_items(_cut(words, np.minimum(at, ((len(words) - 1) << 3) - 1), left), places)
+    items = _of_items(_cut(words, np.minimum(at, 8 * len(words) - 9), left), places)
     if most == 1:
         return items
     each = items.reshape(2, most, rows)
@@ -163,7 +163,7 @@ def _cut(words: npt.NDArray[np.uint64], at: Ints, left: Ints) -> npt.NDArray[np.
     """The 8 bytes from each of these places on, of which only so many count."""
     word = at >> 3
     shift = ((at & 7) << 3).astype(np.uint64)
-    pieces = words[word] >> shift
+    pieces: npt.NDArray[np.uint64] = words[word] >> shift
     pieces |= (words[word + 1] << _ONE) << (np.uint64(63) - shift)
     pieces &= _BYTES_OF[np.clip(left, 0, 8)]
     return pieces

@@ -69,4 +69,5 @@ def groups_of_rows(columns: Sequence[pa.Array], rows: int, groups: int) -> Group
 def groups_of_hashes(hashes: Hashes, groups: int) -> Groups:
     """As :func:`groups_of_rows`, by the upper half of the first lane: tables of keys go by the
     lower one."""
-    return (((hashes[0] >> _HALF) * np.uint64(groups)) >> _HALF).astype(np.uint16)
+    upper = hashes[0] >> _HALF
+    return np.asarray((upper * np.uint64(groups)) >> _HALF, np.uint16)

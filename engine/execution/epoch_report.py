@@ -50,6 +50,13 @@ def epoch_report(
         committed.duration_ms,
         restarts,
         observed_metrics(definition.pipelines, reports),
+        [part.counters for parts in reports[len(read) :] for part in parts],
+        [
+            part.counters
+            for pipeline, parts in zip(definition.pipelines, reports, strict=True)
+            for part in parts
+            if pipeline.exchange is None
+        ],
         _event_time(definition, committed.watermark_ms, reports),
         _state_operators(definition, reports),
     )

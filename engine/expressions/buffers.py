@@ -48,7 +48,7 @@ def true_positions(mask: pa.Array) -> pa.Array:
 
 
 def bits_of(bits: pa.Buffer, offset: int, count: int) -> Values:
-    """The booleans of an Arrow buffer that has a bit for each, of which the first are passed over."""
+    """Of an Arrow buffer with a bit for each; so many of them behind the first ones."""
     octets = np.frombuffer(bits, np.uint8, offset=offset // 8)
     skipped = offset % 8
     unpacked = np.unpackbits(octets, count=skipped + count, bitorder="little")

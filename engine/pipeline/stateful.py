@@ -198,8 +198,8 @@ class RunCustomState:
     :param schema: what the function returns.
     :param start: makes the stage, on the executor, of the step, the task's
         :class:`~engine.state.contract.EventClock` and its
-        :class:`~engine.exchange.key_groups.KeyGroups`; carried along because the heart of the engine
-        must not import pyspark.
+        :class:`~engine.exchange.key_groups.KeyGroups`; carried along because the heart of the
+        engine must not import pyspark.
     :param params: what it needs, see :mod:`engine.functions.custom_state.spec`.
     """
 

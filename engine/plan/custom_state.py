@@ -211,7 +211,7 @@ def _initial_state(
     schema = _columns(plan.output(), problems)
     if schema.types[:width] != before.types[: node.groupingAttributesLen()]:
         problems.append(
-            "initialState: it has to be grouped by columns of the types of the stream's"
+            "initialState: its grouping columns have to be of the types of the stream's"
         )
         return None
     rows = pa.Table.from_batches([static_table(spark, plan, static_side_bytes_max)])
@@ -219,7 +219,8 @@ def _initial_state(
 
 
 def _declared(spark: SparkSession, udf: Any, problems: list[str]) -> Declared | None:
-    parser = spark._jvm.org.apache.spark.sql.catalyst.parser.CatalystSqlParser  # type: ignore[union-attr]
+    parsers: Any = spark._jvm.org.apache.spark.sql.catalyst.parser  # type: ignore[union-attr]
+    parser = getattr(getattr(parsers, "CatalystSqlParser$"), "MODULE$")
     method, _ = unpickled(_function(udf, udf.name(), pa.schema([])))
     try:
         found = declared(method, lambda text: str(parser.parseTableSchema(text).json()))
@@ -229,8 +230,8 @@ def _declared(spark: SparkSession, udf: Any, problems: list[str]) -> Declared | 
     names = {each.name for each in found.variables}
     if again := names & found.deleted:
         problems.append(
-            f"transformWithState: init() declares and deletes {', '.join(sorted(again))}: its values"
-            " would be gone at the end of each epoch"
+            f"transformWithState: init() declares and deletes {', '.join(sorted(again))}: its"
+            " values would be gone at the end of each epoch"
         )
     return found
 

@@ -221,7 +221,7 @@ class _RowsColumn(Column):
         self._rows[slots] = _NULL
 
     def is_valid(self, slots: Slots) -> npt.NDArray[np.bool_]:
-        return self._rows[slots] != _NULL
+        return np.asarray(self._rows[slots] != _NULL)
 
     def _tidy_up(self) -> None:
         """Keeps the rows that a slot remembers, in one array."""

@@ -63,14 +63,14 @@ def _rows_among(columns: Sequence[pa.Array], others: Sequence[pa.Array]) -> np.n
         among = pc.is_in(chosen, value_set=other.unique())
         found = found[among.to_numpy(zero_copy_only=False)]
         if not len(found):
-            return found
+            return np.asarray(found)
     places = pa.array(found)
     both = [
         pa.concat_arrays([column.take(places), other])
         for column, other in zip(columns, others, strict=True)
     ]
     first, last = _first_and_last(both)
-    return found[first[(first < len(found)) & (last >= len(found))]]
+    return np.asarray(found[first[(first < len(found)) & (last >= len(found))]])
 
 
 def _first_and_last(columns: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:

@@ -124,7 +124,7 @@ class Sessions:
         self._heads[owners] = _NONE
         self._link(rest)
         self._table.free(slots)
-        return owners[self._heads[owners] == _NONE]
+        return np.asarray(owners[self._heads[owners] == _NONE])
 
     def _link(self, slots: Slots) -> None:
         """Puts them in front of the chains of their keys."""

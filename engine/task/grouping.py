@@ -3,12 +3,11 @@
 ==========  =====================================================================================
 append      a key's row when the watermark has passed its event time, as the last rows of an epoch
 update      for each batch the keys that it has changed, once, with what they have come to
-complete    all keys at the end of each epoch that has changed any
+complete    all keys at the end of each epoch in which any task of the stage has got rows
 ==========  =====================================================================================
 
 In append and update mode a row whose event time is behind the watermark is late, and a key that is
-behind the next one is forgotten. Without keys there is one group, from the start: a query has a row
-in its first epoch even if nothing comes.
+behind the next one is forgotten. Without keys there is one group.
 
 Source: Spark's ``StateStoreSaveExec``.
 """
@@ -61,7 +60,6 @@ class Grouping(StatefulStage):
         self._keys = KeyedSlots([each.type for each in fields[:width]])
         self._expires = np.empty(0, np.int64)
         self._changed = np.empty(0, np.bool_)
-        self._has_changed = False
         self._closes_us = NEVER  # no key does so before
         self._event_time = None if step.output_mode == COMPLETE else step.event_time
         schema = pa.schema([*fields[:width], *self._folds.fields])
@@ -70,8 +68,7 @@ class Grouping(StatefulStage):
         else:
             self._table = StateTable(_TABLE, schema.append(EXPIRES), width, len(schema))
         self._grow()
-        self._is_untold = width == 0
-        if self._is_untold:
+        if width == 0:
             self._find_or_add([], 1)
 
     @property
@@ -86,24 +83,18 @@ class Grouping(StatefulStage):
                 continue
             columns, slots = self._fold(batch)
             if mode == UPDATE and len(slots):
-                self._is_untold = False
                 yield self._updated(columns, slots)
         if mode == COMPLETE:
             # All tasks tell theirs if one has got rows: together they are the whole.
-            if self._has_changed or self._clock.is_filled or self._is_untold:
+            if self._clock.is_filled:
                 yield from self._told(self._keys.slots)
-            self._has_changed = False
         else:
-            if mode == UPDATE and self._is_untold:
-                yield from self._told(self._keys.slots)
             yield from self._closed()
-        self._is_untold = False
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
         table = tables.get(_TABLE)
         if table is None:
             return
-        self._is_untold = False
         self._keys.reserve(table.num_rows)
         for batch in table.to_batches():
             columns = batch.columns[2:]  # behind GROUP and GONE
@@ -138,7 +129,6 @@ class Grouping(StatefulStage):
             self._folds.merge(slots, columns[len(keys) :])
         else:
             self._folds.update(slots, Rows(rows, columns.__getitem__))
-        self._has_changed = True
         return keys, slots
 
     def _in_time(self, columns: list[pa.Array], event_time: int) -> list[pa.Array]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
+from engine.base.background import Background
 from engine.state.contract import EventClock, StatefulStage
 from engine.state.restoring import restore
 from engine.state.snapshots import Job, SnapshotWriter
 from engine.task.spec import TaskSpec
+
+_CLOSE_S: Final = 5.0
+"""Nobody waits for longer for files that are being made into one."""
 
 
 class Keeping:
@@ -19,6 +24,7 @@ class Keeping:
     def __init__(self, spec: TaskSpec, stages: Sequence[StatefulStage], clock: EventClock) -> None:
         self._spec, self._stages, self._clock = spec, stages, clock
         self._writer: SnapshotWriter | None = None
+        self._later = Background("task-upkeep-of-state")
 
     def restore(self) -> None:
         """Load what the checkpoint has of this task's key groups.
@@ -46,7 +52,12 @@ class Keeping:
             groups=groups,
             generation=identity.generation,
             chain=chain,
+            later=self._later,
         )
+
+    def close(self) -> None:
+        """End what is done beside the epochs."""
+        self._later.close(_CLOSE_S)
 
     def snapshot(self, epoch: int) -> Job | None:
         """The state at the end of the epoch, to be written; None if there is none to keep. To be

@@ -156,8 +156,9 @@ class _Task:
                 self._writer.open(spec.identity)
             with closing(self._close_writer, "closing the sink"):
                 self._start(self._intake.address)
-                with closing(self._reporter.close, "writing the state"):
-                    self._run_epochs(transform)
+                with closing(self._keeping.close, "the upkeep of the state"):
+                    with closing(self._reporter.close, "writing the state"):
+                        self._run_epochs(transform)
 
     def _hear(self) -> None:
         """Word from the driver, on the channel's thread."""

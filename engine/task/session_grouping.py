@@ -2,8 +2,8 @@
 
 Each row begins a session of its own; sessions of a key that touch become one, whose state is theirs
 merged in the order of their starts. Append mode returns a session when the watermark has passed its
-end, complete mode all of them at the end of each epoch that has changed any. Spark has no update
-mode here.
+end, complete mode all of them at the end of each epoch in which any task has got rows. Spark has
+no update mode here.
 
 Source: Spark's ``SessionWindowStateStoreSaveExec``, ``MergingSessionsExec``.
 """
@@ -64,7 +64,6 @@ class SessionGrouping(StatefulStage):
         self._sessions = Sessions()
         self._changed = np.empty(0, np.bool_)
         self._gone: list[list[pa.Array]] = []
-        self._has_changed = False
         closes = step.has_watermark and step.output_mode != COMPLETE
         key = [*key_fields, pa.field(_START, self._time)]
         schema = [*key, pa.field(_END, self._time), *self._folds.fields, EXPIRES]
@@ -83,11 +82,10 @@ class SessionGrouping(StatefulStage):
             else:
                 self._fold(batch)
         if self._step.output_mode == COMPLETE:
-            if self._has_changed:
+            if self._clock.is_filled:
                 yield from self._told(self._sessions.slots)
         elif self._step.has_watermark:
             yield from self._closed()
-        self._has_changed = False
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
         table = tables.get(_TABLE)
@@ -143,7 +141,6 @@ class SessionGrouping(StatefulStage):
         rows = len(session)
         if rows == 0:
             return
-        self._has_changed = True
         keys = [normalized(columns[key]) for key in self._step.keys]
         owners, _ = self._keys.find_or_add(keys, rows)
         self._sessions.grow_keys(self._keys.room)

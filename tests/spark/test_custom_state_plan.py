@@ -1,5 +1,5 @@
-"""Nodes with the user's own state → the steps that run them: with Spark's plans, and the stages that
-these steps start."""
+"""Nodes with the user's own state → steps: from Spark's plans, and to the stages that
+these start."""
 
 from __future__ import annotations
 
@@ -103,7 +103,9 @@ TOLD = "key STRING, row STRING"
 
 def test_what_is_declared(spark: SparkSession) -> None:
     df = stream_of(spark, COLUMNS).groupBy("k")
-    step, problems = planned(spark, df.transformWithState(Telling(), TOLD, "update", "ProcessingTime"))
+    step, problems = planned(
+        spark, df.transformWithState(Telling(), TOLD, "update", "ProcessingTime")
+    )
     assert problems == []
     assert step is not None
     spec = Processor.of(step.params)
@@ -153,7 +155,9 @@ class Doubtful(Telling):
         handle.deleteIfExists("old")
 
 
-def _by_k(processor: StatefulProcessor, time_mode: str = "None") -> Callable[[DataFrame], DataFrame]:
+def _by_k(
+    processor: StatefulProcessor, time_mode: str = "None"
+) -> Callable[[DataFrame], DataFrame]:
     return lambda df: df.groupBy("k").transformWithState(processor, TOLD, "update", time_mode)
 
 

@@ -45,6 +45,7 @@ class Tasks:
             for task, part in self._partitioner.split(batch):
                 parts[task].append(part)
         self.clock.next_watermark_ms = next_watermark_ms
+        self.clock.is_filled = any(parts)
         rows = []
         for stage, mine in zip(self.stages, parts, strict=True):
             for result in stage(iter(mine)):
@@ -60,9 +61,7 @@ class Tasks:
             changes = stage.changes(whole=whole)
             for table in stage.tables:
                 rows = self.stored.setdefault(table.name, {})
-                found = changes.get(table.name)
-                if found is None:
-                    continue
+                found = changes.get(table.name, table.stored.empty_table())
                 found.validate(full=True)
                 assert found.schema == table.stored
                 for row in found.to_pylist():
@@ -99,7 +98,8 @@ class Tasks:
 
     def whole(self) -> dict[str, list[str]]:
         """What complete snapshots hold, to be compared with what the changes come to."""
-        changed = {name: sorted(map(repr, rows.values())) for name, rows in self.stored.items()}
+        names = [table.name for table in self.stages[0].tables]
+        changed = {name: sorted(map(repr, self.stored.get(name, {}).values())) for name in names}
         self.stored = {}
         self._keep(whole=True)
         assert changed == {n: sorted(map(repr, rows.values())) for n, rows in self.stored.items()}

@@ -114,7 +114,11 @@ def some(function: Model) -> Model:
 
 def least(values: list[float]) -> float:
     numbers = [value for value in values if not math.isnan(value)]
-    return reduce(lambda best, value: value if value < best else best, numbers) if numbers else math.nan
+    return (
+        reduce(lambda best, value: value if value < best else best, numbers)
+        if numbers
+        else math.nan
+    )
 
 
 def largest(values: list[float]) -> float:
@@ -126,7 +130,9 @@ def largest(values: list[float]) -> float:
 def by(rows: list[Any], is_max: bool) -> Any:
     best: Any = None
     for value, order in rows:
-        if order is not None and (best is None or (order >= best[1] if is_max else order <= best[1])):
+        if order is not None and (
+            best is None or (order >= best[1] if is_max else order <= best[1])
+        ):
             best = value, order
     return best and best[0]
 
@@ -269,7 +275,7 @@ CASES: dict[str, tuple[Aggregate, list[st.SearchStrategy[Any]], Model]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(data=st.data())
 def test_as_the_model(name: str, data: Any) -> None:
     what, values, model = CASES[name]

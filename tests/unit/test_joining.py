@@ -38,6 +38,7 @@ WIDTH = len(SCHEMA)
 KINDS = ("inner", "left", "right", "full", "semi")
 NEITHER = (None,) * WIDTH
 Row = tuple[str | None, int | None, int | None]
+History = list[tuple[list[tuple[int, list[Row]]], int, int | None]]
 
 
 def column(ordinal: int, dtype: pa.DataType = BIGINT) -> Expr:
@@ -180,7 +181,7 @@ def batch_of(side: int, rows: list[Row], first: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def made(step: JoinStreams, results: list[pa.RecordBatch], known: dict[int, Any]) -> list[Any]:
+def made(step: JoinStreams, results: list[pa.RecordBatch], known: dict[Any, Any]) -> list[Any]:
     """Pairs of numbers; the columns beside them are checked."""
     found = []
     for batch in results:
@@ -226,7 +227,7 @@ cases_ = st.builds(
 @settings(max_examples=400, deadline=None)
 def test_any_streams(
     case: Case,
-    history: list[tuple[list[tuple[int, list[Row]]], int, int | None]],
+    history: History,
     run_rows: int,
     pairs_max: int,
 ) -> None:
@@ -236,9 +237,9 @@ def test_any_streams(
         check(case, history)
 
 
-def check(case: Case, history: list[tuple[list[tuple[int, list[Row]]], int, int | None]]) -> None:
+def check(case: Case, history: History) -> None:
     step, model, clock = case.step(), Model(case), EventClock()
-    tasks, n, known = 1, 0, dict[int, Any]()
+    tasks, n, known = 1, 0, dict[Any, Any]()
     stages = [JoinStage(step, clock, Context(), GROUPS)]
     states: list[Any] = [None]
     for batches, moves_ms, then in history:
@@ -350,7 +351,7 @@ def test_rows_leave_with_their_run() -> None:
 
 def test_an_outer_row_without_a_key_is_returned_when_it_expires() -> None:
     case = Case("full")
-    history = [
+    history: History = [
         ([(0, [(None, 1_000, 1)]), (1, [(None, 1_000, 1)])], 1_000, 2),
         ([], 5_000, None),
     ]  # fmt: skip

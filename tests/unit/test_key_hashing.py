@@ -83,7 +83,9 @@ def test_places_and_lengths_count() -> None:
     assert len(set(hashes(texts))) == len(texts)
     left, right = pa.array(["ab", "a", ""]), pa.array(["c", "bc", "abc"])
     assert len(set(hashes(left, right))) == 3
-    lists = pa.array([[], None, [None], [None, None], [[]], [[], []]], pa.list_(pa.list_(pa.int8())))
+    lists = pa.array(
+        [[], None, [None], [None, None], [[]], [[], []]], pa.list_(pa.list_(pa.int8()))
+    )
     assert len(set(hashes(lists))) == 6
     structs = pa.array([None, {"a": None, "b": None}], STRUCT)
     assert len(set(hashes(structs))) == 2
@@ -169,7 +171,9 @@ GOLDEN_WHOLE = [0x7D51FE53A350394D, 0x2E8A5DE98BCC5EDC, 0xB05C65B92768ACCE]
 
 
 @settings(deadline=None)
-@given(st.lists(st.none() | st.integers(0, 50), max_size=60), st.integers(1, 7), st.integers(7, 200))
+@given(
+    st.lists(st.none() | st.integers(0, 50), max_size=60), st.integers(1, 7), st.integers(7, 200)
+)
 def test_a_batch_is_split_by_the_owners_of_its_keys(
     keys: list[int | None], tasks: int, groups: int
 ) -> None:

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from engine.exchange.hashing import Hashes
 from engine.state.slot_table import SlotTable
 
-STEPS = st.lists(
-    st.tuples(st.booleans(), st.lists(st.integers(0, 40), max_size=30)), max_size=12
-)
+STEPS = st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 40), max_size=30)), max_size=12)
 
 
 def hashes(keys: list[int], spread: int) -> Hashes:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import pickle
-import random
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,132 +19,27 @@ from hypothesis import strategies as st
 from engine.base.background import Later, at_once
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.opening import open_storage
-from engine.errors import CheckpointCorruptError, CheckpointVersionError, ConfigError
+from engine.errors import CheckpointCorruptError
 from engine.exchange.key_groups import groups_of
 from engine.snapshots.handles import SnapshotHandle
 from engine.snapshots.names import SnapshotName
 from engine.state import files, snapshots
-from engine.state.chains import Chain
-from engine.state.contract import StatefulStage, StateTable
+from engine.state.contract import StateTable
 from engine.state.restoring import read_tables, restore
-from engine.state.snapshots import SnapshotWriter
-
-GROUPS = 8
-Key = tuple[Any, ...]
-Rows = dict[Key, Key]
-
-
-def group_of(key: Key) -> int:
-    return sum(repr(key).encode()) % GROUPS
-
-
-class Shelf(StatefulStage):
-    """A stage that keeps what it is told to, and tells what it was restored with."""
-
-    def __init__(self, table: StateTable, name: str = "shelf") -> None:
-        self.name = name
-        self.table = table
-        self.rows: Rows = {}
-        self.changed: dict[Key, None] = {}
-
-    @property
-    def tables(self) -> tuple[StateTable, ...]:
-        return (self.table,)
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return batches
-
-    def put(self, key: Key, value: Key) -> None:
-        self.rows[key] = value
-        self.changed[key] = None
-
-    def drop(self, key: Key) -> None:
-        if self.rows.pop(key, None) is not None:
-            self.changed[key] = None
-
-    def close(self, watermark_ms: int) -> None:
-        """Silently, as the contract has it."""
-        self.rows = open_rows(self.table, self.rows, watermark_ms)
-
-    def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        assert not self.rows
-        assert set(tables) <= {self.table.name}
-        for table in tables.values():
-            assert table.schema == self.table.stored
-            for _, gone, *row in rows_of(table):
-                assert not gone
-                key = tuple(row[: self.table.keys])
-                assert key not in self.rows
-                self.rows[key] = tuple(row[self.table.keys :])
-
-    def changes(self, *, whole: bool) -> Mapping[str, pa.Table]:
-        keys = list(self.rows if whole else self.changed)
-        self.changed = {}
-        width = len(self.table.schema) - self.table.keys
-        rows = [
-            (group_of(key), key not in self.rows, *key, *self.rows.get(key, (None,) * width))
-            for key in keys
-        ]
-        columns = zip(*rows, strict=True) if rows else [[]] * len(self.table.stored)
-        arrays = [
-            pa.array(list(column), dtype)
-            for column, dtype in zip(columns, self.table.stored.types, strict=True)
-        ]
-        return {self.table.name: pa.table(arrays, schema=self.table.stored)}
-
-
-def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-
-
-def open_rows(table: StateTable, rows: Rows, watermark_ms: int) -> Rows:
-    if table.expires is None:
-        return dict(rows)
-    at = table.expires
-    return {
-        key: value
-        for key, value in rows.items()
-        if (key + value)[at] is None or (key + value)[at] > watermark_ms * 1000
-    }
-
-
-COUNTS = StateTable(
-    "counts",
-    pa.schema([pa.field("word", pa.string()), ("until", pa.int64()), ("count", pa.int64())]),
-    keys=2,
-    expires=1,
+from tests.unit.shelves import (
+    COUNTS,
+    GROUPS,
+    MANY,
+    Key,
+    Rows,
+    Shelf,
+    group_of,
+    open_rows,
+    read,
+    rows_of,
+    write,
+    writer,
 )
-
-
-@pytest.fixture(params=["local", "memory"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    return open_storage(str(tmp_path) if request.param == "local" else f"memory://{uuid.uuid4()}")
-
-
-def writer(storage: Storage, groups: range, chain: Chain | None = None, **other: Any) -> Any:
-    fixed = {"query_id": "query", "stage": 1, "generation": 1}
-    return SnapshotWriter(storage, groups=groups, chain=chain, **{**fixed, **other})
-
-
-def write(storage: Storage, shelf: Shelf, *epochs: Rows) -> list[SnapshotHandle]:
-    """A snapshot for each dictionary, of what it puts."""
-    to = writer(storage, range(GROUPS))
-    handles = []
-    for epoch, rows in enumerate(epochs):
-        for key, value in rows.items():
-            shelf.put(key, value)
-        handles.append(to.prepare(epoch, 0, [shelf]).write())
-    return handles
-
-
-def read(
-    storage: Storage, handles: Sequence[SnapshotHandle], table: StateTable, **other: Any
-) -> tuple[Rows, Chain | None]:
-    shelf = Shelf(table)
-    fixed = {"query_id": "query", "watermark_ms": 0}
-    chain = restore(storage, handles, range(GROUPS), [shelf], **{**fixed, **other})
-    return shelf.rows, chain
-
 
 # -- any history ----------------------------------------------------------------------------------
 
@@ -370,9 +263,6 @@ def test_an_epoch_without_changes_has_the_snapshot_of_before(storage: Storage) -
     assert pickle.loads(pickle.dumps(first)) == first
 
 
-MANY: Rows = {(str(n), None): (n,) for n in range(1_000)}
-
-
 def test_a_long_chain_becomes_one_file(storage: Storage) -> None:
     shelf = Shelf(COUNTS)
     handles = write(storage, shelf, MANY, *[{("0", None): (n,)} for n in range(70)], {}, {})
@@ -468,8 +358,8 @@ def test_the_answer_was_lost_and_the_file_is_there(storage: Storage) -> None:
     job = writer(storage, range(GROUPS)).prepare(0, 0, [shelf])
     handle = job.write()
     assert handle.file is not None
-    shelf.put(("a", None), (1,))
     assert writer(storage, range(GROUPS)).prepare(0, 0, [shelf]).write() == handle
+    job = writer(storage, range(GROUPS)).prepare(0, 0, [shelf])
     storage.replace(handle.file, b"another")
     with pytest.raises(CheckpointCorruptError, match="is there already, and holds something else"):
         job.write()
@@ -492,100 +382,3 @@ def test_several_stages_and_chunks_are_one_file(storage: Storage) -> None:
     decoded, found = files.decode(files.encode(header, [chunks, table]))
     assert decoded == header
     assert found == [chunks, table]
-
-
-# -- what is refused ------------------------------------------------------------------------------
-
-
-def three(storage: Storage) -> tuple[SnapshotHandle, list[str]]:
-    """A chain of three files."""
-    *_, last = write(storage, Shelf(COUNTS), MANY, {("0", None): (7,)}, {("1", None): (8,)})
-    _, chain = read(storage, [last], COUNTS)
-    assert chain is not None
-    return last, [link.file for link in chain.links]
-
-
-@pytest.mark.parametrize("which", range(3))
-def test_a_file_that_is_missing(storage: Storage, which: int) -> None:
-    handle, names = three(storage)
-    storage.delete(names[which])
-    with pytest.raises(
-        CheckpointCorruptError, match=r"-0-7-\w+\.arrow is missing.*Restore"
-    ) as told:
-        read(storage, [handle], COUNTS)
-    assert told.value.epoch == which
-
-
-@pytest.mark.parametrize("which", range(3))
-def test_a_file_that_is_torn_or_damaged(storage: Storage, which: int) -> None:
-    handle, names = three(storage)
-    data, draw = storage.read(names[which]), random.Random(7)
-    for length in (0, 1, len(data) // 2, len(data) - 1):
-        storage.replace(names[which], data[:length])
-        with pytest.raises(CheckpointCorruptError, match="is torn: its"):
-            read(storage, [handle], COUNTS)
-    for _ in range(50):
-        at = draw.randrange(len(data))
-        storage.replace(
-            names[which], data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :]
-        )
-        with pytest.raises(CheckpointCorruptError, match=r"is (torn|damaged|another|a file of)"):
-            read(storage, [handle], COUNTS)
-
-
-@pytest.mark.parametrize("which", range(3))
-def test_a_file_that_is_another_one(storage: Storage, which: int) -> None:
-    handle, names = three(storage)
-
-    def other(rows: Rows, **place: Any) -> bytes:
-        shelf = Shelf(COUNTS)
-        for key, value in rows.items():
-            shelf.put(key, value)
-        groups = place.pop("groups", range(GROUPS))
-        epoch = place.pop("epoch", which)
-        there = writer(storage, groups, **place).prepare(epoch, 0, [shelf]).write()
-        assert there.file is not None
-        return storage.read(there.file)
-
-    rows: Rows = {("a", None): (1,)}
-    for fault, data in {
-        "another query, elsewhere": other(rows, query_id="elsewhere"),
-        "another file: stage 2 behind": other(rows, stage=2),
-        "behind epoch 77, key groups 0 to 7": other(rows, epoch=77),
-        "key groups 0 to 3": other(rows, groups=range(4)),
-        "or of another run": other(rows, generation=9),
-    }.items():
-        storage.replace(names[which], data)
-        with pytest.raises(CheckpointCorruptError, match=fault):
-            read(storage, [handle], COUNTS)
-
-
-def test_a_newer_format(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "VERSION", 2)
-    (handle,) = write(storage, Shelf(COUNTS), {("a", None): (1,)})
-    monkeypatch.undo()
-    with pytest.raises(CheckpointVersionError, match=r"\.arrow cannot be read.*version 2"):
-        read(storage, [handle], COUNTS)
-
-
-def test_key_groups_that_no_handle_has(storage: Storage) -> None:
-    (handle,) = write(storage, Shelf(COUNTS), {("a", None): (1,)})
-    with pytest.raises(CheckpointCorruptError, match="key groups 0-7, and 4-15 are needed"):
-        restore(storage, [handle], range(4, 16), [Shelf(COUNTS)], query_id="query", watermark_ms=0)
-
-
-@pytest.mark.parametrize(
-    ("table", "difference"),
-    [
-        (StateTable("other", COUNTS.schema, 2, 1), r"has the table shelf\.counts, which the query"),
-        (
-            StateTable("counts", COUNTS.schema.set(2, pa.field("sum", pa.int64())), 2, 1),
-            r"\(word string, until int64 \| count int64\) in the .* \| sum int64\) in the query",
-        ),
-        (StateTable("counts", COUNTS.schema, 1, 1), r"\(word string \| until int64, count"),
-    ],
-)
-def test_the_state_of_another_query(storage: Storage, table: StateTable, difference: str) -> None:
-    (handle,) = write(storage, Shelf(COUNTS), {("a", None): (1,)})
-    with pytest.raises(ConfigError, match=difference):
-        read(storage, [handle], table)

@@ -38,9 +38,7 @@ PUTS = st.lists(st.dictionaries(st.integers(0, 15), st.integers(-1, 2), max_size
 @pytest.mark.parametrize("dtype", SAMPLES, ids=str)
 @settings(deadline=None)
 @given(puts=PUTS, cleared=st.sets(st.integers(0, 15)))
-def test_as_a_dictionary(
-    dtype: pa.DataType, puts: list[dict[int, int]], cleared: set[int]
-) -> None:
+def test_as_a_dictionary(dtype: pa.DataType, puts: list[dict[int, int]], cleared: set[int]) -> None:
     values = pa.array([*SAMPLES[dtype], None], dtype)
     column, model = column_of(dtype), dict[int, Any]()
     column.grow(4)
@@ -48,7 +46,9 @@ def test_as_a_dictionary(
     for put in puts:
         rows = [number % len(values) for number in put.values()]
         taken = values.take(pa.array(rows, pa.int64()))
-        column.put(np.array(list(put), np.int64), pa.concat_arrays([values, taken]).slice(len(values)))
+        column.put(
+            np.array(list(put), np.int64), pa.concat_arrays([values, taken]).slice(len(values))
+        )
         model.update(zip(put, taken.to_pylist(), strict=True))
     slots = np.array([*range(16), 3, 3], np.int64)
     assert column.take(slots).to_pylist() == [model.get(slot) for slot in slots.tolist()]

@@ -23,7 +23,7 @@ from engine.snapshots.names import SnapshotName
 from engine.snapshots.retention import removable
 from engine.state.restoring import read_tables
 from engine.state.snapshots import SnapshotWriter
-from tests.unit.test_snapshots import COUNTS, GROUPS, Rows, Shelf, rows_of
+from tests.unit.shelves import COUNTS, GROUPS, Rows, Shelf, rows_of
 
 
 class Query:
@@ -132,10 +132,10 @@ def test_no_chain_that_is_kept_loses_a_file(lengths: list[int], data: st.DataObj
     }
     assert needed <= everything - set(gone)
     for file in everything - set(gone) - needed:
-        name = SnapshotName.parse(file)
-        if name is not None:  # what nobody needs stays only between files that somebody does
-            assert name.epoch >= handles[kept_from].since or any(
-                handles[e].since <= name.epoch <= e for e in pinned
+        left = SnapshotName.parse(file)
+        if left is not None:  # what nobody needs stays only between files that somebody does
+            assert left.epoch >= handles[kept_from].since or any(
+                handles[e].since <= left.epoch <= e for e in pinned
             )
 
 

@@ -116,7 +116,7 @@ def _model(value: Any) -> Any:
     if isinstance(value, float):
         return "NaN" if value != value else value + 0.0
     if isinstance(value, dict):
-        return tuple(map(_model, value.values()))
+        return tuple(_model(each) for _, each in sorted(value.items()))
     return tuple(map(_model, value)) if isinstance(value, list) else value
 
 

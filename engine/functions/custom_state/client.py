@@ -29,8 +29,8 @@ from engine.functions.custom_state.complaints import (
     other_variable,
     wrong_state,
 )
-from engine.functions.custom_state.keys import Key, Keys
 from engine.functions.custom_state.kept import Lists, Maps, Values
+from engine.functions.custom_state.keys import Key, Keys
 from engine.functions.custom_state.spec import LIST, MAP, NO_TIME, VALUE, Processor
 from engine.functions.custom_state.timers import Timers
 from engine.functions.custom_state.values import Codec, Kept

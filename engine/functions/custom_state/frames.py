@@ -142,7 +142,7 @@ def _wide(dtype: pa.DataType) -> pa.DataType:
 
 
 def _field_names(names: Sequence[str]) -> list[str]:
-    of_tuples: Any = namedtuple("Pandas", names, rename=True)
+    of_tuples: Any = namedtuple("Pandas", names, rename=True)  # type: ignore[misc]
     return list(of_tuples._fields)
 
 

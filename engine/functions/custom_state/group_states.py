@@ -28,8 +28,8 @@ from engine.exchange.key_groups import KeyGroups
 from engine.functions.custom_state.due import Due
 from engine.functions.custom_state.frame_results import FrameResults
 from engine.functions.custom_state.frames import Frames
-from engine.functions.custom_state.keys import Key
 from engine.functions.custom_state.kept import KeptRows
+from engine.functions.custom_state.keys import Key
 from engine.functions.custom_state.layout import Layout, StateRow
 from engine.functions.custom_state.pandas_conversion import PandasConversion
 from engine.functions.custom_state.spec import GroupFunction

@@ -29,8 +29,8 @@ from engine.functions.custom_state.client import Client, Handle
 from engine.functions.custom_state.frame_results import FrameResults
 from engine.functions.custom_state.frames import Frames
 from engine.functions.custom_state.initial import Applied, owned_rows
-from engine.functions.custom_state.keys import Keys
 from engine.functions.custom_state.kept import Lists, Maps, Values
+from engine.functions.custom_state.keys import Keys
 from engine.functions.custom_state.layout import GroupsOf, Layout
 from engine.functions.custom_state.pandas_conversion import PandasConversion
 from engine.functions.custom_state.rows import RowForm, RowResults

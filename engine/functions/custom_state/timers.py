@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from engine.functions.custom_state.due import Due
-from engine.functions.custom_state.keys import Key
 from engine.functions.custom_state.kept import KeptRows
+from engine.functions.custom_state.keys import Key
 from engine.functions.custom_state.layout import Layout, StateRow
 
 

@@ -131,7 +131,5 @@ def _leading_zeros(words: Values) -> Values:
 
 def _hashed(dtype: pa.DataType) -> Callable[[pa.Array], Values]:
     argument = Expr("Column", (), dtype, True, {"ordinal": 0, "name": "value"})
-    evaluate = compile_expression(
-        Expr("XxHash64", (argument,), pa.int64(), False, {"seed": _SEED})
-    )
+    evaluate = compile_expression(Expr("XxHash64", (argument,), pa.int64(), False, {"seed": _SEED}))
     return lambda values: to_numpy(evaluate(Rows(len(values), lambda _: values)))[0]

@@ -39,6 +39,7 @@ class _NumberExtreme(NumbersFold):
         is_max = aggregate.function in _LARGEST
         self._is_floating = dtype.kind == "f"
         initial: Any
+        self._choose: np.ufunc
         if self._is_floating:  # fmin passes NaN over
             self._choose, initial = (np.maximum, -np.inf) if is_max else (np.fmin, np.nan)
         else:

@@ -1,4 +1,5 @@
-"""``mode``, ``percentile``, ``median``, ``percentile_cont`` and ``_disc``: how often each value was there.
+"""``mode``, ``median``, ``percentile``, ``percentile_cont`` and ``_disc``: how often each value was
+there.
 
 Source: Spark's ``Mode``, ``PercentileBase``.
 """
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
-from engine.expressions.datum import constant
+from engine.expressions.datum import constant_value
 from engine.expressions.lists import Lists, entries
 from engine.expressions.logic.ranks import normalized, ranks
 from engine.expressions.row_context import taken
@@ -75,11 +76,12 @@ class Mode(_Frequencies):
 
 
 class Percentile(_Frequencies):
-    """Exactly, interpolated between the two values beside the position."""
+    """Exactly, interpolated between the two values beside the position. Spark tells 0.0 from -0.0,
+    in an order that is that of its hash table; this does not."""
 
     def __init__(self, aggregate: Aggregate) -> None:
         super().__init__(aggregate)
-        wanted = constant(aggregate.arguments[1]).as_py()
+        wanted = constant_value(aggregate.arguments[1])
         self._is_list = isinstance(wanted, list)
         self._percentages = wanted if self._is_list else [wanted]
 

@@ -92,7 +92,7 @@ class Moments(_Deviations):
     def _of_rows(self, owners: Slots, counts: Slots, values: Sequence[Values]) -> list[Values]:
         means = np.bincount(owners, values[0]) / counts
         deviations = values[0] - means[owners]
-        state = [counts.astype(np.float64), means]
+        state: list[Values] = [counts.astype(np.float64), means]
         powers = deviations
         for _ in range(2, self._highest + 1):
             powers = powers * deviations

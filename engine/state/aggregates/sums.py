@@ -98,7 +98,7 @@ class DoubleSum(NumbersFold):
 
     kinds = (("f8", 0.0), ("?", False))
     state = (("sum", pa.float64()),)
-    _add = np.add
+    _add: np.ufunc = np.add
 
     def update(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
         slots, values = numbers(slots, columns[0])
