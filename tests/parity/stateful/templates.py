@@ -1,5 +1,5 @@
-"""The queries, in SQL over ``e`` and ``o``, which have watermarks, and ``e0`` and ``o0``, which have
-none."""
+"""The queries, in SQL over ``e`` and ``o``, which have watermarks, and over ``e0`` and ``o0``,
+which have none."""
 
 from __future__ import annotations
 
@@ -60,14 +60,15 @@ WINDOWS: Final = {
 SESSIONS: Final = {
     "of five minutes": "session_window(at, '5 minutes')",
     "of an hour": "session_window(at, '1 hour')",
-    "of a gap of its own": "session_window(at, CASE WHEN n > 1 THEN '2 minutes' ELSE '9 minutes' END)",
+    "of a gap of its own": "session_window(at, if(n > 1, '2 minutes', '9 minutes'))",
 }
 
 
 def _grouped() -> Iterator[Template]:
     for ulps, functions in ((0, AGGREGATES), (64, INEXACT)):
         for function in functions:
-            sql = f"SELECT {MINUTES} AS w, id % 2 AS g, {function} AS r FROM e GROUP BY {MINUTES}, id % 2"
+            keys = f"{MINUTES}, id % 2"
+            sql = f"SELECT {MINUTES} AS w, id % 2 AS g, {function} AS r FROM e GROUP BY {keys}"
             yield Template(function, sql, ("append", "update"), 2, ulps)
     for keys in KEYS:
         width = keys.count(", ") + 1 if keys == "k, n" else 1
@@ -85,7 +86,6 @@ def _windowed() -> Iterator[Template]:
     for name, session in SESSIONS.items():
         sql = f"SELECT k, {session} AS w, count(*) AS c, max(n) AS m FROM e GROUP BY k, {session}"
         yield Template(f"sessions {name}", sql, ("append", "complete"))
-    sql = f"SELECT window_time({MINUTES[:-1]})) AS t FROM e"
     inner = f"SELECT {MINUTES} AS w, k, count(*) AS c FROM e GROUP BY {MINUTES}, k"
     yield Template("window_time", f"SELECT window_time(w) AS t, c FROM ({inner})")
     yield Template(
