@@ -10,7 +10,6 @@ import pyarrow as pa
 from engine.expressions.types import sql_name
 from engine.pipeline.stateful import (
     Deduplicate,
-    GroupRows,
     GroupSessions,
     JoinSide,
     JoinStreams,

@@ -22,10 +22,10 @@ from engine.expressions.tree import Expr
 from engine.pipeline.optimizer import columns_at
 from engine.pipeline.pipeline import Project
 from engine.pipeline.stateful import JoinSide, JoinStreams
+from engine.plan.aggregates import normalized
 from engine.plan.catalyst import scala_seq, simple_name
 from engine.plan.drafts import Draft, Input
 from engine.plan.event_time import delay_ms
-from engine.plan.aggregates import normalized
 from engine.plan.refusals import node_refusal
 from engine.plan.scope import Attributes, Scope
 from engine.plan.static_join import join_name

@@ -45,11 +45,11 @@ from engine.pipeline.pipeline import (
     Watermark,
     schema_behind,
 )
+from engine.plan.aggregates import aggregates_in
 from engine.plan.catalyst import scala_seq, simple_name
 from engine.plan.custom_state import is_custom_state
 from engine.plan.drafts import Draft
 from engine.plan.java_zones import go_by_java_zones
-from engine.plan.aggregates import aggregates_in
 from engine.plan.observations import read_aggregates
 from engine.plan.python_functions import map_step
 from engine.plan.refusals import generator_refusal, node_refusal

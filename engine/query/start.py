@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 
 from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE, Options
-from engine.base.output_modes import COMPLETE
 from engine.base.options import DEAD_LETTER, EngineOptions, parse_interval_ms
+from engine.base.output_modes import COMPLETE
 from engine.errors import ConfigError
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution

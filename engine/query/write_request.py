@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from engine.base.output_modes import APPEND
 from engine.base.nested_settings import pop_settings
+from engine.base.output_modes import APPEND
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError

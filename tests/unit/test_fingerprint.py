@@ -280,7 +280,13 @@ def counting(*names: str, mode: str = "update", keys: tuple[str, ...] = ("carrie
         Exchanged((SCHEMA,), ((0,),)), (step,), schema, descriptions=("Aggregate ...", "Filter x")
     )
     below = replace(PIPELINE, exchange=Exchange(1, (0,)))
-    parts = fingerprint([(below, ("pollIntervalMs", "numPartitions"))], [stage], sink_format="noop", sink_options={}, sink_tuning=())
+    parts = fingerprint(
+        [(below, ("pollIntervalMs", "numPartitions"))],
+        [stage],
+        sink_format="noop",
+        sink_options={},
+        sink_tuning=(),
+    )
     stored: dict[str, Any] = json.loads(json.dumps(parts))
     return stored
 

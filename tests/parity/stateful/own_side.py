@@ -17,8 +17,8 @@ from engine.coordinator.watermarks import Watermarks
 from engine.exchange.key_groups import groups_of
 from engine.exchange.partitioning import Partitioner
 from engine.pipeline.pipeline import Pipeline, Watermark
-from engine.state.contract import GROUP, EventClock
 from engine.pipeline.stateful import SIDE, Exchanged
+from engine.state.contract import GROUP, EventClock
 from engine.task.transform import Transform, compile_steps
 from tests.parity.stateful.steps import Step
 
