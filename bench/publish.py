@@ -99,6 +99,25 @@ GOALS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
 }
 """What is aimed at, met or not: ``{case: {engine: {figure: at most}}}``."""
 
+_BRANCHES = {"10 rows, µs": "137", "100,000 rows, µs": "2,100"}
+_FEW_ROWS = {"1 row, µs": "30-50", "10 rows, µs": "30-50"}
+BEFORE: Mapping[str, Mapping[str, Mapping[str, str]]] = {
+    "expressions": {
+        "CASE WHEN b <> 0 THEN a / b ELSE 0 END": _BRANCHES,
+        "IF(b <> 0, a DIV b, a * 2 + 1)": _BRANCHES,
+        "IF(a > 0, a * 2 + 1, a - b)": _BRANCHES,
+        "from_json, 5 fields": {"1 row, µs": "83-114", "1,000 rows, µs": "2,650"},
+        "filter, 3 projections": _FEW_ROWS,
+        "filter, 3 projections, one of them upper": {**_FEW_ROWS, "100,000 rows, µs": "955"},
+        "a / b of DECIMAL(18,4)": {"ns a row": "4,000"},
+        "a / b of DECIMAL(38,18)": {"ns a row": "4,000"},
+        "exp(y)": {"ns a row": "88-295"},
+        "ln(x)": {"ns a row": "88-295"},
+        "pow(x, y)": {"ns a row": "88-295"},
+    },
+}
+"""What was measured once, before it was worked on, of a figure or of all like it."""
+
 
 def publish(summary: Mapping[str, Mapping[str, Mapping[str, float]]], runs: int) -> None:
     """Replace the cases of ``summary``, ``{case: {engine: {figure: median}}}``, and write all."""
@@ -122,28 +141,32 @@ def _page(known: Mapping[str, Any]) -> Iterator[str]:
         if case in known:
             yield f"## {case.replace('_', ' ').capitalize()}\n"
             yield f"{text[0].upper()}{text[1:]} ({known[case]['day']}).\n"
-            yield from _table(known[case]["figures"], GOALS.get(case, {}))
+            yield from _table(known[case]["figures"], GOALS.get(case, {}), BEFORE.get(case, {}))
             yield ""
             if case == "commits" and "coordinator" in known:
                 yield f"![Cost of an epoch against the number of partitions]({PLOT.name})\n"
 
 
 def _table(
-    figures: Mapping[str, Mapping[str, float]], goals: Mapping[str, Mapping[str, float]]
+    figures: Mapping[str, Mapping[str, float]],
+    goals: Mapping[str, Mapping[str, float]],
+    before: Mapping[str, Mapping[str, str]],
 ) -> Iterator[str]:
     names = list(dict.fromkeys(name for values in figures.values() for name in values))
     yield f"| | {' | '.join(names)} |"
     yield f"|---|{'---|' * len(names)}"
     for engine, values in figures.items():
-        goal = goals.get(engine, {})
-        shown = (_cell(values.get(name), goal.get(name)) for name in names)
+        goal, was = goals.get(engine, {}), before.get(engine, {})
+        shown = (_cell(values.get(name), goal.get(name), was.get(name)) for name in names)
         yield f"| {engine} | {' | '.join(shown)} |"
 
 
-def _cell(value: float | None, goal: float | None) -> str:
+def _cell(value: float | None, goal: float | None, before: str | None) -> str:
     if value is None:
         return ""
-    return _shown(value) if goal is None else f"{_shown(value)} (goal: at most {_shown(goal)})"
+    said = [] if goal is None else [f"goal: at most {_shown(goal)}"]
+    said += [] if before is None else [f"before: {before}"]
+    return f"{_shown(value)} ({', '.join(said)})" if said else _shown(value)
 
 
 def _shown(value: float) -> str:

@@ -2,7 +2,7 @@
 # Contracts and random trees of expressions on the releases of Spark beside that of uv.lock, in
 # environments of their own below .matrix: made with the newest packages that fit, and kept until
 # `make clean`. Arguments choose: scripts/test_spark_matrix.sh 4.1. TREES and SEED say which trees.
-# What was compared goes into tests/parity/releases.json.
+# What was compared is added to tests/parity/releases.json.
 set -u
 cd "$(dirname "$0")/.."
 uv=$(scripts/find_uv.sh .venv/bin/python) || exit 1
@@ -10,8 +10,9 @@ unset UV_PROJECT_ENVIRONMENT VIRTUAL_ENV
 export UV_PYTHON_DOWNLOADS=never
 [ $# -gt 0 ] || set -- 4.1 4.3
 
-# What the tests import; the tools for formatting and types stay out.
-tools="pytest hypothesis requests psutil cryptography"
+# What the tests import, and what expressions need; the tools for formatting and types stay out.
+tools="pytest hypothesis requests psutil"
+extras=tls,sketches,registry
 summary=""
 failed=0
 for release do
@@ -20,8 +21,8 @@ for release do
     echo "== Spark $release"
     # shellcheck disable=SC2086 # several words are meant
     { [ -x "$folder/bin/python" ] || "$uv" venv --quiet --python .venv/bin/python "$folder"; } &&
-        "$uv" pip install --quiet --python "$folder/bin/python" --editable . "pyspark==$release.*" \
-            $tools &&
+        "$uv" pip install --quiet --python "$folder/bin/python" --editable ".[$extras]" \
+            "pyspark==$release.*" $tools &&
         # Old versions warn of themselves: those warnings are not ours.
         "$folder/bin/python" -m pytest -q -p no:cacheprovider -o filterwarnings=default \
             tests/parity/test_contracts.py tests/spark/test_contracts.py &&

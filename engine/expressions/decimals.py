@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from engine.errors import TransformError
 from engine.expressions import ansi
 from engine.expressions.java_errors import arithmetic_exception
+from engine.expressions.long_division import ARROW_DIGITS_MAX, quotients, rounded
 from engine.expressions.registry import Datum, ValueFunction
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row
@@ -25,7 +26,6 @@ from engine.expressions.vectors import per_row
 EXACT: Final = Context(prec=400, rounding=ROUND_HALF_UP, Emax=10_000, Emin=-10_000)
 """More digits than any result of two decimals has."""
 
-_ARROW_DIGITS_MAX: Final = 76
 _DIGITS_MAX: Final = 39
 """Spark asks Java for so many of a whole quotient."""
 _WHOLE: Final = pa.decimal128(38, 0)
@@ -43,7 +43,7 @@ def arithmetic(expr: Expr) -> ValueFunction:
     if expr.op == "IntegralDivide":
         return _integral_divide(expr)
     ansi_mode = expr.params["eval_mode"] == "ANSI"
-    if expr.op in _IN_ARROW and _digits_needed(expr) <= _ARROW_DIGITS_MAX:
+    if expr.op in _IN_ARROW and _digits_needed(expr) <= ARROW_DIGITS_MAX:
         return _in_arrow(_IN_ARROW[expr.op], expr.dtype, ansi_mode)
     if expr.op == "Divide":
         return _divide(expr.dtype, ansi_mode)
@@ -83,13 +83,14 @@ def fit_array(values: pa.Array, dtype: pa.DataType, ansi_mode: bool) -> pa.Array
     :raises TransformError: a value has too many digits, in ANSI mode.
     """
     scale = values.type.scale
-    wide = values.cast(pa.decimal256(_ARROW_DIGITS_MAX, scale))
+    wide = values.cast(pa.decimal256(ARROW_DIGITS_MAX, scale))
     whole_digits = dtype.precision - dtype.scale
     rounds = scale > dtype.scale
     if rounds:
-        wide = pc.round(wide, dtype.scale, round_mode="half_towards_infinity")
+        wide = rounded(wide, dtype.scale)
     if whole_digits < values.type.precision - scale + rounds:
-        largest = EXACT.subtract(Decimal(10) ** whole_digits, Decimal(1).scaleb(-scale))
+        unit = Decimal(1).scaleb(-wide.type.scale)
+        largest = EXACT.subtract(Decimal(10) ** whole_digits, unit)
         fits = pc.less_equal(pc.abs(wide), pa.scalar(largest, wide.type))
         if pc.all(fits).as_py() is False:
             if ansi_mode:
@@ -136,7 +137,7 @@ def _wider_dividend(left: Any, right: Any, result: Any) -> pa.DataType | None:
     more = wanted - own if max(own, _QUOTIENT_SCALE_MIN) < wanted else 0
     scale = max(own + more, _QUOTIENT_SCALE_MIN)
     digits = left.precision - left.scale + right.scale + scale
-    if max(digits, left.precision + more) > _ARROW_DIGITS_MAX:
+    if max(digits, left.precision + more) > ARROW_DIGITS_MAX:
         return None
     return pa.decimal256(left.precision + more, left.scale + more)
 
@@ -145,6 +146,8 @@ def _divide(dtype: pa.DataType, ansi_mode: bool) -> ValueFunction:
     row_by_row = _row_by_row("Divide", dtype, ansi_mode)
 
     def compute(left: Datum, right: Datum) -> Datum:
+        if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
+            return compute(pa.repeat(left, 1), right)[0]
         wider = _wider_dividend(left.type, right.type, dtype)
         if wider is None:  # by their types; most values have fewer digits
             left, right = _narrowed(left), _narrowed(right)
@@ -156,10 +159,7 @@ def _divide(dtype: pa.DataType, ansi_mode: bool) -> ValueFunction:
             raise ansi.divide_by_zero()
         right = right.cast(pa.decimal256(right.type.precision, right.type.scale))
         divisor = pc.if_else(is_zero, pa.scalar(None, right.type), right)
-        quotient = pc.divide(left.cast(wider), divisor)
-        if isinstance(quotient, pa.Scalar):
-            return fit_array(pa.array([quotient.as_py()], quotient.type), dtype, ansi_mode)[0]
-        return fit_array(quotient, dtype, ansi_mode)
+        return fit_array(quotients(left.cast(wider), divisor), dtype, ansi_mode)
 
     return compute
 

@@ -31,7 +31,7 @@ def lambda_function(expr: Expr, children: Sequence[Evaluator], context: Context)
     return children[0]
 
 
-@lazy("Let", reads=("name",), takes=Rare.ALL_AND_VARIANT)
+@lazy("Let", reads=("name",), takes=Rare.ALL_AND_VARIANT, always=1)
 def let(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """Its second child, in which the first one is a variable: computed once for each row, however
     often it is used, and before that. The plan reader makes it of Spark's ``With``."""

@@ -11,10 +11,6 @@ _TOP_K: Final = (
     "goes through a table of Java's objects in the order of their hash codes, and no kernel does"
     " that: keep the struct, and use it where the sink is read"
 )
-_KLL_MERGE: Final = (
-    "draws by chance which values remain: keep the sketches, and use kll_merge_agg_* where the sink"
-    " is read"
-)
 _JAVA: Final = "calls Java, and expressions run in Python: use built-in functions, or foreachBatch"
 _XPATH: Final = (
     "is what Java's own XML parser and XPath make of a text, and no Python library equals them"
@@ -48,7 +44,6 @@ REFUSED: Final[dict[str, str]] = {
     **dict.fromkeys(("InputFileBlockStart", "InputFileBlockLength"), _PLACE),
     **dict.fromkeys(("AggregateExpression", "WindowExpression", "SessionWindow"), _STATE),
     "ApproxTopKEstimate": _TOP_K,
-    **dict.fromkeys((f"KllSketchMerge{of}" for of in ("Bigint", "Double", "Float")), _KLL_MERGE),
     **dict.fromkeys(("CallMethodViaReflection", "TryReflect"), _JAVA),
     **dict.fromkeys((f"XPath{of}" for of in _XPATHS), _XPATH),
     **dict.fromkeys(_TIMES, _TIME),

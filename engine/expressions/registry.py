@@ -9,9 +9,10 @@ children are evaluated on, because Spark never raises an error for a branch it d
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import pyarrow as pa
 
@@ -77,6 +78,7 @@ class Kernel:
         what Spark does where they have their defaults, and is refused where they have not.
     :param takes: which rare types its arguments may have, see
         :mod:`engine.expressions.argument_types`.
+    :param always: of its children so many, from the first one, are evaluated for every row.
     """
 
     op: str
@@ -89,6 +91,7 @@ class Kernel:
     presumes: tuple[str, ...] = ()
     unbounded: bool = False
     takes: Rare = Rare.NONE
+    always: int = 0
 
     def refusal(self, expr: Expr) -> str | None:
         """Why a node cannot be evaluated, or None if it can."""
@@ -105,11 +108,14 @@ class Declared(TypedDict, total=False):
     presumes: tuple[str, ...]
     unbounded: bool
     takes: Rare
+    always: int
 
 
 KERNELS: dict[str, Kernel] = {}
 STRICT: set[str] = set()
 """Nodes whose children are always evaluated on all rows."""
+ALL: Final = sys.maxsize
+"""Of children."""
 
 
 def lazy(*ops: str, **declared: Unpack[Declared]) -> Callable[[Factory], Factory]:
@@ -145,6 +151,7 @@ def strict(
             return lambda batch: function(*(child(batch) for child in children))
 
         factory.__module__ = make.__module__
+        declared["always"] = ALL
         lazy(*ops, **declared)(factory)
         STRICT.update(ops)
         return make

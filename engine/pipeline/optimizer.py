@@ -26,7 +26,7 @@ from typing import Final
 import pyarrow as pa
 
 from engine.expressions.compile import evaluation_order, may_raise
-from engine.expressions.registry import STRICT
+from engine.expressions.registry import KERNELS
 from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.pipeline.pipeline import (
     EvalPython,
@@ -181,9 +181,9 @@ def _common(columns: Sequence[Expr]) -> list[Expr]:
         counts[key] = counts.get(key, 0) + 1
         if certain:
             always.setdefault(key, expr)
-        certain = certain and expr.op in STRICT
+        for_each_row = KERNELS[expr.op].always if expr.op in KERNELS else 0
         for index in evaluation_order(expr):
-            visit(expr.children[index], certain)
+            visit(expr.children[index], certain and index < for_each_row)
             certain = certain and not expr.params.get("null_safe")
 
     for column in columns:

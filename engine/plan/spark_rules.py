@@ -8,13 +8,11 @@ more. So Spark's own rules are run, of the very version that is there, in Spark'
 ``spark.sql.optimizer.excludedRules`` names are not.
 
 Left out are rules that nobody can see the work of, such as ``LikeSimplification``, and those that
-:mod:`engine.pipeline.optimizer` has counterparts of. ``ConstantFolding`` would freeze ``now()``, so
-constants are computed by the kernels. Therefore
+:mod:`engine.pipeline.optimizer` has counterparts of. Of ``ConstantFolding`` there is as much as the
+others need, see :mod:`engine.plan.constants`; kernels compute the rest. Therefore
 
 - a constant that raises, raises for the first row that reaches it; in Spark the optimizer fails;
-- a filter stays where it is beside functions that Spark itself replaces by others (``nvl``);
-- where a rule needs to see a constant that is not written as one, an error may come that Spark's
-  optimizer takes away: ``1 / x > 0 AND 1 = 2``.
+- a filter stays where it is beside functions that Spark itself replaces by others (``nvl``).
 
 Subqueries become joins here, where Spark does it: see :mod:`engine.plan.subqueries`.
 
@@ -29,7 +27,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
+from engine.plan.constants import Constants
 from engine.plan.subqueries import has_subqueries, with_plans
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _OPTIMIZER: Final = "org.apache.spark.sql.catalyst.optimizer"
 _EXCLUDED: Final = "spark.sql.optimizer.excludedRules"
+_FOLDING: Final = "ConstantFolding"
 _FINISH_ANALYSIS: Final = ("EliminateSubqueryAliases", "EliminateView")
 _OPERATORS: Final = (
     "CombineFilters",
@@ -46,6 +47,7 @@ _OPERATORS: Final = (
     "OptimizeUpdateFields",
     "NullPropagation",
     "NullDownPropagation",
+    _FOLDING,
     "ReorderAssociativeOperator",
     "BooleanSimplification",
     "SimplifyConditionals",
@@ -111,7 +113,10 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
 
     def rules(names: Iterable[str]) -> list[Any]:
         kept = (n for n in names if n in _NOT_EXCLUDABLE or f"{_OPTIMIZER}.{n}" not in excluded)
-        return [rule for name in kept if (rule := _singleton(optimizer, name)) is not None]
+        found = {name: rule for name in kept if (rule := _singleton(optimizer, name)) is not None}
+        if (folding := found.get(_FOLDING)) is not None:
+            found[_FOLDING] = Constants(jvm, folding)
+        return list(found.values())
 
     subqueries = has_subqueries(spark, plan)
     if subqueries:
@@ -145,7 +150,7 @@ def _applied(rule: Any, plan: JavaObject) -> JavaObject:
     """Of what a rule itself fails for, such as ``to_json(struct())``, nothing is changed."""
     try:
         changed: JavaObject = rule.apply(plan)
-    except Py4JJavaError:
+    except (Py4JJavaError, PySparkException):
         return plan
     return changed
 

@@ -139,21 +139,23 @@ def _nibbles(values: Sequence[int], least: int) -> tuple[bytes, int]:
     return pairs + struct.pack(f"<{len(large)}I", *large), len(large)
 
 
-def kll(form: str, values: Sequence[float]) -> Callable[[random.Random], bytes]:
+def kll(
+    form: str, values: Sequence[float], *, few: bool = False
+) -> Callable[[random.Random], bytes]:
     """A KLL sketch of a type of numbers, as :mod:`struct` writes it, and of these values: of one
-    to four levels, empty, of one value, updatable.
+    to four levels, empty, of one value, updatable; with few values if two shall go into one.
 
     Its least and its largest value need not be among those that it has kept."""
 
     def draw(rng: random.Random) -> bytes:
-        k, kind = rng.choice((8, 20, 200)), rng.random()
+        k, kind = 200 if few else rng.choice((8, 20, 200)), rng.random()
         if kind < 0.08:
             return struct.pack("<4BHBB", 2, 1, 15, 1, k, 8, 0)
         if kind < 0.16:
             return struct.pack(f"<4BHBB{form}", 2, 2, 15, 0, k, 8, 0, rng.choice(values))
         count = rng.choice((1, 1, 2, 3, 4))
         most = [capacity(k, 8, count, level) for level in range(count)]
-        fill = rng.choice((0.1, 0.5, 1))
+        fill = 0.1 if few else rng.choice((0.1, 0.5, 1))
         sizes = [rng.randint(1, max(1, int(room * fill))) for room in most]
         levels = [[rng.choice(values) for _ in range(size)] for size in sizes]
         flags = rng.choice((0, 2))

@@ -53,6 +53,9 @@ is new. How a function is added: [adding a function](adding-a-function.md).
 them; a task that is started again begins at the seed again, so an epoch that is run again gets
 other values.
 
+`kll_sketch_merge_bigint`, `kll_sketch_merge_double` and `kll_sketch_merge_float` run as well: as in
+Spark, chance decides which values remain of sketches that are full.
+
 `from_protobuf` and `to_protobuf` run as well, by a descriptor set; a test of their own compares
 them where Spark's package spark-protobuf can be had.
 
@@ -157,7 +160,7 @@ def _trees() -> Iterator[str]:
     if not found:
         return
     yield "\nRandom trees of these functions and operators, one inside the other (`make invent`,"
-    yield "`make test-spark-matrix`), when they were last compared:\n"
+    yield "`make test-spark-matrix`), each with one state of the code:\n"
     yield "| Spark | Java | trees | values | differ |"
     yield "|---|---|---|---|---|"
     for version, run in sorted(found.items()):

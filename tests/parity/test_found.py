@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from engine.expressions.decimals import EXACT
 from tests.spark.expressions import assert_parity
 
 pytestmark = pytest.mark.spark
@@ -142,3 +143,26 @@ def test_bytes_of_another_kll_sketch(spark: SparkSession) -> None:
     expressions = [f"kll_sketch_get_rank_float(sketch, array({at}))"]
     expressions += ["kll_sketch_get_quantile_float(sketch, array(0D, 0.2D, 0.4D, 0.6D, 0.8D, 1D))"]
     assert_parity(spark, table, [*expressions, "kll_sketch_get_n_float(sketch)"])
+
+
+def test_references_to_groups_that_a_pattern_does_not_have(spark: SparkSession) -> None:
+    patterns = ["a\\1", "\\2?(a)", "a\\1|b", "(?:\\3|a)(b)"]
+    table = pa.table({"s": ["aab", "xaba", None, ""] * 4, "p": sorted(patterns * 4)})
+    assert_parity(spark, table, ["s RLIKE p", "regexp_extract(s, p, 0)", "regexp_count(s, p)"])
+
+
+def test_divisions_that_arrow_gets_wrong(spark: SparkSession) -> None:
+    """Of their quotients a digit, of 32 bits, is the largest one."""
+    digits, divisor = 0xFFFFFFFF << 32, 0xB1A2BC2EC5000000
+    places = [(digits + each) * 10**17 + 10**16 * 7 for each in range(0, 1 << 32, 10**8)]
+    cut = [Decimal(each).scaleb(-17, EXACT) for each in places]
+    left = [(digits + each) * divisor // 10**21 + 1 for each in range(0, 1 << 32, 10**8)]
+    table = pa.table(
+        {
+            "cut": pa.array(cut, pa.decimal128(38, 17)),
+            "left": pa.array(list(map(Decimal, left)), pa.decimal128(38, 0)),
+            "right": pa.array([Decimal(divisor)] * len(left), pa.decimal128(20, 0)),
+        }
+    )
+    casts = ["CAST(cut AS DECIMAL(38,0))", "CAST(-cut AS DECIMAL(22,1))", "round(cut, 2)"]
+    assert_parity(spark, table, [*casts, "left / right", "-left / right", "left / -right"])

@@ -53,6 +53,13 @@ def test_like(spark: SparkSession, texts: pa.Table) -> None:
     assert_parity(spark, texts, expressions, ansi=[True])
 
 
+def test_patterns_of_like_in_a_column(spark: SparkSession, texts: pa.Table) -> None:
+    patterns = ["%", "_", "", "a%", "%A_", "a\\%b", "a\\\\%", "a\\b", "a\\", "😀%", "a/%", None]
+    rows = [(text, pattern) for text in texts["s"].to_pylist() for pattern in patterns]
+    table = pa.table(dict(zip(("s", "p"), map(list, zip(*rows, strict=True)), strict=True)))
+    assert_parity(spark, table, ["s like p", "s ilike p", "s like p escape '/'"])
+
+
 def test_rlike(spark: SparkSession, texts: pa.Table) -> None:
     expressions = [f"s rlike '{pattern}'" for pattern in _RLIKES]
     expressions += ["regexp_like(s, 'a.c')", "s rlike null", "not s rlike '^a'"]
@@ -62,7 +69,6 @@ def test_rlike(spark: SparkSession, texts: pa.Table) -> None:
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
-        ("s like s", "the pattern must be a constant"),
         ("s like 'a\\\\b'", "has an escape where none is needed"),
         ("s rlike '(?<=a*)b'", "look-behind"),
         ("s rlike '\\\\p{IsLatin}'", "IsLatin"),

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from engine.errors import TransformError
-from engine.pipeline.pipeline import Filter, StaticJoin
+from engine.pipeline.pipeline import Filter, Project, StaticJoin
 from engine.plan.planner import plan_query
 from tests.spark.expressions import configured, error_class
 from tests.spark.queries import Query, compare_tables, ours, stream_of, table_of
@@ -54,6 +54,9 @@ PLANS = [
     "SELECT if(x > 0, y, y * 2) FROM (SELECT x, 1 / x AS y FROM t)",
     "SELECT if(x > 0, y, 0), if(x > 0, y, 1) FROM (SELECT x, 1 / x AS y FROM t)",
     "SELECT x FROM (SELECT x, 1 / x AS y FROM t)",
+    # Constants decide.
+    "SELECT * FROM t WHERE 1 / x > 0 AND length('a') = 2",
+    "SELECT if(length('a') = 1, x, y) FROM (SELECT x, 1 / x AS y FROM t)",
 ]
 EXPRESSIONS = [
     "array(x, 1 / x)[2]",
@@ -79,6 +82,14 @@ EXPRESSIONS = [
     "1 / x IS NULL AND 1 / x IS NOT NULL",
     "x = x AND 1 / x <=> 1 / x",
     "unix_seconds(timestamp_seconds(x))",
+    "array(x, 1 / x)[1 + 1]",
+    "array(x, 1 / x)[length('')]",
+    "1 / x > 0 AND 1 = 2",
+    "1 / x > 0 AND x > CAST(NULL AS INT)",
+    "1 / x + CAST(NULL AS DOUBLE)",
+    "1 / x > bigint(NULL) * 3",
+    "if(1 / x > 0 OR 'a' < 'b', 1, 2)",
+    "if(x > 0, 1 div 0, 2)",
 ]
 
 
@@ -132,6 +143,16 @@ def test_expressions(spark: SparkSession, text: str) -> None:
 
 def test_a_rule_that_the_session_excludes_is_not_run(spark: SparkSession) -> None:
     assert_alike(spark, "SELECT if(1 / x > 0, 1, 1) AS found FROM t", "SimplifyConditionals")
+
+
+def test_what_the_day_decides_is_no_constant(spark: SparkSession) -> None:
+    stream_of(spark, ROWS.schema).createOrReplaceTempView("t")
+    for text in ("CAST('10:00' AS TIMESTAMP)", "now()"):
+        query = f"SELECT {text} > TIMESTAMP '2020-01-01' AS found FROM t"
+        (pipeline,) = plan_query(spark.sql(query))
+        (step,) = pipeline.steps
+        assert isinstance(step, Project)
+        assert {"Cast", "Now", "CurrentTimestamp"} & {each.op for each in step.columns[0].walk()}
 
 
 def test_the_present_time_does_not_move_to_the_table(spark: SparkSession) -> None:

@@ -29,6 +29,16 @@ def test_a_goal_stands_beside_its_figure(page: Path, monkeypatch: pytest.MonkeyP
     assert json.loads(publish.DATA.read_text())["idle"]["figures"]["quiet"] == {"calls": 10.0}
 
 
+def test_what_was_before_stands_beside_it(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publish, "GOALS", {"idle": {"quiet": {"calls": 12.0}}})
+    said = {"quiet": {"calls": "40-50"}, "busy": {"calls": "900"}}
+    monkeypatch.setattr(publish, "BEFORE", {"idle": said})
+    publish.publish({"idle": {"quiet": {"calls": 10.0}, "busy": {"calls": 455.0}}}, 3)
+    text = page.read_text()
+    assert "| quiet | 10 (goal: at most 12, before: 40-50) |" in text
+    assert "| busy | 455 (before: 900) |" in text
+
+
 def test_every_figure_has_a_column_and_engines_keep_their_order(page: Path) -> None:
     publish.publish({"idle": {"b": {"p50": 1.0}, "a": {"calls": 4.0}}}, 3)
     assert "| | p50 | calls |\n|---|---|---|\n| b | 1 |  |\n| a |  | 4 |" in page.read_text()
@@ -36,4 +46,5 @@ def test_every_figure_has_a_column_and_engines_keep_their_order(page: Path) -> N
 
 @pytest.mark.parametrize("case", CASES)
 def test_goals_are_of_what_is_measured(case: str) -> None:
-    assert set(publish.GOALS[case]) <= set(import_module(f"bench.{case}").ENGINES)
+    named = {*publish.GOALS[case], *publish.BEFORE.get(case, {})}
+    assert named <= set(import_module(f"bench.{case}").ENGINES)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.errors import TransformError
 from engine.expressions.tree import Expr
-from engine.pipeline.optimizer import optimize
+from engine.pipeline.optimizer import _key, optimize
 from engine.pipeline.pipeline import (
     Expand,
     Filter,
@@ -272,6 +272,35 @@ def test_what_is_in_branches_only_is_not_computed_for_all_rows(certain: bool) ->
             transform(ROWS)
     else:
         assert transform(ROWS)["x0"].to_pylist() == [0, 0, None, -1, 6, 2]
+
+
+@pytest.mark.parametrize("kind", ["If", "Coalesce", "And", "CreateNamedStruct"])
+def test_what_a_condition_or_a_struct_uses_again_is_computed_once(kind: str) -> None:
+    total = op("Add", column(SOURCE, 0), column(SOURCE, 1))
+    is_large = comparison("GreaterThan", total, literal(3))
+    field = literal("t", pa.string())
+    made = {
+        "If": op("If", is_large, total, literal(0)),
+        "Coalesce": op("Coalesce", total, op("Add", literal(1), total)),
+        "And": op("And", is_large, comparison("LessThan", total, literal(9)), dtype=pa.bool_()),
+        "CreateNamedStruct": op(
+            "CreateNamedStruct", field, total, field, total,
+            dtype=pa.struct([("t", INT), ("u", INT)]),
+        ),
+    }[kind]  # fmt: skip
+    before = pipeline(Project((made,), pa.schema([("x", made.dtype)])))
+    plan = optimize(before)
+    assert sum(_key(n) == _key(total) for s in plan.steps for c in s.columns for n in c.walk()) == 1
+    assert compile_steps(plan)(ROWS).equals(compile_steps(before)(ROWS))
+
+
+def test_what_a_later_condition_asks_is_not_computed_for_all_rows() -> None:
+    ten = op("Remainder", literal(10), column(SOURCE, 0))
+    is_zero = comparison("EqualTo", column(SOURCE, 0), literal(0))
+    is_large = comparison("GreaterThan", ten, literal(0))
+    choice = op("CaseWhen", is_zero, literal(-1), is_large, ten, literal(0))
+    found = compile_steps(optimize(pipeline(Project((choice,), pa.schema([("x", INT)])))))(ROWS)
+    assert found["x"].to_pylist() == [0, 0, 0, -1, 3, 1]
 
 
 def test_constants_stay_where_kernels_see_them() -> None:

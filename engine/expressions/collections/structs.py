@@ -9,7 +9,15 @@ import pyarrow.compute as pc
 
 from engine.expressions.argument_types import Rare
 from engine.expressions.datum import to_array
-from engine.expressions.registry import Context, Datum, Evaluator, ValueFunction, lazy, strict
+from engine.expressions.registry import (
+    ALL,
+    Context,
+    Datum,
+    Evaluator,
+    ValueFunction,
+    lazy,
+    strict,
+)
 from engine.expressions.tree import Expr
 
 
@@ -20,7 +28,7 @@ def get_struct_field(expr: Expr, context: Context) -> ValueFunction:
     return lambda value: pc.struct_field(value, ordinal)
 
 
-@lazy("CreateNamedStruct", takes=Rare.ALL_AND_VARIANT)
+@lazy("CreateNamedStruct", takes=Rare.ALL_AND_VARIANT, always=ALL)
 def create_named_struct(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``children`` are name, value, name, value, ...; the names are in the result's type."""
     fields = list(expr.dtype)

@@ -17,7 +17,7 @@ from engine.expressions.tree import Expr
 _BOOL = pa.bool_()
 
 
-@lazy("And", "Or")
+@lazy("And", "Or", always=1)
 def connective(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """False decides AND, true decides OR; null decides nothing."""
     left, right = children

@@ -20,7 +20,7 @@ from engine.expressions.tree import Expr
 _BOOL = pa.bool_()
 
 
-@lazy("If", "CaseWhen", takes=Rare.ALL_AND_VARIANT)
+@lazy("If", "CaseWhen", takes=Rare.ALL_AND_VARIANT, always=1)
 def case_when(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``children`` are condition, value, condition, value, ... and perhaps the value of ELSE.
 

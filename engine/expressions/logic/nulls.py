@@ -35,7 +35,7 @@ def is_nan(expr: Expr, context: Context) -> ValueFunction:
     return lambda value: pc.fill_null(pc.is_nan(value), False)
 
 
-@lazy("NaNvl")
+@lazy("NaNvl", always=1)
 def nanvl(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """The right side where the left one is NaN."""
     left, right = children
@@ -51,7 +51,7 @@ def nanvl(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evalua
     return choose
 
 
-@lazy("Coalesce", takes=Rare.ALL_AND_VARIANT)
+@lazy("Coalesce", takes=Rare.ALL_AND_VARIANT, always=1)
 def coalesce(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """The first value that is not null; later ones are evaluated only where they are needed."""
     plain = not (pa.types.is_nested(expr.dtype) or pa.types.is_null(expr.dtype))

@@ -1,7 +1,5 @@
-"""``kll_sketch_get_n_*``, ``_get_quantile_*``, ``_get_rank_*``, ``_to_string_*``: of BIGINT,
-DOUBLE and FLOAT.
-
-``kll_sketch_merge_*`` draws by chance which values remain.
+"""``kll_sketch_get_n_*``, ``_get_quantile_*``, ``_get_rank_*``, ``_to_string_*``, ``_merge_*``: of
+BIGINT, DOUBLE and FLOAT.
 
 Source: ``kllExpressions.scala`` of Spark; ``LongsSketchSortedView.java``, ``QuantilesUtil.java``,
 ``KllHelper.java`` of datasketches-java.
@@ -20,6 +18,7 @@ from engine.expressions.ansi import failure
 from engine.expressions.java_doubles import PLAIN_HIGH, PLAIN_LOW, double_text, java_text
 from engine.expressions.registry import always
 from engine.expressions.rowwise import RowFunction, rowwise_factory
+from engine.expressions.sketches.kll_merging import merged, write_kll
 from engine.expressions.sketches.kll_sketches import KllSketch, read_kll
 from engine.expressions.sketches.memory import SketchError, bad_argument
 from engine.expressions.sketches.theta import rounded
@@ -86,6 +85,21 @@ def kll_sketch_get_rank(expr: Expr) -> RowFunction:
         return [_rank(_argument(data, dtype), value) for value in values]
 
     return get
+
+
+@rowwise_factory(*_ops("Merge"), can_fail=always)
+def kll_sketch_merge(expr: Expr) -> RowFunction:
+    """``kll_sketch_merge_*``: of the values of both."""
+    dtype = _dtype(expr)
+
+    def merge(left: bytes, right: bytes) -> bytes:
+        sketches = _argument(left, dtype), _argument(right, dtype)
+        try:
+            return write_kll(merged(*sketches))
+        except (SketchError, ValueError) as error:
+            raise _invalid(error) from error
+
+    return merge
 
 
 @rowwise_factory(*_ops("ToString"), can_fail=always)

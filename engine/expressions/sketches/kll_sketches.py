@@ -34,7 +34,7 @@ import numpy.typing as npt
 from engine.expressions.sketches.memory import Memory, bad_argument
 
 _FULL, _EMPTY, _SINGLE, _UPDATABLE = (5, 1), (2, 1), (2, 2), (5, 3)
-_FAMILY: Final = 15
+FAMILY: Final = 15
 _K_MOST: Final = 65535
 _Run = tuple[npt.NDArray[Any], npt.NDArray[np.int64]]
 _FOLDED: Final = 30
@@ -73,7 +73,7 @@ class KllSketch:
         starts = [level - self.levels[0] for level in self.levels]
         parts = [self.items[start:end] for start, end in pairwise(starts)]
         if not self.sorted:
-            parts[0] = parts[0][np.lexsort((~np.signbit(parts[0]), parts[0]))]
+            parts[0] = in_order(parts[0])
         weights = [np.full(len(part), 1 << level) for level, part in enumerate(parts)]
         if not sum(map(len, parts)):
             raise bad_argument("The sketch has no values.")
@@ -90,6 +90,17 @@ class KllSketch:
             items, sums = np.append(items, self.largest), np.append(sums, sums[-1])
             sums[-2] = sums[-1] - 1
         return items, sums
+
+
+def in_order(items: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """As Java sorts them: -0.0 is before 0.0, NaN is the last."""
+    return items[np.lexsort((~np.signbit(items), items))]
+
+
+def merged_levels(lower: npt.NDArray[Any], upper: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The values of two ascending levels, ascending; among equals those of the upper are first."""
+    alike = [np.zeros(len(items), np.int64) for items in (lower, upper)]
+    return _merged([(lower, alike[0]), (upper, alike[1])])[0]
 
 
 def _merged(levels: list[_Run]) -> _Run:
@@ -139,8 +150,8 @@ def read_kll(data: bytes, dtype: str) -> KllSketch:
         raise bad_argument(
             f"Error combination of PreInts and SerVer: PreInts: {form[0]}, SerVer: {form[1]}"
         )
-    if memory.unsigned(2) != _FAMILY:
-        raise bad_argument(f"FamilyID Field must be: {_FAMILY}, NOT: {memory.unsigned(2)}")
+    if memory.unsigned(2) != FAMILY:
+        raise bad_argument(f"FamilyID Field must be: {FAMILY}, NOT: {memory.unsigned(2)}")
     flags, k, m = memory.unsigned(3), memory.short(4), memory.unsigned(6)
     if m not in (2, 4, 6, 8):
         raise bad_argument(f"M must be >= 2, <= 8 and even: {m}")

@@ -1,6 +1,6 @@
 """``LIKE`` and ``RLIKE``. (``ILIKE`` is LIKE on lower-case texts, in Spark too.)
 
-Patterns of LIKE are constants. RLIKE takes Java's regular expressions as far as
+RLIKE takes Java's regular expressions as far as
 :mod:`engine.expressions.texts.java_regex.pattern` knows them to mean the same.
 """
 
@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.ansi import failure
 from engine.expressions.buffers import is_ascii
 from engine.expressions.datum import constant, constant_value
 from engine.expressions.malformed import JAVA
@@ -29,34 +32,29 @@ from engine.expressions.vectors import per_row
 
 _BOOL = pa.bool_()
 _ESCAPE = "\\"
+_COMPILED_MAX: Final = 512
 _ANY, _ONE = object(), object()
 """``%`` and ``_`` of a LIKE pattern."""
 
 
-def _constant_pattern(expr: Expr) -> str | None:
-    if constant(expr.children[1]) is None:
-        return "the pattern must be a constant"
-    return None
-
-
 def _like_supports(expr: Expr) -> str | None:
-    if reason := _constant_pattern(expr):
-        return reason
     pattern = constant_value(expr.children[1])
     try:
         _tokens(pattern or "", expr.params["escape_char"])
-    except ValueError as error:
+    except _EscapeError as error:
         return str(error)
     return None
 
 
-@strict("Like", supports=_like_supports, loop=True, reads=("escape_char",))
+@strict("Like", supports=_like_supports, can_fail=has_column, loop=True, reads=("escape_char",))
 def like(expr: Expr, context: Context) -> ValueFunction:
     """``%`` is any text, ``_`` any one character."""
-    pattern = constant_value(expr.children[1])
+    pattern, escape = constant(expr.children[1]), expr.params["escape_char"]
     if pattern is None:
+        return lambda *values: per_row(lambda s, p: _whole_regex(p, escape)(s), _BOOL, *values)
+    if not pattern.is_valid:
         return lambda value, _pattern: pa.scalar(None, _BOOL)
-    matches = _matcher(pattern, expr.params["escape_char"])
+    matches = _matcher(constant_value(expr.children[1]), escape)
     return lambda value, _pattern: matches(value)
 
 
@@ -77,11 +75,25 @@ def _matcher(pattern: str, escape: str) -> ValueFunction:
             return lambda value: pc.match_substring(value, text)
         if len(wildcards) == 1 and escape not in pattern:
             return _with_ends(pattern[: wildcards[0]], pattern[wildcards[0] + 1 :])
-    regex = "".join(
+    regex = _regex(tokens)
+    return lambda value: pc.match_substring_regex(JAVA.of(value), rf"\A{regex}\z")
+
+
+def _regex(tokens: Sequence[object]) -> str:
+    return "".join(
         "(?s:.*)" if token is _ANY else "(?s:.)" if token is _ONE else re.escape(str(token))
         for token in tokens
     )
-    return lambda value: pc.match_substring_regex(JAVA.of(value), rf"\A{regex}\z")
+
+
+@functools.lru_cache(_COMPILED_MAX)
+def _whole_regex(pattern: str, escape: str) -> Callable[[str], bool]:
+    """Whether a text is like the pattern of a column."""
+    try:
+        regex = re.compile(_regex(_tokens(pattern, escape)))
+    except _EscapeError as error:
+        raise failure(error.condition, f"{error}.") from None
+    return lambda text: regex.fullmatch(text) is not None
 
 
 def _with_ends(prefix: str, suffix: str) -> ValueFunction:
@@ -98,7 +110,7 @@ def _like_many_supports(expr: Expr) -> str | None:
     try:
         for pattern in expr.params["patterns"]:
             _tokens(pattern or "", _ESCAPE)
-    except ValueError as error:
+    except _EscapeError as error:
         return str(error)
     return None
 
@@ -132,11 +144,23 @@ def like_many(expr: Expr, context: Context) -> ValueFunction:
     return function
 
 
+class _EscapeError(ValueError):
+    """The escape character stands before something that needs no escape.
+
+    :ivar condition: Spark's.
+    """
+
+    def __init__(self, pattern: str, following: str) -> None:
+        super().__init__(f"the pattern {pattern!r} has an escape where none is needed")
+        where = "IN_THE_MIDDLE" if following else "AT_THE_END"
+        self.condition = f"INVALID_FORMAT.ESC_{where}"
+
+
 @functools.lru_cache
 def _tokens(pattern: str, escape: str) -> list[object]:
     """Characters, ``_ANY`` and ``_ONE``.
 
-    :raises ValueError: the escape character stands before something that needs no escape.
+    :raises _EscapeError: the escape character stands before something that needs no escape.
     """
     tokens: list[object] = []
     position = 0
@@ -146,7 +170,7 @@ def _tokens(pattern: str, escape: str) -> list[object]:
         if char == escape:
             following = pattern[position : position + 1]
             if following not in (escape, "%", "_") or not following:
-                raise ValueError(f"the pattern {pattern!r} has an escape where none is needed")
+                raise _EscapeError(pattern, following)
             tokens.append(following)
             position += 1
         elif char in "%_":

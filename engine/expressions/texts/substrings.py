@@ -215,7 +215,12 @@ def levenshtein(left: _Text, right: _Text, threshold: int | None = None) -> int:
     return -1 if threshold is not None and row[-1] > threshold else row[-1]
 
 
-@lazy("Elt", can_fail=lambda expr: bool(expr.params["fail_on_error"]), reads=("fail_on_error",))
+@lazy(
+    "Elt",
+    can_fail=lambda expr: bool(expr.params["fail_on_error"]),
+    reads=("fail_on_error",),
+    always=1,
+)
 def elt(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``elt``: the n-th of its arguments, which alone is evaluated."""
     strictly = bool(expr.params["fail_on_error"])

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import random
-import zlib
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-import engine.expressions
 from engine.expressions.registry import KERNELS
 from engine.expressions.tree import Expr
+from tests.parity import releases
 from tests.parity.columns import table
 from tests.parity.invented import java_texts
 from tests.parity.invented.columns import TEMPLATE_COLUMNS
@@ -37,11 +35,7 @@ _ATTEMPTS = 600
 
 
 def _seed() -> int:
-    """Another one whenever the code of expressions has changed, and the same for all who have the
-    same."""
-    folder = Path(engine.expressions.__file__).parent
-    files = sorted(path for path in folder.rglob("*.py"))
-    return zlib.crc32(b"".join(path.read_bytes() for path in files)) >> 1
+    return releases.code() >> 1
 
 
 def _family(*names: str) -> Family:

@@ -13,8 +13,17 @@ TEMPLATES = {
         "raw like 'aa%aa'",
         "raw like '%a%b'",
         "raw like '_%'",
+        "s like s2",
+        "raw like concat('%', c, '%')",
+        "s2 like concat(s, '_') escape '/'",
     ],
-    "ilike": ["s ilike 'A%'", "s ilike '%straße%'", "raw ilike 'A%'", "raw ilike '%straße%'"],
+    "ilike": [
+        "s ilike 'A%'",
+        "s ilike '%straße%'",
+        "raw ilike 'A%'",
+        "raw ilike '%straße%'",
+        "s ilike s2",
+    ],
     "rlike": [
         "s rlike '^a'",
         "s rlike '[0-9]+'",

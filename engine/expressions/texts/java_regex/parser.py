@@ -42,6 +42,7 @@ from engine.expressions.texts.java_regex.syntax import (
 )
 
 _INT_MAX: Final = 2**31 - 1
+_NOT_CLOSED: Final = "it refers back to a group that is not closed there"
 _FLAGS: Final = {
     "i": "ignore_case", "m": "multiline", "s": "dot_all", "d": "unix_lines", "u": "unicode_case",
     "x": "comments", "U": "unicode_classes",
@@ -83,6 +84,7 @@ class _Parser:
         self._properties = properties
         self._classes = ClassParser(self._reader, properties, self._sees_whole_characters)
         self._closed: set[int] = set()
+        self._ahead: set[int] = set()
         self.groups = 0
         self.names: dict[str, int] = {}
         self.whole_characters = any(char > "\uffff" for char in pattern)
@@ -92,6 +94,8 @@ class _Parser:
         root = self._choice()
         if self._reader.peek() == ")":
             raise self._reader.invalid("Unmatched closing ')'")
+        if any(number <= self.groups for number in self._ahead):
+            raise self._reader.unsupported(_NOT_CLOSED)
         return root
 
     def _sees_whole_characters(self) -> None:
@@ -241,8 +245,10 @@ class _Parser:
 
     def _back_reference(self, number: int) -> Node:
         flags = self._reader.flags
-        if number not in self._closed:
-            raise self._reader.unsupported("it refers back to a group that is not closed there")
+        if number > self.groups:
+            self._ahead.add(number)
+        elif number not in self._closed:
+            raise self._reader.unsupported(_NOT_CLOSED)
         if flags.ignore_case and flags.unicode_case:
             raise self._reader.unsupported("it refers back with the flags i and u")
         return BackReference(number, flags.ignore_case)

@@ -96,7 +96,7 @@ class Boundary:
 
 @dataclass(frozen=True)
 class BackReference:
-    """What a group has captured, once more."""
+    """What a group has captured, once more; what matches never if there is no such group."""
 
     number: int
     ignore_case: bool

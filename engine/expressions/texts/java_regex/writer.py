@@ -88,10 +88,15 @@ class Writer:
         if isinstance(node, Boundary):
             return self._boundary(node)
         if isinstance(node, BackReference):
-            return f"({'?i' if node.ignore_case else '?'}:\\{self.numbers[node.number]})"
+            return self._reference(node)
         if isinstance(node, LineBreak):
             return f"(?:\r\n|{_BREAKS})"
         return f"(?:{self.write(node)})"
+
+    def _reference(self, node: BackReference) -> str:
+        if node.number not in self.numbers:
+            return "(?!)"
+        return f"({'?i' if node.ignore_case else '?'}:\\{self.numbers[node.number]})"
 
     def _chars(self, points: CharSet) -> str:
         if self._form is Form.UNITS:

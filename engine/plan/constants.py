@@ -1,0 +1,87 @@
+"""Constants written out, as the rules of Spark's optimizer expect them.
+
+``1 = 2`` and ``CAST(NULL AS INT)`` are values to ``BooleanSimplification`` and ``NullPropagation``,
+for ``ConstantFolding`` has computed them. That would also freeze what the day decides, such as
+``now()``, and leave arrays and maps of Java's, which no kernel reads. So of its work only truth
+values, whole numbers and NULL are taken, which is all that the other rules look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from engine.plan.catalyst import scala_seq, simple_name
+
+_PLAIN: Final = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT"})
+_OF_DAYS: Final = "TIMESTAMP"
+"""What is computed of a text may depend on the day: ``CAST('10:00' AS TIMESTAMP)``."""
+
+
+class Constants:
+    """A rule like Spark's own.
+
+    :param rule: ``ConstantFolding``.
+    """
+
+    def __init__(self, jvm: Any, rule: JavaObject) -> None:
+        self._jvm = jvm
+        self._rule = rule
+        self._catalyst = jvm.org.apache.spark.sql.catalyst
+        patterns = self._catalyst.trees.TreePattern
+        self._literal, self._current = patterns.LITERAL(), patterns.CURRENT_LIKE()
+
+    def apply(self, plan: JavaObject) -> JavaObject:
+        """The plan with the constants computed that rules look at."""
+        known = self._jvm.java.util.HashMap()
+        for expression in _expressions(plan):
+            for constant in self._constants(expression):
+                if (value := self._value(constant)) is not None:
+                    known.put(constant, value)
+        if known.isEmpty():
+            return plan
+        # A map of Scala's is a partial function.
+        to_scala = self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap
+        replaced: JavaObject = plan.transformAllExpressions(to_scala(known))
+        return replaced
+
+    def _constants(self, node: JavaObject) -> Iterator[JavaObject]:
+        """The largest ones that are not written as such."""
+        if not node.containsPattern(self._literal) or simple_name(node) == "Literal":
+            return
+        if not node.foldable():
+            for child in scala_seq(node.children()):
+                yield from self._constants(child)
+        elif not node.containsPattern(self._current) and not _depends_on_the_day(node):
+            yield node
+
+    def _value(self, constant: JavaObject) -> JavaObject | None:
+        """None if it raises, or is not what rules look at."""
+        logical = self._catalyst.plans.logical
+        try:
+            holder = self._rule.apply(logical.Filter(constant, logical.OneRowRelation()))
+        except (Py4JJavaError, PySparkException):
+            return None
+        value: JavaObject = holder.condition()
+        if simple_name(value) != "Literal":
+            return None
+        is_plain = str(value.dataType().sql()) in _PLAIN or value.value() is None
+        return value if is_plain else None
+
+
+def _expressions(plan: JavaObject) -> Iterator[JavaObject]:
+    yield from scala_seq(plan.expressions())
+    for child in scala_seq(plan.children()):
+        yield from _expressions(child)
+
+
+def _depends_on_the_day(node: JavaObject) -> bool:
+    if simple_name(node) == "Literal":
+        return False
+    if _OF_DAYS in str(node.dataType().sql()):
+        return True
+    return any(map(_depends_on_the_day, scala_seq(node.children())))
