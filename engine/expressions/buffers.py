@@ -33,7 +33,7 @@ def valid_of(array: pa.Array) -> Any:
     """Where a column is not null: booleans, or True for everywhere."""
     if array.null_count == 0:
         return _ALL
-    return _booleans(array.buffers()[0], array.offset, len(array))
+    return bits_of(array.buffers()[0], array.offset, len(array))
 
 
 def true_positions(mask: pa.Array) -> pa.Array:
@@ -41,13 +41,14 @@ def true_positions(mask: pa.Array) -> pa.Array:
     if len(mask) < LONG:
         return pc.indices_nonzero(mask)
     valid, bits = mask.buffers()
-    is_true = _booleans(bits, mask.offset, len(mask))
+    is_true = bits_of(bits, mask.offset, len(mask))
     if valid is not None:
-        is_true = is_true & _booleans(valid, mask.offset, len(mask))
+        is_true = is_true & bits_of(valid, mask.offset, len(mask))
     return pa.array(np.flatnonzero(is_true))
 
 
-def _booleans(bits: pa.Buffer, offset: int, count: int) -> Values:
+def bits_of(bits: pa.Buffer, offset: int, count: int) -> Values:
+    """Of an Arrow buffer with a bit for each; so many of them behind the first ones."""
     octets = np.frombuffer(bits, np.uint8, offset=offset // 8)
     skipped = offset % 8
     unpacked = np.unpackbits(octets, count=skipped + count, bitorder="little")
@@ -102,7 +103,7 @@ def chosen(mask: pa.Array, left: pa.Array | pa.Scalar, right: pa.Array | pa.Scal
     dtype = left.type
     if len(mask) < LONG or not (pa.types.is_integer(dtype) or pa.types.is_floating(dtype)):
         return pc.if_else(mask, left, right)
-    is_left = _booleans(mask.buffers()[1], mask.offset, len(mask))
+    is_left = bits_of(mask.buffers()[1], mask.offset, len(mask))
     bits, valid_left = _bits_of(left)
     others, valid_right = _bits_of(right)
     from_left = kept(is_left, dtype.bit_width // 8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 _PLACE: Final = "names a place in a Spark batch, which a continuous query does not have"
-_STATE: Final = "needs state across records, which continuous queries do not keep yet"
+_STATE: Final = "is made of several rows: it belongs into groupBy(...).agg(...)"
 _PYTHON: Final = "is a Python function: use built-in functions, or write it into foreach"
 _TOP_K: Final = (
     "goes through a table of Java's objects in the order of their hash codes, and no kernel does"

@@ -18,6 +18,11 @@ _take = pc.get_function("array_take").call
 _WITHIN = pc.TakeOptions(boundscheck=False)
 
 
+def taken(column: pa.Array, positions: pa.Array) -> pa.Array:
+    """The values at these positions, which are all within the column; NULL where they are NULL."""
+    return _take([column, positions], _WITHIN)
+
+
 class Rows:
     """Columns of equal length.
 
@@ -62,7 +67,7 @@ class Rows:
 
     def taken(self, positions: pa.Array) -> Rows:
         """The rows at these positions, each as often as it is named."""
-        return Rows(len(positions), lambda index: _take([self.column(index), positions], _WITHIN))
+        return Rows(len(positions), lambda index: taken(self.column(index), positions))
 
 
 class Veiled(Rows):
