@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from engine.errors import ConfigError
@@ -28,6 +29,31 @@ def whole_number(name: str, value: object, minimum: int = 0) -> int:
             hint="If it is a template, see in the task's rendered template what it became.",
         )
     return number
+
+
+def instant(name: str, value: object) -> datetime:
+    """Read a time that may have come out of a template: ISO 8601, as ``2026-11-24T00:00:00Z``.
+
+    :raises ConfigError: it is none, or has no time zone.
+    """
+    found = value
+    if isinstance(value, str):
+        try:
+            found = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", value.strip()))
+        except ValueError:
+            found = None
+    if not isinstance(found, datetime) or found.tzinfo is None:
+        raise ConfigError(
+            f"{name} is {value!r}, and not a time with its zone.",
+            hint="Write for example 2026-11-24T00:00:00+00:00. If it is a template, see in the "
+            "task's rendered template what it became.",
+        )
+    return found
+
+
+def iso_time(milliseconds: int) -> str:
+    """Return a time since 1970 as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat()
 
 
 def seconds(value: timedelta | float) -> float:

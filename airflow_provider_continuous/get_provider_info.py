@@ -78,11 +78,13 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "operators": [_modules("operators.query", "operators.checkpoint", "operators.table")],
-        "sensors": [_modules("sensors.epoch", "sensors.offsets", "sensors.health")],
+        "sensors": [
+            _modules("sensors.epoch", "sensors.offsets", "sensors.health", "sensors.watermark")
+        ],
         "hooks": [_modules("hooks.query", "hooks.checkpoint")],
         "triggers": [
             _modules("triggers.epoch", "triggers.query", "triggers.offsets", "triggers.health"),
-            _modules("triggers.events", "triggers.supervise"),
+            _modules("triggers.events", "triggers.supervise", "triggers.watermark"),
         ],
         "asset-uris": [
             {

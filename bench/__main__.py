@@ -32,6 +32,7 @@ from bench import (
     restarts,
     sensors,
     throughput,
+    windows,
     wire,
 )
 from bench.measure import spread
@@ -79,6 +80,9 @@ CASES = {
     "idle": Case(idle.ENGINES, "requests to S3 of a query that reads nothing"),
     "expressions": Case(expressions.ENGINES, "expressions, the best call: µs a batch, ns a row"),
     "coordinator": Case(coordinator.ENGINES, "the pure coordinator: epochs per second of CPU"),
+    "windows": Case(
+        windows.ENGINES, "a windowed count by key, the stage alone: rows per second, µs, ms"
+    ),
     "wire": Case(
         wire.ENGINES,
         "the driver's end of the wire, epochs of 1 s: cores, marker at the tasks after ms",
@@ -121,7 +125,7 @@ CASES = {
         more_is_better=True,
     ),
 }
-HAVE_SHORT = ("coordinator", "expressions", "wire")
+HAVE_SHORT = ("coordinator", "expressions", "windows", "wire")
 
 
 def main() -> None:

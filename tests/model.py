@@ -196,6 +196,7 @@ def task_spec(made: QueryDefinition, dialing: Dialing) -> TaskSpec:
     """The task of its first partition, from the beginning, of a run without a driver."""
     return TaskSpec(
         identity=WriterContext("q", "r", 0, 0, task=0, tasks=1),
+        index=0,
         reading=Reading(made.streams[0].reader, ((0, 0),), made.streams[0].pipeline),
         writing=Writing(made.sink.writer),
         first_epoch=0,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
 from airflow.sdk import BaseHook
 
-from airflow_provider_continuous.arguments import seconds
+from airflow_provider_continuous.arguments import iso_time, seconds
 from airflow_provider_continuous.location import CheckpointLocation
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.copies import CopyReport, copy_checkpoint
@@ -17,6 +17,7 @@ from engine.checkpoint.inspection import LAST_DEFAULT, Inspection, inspect_check
 from engine.checkpoint.pins import Pin
 from engine.checkpoint.retention import PruneReport, prune
 from engine.checkpoint.rewind import RewindReport
+from engine.checkpoint.watermark import committed_watermark
 from engine.sinks.files.file_sink_upkeep import SinkPruneReport, prune_sink
 from engine.sinks.reopen import recorded_sink
 
@@ -59,6 +60,14 @@ class CheckpointHook(BaseHook):
         """
         offsets = self.checkpoint.committed_offsets(epoch)
         return None if offsets is None else list(offsets)
+
+    def watermark(self) -> tuple[int, int] | None:
+        """Return the last committed epoch and its watermark, in milliseconds since 1970.
+
+        What is behind the watermark is in the sink, and does not change any more; 0: there is none
+        yet. None: nothing is committed.
+        """
+        return committed_watermark(self.checkpoint)
 
     def status(self) -> CheckpointStatus:
         """Return who runs the query, in which state, and how far it has come."""
@@ -191,9 +200,7 @@ class CheckpointHook(BaseHook):
         return {
             "epoch": epoch,
             "offsets": self.offsets(epoch),
-            "committed_at": None
-            if committed_ms is None
-            else datetime.fromtimestamp(committed_ms / 1000, timezone.utc).isoformat(),
+            "committed_at": None if committed_ms is None else iso_time(committed_ms),
         }
 
 

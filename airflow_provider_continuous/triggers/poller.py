@@ -28,7 +28,9 @@ Event = dict[str, Any]
 LOOK_GAP_S = 0.05
 """Looks are at least so far apart: a thousand tasks that defer at once ask for a few looks."""
 
-_READS = frozenset({"exists", "status", "committed_epoch", "epochs", "offsets", "describe_epoch"})
+_READS = frozenset(
+    {"exists", "status", "committed_epoch", "epochs", "offsets", "describe_epoch", "watermark"}
+)
 _Key = tuple[str, str | None, float]
 _POLLERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, CheckpointPoller]] = (
     WeakKeyDictionary()

@@ -30,6 +30,9 @@ NAMES: Final = (
     "claim.before",
     "claim.after",
     "fence.after",
+    # state/snapshots.py
+    "snapshot.before",
+    "snapshot.after",
     # checkpoint/local_storage.py: the steps of every file of a checkpoint
     "file.written",
     "file.synced",

@@ -139,11 +139,19 @@ class EngineOptions:
         :mod:`engine.expressions.numbers.doubles`.
     :param refresh_interval: how often such tables are read again, e.g. ``"10 minutes"``; empty:
         only when the query starts.
+    :param reducers: so many tasks of each stage that keeps state get its rows by their keys; 0: as
+        many as the sources have partitions, but no more than ``spark.sql.shuffle.partitions``, and
+        fewer where slots are.
+    :param key_groups: that many parts of the state go from task to task when there are more or
+        fewer of them: no stage has more tasks. Fixed with the first epoch of a checkpoint; None: as
+        many as that has, :data:`engine.exchange.key_groups.KEY_GROUPS` in a new one.
     :param source_poll_interval_ms: how often a source is asked for more that has no continuous
         reader of its own; None: see :mod:`engine.sources.polled.reader`.
     :param empty_epoch_interval: an epoch in which nothing was read or written goes on until
         something is, but not for longer than this, e.g. ``"5 minutes"``; empty: it ends after the
         trigger's interval, as the first one after a failure does in any case.
+    :param partial_aggregation: rows of a batch with the same key are folded before they are sent to
+        the task that owns it, too.
     """
 
     min_epochs_to_retain: int = _whole(100, 2)
@@ -172,6 +180,9 @@ class EngineOptions:
     static_side_max_bytes: int = _whole(256 << 20, 1)
     exact_math: bool = field(default=False, metadata={"choices": ("true", "false")})
     refresh_interval: str = ""
+    reducers: int = _whole(0, 0)
+    key_groups: int | None = _whole(None, 1)
+    partial_aggregation: bool = field(default=True, metadata={"choices": ("true", "false")})
     source_poll_interval_ms: int | None = _interval(None)
     empty_epoch_interval: str = ""
 

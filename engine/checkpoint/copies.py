@@ -4,12 +4,14 @@
 
     control/copy    {"source":...,"source_id":...,"to_epoch":7,"query_id":...,"asked_by":...}
     offsets/<epoch>  commits/<epoch>    the last epochs up to ``to_epoch``, as they are
-    sources/  state/                    what Spark keeps beside its logs
+    sources/  state/                    what is kept beside the logs: Spark's files, and those of
+                                       the snapshots that these epochs need
     metadata        {"id":"<a new id>"}, last: without it no query starts here
 
 The query may run, be pruned and be rewound meanwhile: the entries are read before anything is
-written, and again if it was rewound in between. An entry that retention takes while they are read
-ends the copy's history there.
+written, and again if it was rewound in between. An entry that retention takes while they are read,
+or while the state is copied, ends the copy's history there: an entry is copied behind the state
+that it needs, and retention removes it first.
 
 Left behind: the lease and requests, the fingerprint (the copy's query writes its own, to a sink of
 its own), prepared epochs, progress, pins, and what rewinds have moved. The sink's rows are not
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -30,17 +32,21 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.base.json_text import dump, load_object
 from engine.checkpoint.first_offsets import is_first_offset
 from engine.checkpoint.folder import COPY_RECORD
+from engine.checkpoint.noted_state import noted_in
 from engine.checkpoint.retention import KEEP_EPOCHS_DEFAULT
 from engine.checkpoint.rewind import INTENT
 from engine.checkpoint.rewound import last_rewind
 from engine.errors import CheckpointCorruptError, CheckpointError, ConfigError
+from engine.snapshots.names import FOLDER as STATE
+from engine.snapshots.names import SnapshotName
+from engine.snapshots.retention import removable
 
 if TYPE_CHECKING:
     from engine.checkpoint.checkpoint import Checkpoint
 
 _METADATA = "metadata"
 _STATE_VERSION: Final = re.compile(r"(\d+)\.(?:delta|snapshot|zip|changelog)")
-_TREES = ("sources", "state")
+_TREES = ("sources", STATE)
 _TRIES_MAX = 5
 
 
@@ -121,12 +127,14 @@ def copy_checkpoint(
     if known is None and not target.storage.create(COPY_RECORD, dump(asdict(record)).encode()):
         raise _target_exists(target)  # another copy has just begun
     writer = _Writer(target)
+    unneeded = _unneeded_state(source, entries)
+    for tree in _TREES:
+        _copy_tree(source, writer, tree, to_epoch, unneeded)
+    _check_still_there(source, to_epoch)
+    entries = _still_there(source, entries)
     for epoch, offsets, commit in entries:
         writer.write(f"{target.offsets.name}/{epoch}", offsets)
         writer.write(f"{target.commits.name}/{epoch}", commit)
-    for tree in _TREES:
-        _copy_tree(source, writer, tree, to_epoch)
-    _check_still_there(source, to_epoch)
     writer.write(_METADATA, dump({"id": record.query_id}).encode())
     oldest = min(epoch for epoch, _, _ in entries)
     return _report(record, target, oldest, writer.files, writer.bytes)
@@ -206,6 +214,24 @@ def _entries(source: Checkpoint, last: int) -> list[tuple[int, bytes, bytes]]:
     return entries
 
 
+def _unneeded_state(source: Checkpoint, entries: Sequence[tuple[int, bytes, bytes]]) -> set[str]:
+    """The snapshots that none of the entries needs."""
+    names = [f"{STATE}/{name}" for name in source.storage.files_below(STATE)]
+    oldest, offsets, _ = entries[-1]
+    return set(removable(names, oldest, noted_in(offsets.decode())))
+
+
+def _still_there(
+    source: Checkpoint, entries: list[tuple[int, bytes, bytes]]
+) -> list[tuple[int, bytes, bytes]]:
+    """Those whose state retention has left alone, or that never had any."""
+    if not any(noted_in(offsets.decode()) for _, offsets, _ in entries):
+        return entries
+    kept = set(source.commits.ids())
+    last, *_ = entries
+    return [each for each in entries if each is last or each[0] in kept]
+
+
 def _check_still_there(source: Checkpoint, epoch: int) -> None:
     """What Spark keeps for a batch is there as long as the batch is in its logs."""
     if source.storage.exists(f"{source.commits.name}/{epoch}"):
@@ -238,13 +264,18 @@ class _Writer:
         self.bytes += len(data)
 
 
-def _copy_tree(source: Checkpoint, writer: _Writer, tree: str, to_epoch: int) -> None:
+def _copy_tree(
+    source: Checkpoint, writer: _Writer, tree: str, to_epoch: int, unneeded: Collection[str]
+) -> None:
     for name in sorted(source.storage.files_below(tree)):
         base = name.rpartition("/")[2]
         version = _STATE_VERSION.fullmatch(base)
         # Spark's state behind epoch n is version n + 1. Later ones are not copied: the copy's query
         # would take them for the state that its own epochs have made.
-        if tree == "state" and version is not None and int(version[1]) > to_epoch + 1:
+        if tree == STATE and version is not None and int(version[1]) > to_epoch + 1:
+            continue
+        snapshot = SnapshotName.parse(f"{tree}/{name}")
+        if snapshot is not None and (snapshot.epoch > to_epoch or str(snapshot) in unneeded):
             continue
         if base.startswith(".") and base.endswith((".tmp", ".crc")):
             continue  # half-written files, and checksums of files, which Hadoop can do without

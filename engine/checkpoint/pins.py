@@ -9,6 +9,7 @@ A pin is a copy of the epoch's entries in both logs, so the logs stay without ga
 takes their oldest entries as ever. ``sink_position`` is what the sink needs to find that epoch
 again when its own log has been compacted, see :mod:`engine.checkpoint.rewind`. A rewind takes the
 pins of later epochs along: what they name is not what the query commits under those numbers next.
+The files that hold the state behind a pinned epoch stay where they are: retention asks the pins.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 from engine.base.json_text import JSON, dump, load_object
 from engine.checkpoint.folder import CheckpointFolder
+from engine.checkpoint.noted_state import noted_in
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import CheckpointCorruptError, ConfigError
 
@@ -81,6 +83,10 @@ def add_pin(
                 f"{checkpoint.url} {name}",
             )
         return known
+    # Retention asks the pins when it has removed the entries: was this one too late for it?
+    if noted_in(offsets) and not storage.exists(f"{checkpoint.commits.name}/{epoch}"):
+        storage.delete(f"{FOLDER}/{name}")
+        raise _not_available(checkpoint, epoch)
     return pin
 
 

@@ -2,11 +2,12 @@
 
     control/requests/drain    {"kind":"drain","by":"...","run_id":null,"asked_at_ms":1795174660561}
     control/requests/stop
+    control/requests/rescale  with as many tasks as :mod:`engine.checkpoint.rescaling` says
 
 A request is for one run: the one it names or, if it names none, the one that holds the lease when
 it is asked. A run clears what it finds when it takes the lease
 (:meth:`engine.checkpoint.lease.Lease.acquire`), so a request to an earlier run does not end it.
-``stop`` goes before ``drain``. A file with other content, ``touch control/requests/stop``, is a
+``stop`` goes before ``drain``, and that before ``rescale``. A file with other content, ``touch control/requests/stop``, is a
 request by somebody who does not say who.
 """
 
@@ -19,8 +20,8 @@ from engine.base.clock import Clock, SystemClock
 from engine.base.json_text import dump, load_object
 from engine.checkpoint.storage.contract import Storage
 
-RequestKind = Literal["drain", "stop"]
-_KINDS: tuple[RequestKind, ...] = ("stop", "drain")
+RequestKind = Literal["drain", "stop", "rescale"]
+_KINDS: tuple[RequestKind, ...] = ("stop", "drain", "rescale")
 _FOLDER = "control/requests"
 
 
@@ -32,7 +33,7 @@ class Requests:
         self._clock = clock or SystemClock()
 
     def ask(self, kind: RequestKind, by: str, run_id: str | None = None) -> None:
-        """Ask a run to drain or stop. It looks about once a second; nothing waits here.
+        """Ask a run to drain, stop or rescale. It looks about once a second; nothing waits here.
 
         :param by: who asks, for the log.
         :param run_id: the run that is meant; None: whichever runs now.
@@ -40,12 +41,12 @@ class Requests:
         :raises CheckpointError: the checkpoint cannot be written.
         """
         if kind not in _KINDS:
-            raise ValueError(f"There is no request {kind!r}, only {' and '.join(sorted(_KINDS))}.")
+            raise ValueError(f"There is no request {kind!r}, only {', '.join(sorted(_KINDS))}.")
         request = {"kind": kind, "by": by, "run_id": run_id, "asked_at_ms": self._clock.now_ms()}
         self._storage.replace(f"{_FOLDER}/{kind}", dump(request).encode())
 
     def pending(self, run_id: str, present: Collection[str] | None = None) -> RequestKind | None:
-        """What is asked of this run: ``stop``, else ``drain``, else None.
+        """What is asked of this run: ``stop``, else ``drain``, else ``rescale``, else None.
 
         :param present: the checkpoint's files, if the caller has just looked.
         :raises CheckpointError: the checkpoint cannot be read.

@@ -6,13 +6,15 @@ offsets, so a crash in between leaves neither a gap nor a commit without offsets
 entries are never touched, so a running query does not notice.
 
 On Spark's own checkpoints the same holds for ``offsets`` and ``commits``, which Spark purges
-itself; ``sources`` and ``state``, of which only Spark knows what it needs, are left alone.
+itself; ``sources`` and ``state``, of which only Spark knows what it needs, are left alone. Our own
+files in ``state`` go when no entry that is kept needs them, nor a pin, see
+:mod:`engine.checkpoint.state_retention`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +22,10 @@ from engine.base.clock import Clock, SystemClock
 from engine.checkpoint.logs.metadata_log import entry_id
 from engine.checkpoint.rewind import INTENT
 from engine.checkpoint.rewound import last_rewind
+from engine.checkpoint.state_retention import removable_state, state_stages
 from engine.checkpoint.storage.contract import FileInfo, checksum_twin
 from engine.errors import ConfigError
+from engine.snapshots.names import stage_folder
 
 if TYPE_CHECKING:
     from engine.checkpoint.checkpoint import Checkpoint
@@ -160,7 +164,8 @@ def prune(
         keep_epochs = KEEP_EPOCHS_DEFAULT
     storage, now_s = checkpoint.storage, (clock or SystemClock()).now_ms() / 1000
     rewound = last_rewind(storage)
-    found = {folder: storage.list(folder) for folder in _FOLDERS}
+    folders = (*_FOLDERS, *map(stage_folder, state_stages(storage)))
+    found = {folder: storage.list(folder) for folder in folders}
     committed = _by_id(found["commits"])
     kept_from = plan_prune(
         committed,
@@ -180,9 +185,16 @@ def prune(
                 doomed.setdefault(
                     f"{folder}/{file.name}" if folder else file.name, (file.size, None)
                 )
-    if not dry_run:
-        removed = {}
-        for name in doomed:
+
+    def in_order() -> Iterator[tuple[str, tuple[int, int | None]]]:
+        yield from doomed.items()
+        if kept_from is not None:
+            for name, size in removable_state(checkpoint, kept_from).items():
+                yield name, (size, None)
+
+    removed: dict[str, tuple[int, int | None]] = {}
+    for name, told in in_order():
+        if not dry_run:
             if kept_from is not None and (
                 storage.exists(INTENT) or last_rewind(storage) != rewound
             ):
@@ -190,12 +202,11 @@ def prune(
                 committed = _by_id(storage.list("commits"))
                 break
             storage.delete(name)
-            removed[name] = doomed[name]
-        doomed = removed
+        removed[name] = told
     return PruneReport(
-        removed_files=len(doomed),
-        removed_bytes=sum(size for size, _ in doomed.values()),
-        removed_epochs=len({epoch for _, epoch in doomed.values()} - {None}),
+        removed_files=len(removed),
+        removed_bytes=sum(size for size, _ in removed.values()),
+        removed_epochs=len({epoch for _, epoch in removed.values()} - {None}),
         kept_from=min(committed, default=None) if kept_from is None else kept_from,
         dry_run=dry_run,
     )

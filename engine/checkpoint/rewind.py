@@ -21,6 +21,9 @@ The lease is held all the time, so no run can start, and the steps are these:
 6. drop the later progress reports; move the pins of later epochs; write ``control/rewound``, delete
    ``control/rewind``.
 
+Snapshots of state stay where they are: the entries of later epochs alone name those that the epoch
+does not need, and those of the runs behind the rewind have other names.
+
 Each step can be done again. Nor does a reader that knows nothing of rewinds meet a state that is
 wrong: until step 5 is over, the restart table finds epochs that are logged and prepared, and
 commits them again; a pinned epoch is a gap to it, which it refuses. A run from before the rewind
@@ -42,6 +45,7 @@ from engine.base.json_text import JSON, dump, load_object
 from engine.checkpoint.folder import CheckpointFolder
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.metadata_log import MetadataLog
+from engine.checkpoint.noted_state import noted_in
 from engine.checkpoint.pins import Pin, committed_entries, move_later_pins
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewindable import RewindableSink
@@ -265,6 +269,7 @@ def _check(
         _check_pin(checkpoint, pin)
     else:
         pin = Pin("", target, 0, *committed_entries(checkpoint, target))
+    _check_state(checkpoint, pin)
     if sink.check is not None:
         sink.check(pin.epoch, *_position(pin.sink_position))
     if sink.rewind is not None:
@@ -306,6 +311,18 @@ def _check_pin(checkpoint: CheckpointFolder, pin: Pin) -> None:
         hint=f"Remove it: python -m engine unpin {checkpoint.url} {pin.name}",
         epoch=pin.epoch,
     )
+
+
+def _check_state(checkpoint: CheckpointFolder, pin: Pin) -> None:
+    """:raises ConfigError: the state behind the epoch is not there."""
+    for handle in noted_in(pin.offsets):
+        if handle.file is not None and not checkpoint.storage.exists(handle.file):
+            raise ConfigError(
+                f"The state behind epoch {pin.epoch} is not there: "
+                f"{checkpoint.storage.path(handle.file)} is missing.",
+                hint="Restore the file from a copy of the checkpoint, or choose another epoch.",
+                epoch=pin.epoch,
+            )
 
 
 def _check_commit(checkpoint: CheckpointFolder, epoch: int, rewound_by: int) -> None:

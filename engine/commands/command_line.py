@@ -98,8 +98,28 @@ def _parser() -> argparse.ArgumentParser:
         waits = "how long to wait for the end (60)"
         end.add_argument("--timeout", type=_seconds, default=60.0, metavar="SECONDS", help=waits)
 
+    rescale = on_checkpoint(
+        "rescale",
+        "control:rescale",
+        "let each stage that keeps state have another number of tasks, now and after restarts",
+    )
+    rescale.add_argument(
+        "--reducers", type=_epoch, required=True, metavar="N", help="0: what the query's option says"
+    )
+
     inspect = on_checkpoint("inspect", "inspect_checkpoint:inspect", "all that a checkpoint tells")
     inspect.add_argument("--last", type=_positive, default=20, metavar="N", help="epochs (20)")
+
+    state = on_checkpoint("state", "show_state:state", "what a query remembers, as tables")
+    state.add_argument("--stage", type=_epoch, metavar="N", help="of this pipeline only")
+    state.add_argument(
+        "--key",
+        action="append",
+        metavar="NAME=VALUE",
+        help="only rows in which the column has this value; window.start looks into a struct",
+    )
+    state.add_argument("--epoch", type=_epoch, metavar="N", help="by default the last committed")
+    state.add_argument("--rows", type=_positive, default=20, metavar="N", help="of each table (20)")
 
     prune = on_checkpoint(
         "prune", "prune:prune", "remove what no restart can need; * stands for many checkpoints"
@@ -181,7 +201,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _epoch(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not the number of an epoch")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""``drain`` and ``stop``: act on a checkpoint, wherever its query runs."""
+"""``drain``, ``stop`` and ``rescale``: act on a checkpoint, wherever its query runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from engine.base.clock import Clock, SystemClock
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.requests import RequestKind
+from engine.checkpoint.rescaling import want_reducers
 from engine.commands.result import DONE, FAILED, Result
 from engine.commands.status import open_checkpoint
 
@@ -26,12 +27,30 @@ def stop(args: Namespace) -> Result:
     return _end("stop", args)
 
 
+def rescale(args: Namespace) -> Result:
+    """Ask the query to go on with another number of tasks; one that does not run begins with it."""
+    checkpoint = open_checkpoint(args.checkpoint)
+    before = checkpoint.status()
+    want_reducers(checkpoint.storage, args.reducers or None, by=_asker("rescale"))
+    wanted = f"{args.reducers} tasks" if args.reducers else "as many tasks as its option says"
+    text = f"Each stage that keeps state will have {wanted}"
+    if before.state.is_active:
+        checkpoint.requests.ask("rescale", by=_asker("rescale"), run_id=before.run_id)
+        text += ", as soon as the query has finished its open epoch."
+    else:
+        text += ", from its next start on."
+    return Result({**before.to_dict(), "reducers": args.reducers or None}, text, DONE)
+
+
+def _asker(command: str) -> str:
+    return f"python -m engine {command}, process {os.getpid()} on {socket.gethostname()}"
+
+
 def _end(kind: RequestKind, args: Namespace) -> Result:
     checkpoint = open_checkpoint(args.checkpoint)
     before = checkpoint.status()
     if before.state.is_active:
-        by = f"python -m engine {kind}, process {os.getpid()} on {socket.gethostname()}"
-        checkpoint.requests.ask(kind, by=by, run_id=before.run_id)
+        checkpoint.requests.ask(kind, by=_asker(kind), run_id=before.run_id)
         after = _wait_for_end(checkpoint, before, args.timeout, SystemClock())
         text = f"The query is {after.state}, last committed epoch {after.epoch}."
         if _is_run(after, before):

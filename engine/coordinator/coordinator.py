@@ -35,6 +35,9 @@ Invariants, checked in :meth:`EpochCoordinator.check`:
 
 An event costs the same whatever the number of partitions, but for the one that completes an epoch.
 
+A query whose tasks send rows to one another is WIRING behind its start: each task is told where the
+others are, and says when it has reached them.
+
 All transitions stand in :data:`TRANSITIONS`: phase → event → handler. An event that has no entry
 is our bug and raises ProtocolError. After the end, what was still under way is heard: a report, to
 be aborted; how the last commit went.
@@ -50,7 +53,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, get_args
 
-from engine.base.listing import listed, partitions_named
+from engine.base.listing import SHOWN_MAX, listed, partitions_named
 from engine.coordinator.events import (
     Action,
     CloseEpoch,
@@ -66,9 +69,18 @@ from engine.coordinator.events import (
     StopAsked,
     TaskLost,
     TasksEnded,
+    WireTasks,
 )
+from engine.coordinator.watermarks import Watermarks
 from engine.errors import ContinuousError, EpochBacklogError, ProtocolError, TaskLostError
-from engine.wire.messages import EpochCommitMessage, TaskFailed, TaskMessage, TaskStarted
+from engine.wire.messages import (
+    Address,
+    EpochCommitMessage,
+    TaskFailed,
+    TaskMessage,
+    TaskStarted,
+    TaskWired,
+)
 
 COMPLETE_MAX = 2
 """So many epochs may be complete and not logged before the open one has to grow."""
@@ -78,6 +90,7 @@ class Phase(Enum):
     """Where a run is in its life."""
 
     STARTING = "starting"
+    WIRING = "wiring"
     RUNNING = "running"
     REPLAYING = "replaying"
     DRAINING = "draining"
@@ -94,7 +107,12 @@ class EpochCoordinator:
     :param backlog_max: how many epochs may be closed and not logged while a partition is late.
     :param bounded: the tasks end the first epoch by themselves, at a given offset, and the run
         ends with its commit: a replay of an epoch whose end is already in the offset log.
-    :param read: the numbers of the partitions that each task reads; None: its own.
+    :param read: the numbers of the partitions that each task reads; None: its own. None of a task
+        that gets its rows from others.
+    :param places: for each task what takes rows from others, its pipeline and its place there;
+        None of those that read a source.
+    :param watermarks: how far event time has come; None of a query without.
+    :param end_watermark_ms: if ``bounded``, the watermark behind the epoch.
     """
 
     def __init__(
@@ -106,6 +124,9 @@ class EpochCoordinator:
         backlog_max: int,
         bounded: bool = False,
         read: Sequence[Sequence[int]] | None = None,
+        places: Sequence[tuple[int, int] | None] = (),
+        watermarks: Watermarks | None = None,
+        end_watermark_ms: int = 0,
     ) -> None:
         self.run_id = run_id
         self.partitions = partitions
@@ -116,6 +137,12 @@ class EpochCoordinator:
         self.open_epoch = first_epoch
         self.committing: int | None = None
         self.started: set[int] = set()
+        self.wired: set[int] = set()
+        self._places = list(places) or [None] * partitions
+        self._addresses: dict[int, Address] = {}
+        self._watermarks = Watermarks(()) if watermarks is None else watermarks
+        self._watermarks_ms = {first_epoch: self._watermarks.current_ms}
+        """Of the epochs that are not logged."""
         self.reports: dict[int, dict[int, EpochCommitMessage]] = {}
         self.final_epoch: int | None = None
         self.is_overdue = False  # the open epoch has elapsed, and could not be closed
@@ -123,6 +150,7 @@ class EpochCoordinator:
         if bounded:
             self.final_epoch = first_epoch
             self.open_epoch = first_epoch + 1
+            self._watermarks_ms[self.open_epoch] = end_watermark_ms
 
     def handle(self, event: Event) -> list[Action]:
         """Take in one event.
@@ -148,6 +176,20 @@ class EpochCoordinator:
             for partition in partitions
         ]
 
+    def missing_reducers(self, epoch: int) -> list[str]:
+        """The tasks that get their rows from others and have not reported the epoch, named."""
+        reported = self.reports.get(epoch, {})
+        return [
+            self._named(task)
+            for task, place in enumerate(self._places)
+            if place is not None and task not in reported
+        ]
+
+    @property
+    def is_watermark_due(self) -> bool:
+        """Whether the next marker carries a watermark that tasks do not know yet."""
+        return self._watermarks.current_ms > self._watermarks_ms[self.open_epoch]
+
     def check(self) -> None:
         """Assert the invariants; called after every event, so it looks at what can have changed."""
         assert self.committed <= self.logged < self.open_epoch
@@ -171,9 +213,32 @@ class EpochCoordinator:
                 hint="Its first attempt died; start the query again.",
             )
         self.started.add(event.partition)
-        if len(self.started) == self.partitions:
-            self.phase = Phase.RUNNING if self.final_epoch is None else Phase.REPLAYING
+        if event.address is not None:
+            self._addresses[event.partition] = event.address
+        if len(self.started) < self.partitions:
+            return self._next_commit()
+        if any(place is not None for place in self._places):
+            self.phase = Phase.WIRING
+            return [WireTasks(self._wiring())]
+        self._go()
         return self._next_commit()
+
+    def _wiring(self) -> dict[int, tuple[Address, ...]]:
+        """Where the tasks of each pipeline take rows, in the order of their places."""
+        placed = sorted((place, task) for task, place in enumerate(self._places) if place)
+        wiring: dict[int, tuple[Address, ...]] = {}
+        for (pipeline, _), task in placed:
+            wiring[pipeline] = (*wiring.get(pipeline, ()), self._addresses[task])
+        return wiring
+
+    def _task_wired(self, event: TaskWired) -> list[Action]:
+        self.wired.add(event.partition)
+        if len(self.wired) == self.partitions:
+            self._go()
+        return self._next_commit()
+
+    def _go(self) -> None:
+        self.phase = Phase.RUNNING if self.final_epoch is None else Phase.REPLAYING
 
     def _epoch_elapsed(self, event: EpochElapsed) -> list[Action]:
         oldest = self.logged + 1
@@ -182,13 +247,13 @@ class EpochCoordinator:
         if self._waiting < self.backlog_max or self._is_complete(oldest):
             self.is_overdue = True  # the sink is behind, and no partition too far
             return []
-        late = self.missing(oldest)
+        late, reducers = self.missing(oldest), self.missing_reducers(oldest)
         return self._fail(
             EpochBacklogError(
-                f"{self.backlog_max} epochs wait for epoch {oldest}, which partitions "
-                f"{listed(late)} have not finished.",
+                f"{self.backlog_max} epochs wait for epoch {oldest}, which "
+                f"{late_named(late, reducers)} have not finished.",
                 epoch=oldest,
-                partition=late[0],
+                partition=late[0] if late else None,
                 hint="See what these tasks do, or raise option epochBacklogMax.",
             )
         )
@@ -201,10 +266,13 @@ class EpochCoordinator:
                 ProtocolError(
                     f"Task {event.partition} reported epoch {event.epoch}, which is still open.",
                     epoch=event.epoch,
-                    partition=self._read[event.partition][0],
+                    partition=self._first_partition(event.partition),
                 )
             )
         self.reports.setdefault(event.epoch, {})[event.partition] = event
+        if self._is_complete(event.epoch):
+            reports = self.reports[event.epoch].values()
+            self._watermarks.take(report.counters.event_times_us for report in reports)
         return self._next_commit()
 
     def _epoch_logged(self, event: EpochLogged) -> list[Action]:
@@ -229,6 +297,7 @@ class EpochCoordinator:
     def _log(self, epoch: int) -> None:
         self.logged, self.committing = epoch, None
         del self.reports[epoch]
+        del self._watermarks_ms[epoch]
 
     def _go_on(self) -> list[Action]:
         actions = self._next_commit()
@@ -310,7 +379,8 @@ class EpochCoordinator:
         epoch = self.open_epoch
         self.open_epoch += 1
         self.is_overdue = False
-        return CloseEpoch(epoch, final=epoch == self.final_epoch)
+        self._watermarks_ms[self.open_epoch] = self._watermarks.current_ms
+        return CloseEpoch(epoch, epoch == self.final_epoch, self._watermarks.current_ms)
 
     def _next_commit(self) -> list[Action]:
         epoch = self.logged + 1
@@ -319,7 +389,8 @@ class EpochCoordinator:
         self.committing = epoch
         reports = self.reports[epoch]
         told = tuple(reports[p] for p in range(self.partitions))
-        return [CommitEpoch(epoch, told, final=epoch == self.final_epoch)]
+        watermarks = self._watermarks_ms[epoch], self._watermarks_ms[epoch + 1]
+        return [CommitEpoch(epoch, told, epoch == self.final_epoch, *watermarks)]
 
     def _has_finished(self, partition: int) -> bool:
         final = self.final_epoch
@@ -328,9 +399,18 @@ class EpochCoordinator:
         )
 
     def _lose(self, task: int, what: str, *, hint: str) -> list[Action]:
-        partitions = self._read[task]
-        message = f"The task of {partitions_named(partitions)} {what}."
-        return self._fail(TaskLostError(message, partition=partitions[0], hint=hint))
+        message = f"{self._named(task)} {what}."
+        message = message[0].upper() + message[1:]
+        return self._fail(TaskLostError(message, partition=self._first_partition(task), hint=hint))
+
+    def _named(self, task: int) -> str:
+        place = self._places[task]
+        if place is None:
+            return f"the task of {partitions_named(self._read[task])}"
+        return f"task {place[1]} of stage {place[0]}"
+
+    def _first_partition(self, task: int) -> int | None:
+        return self._read[task][0] if self._read[task] else None
 
     def _fail(self, error: ContinuousError) -> list[Action]:
         return self._end(error)
@@ -339,6 +419,12 @@ class EpochCoordinator:
         self.phase = Phase.ENDED
         self.is_overdue = False
         return [EndRun(error)]
+
+
+def late_named(partitions: Sequence[int], reducers: Sequence[str]) -> str:
+    """Tasks that are late, at least one, as the subject of a sentence in the plural."""
+    named = [f"partitions {listed(partitions)}"] if partitions else []
+    return " and ".join([*named, *reducers[:SHOWN_MAX]])
 
 
 Handler = Callable[[EpochCoordinator, Any], list[Action]]  # each takes its own event
@@ -364,6 +450,14 @@ TRANSITIONS: dict[Phase, dict[type, Handler]] = {
     Phase.STARTING: {
         **_ANYTIME,
         TaskStarted: _C._task_started,
+        EpochElapsed: _C._ignore,
+        EpochCommitMessage: _C._epoch_reported,
+        DrainAsked: _C._drain_while_starting,
+    },
+    Phase.WIRING: {
+        **_ANYTIME,
+        TaskStarted: _C._task_started,
+        TaskWired: _C._task_wired,
         EpochElapsed: _C._ignore,
         EpochCommitMessage: _C._epoch_reported,
         DrainAsked: _C._drain_while_starting,

@@ -29,7 +29,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -38,10 +38,12 @@ from engine.base.failpoints import reach
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.retention import KEEP_EPOCHS_MIN
 from engine.checkpoint.rewind import was_rewound
+from engine.checkpoint.state_retention import StatePurge
 from engine.errors import (
     CheckpointError,
     ConfigError,
@@ -57,6 +59,7 @@ from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.wire.messages import SunkEpoch
 
 logger = logging.getLogger(__name__)
+_NOTHING = EpochState()
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,13 @@ class CommittedEpoch:
 
     :param offsets: the end offset of each stream of the query.
     :param duration_ms: step → milliseconds.
+    :param watermark_ms: during the epoch.
     """
 
     epoch: int
     offsets: tuple[Offset, ...]
     duration_ms: dict[str, int]
+    watermark_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,7 @@ class QueryEnds:
 class _Logged:
     """An epoch that is prepared and logged, and not committed.
 
+    :param watermark_ms: during it; ``next_watermark_ms`` behind it.
     :param duration_ms: of the steps so far.
     :param sink_has_it: the sink says that it has committed it.
     """
@@ -97,6 +103,8 @@ class _Logged:
     epoch: int
     messages: Sequence[Any]
     offsets: tuple[Offset, ...] = ()
+    watermark_ms: int = 0
+    next_watermark_ms: int = 0
     duration_ms: dict[str, int] = field(default_factory=dict)
     sink_has_it: bool = False
 
@@ -110,6 +118,8 @@ class EpochRunner:
     :ivar tasks: the names of the partitions that each task of the run reads.
     :ivar metadata: what the entries of the offset log carry on, see
         :mod:`engine.checkpoint.logs.offset_log`.
+    :ivar keeps_time: whether they tell the watermark.
+    :ivar key_groups: how many the query has; None if it keeps no state.
     """
 
     def __init__(
@@ -130,22 +140,26 @@ class EpochRunner:
         self._keeps_letters = ends.sink.letters is not None
         self._retain = min_epochs_to_retain
         self._later = later
+        self._purge_state = StatePurge(checkpoint)
         self._logged: list[_Logged] = []
         self.rewound: bool | None = None
         self.tasks: Sequence[tuple[str, ...]] = ()
         self.metadata: dict[str, Any] | None = None
+        self.keeps_time = False
+        self.key_groups: int | None = None
 
     def commit(
         self,
         epoch: int,
         offsets: Sequence[Sequence[Offset]],
         messages: Sequence[Any],
+        state: EpochState = _NOTHING,
         *,
         replayed: bool = False,
     ) -> list[CommittedEpoch]:
         """Make a complete epoch durable, and those that are only logged. As :meth:`log` and
         :meth:`publish`."""
-        self.log(epoch, offsets, messages, replayed=replayed)
+        self.log(epoch, offsets, messages, state, replayed=replayed)
         return self.publish()
 
     def log(
@@ -153,13 +167,15 @@ class EpochRunner:
         epoch: int,
         offsets: Sequence[Sequence[Offset]],
         messages: Sequence[Any],
+        state: EpochState = _NOTHING,
         *,
         replayed: bool = False,
     ) -> None:
         """Steps 1 and 2: whatever comes, a restart finishes the epoch.
 
         :param offsets: per stream: the end offset of each of its partitions, in their order.
-        :param messages: the writer's message of each partition, in partition order.
+        :param messages: the message of each task that writes to the sink, in their order.
+        :param state: what the offset log tells beside the offsets, if it does.
         :param replayed: the epoch was run again to its end in the offset log, which stays.
         :raises SourceError: a source cannot merge its offsets.
         :raises StaleRunError: this run was fenced; nothing more was written.
@@ -167,7 +183,7 @@ class EpochRunner:
         """
         steps = _Stopwatch()
         self._lease.check(recent=True)  # a source may keep a log of its own
-        end = self._merged(epoch, offsets)
+        end = self._merged(epoch, offsets, state)
         ends, text = end.offsets, self._checkpoint.offsets.text(end)
         # Step 1 and 2: what will be done.
         self._lease.check(recent=True)
@@ -193,7 +209,8 @@ class EpochRunner:
             self._add(offset_log, epoch, end, text)
         steps.done("walCommit")
         reach("walCommit.after")
-        self._logged.append(_Logged(epoch, messages, ends, steps.duration_ms))
+        times_ms = state.watermark_ms, state.next_watermark_ms if self.keeps_time else 0
+        self._logged.append(_Logged(epoch, messages, ends, *times_ms, steps.duration_ms))
 
     def publish(self) -> list[CommittedEpoch]:
         """Steps 3 and 4 of all that is logged; what is committed by that.
@@ -205,20 +222,28 @@ class EpochRunner:
         logged = self._logged
         self._finish(logged)
         self._logged = []  # not before: what was refused is never left out
-        committed = [CommittedEpoch(each.epoch, each.offsets, each.duration_ms) for each in logged]
+        committed = [
+            CommittedEpoch(each.epoch, each.offsets, each.duration_ms, each.watermark_ms)
+            for each in logged
+        ]
         if committed and committed[-1].offsets:
             last = committed[-1]
             self._later("cleaning up", partial(self._clean_up, last.epoch, last.offsets))
         return committed
 
-    def _merged(self, epoch: int, offsets: Sequence[Sequence[Offset]]) -> OffsetEntry:
+    def _merged(
+        self, epoch: int, offsets: Sequence[Sequence[Offset]], state: EpochState
+    ) -> OffsetEntry:
         """The end offset of each stream, as an entry of the offset log that can be written."""
         try:
             ends = tuple(
                 source.mergeOffsets(list(parts))
                 for source, parts in zip(self._sources, offsets, strict=True)
             )
-            entry = OffsetEntry(ends, self.metadata)
+            metadata = self.metadata
+            if self.keeps_time:
+                metadata = replace(state, key_groups=self.key_groups).added_to(metadata)
+            entry = OffsetEntry(ends, metadata)
             self._checkpoint.offsets.text(entry)
             return entry
         except ContinuousError:
@@ -242,17 +267,23 @@ class EpochRunner:
         logged: list[_Logged] = []
         for epoch in epochs:
             logger.info("committing epoch %d again", epoch)
+            behind_ms = self._watermark_behind(epoch)
             if epoch in sink_has:
-                logged.append(_Logged(epoch, (), sink_has_it=True))
+                logged.append(_Logged(epoch, (), next_watermark_ms=behind_ms, sink_has_it=True))
             else:
                 entry = self._prepared.get(epoch)
                 assert entry is not None, f"prepared/{epoch} vanished"
                 messages = [self._fitting(epoch, message) for message in entry.messages]
-                logged.append(_Logged(epoch, messages))
+                logged.append(_Logged(epoch, messages, next_watermark_ms=behind_ms))
             if self._sink.commit_together is None:
                 self._finish(logged)
                 logged = []
         self._finish(logged)
+
+    def _watermark_behind(self, epoch: int) -> int:
+        """What the offset log says of it."""
+        entry = self._checkpoint.offsets.get(epoch) if self.keeps_time else None
+        return 0 if entry is None else EpochState.of(entry).next_watermark_ms
 
     def _entry(self, **content: Any) -> PreparedEntry:
         return PreparedEntry(
@@ -299,7 +330,7 @@ class EpochRunner:
         # Step 4
         for each in logged:
             self._lease.check(recent=True)
-            entry = CommitEntry(generation=self._told_generation)
+            entry = CommitEntry(each.next_watermark_ms, generation=self._told_generation)
             self._add(self._checkpoint.commits, each.epoch, entry)
             steps.done("commitOffsets")
             each.duration_ms.update(steps.duration_ms)
@@ -323,6 +354,8 @@ class EpochRunner:
             # all rows of an epoch: they would fill the storage.
             retained = KEEP_EPOCHS_MIN if self._sink.ships_rows else self._retain
             checkpoint.prepared.purge(epoch + 1 - retained, self._lease.check)
+            if self.key_groups is not None:
+                self._purge_state(max(epoch + 1 - self._retain, 0), self._lease.check)
         except Exception:
             log_failure(logger, "cleaning up after epoch %d failed", epoch)
         reach("retention.after")

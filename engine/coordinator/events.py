@@ -5,10 +5,18 @@ Messages of tasks (:mod:`engine.wire.messages`) are events as they are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.errors import ContinuousError
-from engine.wire.messages import EpochCommitMessage, RecordsArrived, TaskFailed, TaskStarted
+from engine.wire.messages import (
+    Address,
+    EpochCommitMessage,
+    RecordsArrived,
+    TaskFailed,
+    TaskStarted,
+    TaskWired,
+)
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,7 @@ class RunFailed:
 
 Event = (
     TaskStarted
+    | TaskWired
     | EpochCommitMessage
     | RecordsArrived
     | TaskFailed
@@ -97,10 +106,12 @@ class CloseEpoch:
     """Tell every task that the epoch is over.
 
     :param final: tasks end after it.
+    :param next_watermark_ms: the watermark of the next epoch.
     """
 
     epoch: int
     final: bool
+    next_watermark_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -109,11 +120,24 @@ class CommitEpoch:
 
     :param reports: one per partition, in partition order.
     :param final: the last of the run: the sink gets it now.
+    :param watermark_ms: during the epoch; ``next_watermark_ms`` behind it.
     """
 
     epoch: int
     reports: tuple[EpochCommitMessage, ...]
     final: bool = False
+    watermark_ms: int = 0
+    next_watermark_ms: int = 0
+
+
+@dataclass(frozen=True)
+class WireTasks:
+    """Tell every task where the tasks are that it sends rows to.
+
+    :param addresses: see :class:`engine.wire.messages.Wiring`.
+    """
+
+    addresses: Mapping[int, tuple[Address, ...]]
 
 
 @dataclass(frozen=True)
@@ -126,4 +150,4 @@ class EndRun:
     error: ContinuousError | None
 
 
-Action = CloseEpoch | CommitEpoch | EndRun
+Action = WireTasks | CloseEpoch | CommitEpoch | EndRun

@@ -13,6 +13,7 @@ from engine.checkpoint.rewind import finish_rewind, sink_context, was_rewound
 from engine.checkpoint.sink_context import SinkContext
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.opening import prove_create_if_absent
+from engine.checkpoint.whose_state import refuse_sparks_state
 from engine.errors import ConfigError
 from engine.execution.definition import QueryDefinition
 from engine.pipeline.fingerprint import compare, fingerprint, without_tuning
@@ -33,6 +34,7 @@ def admit(definition: QueryDefinition, lease: Lease) -> SinkContext:
     checkpoint, sink = definition.checkpoint, definition.sink.driver
     storage = checkpoint.storage
     context: SinkContext
+    refuse_sparks_state(checkpoint)
     proved, old, context = storage.together(
         lambda: _what_was_proved(storage),
         lambda: read_fingerprint(storage),
@@ -88,6 +90,7 @@ def _check_fingerprint(
     storage, sink = definition.checkpoint.storage, definition.sink
     new = fingerprint(
         [(stream.pipeline, stream.reader.tuningOptions) for stream in definition.streams],
+        definition.stages,
         sink_format=sink.format,
         sink_options=sink.options,
         sink_tuning=sink.driver.tuning_options,

@@ -10,14 +10,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event
 from typing import Any
 
 from engine.base.background import Background
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.first_offsets import first_offset, first_offsets_folder
 from engine.checkpoint.lease import Lease, read_holder
+from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.logs.offset_log import batch_metadata, carried_on
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.rescaling import wanted_reducers
 from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
 from engine.coordinator.events import RunFailed
 from engine.coordinator.restart_table import RestartPlan
@@ -30,6 +33,7 @@ from engine.errors import (
     SourceError,
     StaleRunError,
 )
+from engine.exchange.key_groups import KEY_GROUPS
 from engine.execution.admission import admit
 from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndEvent
@@ -39,9 +43,9 @@ from engine.execution.run import ContinuousRun
 from engine.execution.shares import Share, shares
 from engine.execution.slots import await_slots
 from engine.execution.survey import plan_restart
+from engine.execution.task_specs import Beginning, task_specs
 from engine.sinks.contract import WriterContext
 from engine.sources.contract import HandingOut, Offset
-from engine.task.spec import Reading, TaskSpec, Writing
 
 logger = logging.getLogger(__name__)
 _BACKGROUND_S = 5.0
@@ -71,6 +75,9 @@ class Attempt:
         self.starts: tuple[Offset, ...] = ()
         self.is_reconfiguring = False
         self.partitions = self.tasks = 0
+        self._rescaling = Event()
+        self._state = EpochState()
+        """Behind the last committed epoch."""
         self._definition = definition
         self._start = start
         self._clock = start.clock
@@ -123,6 +130,18 @@ class Attempt:
                 continue
             return plan
 
+    @property
+    def _wanted_reducers(self) -> int | None:
+        """How many tasks a stage is to have, if somebody has asked for it."""
+        if not self._definition.keeps_state:
+            return None
+        return wanted_reducers(self._definition.checkpoint.storage)
+
+    @property
+    def _groups(self) -> int:
+        """How many key groups the query has: what it began with."""
+        return self._state.key_groups or self._definition.options.key_groups or KEY_GROUPS
+
     def _take(self, checkpoint: Checkpoint) -> Lease:
         definition, options = self._definition, self._definition.options
         start, launcher = self._start, self._start.launcher
@@ -143,11 +162,14 @@ class Attempt:
             min_epochs_to_retain=options.min_epochs_to_retain,
             later=self.later,
         )
+        self._runner.keeps_time = definition.keeps_state or bool(definition.delays_ms)
         return lease
 
     def _keep(self, lease: Lease) -> None:
         checkpoint = self._definition.checkpoint
-        self._keeper = LeaseKeeper(lease, checkpoint, self._hear, self._clock)
+        self._keeper = LeaseKeeper(
+            lease, checkpoint, self._hear, self._clock, self._rescaling.set
+        )
         self._keeper.start(self._start.listener.look)
 
     def _hear(self, event: EndEvent) -> None:
@@ -183,6 +205,7 @@ class Attempt:
                 epoch=epoch,
             )
         self._runner.metadata = carried_on(entry.metadata)
+        self._state = EpochState.of(entry)
         return offsets
 
     def _find_partitions(self) -> None:
@@ -209,12 +232,22 @@ class Attempt:
     def _share(self) -> None:
         """Which task reads which partitions."""
         found, slots = self._found, self._start.launcher.slots()
+        counts = [len(each) for each in found]
         split = self._start.sharing.split(
-            [len(each) for each in found], None if slots is None else slots.total
+            counts,
+            None if slots is None else slots.total,
+            self._definition.reducers(sum(counts), self._groups, self._wanted_reducers),
         )
-        self.partitions, self.tasks = sum(map(len, found)), len(split)
-        self._shares = shares(found, split)
-        self._runner.tasks = [share.names for share in self._shares]
+        self.partitions, self.tasks = sum(counts), len(split)
+        self._shares = shares(found, split, self._groups)
+        self._runner.tasks = [share.names for share in self._writing]
+        self._runner.key_groups = self._groups if self._definition.keeps_state else None
+
+    @property
+    def _writing(self) -> list[Share]:
+        """Of the tasks whose rows go to the sink."""
+        pipelines = self._definition.pipelines
+        return [share for share in self._shares if pipelines[share.stage].exchange is None]
 
     def _where_to_start(self) -> tuple[Offset, ...]:
         """Where each stream goes on, or begins."""
@@ -272,7 +305,8 @@ class Attempt:
             if self._plan.replay is not None and not self._start.ending.is_asked:
                 error, next_epoch = self._replay(next_epoch), next_epoch + 1
             if error is None and not self._start.ending.is_asked:
-                error = self._run_epochs(next_epoch, until=None)
+                now_ms = self._clock.now_ms()
+                error = self._run_epochs(Beginning.behind(self._state, next_epoch, now_ms))
         except ContinuousError as exc:
             error = exc
         else:
@@ -291,32 +325,38 @@ class Attempt:
         assert entry is not None, f"offsets/{epoch} vanished"
         assert self._plan is not None
         logger.info("running epoch %d again, to its logged offsets", epoch)
-        error = self._run_epochs(epoch, until=entry.offsets, done=self._plan.done)
+        logged = EpochState.of(entry)
+        beginning = Beginning.behind(self._state, epoch, self._clock.now_ms())
+        error = self._run_epochs(beginning.replayed(logged, entry.offsets, self._plan.done))
         if error is None:
-            self.committed_offsets = entry.offsets
+            self.committed_offsets, self._state = entry.offsets, logged
             self._find_partitions()
             self._share()
         return error
 
-    def _run_epochs(
-        self,
-        first_epoch: int,
-        until: tuple[Offset, ...] | None,
-        done: frozenset[str] = frozenset(),
-    ) -> ContinuousError | None:
+    def _run_epochs(self, beginning: Beginning) -> ContinuousError | None:
         fence_tasks = self._definition.sink.driver.fence_tasks
         if fence_tasks is not None:
             with _blaming(SinkUnavailableError, "The sink cannot shut out earlier tasks"):
                 fence_tasks()
         with _blaming(SourceError, "The source cannot tell what there is to read"):
-            finding = self._finding(until)
+            finding = self._finding(beginning.until)
+        assert self._lease is not None
+        identity = WriterContext(
+            query_id=self._start.query_id,
+            run_id=self._start.run_id,
+            generation=self._lease.generation,
+            timeline=self._timeline,
+            task=0,
+            tasks=len(self._writing),
+        )
         run = ContinuousRun(
             self._start,
             self._definition,
-            [self._spec(index, first_epoch, until, done) for index in range(len(self._shares))],
+            task_specs(self._definition, self._shares, identity, beginning, self._groups),
             self._runner,
             source_changed=self._source_changed,
-            is_due=lambda: self.is_refresh_due or self._spread(),
+            is_due=lambda: self._rescaling.is_set() or self.is_refresh_due or self._spread(),
             finding=finding,
         )
         self._run = run
@@ -338,45 +378,6 @@ class Attempt:
             )
         )
         return {index: finds for index, finds in enumerate(found) if finds is not None}
-
-    def _spec(
-        self,
-        index: int,
-        first_epoch: int,
-        until: tuple[Offset, ...] | None,
-        done: frozenset[str],
-    ) -> TaskSpec:
-        definition, start, share = self._definition, self._start, self._shares[index]
-        stream = definition.streams[share.stream]
-        assert self._lease is not None
-        return TaskSpec(
-            identity=WriterContext(
-                query_id=start.query_id,
-                run_id=start.run_id,
-                generation=self._lease.generation,
-                timeline=self._timeline,
-                task=index,
-                tasks=len(self._shares),
-            ),
-            reading=Reading(
-                reader=stream.reader,
-                partitions=share.partitions,
-                pipeline=stream.pipeline,
-                first_partition=share.first,
-                stream=share.stream,
-                source=stream.description,
-                until=None if until is None else until[share.stream],
-                done=share.numbers_of(done),
-                tells_arrivals=definition.options.empty_epoch_interval_ms > 0,
-            ),
-            writing=Writing(
-                writer=definition.sink.writer,
-                on_bad_record=definition.options.on_bad_record,
-                letters=definition.sink.letters,
-            ),
-            first_epoch=first_epoch,
-            heartbeat_s=min(2.0, definition.options.task_timeout_s / 4),
-        )
 
     @property
     def is_refresh_due(self) -> bool:

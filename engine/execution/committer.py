@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from engine.base.clock import Clock
+from engine.checkpoint.epoch_state import EpochState
 from engine.coordinator.epoch_runner import CommittedEpoch, EpochRunner
 from engine.coordinator.events import (
     CommitEpoch,
@@ -39,7 +40,18 @@ REPORTS_MAX: Final = 20_000
 """So many reports of tasks are kept meanwhile at most; one may have some kilobytes."""
 
 Reports = list[list[EpochCommitMessage]]
-"""Per stream, one for each of its tasks."""
+"""Per pipeline of the query, one for each of its tasks."""
+
+
+class CommittedTask(NamedTuple):
+    """A task whose reports are committed.
+
+    :param stage: the number of its pipeline.
+    :param writes: whether its rows go to the sink.
+    """
+
+    stage: int
+    writes: bool
 
 
 class _Logged(NamedTuple):
@@ -52,7 +64,8 @@ class _Logged(NamedTuple):
 class Committer:
     """What fails ends it: nothing is committed behind what was not.
 
-    :param streams: the stream that each task reads.
+    :param tasks: all of the run.
+    :param streams: how many pipelines read a source: the first ones.
     :param interval_ms: so long an epoch may be logged and not committed.
     :param wanted: the epochs that somebody waits for.
     :param heard: is told of each committed epoch, on this object's thread.
@@ -62,7 +75,8 @@ class Committer:
     def __init__(
         self,
         runner: EpochRunner,
-        streams: Sequence[int],
+        tasks: Sequence[CommittedTask],
+        streams: int,
         interval_ms: int,
         clock: Clock,
         wanted: WantedEpochs,
@@ -70,7 +84,7 @@ class Committer:
         tell: Callable[[Event], None],
     ) -> None:
         self._runner = runner
-        self._streams = streams
+        self._tasks, self._streams = tasks, streams
         self._interval_s = interval_ms / 1000
         self._clock, self._wanted, self._heard, self._tell = clock, wanted, heard, tell
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="epoch-commit")
@@ -86,10 +100,10 @@ class Committer:
         """Whether the caller is inside of a commit."""
         return threading.get_ident() == self._thread_id
 
-    def commit(self, action: CommitEpoch, *, replayed: bool) -> None:
-        """Begin with an epoch; tells :class:`EpochCommitted`, :class:`EpochLogged` if the sink will
+    def commit(self, action: CommitEpoch, opened_ms: int = 0, *, replayed: bool) -> None:
+        """Begin with an epoch, which began at that wall-clock time; tells :class:`EpochCommitted`, :class:`EpochLogged` if the sink will
         get it later, or :class:`CommitFailed`."""
-        self._under_way = self._thread.submit(self._commit, action, replayed)
+        self._under_way = self._thread.submit(self._commit, action, opened_ms, replayed)
 
     def look(self) -> None:
         """Begin to tell the sink of what is due, though no other epoch comes."""
@@ -111,18 +125,29 @@ class Committer:
 
     # -- on the thread --------------------------------------------------------------------------
 
-    def _commit(self, action: CommitEpoch, replayed: bool) -> None:
+    def _commit(self, action: CommitEpoch, opened_ms: int, replayed: bool) -> None:
         if self._has_failed:  # it was ordered before that was heard
             return
         epoch = self._newest = action.epoch
-        reports: Reports = [[] for _ in range(max(self._streams) + 1)]
-        for stream, report in zip(self._streams, action.reports, strict=True):
-            reports[stream].append(report)
+        reports: Reports = [[] for _ in range(max(task.stage for task in self._tasks) + 1)]
+        for task, report in zip(self._tasks, action.reports, strict=True):
+            reports[task.stage].append(report)
+        read = reports[: self._streams]
         with self._failing(epoch):
             self._runner.log(
                 epoch,
-                [[offset for report in parts for offset in report.offsets] for parts in reports],
-                [report.writer_message for report in action.reports],
+                [[offset for report in parts for offset in report.offsets] for parts in read],
+                [
+                    report.writer_message
+                    for task, report in zip(self._tasks, action.reports, strict=True)
+                    if task.writes
+                ],
+                state=EpochState(
+                    action.watermark_ms,
+                    action.next_watermark_ms,
+                    opened_ms,
+                    tuple(r.state for r in action.reports if r.state is not None),
+                ),
                 replayed=replayed,
             )
             self._logged[epoch] = _Logged(self._clock.monotonic_s(), reports)
@@ -154,7 +179,7 @@ class Committer:
         waited_s = self._clock.monotonic_s() - logged[min(logged)].at_s
         return (
             waited_s >= self._interval_s
-            or len(logged) >= min(TOGETHER_MAX, REPORTS_MAX // len(self._streams))
+            or len(logged) >= min(TOGETHER_MAX, REPORTS_MAX // len(self._tasks))
             or self._wanted.is_wanted(min(logged), max(logged))
         )
 

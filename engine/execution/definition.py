@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.pipeline.pipeline import Pipeline
+from engine.coordinator.watermarks import MIN, Watermarks
+from engine.pipeline.pipeline import Pipeline, Watermark
 from engine.sinks.contract import SinkBinding
 from engine.sources.contract import DataSourceContinuousReader
 
@@ -29,8 +30,11 @@ class StreamBinding:
 class QueryDefinition:
     """What ``write_stream(df)...start()`` has put together.
 
-    :param streams: their order is that of the offset log's lines; all have the same output schema.
-    :param read_again: the streams, with the tables that they are joined with read again; None if
+    :param streams: their order is that of the offset log's lines.
+    :param stages: the pipelines behind exchanges; their numbers follow those of the streams.
+    :param watermark_policy: see :class:`engine.coordinator.watermarks.Watermarks`.
+    :param shuffle_partitions: a stage has no more tasks, unless option ``reducers`` says it.
+    :param read_again: the streams and stages, with the tables that they are joined with read again; None if
         there are no tables.
     :param temporary_checkpoint: delete the checkpoint when the query has ended without an error,
         and no epoch is logged that is not committed.
@@ -44,4 +48,42 @@ class QueryDefinition:
     epoch_interval_ms: int
     options: EngineOptions = field(default_factory=EngineOptions)
     temporary_checkpoint: bool = False
-    read_again: Callable[[], tuple[StreamBinding, ...]] | None = None
+    read_again: Callable[[], tuple[tuple[StreamBinding, ...], tuple[Pipeline, ...]]] | None = None
+    stages: tuple[Pipeline, ...] = ()
+    watermark_policy: str = MIN
+    shuffle_partitions: int = 200
+
+    @property
+    def pipelines(self) -> tuple[Pipeline, ...]:
+        """All of them, by their numbers."""
+        return (*(stream.pipeline for stream in self.streams), *self.stages)
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether anything is remembered from one epoch to the next."""
+        return bool(self.stages)
+
+    @property
+    def delays_ms(self) -> list[int]:
+        """Of each watermark, by its number."""
+        steps = (step for pipeline in self.pipelines for step in pipeline.steps)
+        found = {step.number: step.delay_ms for step in steps if isinstance(step, Watermark)}
+        return [found[number] for number in sorted(found)]
+
+    def reducers(self, partitions: int, groups: int, asked: int | None = None) -> list[int]:
+        """How many tasks each stage has where there are slots enough: as somebody has asked for, or
+        the option says, or as many as the sources have partitions, and no more than Spark's
+        shuffles.
+
+        :param groups: how many key groups the query has.
+        """
+        wanted = asked or self.options.reducers or min(partitions, self.shuffle_partitions)
+        exchanges = [each.exchange for each in self.pipelines if each.exchange is not None]
+        without_keys = {each.stage for each in exchanges if not each.keys}
+        numbers = range(len(self.streams), len(self.pipelines))
+        return [1 if number in without_keys else min(wanted, groups) for number in numbers]
+
+    def watermarks(self, current_ms: int) -> Watermarks | None:
+        """How far event time has come, from a watermark on; None of a query without."""
+        delays_ms = self.delays_ms
+        return Watermarks(delays_ms, self.watermark_policy, current_ms) if delays_ms else None

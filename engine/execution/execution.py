@@ -27,10 +27,10 @@ from engine.errors import ContinuousError, NotEnoughSlotsError, SourceError
 from engine.execution.attempt import Attempt
 from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndRequest
+from engine.execution.epoch_report import epoch_report
 from engine.execution.health import Stall
-from engine.execution.lag import has_reached, lags, stream_progress
+from engine.execution.lag import has_reached, lags
 from engine.execution.launcher import Launcher
-from engine.execution.observed import observed_metrics
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.sharing import TaskSharing
@@ -39,7 +39,6 @@ from engine.progress.report import (
     EpochTimes,
     QueryIdentity,
     Restarts,
-    epoch_progress,
 )
 from engine.redaction.logs import log_failure
 from engine.sources.contract import DataSourceContinuousReader, Offset
@@ -50,6 +49,7 @@ RECENT_PROGRESS_MAX = 100
 _PROGRESS_EVERY_MS = 1_000
 _PHASES = {
     Phase.STARTING: (QueryState.STARTING, "Waiting for the tasks to start"),
+    Phase.WIRING: (QueryState.STARTING, "Waiting for the tasks to reach one another"),
     Phase.REPLAYING: (QueryState.STARTING, "Running an epoch again to its logged end"),
     Phase.RUNNING: (QueryState.RUNNING, "Running"),
     Phase.DRAINING: (QueryState.DRAINING, "Finishing the open epoch"),
@@ -211,7 +211,7 @@ class ContinuousExecution:
         attempt then goes on with the old ones, until they are due again."""
         assert self.definition.read_again is not None
         try:
-            streams = self.definition.read_again()
+            streams, stages = self.definition.read_again()
         except Exception as exc:
             error = SourceError(f"A table could not be read again: {type(exc).__name__}: {exc}")
             error.__cause__ = exc
@@ -219,7 +219,7 @@ class ContinuousExecution:
         finally:
             self._tables_read_s = self._clock.monotonic_s()
         self._stop_sources()
-        self.definition = replace(self.definition, streams=streams)
+        self.definition = replace(self.definition, streams=streams, stages=stages)
         return None
 
     def _restart_delay_s(self, error: ContinuousError) -> float | None:
@@ -304,19 +304,15 @@ class ContinuousExecution:
         times: EpochTimes,
     ) -> None:
         """See :class:`engine.execution.run_listener.RunListener`."""
-        definition = self.definition
-        starts = self._committed_offsets or (None,) * len(reports)
-        report = epoch_progress(
-            QueryIdentity(self.query_id, self.run_id, definition.name, definition.sink.description),
-            committed.epoch,
-            [
-                stream_progress(*each)
-                for each in zip(definition.streams, starts, committed.offsets, reports, strict=True)
-            ],
+        name, sink = self.definition.name, self.definition.sink.description
+        report = epoch_report(
+            QueryIdentity(self.query_id, self.run_id, name, sink),
+            self.definition,
+            self._committed_offsets,
+            committed,
+            reports,
             times,
-            committed.duration_ms,
             Restarts(self.restarts, None if self.last_error is None else str(self.last_error)),
-            observed_metrics([stream.pipeline for stream in definition.streams], reports),
         )
         with self._changed:
             self.committed_epoch = committed.epoch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from engine.base.listing import listed
+from engine.coordinator.coordinator import late_named
 from engine.errors import EpochStalledError
 
 INTERVAL_MIN_S = 1.0
@@ -16,16 +16,24 @@ INTERVAL_MIN_S = 1.0
 class Stall:
     """The oldest epoch that has ended is not committed.
 
-    :param partitions: those that have not finished it; empty if it is the sink that has not.
+    :param partitions: those that have not finished it.
+    :param reducers: likewise the tasks that get their rows from others; if it is neither, it is the
+        sink that has not.
     """
 
     epoch: int
     partitions: tuple[int, ...]
+    reducers: tuple[str, ...] = ()
+
+    @property
+    def is_of_tasks(self) -> bool:
+        """Whether tasks are late."""
+        return bool(self.partitions or self.reducers)
 
     def __str__(self) -> str:
         late = (
-            f"partitions {listed(self.partitions)} have not finished it"
-            if self.partitions
+            f"{late_named(self.partitions, self.reducers)} have not finished it"
+            if self.is_of_tasks
             else "the sink has not committed it"
         )
         return f"Epoch {self.epoch} has ended, but {late}"
@@ -63,13 +71,18 @@ class StallWatch:
         self._ended_s[epoch] = now_s
 
     def look(
-        self, now_s: float, committed: int, missing: Callable[[int], Sequence[int]]
+        self,
+        now_s: float,
+        committed: int,
+        missing: Callable[[int], Sequence[int]],
+        reducers: Callable[[int], Sequence[str]] = lambda epoch: (),
     ) -> Stall | None:
         """Whether the oldest epoch that has ended and is not committed is late.
 
         :param now_s: monotonic.
         :param committed: the newest committed epoch.
-        :param missing: tells the partitions that have not finished an epoch.
+        :param missing: tells the partitions that have not finished an epoch; ``reducers`` the tasks
+            that get their rows from others.
         """
         for epoch in [epoch for epoch in self._ended_s if epoch <= committed]:
             del self._ended_s[epoch]
@@ -77,8 +90,8 @@ class StallWatch:
         ended_s = self._ended_s.get(oldest)
         stall = None
         if ended_s is not None and now_s - ended_s >= self._after_s / 3:
-            late = tuple(missing(oldest))
-            if now_s - ended_s >= self._after_s or (self._is_late and not late):
-                stall = Stall(oldest, late)
+            found = Stall(oldest, tuple(missing(oldest)), tuple(reducers(oldest)))
+            if now_s - ended_s >= self._after_s or (self._is_late and not found.is_of_tasks):
+                stall = found
         self._is_late = stall is not None
         return stall

@@ -21,6 +21,7 @@ class LeaseKeeper:
     """A thread that renews the lease and looks for requests, once per heartbeat interval.
 
     :param tell: gets DrainAsked, StopAsked, or RunFailed when the lease is lost.
+    :param rescale: called when another number of tasks is asked for.
     """
 
     def __init__(
@@ -29,7 +30,9 @@ class LeaseKeeper:
         checkpoint: Checkpoint,
         tell: Callable[[DrainAsked | StopAsked | RunFailed], None],
         clock: Clock,
+        rescale: Callable[[], None] = lambda: None,
     ) -> None:
+        self._rescale = rescale
         self._lease = lease
         self._checkpoint = checkpoint
         self._tell = tell
@@ -73,4 +76,7 @@ class LeaseKeeper:
             return
         self._asked = kind
         logger.info("%s was asked for through the checkpoint", kind)
-        self._tell(StopAsked() if kind == "stop" else DrainAsked())
+        if kind == "rescale":
+            self._rescale()
+        else:
+            self._tell(StopAsked() if kind == "stop" else DrainAsked())

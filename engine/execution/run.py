@@ -28,13 +28,14 @@ from engine.coordinator.events import (
     RunFailed,
     TaskLost,
     TasksEnded,
+    WireTasks,
 )
 from engine.errors import (
     ContinuousError,
     ProtocolError,
     TaskLostError,
 )
-from engine.execution.committer import Committer, Reports
+from engine.execution.committer import CommittedTask, Committer, Reports
 from engine.execution.definition import QueryDefinition
 from engine.execution.handing_out import SourceHandingOut
 from engine.execution.health import Stall, StallWatch
@@ -53,6 +54,7 @@ from engine.wire.messages import (
     HandedOut,
     RecordsArrived,
     TaskFailed,
+    Wiring,
 )
 
 logger = logging.getLogger(__name__)
@@ -115,8 +117,8 @@ class ContinuousRun:
             )
             for stream, finds in (finding or {}).items()
         ]
-        self._run_id = first.run_id
-        self._bounded = first.reading.until is not None
+        self._first, self._run_id = first, first.run_id
+        self._bounded = first.is_bounded
         self._restarts_on_stall = options.on_stall == RESTART
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._endpoint = Endpoint(
@@ -134,12 +136,16 @@ class ContinuousRun:
             first_epoch=first.first_epoch,
             backlog_max=options.backlog_max(interval_ms, tasks=len(specs)),
             bounded=self._bounded,
-            read=[spec.reading.numbers for spec in specs],
+            read=[spec.numbers for spec in specs],
+            places=[spec.place for spec in specs],
+            watermarks=definition.watermarks(first.time.watermark_ms),
+            end_watermark_ms=first.time.end_watermark_ms,
         )
         self.is_reconfiguring = False
         self._committer = Committer(
             runner,
-            [spec.reading.stream for spec in specs],
+            [CommittedTask(spec.stage, spec.writes) for spec in specs],
+            len(definition.streams),
             definition.sink.driver.commit_interval_ms,
             start.clock,
             start.wanted,
@@ -245,14 +251,14 @@ class ContinuousRun:
 
     def _hand_out(self, stream: int, found: Mapping[int, Any]) -> None:
         """:param found: by the number of a partition of the stream."""
-        readings = [spec.reading for spec in self._specs]
-        first = min(each.first_partition for each in readings if each.stream == stream)
+        reading = [spec for spec in self._specs if spec.stage == stream]
+        first = min(spec.numbers.start for spec in reading)
         messages: dict[int, DriverMessage] = {}
-        for task, reading in enumerate(readings):
-            numbers = reading.numbers if reading.stream == stream else ()
+        for spec in reading:
+            numbers = spec.numbers
             work = {each: found[each - first] for each in numbers if each - first in found}
             if work:
-                messages[task] = HandedOut(work)
+                messages[spec.index] = HandedOut(work)
         self._endpoint.hand_out(messages)
 
     def _tick(self) -> None:
@@ -266,6 +272,8 @@ class ContinuousRun:
     def _may_go_on(self) -> bool:
         """Whether the open epoch is empty, and may stay open for longer than others."""
         epoch = self.coordinator.open_epoch
+        if self.coordinator.is_watermark_due:  # it may close what waits for it
+            return False
         left_ms = self._opened_ms.get(epoch, 0) + self._empty_ms - self._clock.now_ms()
         filled = max(self._filled_epoch, self._wanted.newest)
         if filled >= epoch or not 0 < left_ms <= self._empty_ms:
@@ -306,7 +314,7 @@ class ContinuousRun:
         if now_s < self._next_watch_s:
             return  # each look goes over all partitions: too much to do after every message
         self._next_watch_s = now_s + _WATCH_S
-        if self.coordinator.phase is Phase.STARTING:
+        if self.coordinator.phase in (Phase.STARTING, Phase.WIRING):
             self._watch_start(now_s, launched_s)
             return
         for partition in self._endpoint.silent(self._options.task_timeout_s):
@@ -326,8 +334,11 @@ class ContinuousRun:
         placed_s = launched_s if self._placement is None else self._placement.placed_s
         if now_s - placed_s > self._options.task_start_timeout_s:
             started, wanted = len(self.coordinator.started), self.coordinator.partitions
+            done = "started"
+            if self.coordinator.phase is Phase.WIRING:
+                started, done = len(self.coordinator.wired), "reached those that they send rows to"
             error = TaskLostError(
-                f"Only {started} of {wanted} tasks have started within "
+                f"Only {started} of {wanted} tasks have {done} within "
                 f"{self._options.task_start_timeout_s:g} s.",
                 hint=f"The query needs {wanted} free task slots, and executors that reach "
                 f"{host_and_port(*self._endpoint.dialing.address)}.",
@@ -335,7 +346,10 @@ class ContinuousRun:
             self._handle(RunFailed(error))
 
     def _watch_health(self, now_s: float) -> None:
-        stall = self._stalls.look(now_s, self.coordinator.logged, self.coordinator.missing)
+        coordinator = self.coordinator
+        stall = self._stalls.look(
+            now_s, coordinator.logged, coordinator.missing, coordinator.missing_reducers
+        )
         if stall == self._stall:
             return
         self._stall = stall
@@ -343,7 +357,7 @@ class ContinuousRun:
         # Late tasks can be left behind. A sink that hangs in a commit cannot: the end of this run
         # would wait for it. A replayed epoch may be of any length: its end is given.
         can_restart = self.coordinator.phase is not Phase.REPLAYING
-        if stall is not None and stall.partitions and can_restart and self._restarts_on_stall:
+        if stall is not None and stall.is_of_tasks and can_restart and self._restarts_on_stall:
             self._handle(RunFailed(stall.error()))
 
     def _reconfigure(self) -> None:
@@ -369,10 +383,21 @@ class ContinuousRun:
             self._note_end(action.epoch)
             self._opened_ms[action.epoch + 1] = self._closed_ms[action.epoch]
             self._endpoint.broadcast(
-                EpochMarker(action.epoch, final=action.final, committed=self.coordinator.committed)
+                EpochMarker(
+                    action.epoch,
+                    final=action.final,
+                    committed=self.coordinator.committed,
+                    next_watermark_ms=action.next_watermark_ms,
+                    next_opened_ms=self._closed_ms[action.epoch],
+                )
             )
+        elif isinstance(action, WireTasks):
+            self._endpoint.broadcast(Wiring(action.addresses))
         elif isinstance(action, CommitEpoch):
-            self._committer.commit(action, replayed=self._bounded)
+            opened_ms = self._opened_ms.get(action.epoch, 0)
+            if action.epoch == self._first.first_epoch:  # what its tasks go by
+                opened_ms = self._first.time.opened_ms
+            self._committer.commit(action, opened_ms, replayed=self._bounded)
         elif isinstance(action, EndRun):
             self._end(action.error)
 
@@ -459,7 +484,7 @@ class ContinuousRun:
         # and needs what an abort would remove.
         committing = self.coordinator.committing
         return [
-            (epoch, [report.writer_message for report in reports.values()])
+            (epoch, [r.writer_message for task, r in reports.items() if self._specs[task].writes])
             for epoch, reports in sorted(self.coordinator.reports.items())
             if epoch != committing
         ]

@@ -1,21 +1,30 @@
-"""Which task reads which partitions, and what each of them is called."""
+"""Which task reads which partitions, or owns which key groups, and what each of them is called."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.exchange.key_groups import KEY_GROUPS, groups_of
+
 
 @dataclass(frozen=True)
 class Share:
-    """What one task reads.
+    """What one task reads; or, of a stage, the key groups whose rows it gets.
 
+    :param stage: the number of its pipeline.
+    :param place: which of the pipeline's ``places`` tasks it is.
     :param first: the number of its first partition among all of the query.
-    :param names: of the partitions, unique in the query and the same after a restart.
+    :param partitions: none of a task that gets its rows from others.
+    :param names: of the partitions, or of the key groups: unique in the query, and the same after a
+        restart with as many tasks.
     """
 
-    stream: int
+    stage: int
+    place: int
+    places: int
     first: int
     partitions: tuple[Any, ...]
     names: tuple[str, ...]
@@ -27,22 +36,31 @@ class Share:
         )
 
 
-def shares(found: Sequence[tuple[Any, ...]], split: Sequence[tuple[int, range]]) -> list[Share]:
+def shares(
+    found: Sequence[tuple[Any, ...]], split: Sequence[tuple[int, range]], groups: int = KEY_GROUPS
+) -> list[Share]:
     """A share per task.
 
     :param found: the partitions of each stream.
-    :param split: of each task its stream, and which of that stream's partitions.
+    :param split: of each task its pipeline, and which of that stream's partitions.
+    :param groups: how many key groups the query has.
     """
     before = [sum(map(len, found[:stream])) for stream in range(len(found))]
-    return [
-        Share(
-            stream,
-            before[stream] + part.start,
-            found[stream][part.start : part.stop],
-            tuple(_name(stream, found[stream][at], at) for at in part),
-        )
-        for stream, part in split
-    ]
+    places = Counter(stage for stage, _ in split)
+    taken: Counter[int] = Counter()
+    made = []
+    for stage, part in split:
+        place, count = taken[stage], places[stage]
+        taken[stage] += 1
+        if stage < len(found):
+            names = tuple(_name(stage, found[stage][at], at) for at in part)
+            partitions = found[stage][part.start : part.stop]
+            made.append(Share(stage, place, count, before[stage] + part.start, partitions, names))
+        else:
+            owned = groups_of(place, count, groups)
+            name = f"{stage}/groups {owned.start}-{owned.stop - 1}"
+            made.append(Share(stage, place, count, 0, (), (name,)))
+    return made
 
 
 def _name(stream: int, partition: Any, place: int) -> str:

@@ -33,22 +33,30 @@ class TaskSharing:
         self._limit: int | None = None
         """The query has so many tasks at most; None: nothing limits them."""
         self._partitions: Sequence[int] = ()
+        """Of each stream, and behind them the tasks wanted of each stage."""
+        self._streams = 0
         self._tasks = 0
 
-    def split(self, partitions: Sequence[int], slots: int | None) -> list[tuple[int, range]]:
-        """The tasks, each with its stream and the positions of its partitions in that stream.
+    def split(
+        self, partitions: Sequence[int], slots: int | None, stages: Sequence[int] = ()
+    ) -> list[tuple[int, range]]:
+        """The tasks, each with its stream and the positions of its partitions in that stream; then
+        those of the stages behind exchanges, whose numbers follow. What a task of a stage gets is
+        its share of the key groups, so of each range only that it is there has a meaning.
 
         :param partitions: how many partitions each stream has, at least one.
         :param slots: how many tasks can run at once; None where nothing limits them.
+        :param stages: how many tasks each stage is to have where there are slots enough.
         """
-        self._partitions = partitions
+        self._partitions = [*partitions, *stages]
+        self._streams = len(partitions)
         if self._limit is None and slots is not None:
             self._take(slots)
         per_task = self._per_task_within(self._limit)
         tasks = [
             (stream, part)
-            for stream, count in enumerate(partitions)
-            for part in _even(count, _parts(count, per_task))
+            for stream, count in enumerate(self._partitions)
+            for part in _even(count, self._parts(stream, per_task))
         ]
         self._tasks = len(tasks)
         return tasks
@@ -62,7 +70,7 @@ class TaskSharing:
         """Let the next split do with so many slots, those to be kept free among them; False if
         that cannot be: each stream has a task of its own, and what the user asked for holds."""
         limit = slots - self._spare
-        if limit < _tasks(self._partitions, self._per_task or max(self._partitions)):
+        if limit < self._count(self._per_task or max(self._partitions)):
             return False
         self._limit = limit
         return True
@@ -74,7 +82,7 @@ class TaskSharing:
             return False
         usable = min(slots.total, self._tasks + slots.free)
         limit = usable - self._spare_of(usable)
-        if _tasks(self._partitions, self._per_task_within(limit)) <= self._tasks:
+        if self._count(self._per_task_within(limit)) <= self._tasks:
             return False
         self._take(usable)
         return True
@@ -91,27 +99,28 @@ class TaskSharing:
     def _per_task_within(self, limit: int | None) -> int:
         if self._per_task or limit is None:
             return self._per_task or 1
-        return _fewest(self._partitions, max(limit, len(self._partitions)))
+        return self._fewest(max(limit, len(self._partitions)))
 
+    def _parts(self, stream: int, per_task: int) -> int:
+        """How many tasks a stream, or a stage, has. What the user asked for is of partitions."""
+        count = self._partitions[stream]
+        if self._per_task and stream >= self._streams:
+            return count
+        return -(-count // per_task)
 
-def _parts(count: int, per_task: int) -> int:
-    return -(-count // per_task)
+    def _count(self, per_task: int) -> int:
+        return sum(self._parts(stream, per_task) for stream in range(len(self._partitions)))
 
-
-def _tasks(partitions: Sequence[int], per_task: int) -> int:
-    return sum(_parts(count, per_task) for count in partitions)
-
-
-def _fewest(partitions: Sequence[int], tasks_max: int) -> int:
-    """How many partitions a task has to take, so that there are at most so many tasks."""
-    low, high = 1, max(partitions)
-    while low < high:
-        middle = (low + high) // 2
-        if _tasks(partitions, middle) <= tasks_max:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    def _fewest(self, tasks_max: int) -> int:
+        """How many partitions a task has to take, so that there are at most so many tasks."""
+        low, high = 1, max(self._partitions)
+        while low < high:
+            middle = (low + high) // 2
+            if self._count(middle) <= tasks_max:
+                high = middle
+            else:
+                low = middle + 1
+        return low
 
 
 def _even(count: int, parts: int) -> list[range]:

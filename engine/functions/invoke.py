@@ -69,7 +69,8 @@ def start_map(step: MapBatches) -> BatchStream:
         inputs = sliced((_wrapped(batch, row) for batch in batches), step.session)
         for result in blamed(_run_arrow(worker, inputs, row, None), step.function.name):
             if result.num_rows:
-                yield _unwrapped(result, step)
+                rows = pa.RecordBatch.from_struct_array(result.column(0))
+                yield unwrapped(rows, step.function.name, step.schema)
 
     return stream
 
@@ -89,7 +90,7 @@ def _run_arrow(
 
 def _received(worker: Worker, inputs: Iterator[Any]) -> Iterator[pa.RecordBatch]:
     for item in worker.call(inputs):
-        yield from pa.ipc.open_stream(io.BytesIO(sent_batches(worker, item)))
+        yield from pa.ipc.open_stream(io.BytesIO(sent_batches(worker.serializer.dump_stream, item)))
 
 
 def _run_pickled(
@@ -181,17 +182,20 @@ def _wrapped(batch: pa.RecordBatch, row: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([struct], schema=row)
 
 
-def _unwrapped(result: pa.RecordBatch, step: MapBatches) -> pa.RecordBatch:
+def unwrapped(result: pa.RecordBatch, name: str, schema: pa.Schema) -> pa.RecordBatch:
     """The columns of a result, by position; their types must be those that were declared.
+
+    :param name: of the function.
+    :param schema: what was declared.
+    :raises TransformError: the types differ.
 
     Source: Spark's ``MapInBatchEvaluatorFactory``.
     """
-    struct = result.column(0)
-    due, found = step.schema.types, [field.type for field in struct.type]
+    due, found = schema.types, result.schema.types
     plain = [_replaced(dtype, TIMESTAMP) for dtype in found]
     if [_shape(dtype) for dtype in plain[: len(due)]] != [_shape(dtype) for dtype in due]:
         raise TransformError(
-            f"[ARROW_TYPE_MISMATCH] The Python function {step.function.name} returned columns of "
+            f"[ARROW_TYPE_MISMATCH] The Python function {name} returned columns of "
             f"the types {', '.join(map(str, found))} where {', '.join(map(str, due))} were "
             "declared.",
             hint="Cast them in the function, or declare what it returns.",
@@ -199,9 +203,9 @@ def _unwrapped(result: pa.RecordBatch, step: MapBatches) -> pa.RecordBatch:
     if not due:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * result.num_rows, pa.struct([])))
     columns = pa.RecordBatch.from_arrays(
-        struct.flatten()[: len(due)], names=[str(index) for index in range(len(due))]
+        result.columns[: len(due)], names=[str(index) for index in range(len(due))]
     )
-    return labelled(columns, step.schema)
+    return labelled(columns, schema)
 
 
 def _shape(dtype: pa.DataType) -> str:
@@ -216,12 +220,17 @@ def _shape(dtype: pa.DataType) -> str:
 # -- batches ----------------------------------------------------------------------------------
 
 
+def rows_max(session: FunctionSession) -> int:
+    """How many rows the user's functions get at once; 0 or less: any number."""
+    return int(session.conf.get(_ROWS_MAX, "10000"))
+
+
 def sliced(batches: Iterator[pa.RecordBatch], session: FunctionSession) -> Iterator[pa.RecordBatch]:
-    rows_max = int(session.conf.get(_ROWS_MAX, "10000"))
+    most = rows_max(session)
     for batch in batches:
-        if 0 < rows_max < batch.num_rows:
-            for start in range(0, batch.num_rows, rows_max):
-                yield batch.slice(start, rows_max)
+        if 0 < most < batch.num_rows:
+            for start in range(0, batch.num_rows, most):
+                yield batch.slice(start, most)
         else:
             yield batch
 

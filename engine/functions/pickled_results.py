@@ -42,6 +42,12 @@ def to_column(values: Sequence[Any], dtype: pa.DataType) -> pa.Array:
     return pa.array([None if value is None else take(_readable(value)) for value in values], dtype)
 
 
+def taker(dtype: pa.DataType) -> Taken:
+    """From one result, which has passed ``toInternal``, to what ``pa.array`` takes; None stays. It
+    raises as :func:`to_column`."""
+    return _nullable(_taking(dtype))
+
+
 def _readable(value: Any) -> Any:
     if type(value) not in _READABLE:
         raise TransformError(

@@ -33,7 +33,7 @@ from typing import Any
 from engine.errors import ConfigError
 from engine.pipeline.pipeline import PythonFunction
 
-_BATCHED, _ARROW_BATCHED, _MAP_PANDAS, _MAP_ARROW = 100, 101, 205, 207
+_BATCHED, _ARROW_BATCHED, _MAP_PANDAS, _MAP_ARROW, _GROUP_STATE = 100, 101, 205, 207, 208
 """``PythonEvalType``."""
 _TABLE_FUNCTIONS = ("pickleSer", "infile", "eval_type", "runner_conf", "eval_conf")
 """The parameters of ``read_udtf`` in PySpark 4.2."""
@@ -75,7 +75,7 @@ class _Task:
     eval_type: int
     functions: Sequence[PythonFunction]
     conf: Mapping[str, str]
-    input_type: str  # JSON
+    input_type: str  # JSON; of a function with state the type of that
 
 
 def load(
@@ -86,7 +86,8 @@ def load(
 ) -> Worker:
     """Unpickle functions; to be called on the executor.
 
-    :param input_type: the arguments' ``StructType`` as parsed JSON.
+    :param input_type: the arguments' ``StructType`` as parsed JSON; for a function over groups with
+        state, that of the state.
     :raises ConfigError: the executor's PySpark is none that is known.
     """
     if reason := unknown_version():
@@ -100,6 +101,16 @@ def load(
     task = _Task(eval_type, functions, conf, json.dumps(input_type))
     function, _, deserializer, serializer = read(pickleSer, *_VERSIONS[_parameters()](task))
     return Worker(lambda batches: iter(function(0, batches)), deserializer, serializer)
+
+
+def unpickled(function: PythonFunction) -> tuple[Any, Any]:
+    """What the user wrote, and the type that it returns; to be called on the executor."""
+    from pyspark.worker_util import pickleSer
+
+    (command,) = function.commands
+    loads: Any = pickleSer.loads  # which is not annotated
+    call, returned = loads(command)
+    return call, returned
 
 
 def no_table_functions() -> str | None:
@@ -159,10 +170,10 @@ def _for_4_1(task: _Task) -> tuple[Any, ...]:
     parts = []
     if task.eval_type != _BATCHED:
         parts.append(_written_conf(task.conf))
-    if task.eval_type == _ARROW_BATCHED:
+    if task.eval_type in (_ARROW_BATCHED, _GROUP_STATE):
         parts.append(_text(task.input_type))
     parts.append(b"\0")  # no profiler
-    named = task.eval_type not in (_MAP_PANDAS, _MAP_ARROW)
+    named = task.eval_type not in (_MAP_PANDAS, _MAP_ARROW, _GROUP_STATE)
     parts.append(_written(task.functions, named=named, identified=False))
     return io.BytesIO(b"".join(parts)), task.eval_type
 
@@ -255,8 +266,11 @@ def _text(value: str) -> bytes:
     return _int(len(encoded)) + encoded
 
 
-def sent_batches(worker: Worker, item: Any) -> bytes:
-    """The Arrow stream that a worker would send for one result."""
+def sent_batches(dump_stream: Callable[[Iterator[Any], io.BytesIO], None], item: Any) -> bytes:
+    """The Arrow stream that a worker would send for one result.
+
+    :param dump_stream: of its serializer.
+    """
     buffer = io.BytesIO()
-    worker.serializer.dump_stream(iter([item]), buffer)
+    dump_stream(iter([item]), buffer)
     return buffer.getvalue()[_START_ARROW_STREAM:]

@@ -33,7 +33,7 @@ from engine.expressions import ansi
 from engine.expressions.datum import to_scalar
 from engine.expressions.decimals import EXACT, arithmetic, fit
 from engine.expressions.tree import Expr
-from engine.pipeline.pipeline import Aggregate
+from engine.pipeline.stateful import Aggregate
 
 State = Any
 FUNCTIONS: Final = ("Count", "Sum", "Average", "Min", "Max")

@@ -7,6 +7,7 @@ from typing import Final
 
 from engine.expressions.types import sql_name
 from engine.pipeline.pipeline import Pipeline
+from engine.pipeline.stateful import Exchange, Exchanged
 from engine.redaction.texts import SECRET_NAME, redact
 
 REDACTED: Final = "*********(redacted)"
@@ -38,16 +39,19 @@ def explain(
 ) -> str:
     """The whole query, from the sources on top to the sink.
 
+    :param tasks: how many read the ``partitions`` of the sources.
     :param sink: the sink's description, without secrets.
     :param delivery: what the sink guarantees, e.g. ``exactly-once``.
     """
     shared = f", read by {tasks} task{'s' * (tasks > 1)}" if tasks < partitions else ""
-    columns = ", ".join(f"{f.name} {sql_name(f.type)}" for f in pipelines[0].schema)
+    written = next(each for each in pipelines if each.exchange is None)
+    columns = ", ".join(f"{f.name} {sql_name(f.type)}" for f in written.schema)
     lines = ["== Continuous Pipeline =="]
-    for pipeline in pipelines:
-        source = pipeline.source
-        lines.append(f"Source     {describe_connector(source.format, source.options)}")
+    for number, pipeline in enumerate(pipelines):
+        lines.append(_origin(number, pipeline))
         lines += [f"           {description}" for description in pipeline.descriptions]
+        if pipeline.exchange is not None:
+            lines.append(f"           {_sending(pipeline, pipeline.exchange)}")
     lines += [
         f"Output     {columns}",
         f"Sink       {sink}",
@@ -56,3 +60,16 @@ def explain(
         f"Delivery   {delivery}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _origin(number: int, pipeline: Pipeline) -> str:
+    source = pipeline.source
+    if isinstance(source, Exchanged):
+        lag = pipeline.watermark_lag_ms
+        return f"Stage      {number}" + (f", {lag} ms behind the watermark" if lag else "")
+    return f"Source     {describe_connector(source.format, source.options)}"
+
+
+def _sending(pipeline: Pipeline, exchange: Exchange) -> str:
+    keys = ", ".join(pipeline.schema.names[key] for key in exchange.keys)
+    return f"Exchange by {keys or 'nothing'} to stage {exchange.stage}"

@@ -11,6 +11,9 @@ source.format          unsafe
 source.options         unsafe, but for those that the reader names in ``tuningOptions``
 source.schema          safe
 source.steps           safe: new rows are computed in the new way
+stages                 another number of steps that keep state is unsafe, and so is another one, or
+                       one that keeps something else: ``stage 1``, ``stage 2``
+stage.steps            safe, as those of a source
 time_zone              safe, likewise
 schema                 of the rows that reach the sink. Safe for a sink that keeps none; unsafe for
                        one that tells columns by position
@@ -34,7 +37,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from engine.expressions.types import sql_name
-from engine.pipeline.pipeline import Pipeline
+from engine.pipeline.kept_state import what_is_kept
+from engine.pipeline.pipeline import Pipeline, SourceRelation
+from engine.pipeline.stateful import StatefulStep
 from engine.redaction.texts import SECRET_NAME, redact
 from engine.sinks.builtin_sinks import Columns, sink_kind
 
@@ -77,6 +82,7 @@ class Change:
 
 def fingerprint(
     streams: Sequence[tuple[Pipeline, Collection[str]]],
+    stages: Sequence[Pipeline] = (),
     *,
     sink_format: str,
     sink_options: Mapping[str, str],
@@ -86,19 +92,15 @@ def fingerprint(
 
     :param streams: each with those options of its source, in any case, that do not tell which data
         it reads.
+    :param stages: the pipelines behind exchanges.
     :param sink_tuning: options of the sink that do not tell where the data goes.
     """
-    first, _ = streams[0]
+    pipelines = [*(pipeline for pipeline, _ in streams), *stages]
+    first = next(each for each in pipelines if each.exchange is None)
+    kept = {"stages": [_stage(each) for each in stages]} if stages else {}
     return {
-        "sources": [
-            {
-                "format": pipeline.source.format.lower(),
-                "options": _identity(pipeline.source.options, tuning),
-                "schema": _columns(pipeline.source.schema),
-                "steps": _clean_steps(pipeline.descriptions),
-            }
-            for pipeline, tuning in streams
-        ],
+        "sources": [_source(pipeline, tuning) for pipeline, tuning in streams],
+        **kept,
         "time_zone": first.session_timezone,
         "schema": _columns(first.schema),
         "sink": {
@@ -115,6 +117,7 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     """
     changes = [
         *_sources(old["sources"], new["sources"]),
+        *_stages(old.get("stages", []), new.get("stages", [])),
         *_connector(
             "sink", old["sink"], new["sink"], "it does not have the epochs of this checkpoint"
         ),
@@ -157,6 +160,41 @@ def _sources(
         name = "source" if len(new) == 1 else f"source {number}"
         yield from _connector(name, before, after, "its offsets mean other data")
         yield from _changed(f"{name}.schema", before["schema"], after["schema"])
+        yield from _changed(f"{name}.steps", _clean_steps(before["steps"]), after["steps"])
+
+
+def _source(pipeline: Pipeline, tuning: Collection[str]) -> dict[str, Any]:
+    source = pipeline.source
+    assert isinstance(source, SourceRelation), "a stream reads one"
+    return {
+        "format": source.format.lower(),
+        "options": _identity(source.options, tuning),
+        "schema": _columns(source.schema),
+        "steps": _clean_steps(pipeline.descriptions),
+    }
+
+
+def _stage(pipeline: Pipeline) -> dict[str, Any]:
+    step = pipeline.steps[0]
+    assert isinstance(step, StatefulStep), "a stage begins with what it is for"
+    return {
+        "state": what_is_kept(step),
+        # What it keeps is told by the state, of the step itself this is another wording.
+        "steps": _clean_steps(pipeline.descriptions[1:]),
+    }
+
+
+def _stages(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
+    if len(old) != len(new):
+        counts = f"{len(old)} of them", f"{len(new)} of them"
+        yield Change("steps with state", *counts, "what they know is of the query as it was")
+        return
+    for number, (before, after) in enumerate(zip(old, new, strict=True), 1):
+        name = "stage" if len(new) == 1 else f"stage {number}"
+        state, wanted = before["state"], after["state"]
+        for part in dict.fromkeys([*state, *wanted]):
+            why = "its state is of the other one"
+            yield from _changed(f"{name}.{part}", state.get(part), wanted.get(part), why)
         yield from _changed(f"{name}.steps", _clean_steps(before["steps"]), after["steps"])
 
 

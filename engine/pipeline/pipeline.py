@@ -10,6 +10,13 @@ import pyarrow as pa
 
 from engine.expressions.times.zone_rules import JavaRules
 from engine.expressions.tree import Expr
+from engine.pipeline.stateful import (
+    Aggregate,
+    Exchange,
+    Exchanged,
+    PartGroup,
+    StatefulStep,
+)
 
 
 @dataclass(frozen=True)
@@ -47,13 +54,16 @@ class Project:
 
 @dataclass(frozen=True)
 class Watermark:
-    """Event time: kept, not acted on. ``delay_ms`` may be 0.
+    """Event time: how far it has come is told to the driver, which makes a watermark of it.
+    ``delay_ms`` may be 0.
 
     :param ordinal: the position of the event-time column in the step's input.
+    :param number: of the watermark among all of the query.
     """
 
     ordinal: int
     delay_ms: int
+    number: int = 0
 
 
 BatchStream = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -216,21 +226,6 @@ class StaticJoin:
 
 
 @dataclass(frozen=True)
-class Aggregate:
-    """An aggregate function over the rows of an epoch, see :mod:`engine.pipeline.aggregates`.
-
-    :param function: ``Count``, ``Sum``, ``Average``, ``Min`` or ``Max``: Spark's class name.
-    :param dtype: of the result.
-    :param eval_mode: ``ANSI``, ``TRY`` or ``LEGACY``: what becomes of a sum that is too large.
-    """
-
-    function: str
-    arguments: tuple[Expr, ...]
-    dtype: pa.DataType
-    eval_mode: str = "LEGACY"
-
-
-@dataclass(frozen=True)
 class Observe:
     """Rows pass; aggregates over those of an epoch are told in its progress (``df.observe``).
 
@@ -259,28 +254,42 @@ Step = (
     | Expand
     | StaticJoin
     | Observe
+    | PartGroup
+    | StatefulStep
 )
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What a task runs between its reader and its writer.
+    """What a task runs between its reader and its writer. A query has one for each stream that it
+    reads, and one behind each exchange: then its tasks read what others send, and only those of the
+    pipelines without an exchange behind them write to the sink.
 
     :param steps: in the order in which batches pass them.
-    :param schema: the columns that reach the sink.
+    :param schema: the columns that reach the sink, or are sent.
+    :param exchange: where they are sent; None: to the sink.
     :param session_timezone: IANA name.
     :param exact_math: see :class:`engine.expressions.registry.Context`.
+    :param watermark_lag_ms: so far behind the query's is the watermark that its steps see: behind a
+        join of two streams, rows come out so much later than they went in.
     :param zone_rules: the time zones of the driver's JVM, by which the task goes from then on;
         None: those that its process goes by already.
     """
 
-    source: SourceRelation
+    source: SourceRelation | Exchanged
     steps: tuple[Step, ...]
     schema: pa.Schema
     session_timezone: str = "UTC"
     exact_math: bool = False
     descriptions: tuple[str, ...] = field(default=())
     zone_rules: JavaRules | None = field(default=None, repr=False)
+    exchange: Exchange | None = None
+    watermark_lag_ms: int = 0
+
+    @property
+    def stage(self) -> Exchanged | None:
+        """What others send it; None of one that reads a stream."""
+        return self.source if isinstance(self.source, Exchanged) else None
 
 
 def schema_behind(step: Step, schema: pa.Schema) -> pa.Schema:

@@ -9,7 +9,7 @@ Source: Spark's ``ColumnPruning``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -30,9 +30,9 @@ from engine.pipeline.pipeline import (
     Watermark,
     schema_behind,
 )
+from engine.pipeline.stateful import Exchanged, JoinStreams, PartGroup, StatefulStep
+from engine.pipeline.stateful_columns import Places, needed_sides, over
 from engine.sources.contract import DataSourceContinuousReader
-
-Places = Mapping[int, int]  # from a column's old position to its new one
 
 
 def pruned(
@@ -43,7 +43,8 @@ def pruned(
     those that tell which record a row is."""
     schema = pipeline.source.schema
     of_records = [i for i, name in enumerate(schema.names) if name in reader.recordColumns]
-    needed = sorted({*_needed_of_source(pipeline), *of_records})
+    (used,) = needed_of_source(pipeline)
+    needed = sorted({*used, *of_records})
     names = [schema.names[index] for index in needed]
     narrow = reader.prune(names) if len(needed) < len(schema) else None
     if narrow is None:
@@ -51,47 +52,93 @@ def pruned(
     return prune(pipeline, needed), narrow
 
 
-def prune(pipeline: Pipeline, source_columns: range | list[int]) -> Pipeline:
+def prune(pipeline: Pipeline, source_columns: Sequence[int]) -> Pipeline:
     """The pipeline over some columns of its source, which must hold all that it uses."""
-    schema = pipeline.source.schema
-    places: Places = {index: place for place, index in enumerate(source_columns)}
-    narrow = pa.schema([schema.field(index) for index in source_columns])
-    before, present = schema, narrow
+    return prune_to(pipeline, [source_columns])
+
+
+def prune_to(
+    pipeline: Pipeline,
+    inputs: Sequence[Sequence[int]] | None,
+    outputs: Sequence[int] | None = None,
+) -> Pipeline:
+    """The pipeline over some columns of each of its inputs, and with some of its own.
+
+    :param inputs: must hold all that it uses; None: all columns stay.
+    :param outputs: None: all.
+    """
+    schemas = _inputs(pipeline)
+    if inputs is None:
+        inputs = [range(len(schema)) for schema in schemas]
+    if outputs is None:
+        outputs = range(len(pipeline.schema))
+    sides: list[Places] = [{old: new for new, old in enumerate(each)} for each in inputs]
+    narrow = [
+        pa.schema([schema.field(index) for index in each])
+        for schema, each in zip(schemas, inputs, strict=True)
+    ]
+    places, before, present = sides[0], schemas[0], narrow[0]
     steps: list[Step] = []
-    for step, needed in zip(pipeline.steps, _needs(pipeline)[1:], strict=True):
-        made = _narrowed(step, needed, places, len(before), len(present))
+    needs = _needs(pipeline, outputs)[1:]
+    for number, (step, needed) in enumerate(zip(pipeline.steps, needs, strict=True)):
+        if isinstance(step, PartGroup | StatefulStep):
+            made: tuple[Step, Places] | None = over(step, sides if number == 0 else [places])
+        else:
+            made = _narrowed(step, needed, places, len(before), len(present))
         before = schema_behind(step, before)
         if made is not None:
             new, places = made
             steps.append(new)
             present = schema_behind(new, present)
-    if list(places.items()) != [(index, index) for index in range(len(pipeline.schema))]:
+    schema = pa.schema([pipeline.schema.field(index) for index in outputs])
+    wanted = {old: new for new, old in enumerate(outputs)}
+    if places != wanted or len(present) != len(schema):
         columns = tuple(
             Expr("Column", (), f.type, f.nullable, {"ordinal": places[i], "name": f.name})
-            for i, f in enumerate(pipeline.schema)
+            for i, f in zip(outputs, schema, strict=True)
         )
-        steps.append(Project(columns, pipeline.schema))
-    return replace(pipeline, source=replace(pipeline.source, schema=narrow), steps=tuple(steps))
+        steps.append(Project(columns, schema))
+    source = pipeline.source
+    if isinstance(source, Exchanged):
+        source = replace(source, sides=tuple(narrow))
+    else:
+        source = replace(source, schema=narrow[0])
+    return replace(pipeline, source=source, steps=tuple(steps), schema=schema)
 
 
-def _needed_of_source(pipeline: Pipeline) -> set[int]:
-    return _needs(pipeline)[0] or {0}
+def needed_of_source(pipeline: Pipeline) -> list[set[int]]:
+    """Of each of its inputs, the positions of the columns that it uses; at least one."""
+    needs = _needs(pipeline, range(len(pipeline.schema)))
+    sides = [needs[0]]
+    if len(_inputs(pipeline)) > 1:
+        first = pipeline.steps[0]
+        assert isinstance(first, JoinStreams), "nothing else has two inputs"
+        sides = needed_sides(first, needs[1], len(pipeline.source.schema))
+    return [side or {0} for side in sides]
 
 
-def _needs(pipeline: Pipeline) -> list[set[int]]:
-    """In front of each step, and at the end, the positions of the columns that are needed."""
+def _inputs(pipeline: Pipeline) -> tuple[pa.Schema, ...]:
+    source = pipeline.source
+    return source.sides if isinstance(source, Exchanged) else (source.schema,)
+
+
+def _needs(pipeline: Pipeline, outputs: Sequence[int]) -> list[set[int]]:
+    """In front of each step, and at the end, the positions of the columns that are needed; of a
+    join of two streams, those of the left."""
     widths = [len(pipeline.source.schema)]
     schema = pipeline.source.schema
     for step in pipeline.steps:
         schema = schema_behind(step, schema)
         widths.append(len(schema))
-    needs = [set(range(widths[-1]))]
+    needs = [set(outputs)]
     for step, width in zip(reversed(pipeline.steps), reversed(widths[:-1]), strict=True):
         needs.insert(0, _needed(step, needs[0], width))
     return needs
 
 
 def _needed(step: Step, after: set[int], width: int) -> set[int]:
+    if isinstance(step, PartGroup | StatefulStep):
+        return needed_sides(step, after, width)[0]
     if isinstance(step, Filter):
         return after | ordinals(step.condition)
     if isinstance(step, Watermark):
@@ -117,6 +164,7 @@ def _narrowed(
     step: Step, needed: set[int], places: Places, before: int, present: int
 ) -> tuple[Step, Places] | None:
     """The step over its input's new positions, and those of its output; None if it is needless."""
+    assert not isinstance(step, PartGroup | StatefulStep), "see stateful_columns"
     if isinstance(step, Filter):
         return Filter(moved(step.condition, places)), places
     if isinstance(step, Watermark):

@@ -159,6 +159,10 @@ class ExpressionReader:
             return self._raise_error(node, dtype, obstacles)
         if op not in KERNELS and dtype == pa.string() and _is_constant(op, node):
             return Expr("Literal", (), dtype, False, {"value": self._constant_text(op, node)})
+        if op == "NormalizeNaNAndZero":  # the one value of which it makes another is -0.0
+            zero = Expr("Literal", (), dtype, False, {"value": 0.0})
+            number = self._convert(node.child(), obstacles)
+            return Expr("Add", (number, zero), dtype, node.nullable(), {"eval_mode": "LEGACY"})
         if op == "TypedNullLiteral":
             return Expr("Literal", (), dtype, True, {"value": None})
         if op == "TimestampAddInterval" and (later := self._calendar_later(node, obstacles)):
@@ -208,6 +212,15 @@ class ExpressionReader:
         params |= self._of(node, "time_zone_id", "ansi_enabled")
         children = self._convert_all([start, *scala_seq(interval.children())], obstacles)
         return Expr("MadeIntervalLater", children, dtype, node.nullable(), params)
+
+    def parameters(self, node: JavaObject) -> dict[str, Any]:
+        """Constructor arguments that are no expressions, by name; without those that are not
+        set."""
+        return {
+            parameter_name(name): self._plain(value)
+            for name, value in constructor_parts(node)
+            if self._says_something(value)
+        }
 
     def _of(self, node: JavaObject, *names: str) -> dict[str, Any]:
         """Constructor arguments by name; None for what the node does not have."""

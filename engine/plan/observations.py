@@ -6,19 +6,16 @@ expression over these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from py4j.java_gateway import is_instance_of
 
-from engine.expressions.tree import Expr
 from engine.pipeline.aggregates import FUNCTIONS
-from engine.pipeline.pipeline import Aggregate
-from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
+from engine.pipeline.stateful import Aggregate
+from engine.plan.aggregates import Read, eval_mode_of, function_of
+from engine.plan.catalyst import arrow_type, scala_seq, simple_name
 
-Read = Callable[[list[Any]], tuple[Expr, ...]]
-_REPLACEABLE: Final = "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
 _ORDERED: Final = (
     pa.types.is_boolean,
     pa.types.is_integer,
@@ -31,17 +28,6 @@ _ORDERED: Final = (
 )
 
 
-def aggregates_in(nodes: Sequence[Any]) -> Iterator[Any]:
-    """The ``AggregateExpression`` of metrics, each once."""
-    seen = set()
-    for node in nodes:
-        if simple_name(node) != "AggregateExpression":
-            yield from aggregates_in(list(scala_seq(node.children())))
-        elif node.resultId().id() not in seen:
-            seen.add(node.resultId().id())
-            yield node
-
-
 def read_aggregates(
     gateway: Any, nodes: Sequence[Any], read: Read, problems: list[str]
 ) -> tuple[Aggregate, ...]:
@@ -50,7 +36,7 @@ def read_aggregates(
     :param read: converts expressions over the rows.
     :param problems: gets what cannot be folded.
     """
-    functions = [_function(gateway, node) for node in nodes]
+    functions = [function_of(gateway, node) for node in nodes]
     parts: list[Any] = []
     shapes = []
     for node, function in zip(nodes, functions, strict=True):
@@ -59,7 +45,7 @@ def read_aggregates(
         if kind not in FUNCTIONS:
             problems.append(f"the metric {node.sql()}: {_unknown(kind)}")
             arguments = []
-        shapes.append((kind, _eval_mode(function), len(arguments)))
+        shapes.append((kind, eval_mode_of(function), len(arguments)))
         parts += arguments
     expressions = iter(read(parts))
     folded = []
@@ -75,12 +61,6 @@ def read_aggregates(
     return tuple(folded)
 
 
-def _function(gateway: Any, node: Any) -> Any:
-    """What computes it: ``count_if`` is a count, ``bool_and`` a minimum."""
-    function = node.aggregateFunction()
-    return function.replacement() if is_instance_of(gateway, function, _REPLACEABLE) else function
-
-
 def _unknown(kind: str) -> str:
     return f"observe() folds {', '.join(each.lower() for each in FUNCTIONS)}, and not {kind}"
 
@@ -91,12 +71,3 @@ def _is_folded(kind: str, dtype: pa.DataType) -> bool:
     return bool(
         pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_decimal(dtype)
     )
-
-
-def _eval_mode(function: Any) -> str:
-    for name, value in constructor_parts(function):
-        if name == "evalContext":
-            return str(value.evalMode().toString())
-        if name == "evalMode":
-            return str(value.toString())
-    return "LEGACY"

@@ -12,7 +12,8 @@ HINT: Final = (
     "then Spark itself runs it, batch by batch."
 )
 
-_STATE = "it would need state across records, which continuous queries do not keep yet"
+_GROUPS = "it needs all rows of a group at once, which a stream never has"
+_OF_THE_JVM = "its function is of the JVM, and no Python"
 _OUTER = (
     "which rows of the table have no match is known when the stream has ended; let the stream be"
     " the side that is kept"
@@ -23,18 +24,13 @@ _LIMIT = (
 _SORT = "a stream that never ends cannot be sorted; sort where the result is read"
 
 _REASONS: Final[dict[str, str]] = {
-    "Aggregate": f"aggregation: {_STATE}",
-    "Deduplicate": f"deduplication: {_STATE}",
-    "DeduplicateWithinWatermark": f"deduplication: {_STATE}",
-    "Distinct": f"deduplication: {_STATE}",
-    "FlatMapGroupsWithState": _STATE,
-    "FlatMapGroupsInPandas": f"a function over groups: {_STATE}",
-    "FlatMapGroupsInArrow": f"a function over groups: {_STATE}",
-    "FlatMapGroupsInPandasWithState": _STATE,
-    "TransformWithState": _STATE,
-    "TransformWithStateInPySpark": _STATE,
-    "Window": f"window functions: {_STATE}",
-    "Join": f"a join of two streams: {_STATE}; join with a table, or after the sink",
+    "FlatMapGroupsWithState": _OF_THE_JVM,
+    "FlatMapGroupsInPandas": f"{_GROUPS}; use applyInPandasWithState",
+    "FlatMapGroupsInArrow": f"{_GROUPS}; use transformWithState",
+    "TransformWithState": _OF_THE_JVM,
+    "Window": f"{_GROUPS}; use groupBy(window(...))",
+    "Join": "two streams are joined by equalities (a.id = b.id), inner, left, right, full or left"
+    " semi",
     "Left Outer Join": _OUTER,
     "Right Outer Join": _OUTER,
     "Full Outer Join": _OUTER,

@@ -21,7 +21,7 @@ Source: ``Optimizer.scala`` of Spark, ``operatorOptimizationBatch``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +30,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from engine.plan.constants import Constants
+from engine.plan.stream_join import joins_streams
 from engine.plan.subqueries import has_subqueries, with_plans
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
     plan = _plain(optimizer.InlineCTE).apply(plan.clone())
     for name in _FINISH_ANALYSIS:
         plan = _singleton(analysis, name).apply(plan)
+    plan = with_grouping_columns(spark, plan)
     patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     # A table is read once, when the query starts: what tells the time stays above the join.
     if plan.containsPattern(patterns.CURRENT_LIKE()):
@@ -124,16 +126,25 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
         for rule in rules(_SUBQUERIES_FIRST):
             plan = _applied(rule, plan)
     operators = rules(_OPERATORS)
-    for _ in range(_ROUNDS_MAX):
-        before = plan
-        for rule in operators:
-            plan = _applied(rule, plan)
-        if before.fastEquals(plan):
-            break
+    plan = _repeated(operators, plan)
+    if joins_streams(plan):  # a row without a key matches none, and moves no watermark
+        for rule in rules(["InferFiltersFromConstraints"]):
+            plan = _repeated(operators, _applied(rule, plan))
     if subqueries:
         for rule in rules(_SUBQUERIES_LAST):
             plan = _applied(rule, plan)
     return plan
+
+
+def with_grouping_columns(spark: SparkSession, plan: JavaObject) -> JavaObject:
+    """What is grouped by are columns, so that it is told from others that read alike.
+
+    :param plan: an analyzed one.
+    """
+    jvm: Any = spark._jvm
+    rule = _singleton(jvm.org.apache.spark.sql.catalyst.optimizer, "PullOutGroupingExpressions")
+    changed: JavaObject = rule.apply(plan)
+    return changed
 
 
 def _plain_subquery(analysis: Any, optimizer: Any, patterns: Any, plan: JavaObject) -> JavaObject:
@@ -143,6 +154,17 @@ def _plain_subquery(analysis: Any, optimizer: Any, patterns: Any, plan: JavaObje
         plan = _singleton(analysis, name).apply(plan)
     if plan.containsPattern(patterns.AGGREGATE()):
         plan = _singleton(optimizer, "ReplaceExpressions").apply(plan)
+    return plan
+
+
+def _repeated(rules: Sequence[Any], plan: JavaObject) -> JavaObject:
+    """Until nothing changes any more."""
+    for _ in range(_ROUNDS_MAX):
+        before = plan
+        for rule in rules:
+            plan = _applied(rule, plan)
+        if before.fastEquals(plan):
+            break
     return plan
 
 

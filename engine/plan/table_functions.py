@@ -15,8 +15,8 @@ from engine.errors import ConfigError
 from engine.functions.pyspark_worker import no_table_functions
 from engine.functions.table_functions import IN_ARROW, PICKLED, start_table_function
 from engine.pipeline.pipeline import EvalPython, PythonFunction
+from engine.plan.aggregates import Read
 from engine.plan.catalyst import arrow_type, scala_seq, simple_name
-from engine.plan.observations import Read
 from engine.plan.python_functions import broadcasts_of, command_of, function_session
 
 if TYPE_CHECKING:

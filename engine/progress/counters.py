@@ -17,6 +17,9 @@ class EpochCounters:
     :param bad_records: records that were left out, see option ``onBadRecord``.
     :param observed: the name of each observation → the states of its aggregates, see
         :mod:`engine.pipeline.aggregates`.
+    :param event_times_us: the number of each watermark → the largest event time that was seen, in
+        microseconds; without those that have seen none.
+    :param late_rows: rows that were behind the watermark, by the name of the stage.
     :param read_to_written: microseconds from a batch's return by the reader to the writer asking
         for the next one, weighted by rows.
     """
@@ -25,4 +28,6 @@ class EpochCounters:
     rows_written: int = 0
     bad_records: int = 0
     observed: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    event_times_us: dict[int, int] = field(default_factory=dict)
+    late_rows: dict[str, int] = field(default_factory=dict)
     read_to_written: LatencyHistogram = field(default_factory=LatencyHistogram)

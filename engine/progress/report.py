@@ -90,11 +90,18 @@ def epoch_progress(
     duration_ms: Mapping[str, int],
     restarts: Restarts,
     observed: Mapping[str, Mapping[str, Any]] | None = None,
+    stages: Sequence[EpochCounters] = (),
+    writers: Sequence[EpochCounters] | None = None,
+    event_time: Mapping[str, str] | None = None,
+    state_operators: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Build the report of a committed epoch.
 
     :param duration_ms: step of the commit → milliseconds.
     :param observed: see :func:`engine.execution.observed.observed_metrics`.
+    :param stages: of the tasks that get their rows from others.
+    :param writers: of the tasks that write to the sink; None: they are those that read.
+    :param event_time: see :mod:`engine.execution.epoch_report`; likewise ``state_operators``.
     """
     open_ms = times.closed_ms - times.started_ms
     to_commit_ms = times.committed_ms - times.closed_ms
@@ -106,10 +113,11 @@ def epoch_progress(
             "processedRowsPerSecond": rows / max(open_ms + work_ms, 1) * 1000,
         }
 
-    counters = [part for stream in streams for part in stream.counters]
+    readers = [part for stream in streams for part in stream.counters]
+    writers = readers if writers is None else writers
     rows_in = sum(stream.rows for stream in streams)
     latency = LatencyHistogram()
-    for part in counters:
+    for part in writers:
         latency.merge(part.read_to_written)
     return {
         "id": identity.query_id,
@@ -121,7 +129,8 @@ def epoch_progress(
         "numInputRows": rows_in,
         **rates(rows_in),
         "durationMs": {**duration_ms, "triggerExecution": work_ms},
-        "stateOperators": [],
+        "eventTime": dict(event_time or {}),
+        "stateOperators": [dict(each) for each in state_operators],
         "sources": [
             {
                 "description": encodable(stream.description),
@@ -137,14 +146,14 @@ def epoch_progress(
         ],
         "sink": {
             "description": encodable(identity.sink),
-            "numOutputRows": sum(part.rows_written for part in counters),
+            "numOutputRows": sum(part.rows_written for part in writers),
         },
         "observedMetrics": {name: dict(row) for name, row in (observed or {}).items()},
         "latencyMs": {
             "readToWritten": latency.summary_ms(),
             "epochEndToCommitted": to_commit_ms,
         },
-        "numBadRecords": sum(part.bad_records for part in counters),
+        "numBadRecords": sum(part.bad_records for part in (*readers, *stages)),
         "restarts": restarts.count,
         "lastError": restarts.last_error,
     }

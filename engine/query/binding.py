@@ -76,11 +76,17 @@ def bind_source(
 
 
 def bind_sink(
-    spark: SparkSession, name: str, options: Mapping[str, str], schema: StructType
+    spark: SparkSession,
+    name: str,
+    options: Mapping[str, str],
+    schema: StructType,
+    *,
+    overwrite: bool = False,
 ) -> SinkBinding:
     """A sink by its format's name.
 
     :param schema: the columns it will get.
+    :param overwrite: the rows of each epoch take the place of those before (output mode complete).
     :raises ConfigError: no such sink, it cannot be written to as a stream, or an option is wrong.
     """
     pickled = None if name.lower() in SINKS else user_data_source(spark, name)
@@ -88,7 +94,7 @@ def bind_sink(
     given = {key: value for key, value in options.items() if not key.startswith("__")}
     partition_by = json.loads(options.get(PARTITION_BY, "[]"))
     with _own_words(f"Sink {name}: a stream writer", _WRITER_HINT):
-        writer = _instantiate(data_source, options).streamWriter(schema, overwrite=False)
+        writer = _instantiate(data_source, options).streamWriter(schema, overwrite=overwrite)
     secret = {key.lower() for key in DriverSink.of(writer).secret_options}
     shown = {key: REDACTED if key.lower() in secret else each for key, each in given.items()}
     identity = {key.lower(): each for key, each in given.items() if key.lower() not in secret}

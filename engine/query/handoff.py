@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from engine.base.options import FAIL, EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.local_storage import LocalStorage
+from engine.checkpoint.whose_state import refuse_own_state
 from engine.coordinator.events import DrainAsked, StopAsked
 from engine.errors import ConfigError
 from engine.query.write_request import (
@@ -76,6 +77,7 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
     _refuse_what_spark_cannot(request, options)
     location, temporary = checkpoint_location(request, pop_option(options, CHECKPOINT))
     checkpoint = open_checkpoint(location, pop_storage(options))
+    refuse_own_state(checkpoint)
     context = request.df.sparkSession.sparkContext
     use_this_python(context)
     options[CHECKPOINT] = _as_spark_names(checkpoint)

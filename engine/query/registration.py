@@ -15,6 +15,8 @@ micro-batch mode, with ``df.writeStream``:
 ``kafka``                             :mod:`engine.sources.kafka.data_source`, unless Spark's own
                                       is on the classpath: then its plan is read
 ``postgres``                          :mod:`engine.sources.postgres.data_source`
+``continuous_state``                  :mod:`engine.query.state_table`: the state of a query, as a
+                                      table
 ``continuous_parquet``, ``_json``,    :mod:`engine.sinks.files.data_source`
 ``_csv``
 ====================================  ==========================================
@@ -27,6 +29,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.query.state_table import StateTableSource
 from engine.sinks.files.data_source import CsvDataSource, JsonDataSource, ParquetDataSource
 from engine.sources.delta.data_source import DeltaSource
 from engine.sources.iceberg.data_source import IcebergSource
@@ -49,6 +52,7 @@ _CONNECTORS = (
     PostgresDataSource,
     DeltaSource,
     IcebergSource,
+    StateTableSource,
     ParquetDataSource,
     JsonDataSource,
     CsvDataSource,

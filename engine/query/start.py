@@ -7,13 +7,22 @@ from collections.abc import Sequence
 
 from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE, Options
 from engine.base.options import DEAD_LETTER, EngineOptions, parse_interval_ms
+from engine.base.output_modes import COMPLETE
 from engine.errors import ConfigError
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
 from engine.pipeline.explain import explain
-from engine.pipeline.pipeline import StaticJoin
+from engine.pipeline.pipeline import Pipeline, StaticJoin
+from engine.pipeline.stateful import Exchanged
 from engine.query.binding import bind_sink, bind_source, bind_writer
 from engine.query.handle import ContinuousQuery
+from engine.query.stateful_start import (
+    check_key_groups,
+    check_output_mode,
+    refuse_options_of_state,
+    shuffle_partitions,
+    watermark_policy,
+)
 from engine.query.write_request import (
     CHECKPOINT,
     WriteRequest,
@@ -40,8 +49,8 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     check_workers(context, launcher.slots())
     interval_ms = parse_interval_ms(str(request.trigger_value))
     options, rest = EngineOptions.take(request.sink_options)
-    streams = _streams(request, options)
-    pipelines = [stream.pipeline for stream in streams]
+    streams, stages = _planned(request, options)
+    pipelines = [*(stream.pipeline for stream in streams), *stages]
     session_timezone = pipelines[0].session_timezone
     joins = any(isinstance(step, StaticJoin) for each in pipelines for step in each.steps)
     if options.refresh_interval and not joins:
@@ -55,6 +64,11 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
             "Option sourcePollInterval has no meaning: no source of the query is polled.",
             hint="Leave it out.",
         )
+    if stages:
+        check_output_mode(request)
+        check_key_groups(options)
+    else:
+        refuse_options_of_state(options)
     _check_what_is_read_once(streams, str(request.sink_format))
     named, storage = pop_option(rest, CHECKPOINT), pop_storage(rest)
     sink = _sink(request, rest, session_timezone)
@@ -64,12 +78,15 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     definition = QueryDefinition(
         name=request.query_name,
         streams=streams,
+        stages=stages,
+        watermark_policy=watermark_policy(request.df.sparkSession),
+        shuffle_partitions=shuffle_partitions(request.df.sparkSession),
         sink=sink,
         checkpoint=open_checkpoint(location, storage),
         epoch_interval_ms=interval_ms,
         options=options,
         temporary_checkpoint=temporary,
-        read_again=(lambda: _streams(request, options)) if joins else None,
+        read_again=(lambda: _planned(request, options)) if joins else None,
     )
     execution = ContinuousExecution(definition, launcher)
     try:
@@ -92,14 +109,25 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     return ContinuousQuery(execution, explanation)
 
 
-def _streams(request: WriteRequest, options: EngineOptions) -> tuple[StreamBinding, ...]:
-    """Plan the query; tables that it is joined with are read here."""
+def _planned(
+    request: WriteRequest, options: EngineOptions
+) -> tuple[tuple[StreamBinding, ...], tuple[Pipeline, ...]]:
+    """Plan the query, its streams and its stages; tables that it is joined with are read here."""
     from engine.pipeline.pruning import pruned
     from engine.plan.planner import plan_query
 
     parallelism = request.df.sparkSession.sparkContext.defaultParallelism
-    streams = []
-    for pipeline in plan_query(request.df, options.static_side_max_bytes, options.exact_math):
+    streams, stages = [], []
+    for pipeline in plan_query(
+        request.df,
+        options.static_side_max_bytes,
+        options.exact_math,
+        request.output_mode,
+        options.partial_aggregation,
+    ):
+        if isinstance(pipeline.source, Exchanged):
+            stages.append(pipeline)
+            continue
         reader, source = bind_source(
             pipeline.source,
             parallelism,
@@ -107,7 +135,7 @@ def _streams(request: WriteRequest, options: EngineOptions) -> tuple[StreamBindi
             options.source_poll_interval_ms,
         )
         streams.append(StreamBinding(*pruned(pipeline, reader), source))
-    return tuple(streams)
+    return tuple(streams), tuple(stages)
 
 
 def _check_what_is_read_once(streams: Sequence[StreamBinding], sink: str) -> None:
@@ -123,7 +151,7 @@ def _check_what_is_read_once(streams: Sequence[StreamBinding], sink: str) -> Non
 
 def _sink(request: WriteRequest, options: dict[str, str], session_timezone: str) -> SinkBinding:
     spark, schema = request.df.sparkSession, request.df.schema
-    name = request.sink_format
+    name, is_whole = request.sink_format, request.output_mode == COMPLETE
     if name is None:
         raise ConfigError(
             "The query has no sink.", hint='Name one: .format("parquet").option("path", ...).'
@@ -161,7 +189,7 @@ def _sink(request: WriteRequest, options: dict[str, str], session_timezone: str)
         bytes_max = shipped_bytes_max(taken)
         taken.refuse_others()
         return bind_writer(
-            MemoryWriter(request.query_name, schema, spark, bytes_max=bytes_max),
+            MemoryWriter(request.query_name, schema, spark, bytes_max=bytes_max, replaces=is_whole),
             f"memory[{request.query_name}]",
             "memory",
         )
@@ -171,4 +199,4 @@ def _sink(request: WriteRequest, options: dict[str, str], session_timezone: str)
             PARTITION_BY: json.dumps(request.partition_columns),
             SESSION_TIMEZONE: session_timezone,
         }
-    return bind_sink(spark, name, options, schema)
+    return bind_sink(spark, name, options, schema, overwrite=is_whole)

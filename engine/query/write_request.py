@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from engine.base.nested_settings import pop_settings
+from engine.base.output_modes import APPEND
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError
@@ -36,7 +37,7 @@ class WriteRequest:
     sink_options: dict[str, str] = field(default_factory=dict)
     partition_columns: list[str] = field(default_factory=list)
     query_name: str | None = None
-    output_mode: str = "append"
+    output_mode: str = APPEND
     trigger_kind: str = "continuous"
     trigger_value: Any = DEFAULT_INTERVAL
     function: Any = None

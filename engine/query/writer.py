@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from engine.base.output_modes import ALL_MODES
 from engine.errors import ConfigError
 from engine.query.start import start_continuous
 from engine.query.write_request import WriteRequest
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from engine.query.handoff import SparkQuery
     from engine.sinks.foreach_batch import BatchContext
 
-OUTPUT_MODES = ("append", "update")
 ENGINE, SPARK = "engine", "spark"
 MODES = (ENGINE, SPARK)
 Option = str | int | float | bool | None
@@ -80,14 +80,14 @@ class ContinuousStreamWriter:
         return self
 
     def outputMode(self, outputMode: str) -> ContinuousStreamWriter:
-        """``append`` or ``update``, which are the same for a query without aggregates.
+        """Which rows leave: ``append``, ``update`` or ``complete``. For a query that keeps no state
+        the first two are the same.
 
         :raises ConfigError: another mode.
         """
-        if outputMode.lower() not in OUTPUT_MODES:
+        if outputMode.lower() not in ALL_MODES:
             raise ConfigError(
-                f"Output mode {outputMode!r} is not supported: a query that runs continuously has "
-                "no aggregates to complete.",
+                f"Output mode {outputMode!r} is none of {', '.join(ALL_MODES)}.",
                 hint='Use "append".',
             )
         self.request.output_mode = outputMode.lower()

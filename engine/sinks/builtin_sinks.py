@@ -11,6 +11,7 @@ from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.base.output_modes import ALL_MODES, APPEND, COMPLETE, UPDATE
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class SinkKind:
     :param reopen: ``module:function`` of the options: enough of the sink to take rows back, without
         its query; empty if only its own stream writer can.
     :param columns: of the rows that it has already.
+    :param output_modes: of queries that keep state: what it can do with rows that come again. Those
+        of Spark where Spark has the sink; of a registered data source, too.
     """
 
     data_source: str = ""
@@ -46,6 +49,7 @@ class SinkKind:
     is_ephemeral: bool = False
     reopen: str = ""
     columns: Columns = Columns.BY_NAME
+    output_modes: tuple[str, ...] = (APPEND, COMPLETE)
 
 
 class KeepsNothing:
@@ -62,12 +66,24 @@ def _files(name: str, columns: Columns = Columns.BY_NAME) -> SinkKind:
         has_partitions=True,
         reopen="engine.sinks.files.file_sink_rewind:reopen",
         columns=columns,
+        output_modes=(APPEND,),
     )
 
 
 def _fleeting(data_source: str = "", reopen: str = "") -> SinkKind:
     """A sink whose rows nobody finds there later."""
-    return SinkKind(data_source, is_ephemeral=True, reopen=reopen, columns=Columns.NOT_KEPT)
+    return SinkKind(
+        data_source,
+        is_ephemeral=True,
+        reopen=reopen,
+        columns=Columns.NOT_KEPT,
+        output_modes=ALL_MODES,
+    )
+
+
+def _sending(data_source: str) -> SinkKind:
+    """A sink that passes rows on, each time they come."""
+    return SinkKind(data_source, columns=Columns.NOT_KEPT, output_modes=ALL_MODES)
 
 
 def keeps_nothing(options: Mapping[str, str]) -> KeepsNothing:
@@ -80,27 +96,31 @@ SINKS: Final[dict[str, SinkKind]] = {
     "parquet": _files("ParquetDataSource"),
     "json": _files("JsonDataSource"),
     "csv": _files("CsvDataSource", Columns.BY_POSITION),  # a file may have no header
-    "kafka": SinkKind("engine.sinks.kafka.data_source:KafkaSink", columns=Columns.NOT_KEPT),
+    "kafka": _sending("engine.sinks.kafka.data_source:KafkaSink"),
     "delta": SinkKind(
         "engine.sinks.delta.data_source:DeltaDataSource",
         has_partitions=True,
         reopen="engine.sinks.delta.rewind:reopen",
+        output_modes=(APPEND,),
     ),
-    "http": SinkKind("engine.sinks.http.data_source:HttpSink", columns=Columns.NOT_KEPT),
-    "redis": SinkKind("engine.sinks.redis.data_source:RedisSink", columns=Columns.NOT_KEPT),
-    "mqtt": SinkKind("engine.sinks.mqtt.data_source:MqttSink", columns=Columns.NOT_KEPT),
+    "http": _sending("engine.sinks.http.data_source:HttpSink"),
+    "redis": _sending("engine.sinks.redis.data_source:RedisSink"),
+    "mqtt": _sending("engine.sinks.mqtt.data_source:MqttSink"),
     "iceberg": SinkKind(
         "engine.sinks.iceberg.data_source:IcebergDataSource",
         has_partitions=True,
         reopen="engine.sinks.iceberg.data_source:reopen",
+        output_modes=(APPEND,),
     ),
     "postgres": SinkKind(
         "engine.sinks.postgres.data_source:PostgresSink",
         reopen="engine.sinks.postgres.epochs:reopen",
+        output_modes=(APPEND, UPDATE),
     ),
     "sqlalchemy": SinkKind(
         "engine.sinks.sqlalchemy.data_source:SqlAlchemySink",
         reopen="engine.sinks.sqlalchemy.epochs:reopen",
+        output_modes=(APPEND, UPDATE),
     ),
     "console": _fleeting("engine.sinks.console:ConsoleDataSource"),
     "memory": _fleeting("engine.sinks.memory:MemoryDataSource", _NOTHING),

@@ -7,7 +7,7 @@ import pyarrow as pa
 SCHEMA = pa.schema(
     [
         pa.field("epoch", pa.int64(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("partition", pa.int32()),
         pa.field("source", pa.string(), nullable=False),
         pa.field("offset", pa.string()),
         pa.field("record", pa.string()),

@@ -3,7 +3,8 @@
 The query's name is the table's. ``spark.table(name)`` holds the committed epochs. Collecting or
 showing it needs no task slot, so that works while continuous tasks occupy them all; filters and
 aggregates over it do need one.
-:func:`table` and :func:`rows` show them without a JVM. Nothing is ever removed but by a rewind.
+:func:`table` and :func:`rows` show them without a JVM. Nothing is ever removed but by a rewind;
+with output mode ``complete`` the rows of an epoch take the place of those before.
 """
 
 from __future__ import annotations
@@ -38,10 +39,13 @@ _VIEW_CHUNK_BYTES: Final = 16 << 20
 
 
 class MemoryTable:
-    """The committed rows of one query."""
+    """The committed rows of one query.
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+    :param replaces: the rows of an epoch take the place of all before it.
+    """
+
+    def __init__(self, schema: pa.Schema, *, replaces: bool = False) -> None:
+        self._schema, self._replaces = schema, replaces
         self._epochs: dict[int, list[pa.Table]] = {}
         self._lock = threading.Lock()
 
@@ -50,6 +54,8 @@ class MemoryTable:
         with self._lock:
             if self._epochs and epoch <= max(self._epochs):
                 return False
+            if self._replaces and tables:
+                self._epochs = {each: [] for each in self._epochs}
             self._epochs[epoch] = list(tables)
             return True
 
@@ -106,11 +112,13 @@ class MemoryDataSource(DataSource):
             raise ConfigError(
                 "The memory sink needs a name for its table.", hint="Set queryName(...)."
             )
-        return MemoryWriter(self._query_name, schema, bytes_max=self._bytes_max)
+        return MemoryWriter(self._query_name, schema, bytes_max=self._bytes_max, replaces=overwrite)
 
 
 class MemoryWriter(ShippingWriter):
-    """:param spark: where the table is to be seen."""
+    """:param spark: where the table is to be seen.
+    :param replaces: see :class:`MemoryTable`.
+    """
 
     delivery = EXACTLY_ONCE
 
@@ -120,10 +128,13 @@ class MemoryWriter(ShippingWriter):
         schema: StructType,
         spark: SparkSession | None = None,
         bytes_max: int = SHIPPED_BYTES_MAX,
+        *,
+        replaces: bool = False,
     ) -> None:
         super().__init__(RowShipper("memory", bytes_max))
         self._schema = to_arrow(schema, "sink memory")
-        self._table = MemoryTable(self._schema)
+        self._table = MemoryTable(self._schema, replaces=replaces)
+        self._replaces = replaces
         self._view = None if spark is None else SparkView(spark, query_name, schema)
         self._view_is_torn = False
         _TABLES[query_name] = self._table
@@ -136,6 +147,8 @@ class MemoryWriter(ShippingWriter):
             self._view_is_torn = False
         if self._table.add(batchId, tables) and self._view is not None:
             try:
+                if self._replaces and tables:
+                    self._view.clear()
                 self._view.append(tables)
             except BaseException:
                 # Part of it may be in the view. The epoch is not committed: it comes again.

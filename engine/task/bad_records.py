@@ -18,6 +18,7 @@ from engine.progress.counters import EpochCounters
 from engine.redaction.logs import redact, shown
 from engine.sinks.letters import SCHEMA
 from engine.sources.contract import Offset
+from engine.task.intake import Origin
 from engine.task.steps import Steps
 
 logger = logging.getLogger(__name__)
@@ -29,15 +30,14 @@ class BadRecords:
     """The bad records of one task.
 
     :param policy: a value of the option ``onBadRecord``.
-    :param source: names the source in letters and errors.
-    :param partition: tells which partition the record comes from that is being looked at.
+    :param origin: tells where the record comes from that is being looked at, and the reader's
+        offset behind its batch.
     """
 
-    def __init__(self, policy: str, source: str, partition: Callable[[], int]) -> None:
+    def __init__(self, policy: str, origin: Callable[[], Origin]) -> None:
         self.tolerates = policy != FAIL
         self._keeps = policy == DEAD_LETTER
-        self._source = source
-        self._partition = partition
+        self._origin = origin
         self._epoch = -1
         self._counters = EpochCounters()
         self._letters: list[dict[str, Any]] = []
@@ -54,12 +54,9 @@ class BadRecords:
         """Take a record that the source cannot parse (the reader's ``on_bad_record``)."""
         self._take(error.record, self._told(error.offset), str(error), rows_read=1)
 
-    def sift(
-        self, steps: Steps, batch: pa.RecordBatch, behind: Offset
-    ) -> list[pa.RecordBatch | None]:
+    def sift(self, steps: Steps, batch: pa.RecordBatch) -> list[pa.RecordBatch | None]:
         """After ``steps`` have failed: leave out the rows that they fail on.
 
-        :param behind: the reader's offset behind the batch.
         :return: what becomes of the others.
         :raises TransformError: the policy is to fail; names the first bad row.
         """
@@ -69,10 +66,11 @@ class BadRecords:
             (Exception,),
             bad_max=None if self.tolerates else 1,
         )
+        behind = self._origin().offset
         offset = self._told(behind)  # once: all letters share it
         for position, error in bad:
             if not self.tolerates:
-                raise self._failure(_as_json(batch, position), excerpt(behind), error) from error
+                raise self._failure(_as_json(batch, position), error) from error
             record = _as_json(batch, position) if self._keeps else None
             self._take(record, offset, f"{type(error).__name__}: {error}", rows_read=0)
         return good
@@ -87,25 +85,31 @@ class BadRecords:
         if self._counters.bad_records <= LOGGED_MAX:
             logger.warning("bad record in epoch %d: %s", self._epoch, redact(error))
         if self._keeps:
+            origin = self._origin()
             self._letters.append(
                 {
                     "epoch": self._epoch,
-                    "partition": self._partition(),
-                    "source": self._source,
+                    "partition": origin.partition,
+                    "source": origin.source,
                     "offset": offset,
                     "record": record,
                     "error": error,
                 }
             )
 
-    def _failure(self, record: str, offset: str, error: Exception) -> ContinuousError:
+    def _failure(self, record: str, error: Exception) -> ContinuousError:
         reason = str(error) if isinstance(error, TransformError) else f"{_name(error)}: {error}"
+        source, partition, behind = self._origin()
+        if partition is None:  # which record of the source it was made of nobody knows
+            whose, told = source.capitalize(), ""
+        else:
+            whose = f"Partition {partition} of {source}"
+            told = f", which stands before the offset {shown(excerpt(behind))},"
         return TransformError(
-            f"Partition {self._partition()} of {self._source} failed in the query's expressions: "
-            f"{reason} The record, which stands before the offset {shown(offset)}, is "
+            f"{whose} failed in the query's expressions: {reason} The record{told} is "
             f"{shown(record)}.",
             hint='Correct it, or set option onBadRecord to "skip" or "dead-letter".',
-            partition=self._partition(),
+            partition=partition,
             epoch=self._epoch,
         )
 

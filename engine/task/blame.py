@@ -5,29 +5,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from engine.base.listing import partitions_named
 from engine.errors import ContinuousError
 from engine.redaction.logs import log_failure
 
 logger = logging.getLogger(__name__)
+Whose: TypeAlias = Sequence[int] | str
 
 
 class blaming:
     """Errors inside the block become errors of the engine that say whose they are.
 
-    :param partitions: the numbers of those that it may be about.
+    :param whose: the numbers of the partitions that it may be about, or the name of the task.
     """
 
     def __init__(
         self,
         blame: type[ContinuousError],
         doing: str,
-        partitions: Sequence[int] | Callable[[], Sequence[int]],
+        whose: Whose | Callable[[], Whose],
         epoch: int | None = None,
     ) -> None:
         self._blame, self._doing = blame, doing
-        self._partitions, self._epoch = partitions, epoch
+        self._whose, self._epoch = whose, epoch
 
     def __enter__(self) -> None:
         return None
@@ -35,15 +37,16 @@ class blaming:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None or not isinstance(error, Exception):
             return
-        partitions = self._partitions() if callable(self._partitions) else self._partitions
+        whose = self._whose() if callable(self._whose) else self._whose
+        partition = None if isinstance(whose, str) else whose[0]
         if not isinstance(error, ContinuousError):
+            named = whose if isinstance(whose, str) else partitions_named(whose)
             raise self._blame(
-                f"{partitions_named(partitions).capitalize()} failed in {self._doing}: "
-                f"{type(error).__name__}: {error}",
-                partition=partitions[0],
+                f"{named.capitalize()} failed in {self._doing}: {type(error).__name__}: {error}",
+                partition=partition,
                 epoch=self._epoch,
             ) from error
-        error.partition = partitions[0] if error.partition is None else error.partition
+        error.partition = partition if error.partition is None else error.partition
         error.epoch = self._epoch if error.epoch is None else error.epoch
 
 

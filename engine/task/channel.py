@@ -7,9 +7,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.wire.connection import Connection
-from engine.wire.messages import Dismissed, DriverMessage, EpochMarker, HandedOut, TaskMessage
+from engine.wire.messages import (
+    Address,
+    Dismissed,
+    DriverMessage,
+    EpochMarker,
+    HandedOut,
+    TaskMessage,
+    Wiring,
+)
 
 NEVER = -1
+
+
+class TaskDismissed(BaseException):
+    """The driver told us to leave. Not an Exception: a writer must not swallow it."""
 
 
 class Channel:
@@ -18,6 +30,8 @@ class Channel:
     :ivar closed_epoch: the newest epoch that the driver has closed, -1 before the first.
     :ivar committed_epoch: the newest epoch that the driver has told to be committed.
     :ivar final_epoch: the epoch after which the task ends, None if it goes on.
+    :ivar markers: those of closed epochs, until somebody takes them out.
+    :ivar wiring: where other tasks take rows; None before it was told.
     :ivar on_word: called, on the channel's thread, when one of these has changed.
     :ivar on_work: called, there too, with what was handed out to the task's partitions.
     :ivar dismissed: why the task must leave at once, None while it may stay.
@@ -29,6 +43,8 @@ class Channel:
         self.closed_epoch = NEVER
         self.committed_epoch = NEVER
         self.final_epoch: int | None = None
+        self.markers: dict[int, EpochMarker] = {}
+        self.wiring: Mapping[int, tuple[Address, ...]] | None = None
         self.dismissed: str | None = None
         self.on_word: Callable[[], None] = lambda: None
         self.on_work: Callable[[Mapping[int, Any]], None] = lambda work: None
@@ -54,6 +70,10 @@ class Channel:
         self._word.wait(timeout_s)
         self._word.clear()
 
+    def wake(self) -> None:
+        """Have a waiting :meth:`await_word` return. From any thread."""
+        self._word.set()
+
     def close(self) -> None:
         """End the connection and the threads."""
         self._closed.set()
@@ -77,7 +97,10 @@ class Channel:
             if message.final:
                 self.final_epoch = message.epoch
             self.committed_epoch = max(self.committed_epoch, message.committed)
+            self.markers[message.epoch] = message
             self.closed_epoch = max(self.closed_epoch, message.epoch)
+        elif isinstance(message, Wiring):
+            self.wiring = message.addresses
         elif isinstance(message, HandedOut):
             self.on_work(message.work)
         elif isinstance(message, Dismissed):

@@ -7,8 +7,7 @@ NaN and -0.0 equals 0.0, but for a join that goes by bits; null equals null unde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +16,9 @@ import pyarrow.compute as pc
 from engine.expressions.ansi import failure
 from engine.expressions.row_context import Rows
 from engine.pipeline.pipeline import StaticJoin
+from engine.task.pairs import pairs, slices
 
 _NOWHERE = -1
-PAIRS_MAX: Final = 1_000_000
-"""How many pairs of rows a condition is computed on at once."""
 
 
 def join(
@@ -40,7 +38,7 @@ def join(
         rows: Rows, found: np.ndarray, condition: Callable[[Rows], pa.Array]
     ) -> tuple[np.ndarray, np.ndarray]:
         parts = []
-        for start, end in _slices(index.counts(found)):
+        for start, end in slices(index.counts(found)):
             left, right = index.pairs(found, start, end)
             pairs = _paired(rows, left, table, right, step.width)
             mask = pc.fill_null(condition(pairs), False).to_numpy(zero_copy_only=False)
@@ -105,7 +103,7 @@ class _Index:
             self._numbers.append(known)
             numbers = _ranked(numbers, known)
         self._order = np.argsort(numbers, kind="stable")
-        kinds = len(self._numbers[-1]) if self._numbers else 1
+        kinds = max(len(self._numbers[-1]), 1) if self._numbers else 1
         self._starts = np.searchsorted(numbers[self._order], np.arange(kinds))
         self._counts = np.bincount(numbers[numbers != _NOWHERE], minlength=kinds)
 
@@ -127,21 +125,9 @@ class _Index:
     def pairs(self, numbers: np.ndarray, start: int, end: int) -> tuple[np.ndarray, np.ndarray]:
         """The pairs of a row and a row of the table with equal keys, in the rows' order, for the
         rows from ``start`` to ``end`` (exclusive)."""
-        counts = self.counts(numbers[start:end])
-        left = np.repeat(np.arange(start, end), counts)
-        firsts = np.cumsum(counts) - counts
-        positions = np.arange(len(left)) - firsts[left - start]
-        return left, self._order[self._starts[numbers[left]] + positions]
-
-
-def _slices(counts: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Ranges of rows with at most :data:`PAIRS_MAX` pairs each; a row is never divided."""
-    ends = np.cumsum(counts)
-    start, done = 0, 0
-    while start < len(counts):
-        end = max(int(np.searchsorted(ends, done + PAIRS_MAX, side="right")), start + 1)
-        yield start, end
-        start, done = end, ends[end - 1]
+        numbers = numbers[start:end]
+        left, places = pairs(self._starts[numbers], self.counts(numbers))
+        return left + start, self._order[places]
 
 
 class _Dictionary:

@@ -3,6 +3,10 @@
 One iterator per epoch is handed to the sink's writer, which pulls the records through it as they
 arrive. The iterator ends when the driver has closed the epoch; the next epoch's writer starts at
 once. The epoch ends between two reads, so the reader's offset is exactly what the writer got.
+
+A task may get its rows from other tasks in place of a source, and send them to others in place of a
+sink. What it remembers from one epoch to the next is written, as of the end of each, beside the next
+one; the epoch is reported when that is durable.
 """
 
 from __future__ import annotations
@@ -11,43 +15,52 @@ import os
 import socket
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from engine.base.failpoints import reach
-from engine.base.listing import partitions_named
 from engine.checkpoint.logs.codec import cannot_store
-from engine.errors import ContinuousError, SinkError, SourceError, TransformError
+from engine.errors import (
+    CheckpointError,
+    ContinuousError,
+    ProtocolError,
+    SinkError,
+    TaskLostError,
+    TransformError,
+)
 from engine.expressions.times import zone_rules
-from engine.pipeline.pipeline import IDLE
 from engine.progress.counters import EpochCounters
+from engine.sinks.contract import TaskWriter
 from engine.sinks.epoch_context import EpochContext
 from engine.sources.contract import Offset
+from engine.state.contract import EventClock
 from engine.task.bad_records import BadRecords
 from engine.task.blame import blaming, closing, undoing
-from engine.task.channel import Channel
-from engine.task.inputs import INTERRUPTED_POLL_S, MARKER_POLL_S, open_input
+from engine.task.channel import Channel, TaskDismissed
+from engine.task.inputs import INTERRUPTED_POLL_S
+from engine.task.intake import Intake
+from engine.task.keeping import Keeping
+from engine.task.opening import open_intake
+from engine.task.reporting import Reporter
+from engine.task.sending import SendingWriter
 from engine.task.spec import TaskSpec
 from engine.task.transform import Transform, compile_steps
 from engine.wire.connection import Connection, connect
 from engine.wire.messages import (
+    Address,
     EpochCommitMessage,
-    RecordsArrived,
     SunkEpoch,
     TaskAlive,
     TaskFailed,
     TaskStarted,
+    TaskWired,
     Welcome,
 )
 
 _ERRORS = ContinuousError.__module__
-
-
-class TaskDismissed(BaseException):
-    """The driver told us to leave. Not an Exception: a writer must not swallow it."""
 
 
 def run_task(spec: TaskSpec) -> None:
@@ -69,11 +82,11 @@ def run_task(spec: TaskSpec) -> None:
         heartbeat_s=spec.heartbeat_s,
     )
     try:
-        _Task(spec, channel).run()
+        _Task(spec, channel, connection.own_host).run()
     except TaskDismissed:
         pass
     except BaseException as exc:  # SystemExit of a user's function, too
-        error = _as_continuous_error(exc, spec.reading.numbers)
+        error = _as_continuous_error(exc, spec)
         channel.send(TaskFailed(spec.run_id, spec.index, error, traceback.format_exc()))
     finally:
         EpochContext.set(None)
@@ -89,47 +102,91 @@ def _is_welcome(connection: Connection) -> bool:
 
 
 class _Task:
-    def __init__(self, spec: TaskSpec, channel: Channel) -> None:
+    """:param host: this machine's address, as others reach it."""
+
+    def __init__(self, spec: TaskSpec, channel: Channel, host: str) -> None:
         self._spec = spec
         self._channel = channel
-        self._writer = spec.writing.writer
-        self._bad = BadRecords(
-            spec.writing.on_bad_record, spec.reading.source, lambda: self._input.partition
-        )
-        self._partitions = spec.reading.numbers
-        self._told_epoch = -1
-        """The newest that the driver knows not to be empty."""
+        self._host = host
+        self._whose = spec.numbers or spec.named
+        self._clock = EventClock(spec.time.watermark_ms, opened_ms=spec.time.opened_ms)
+        self._writer = self._its_writer()
+        self._bad = BadRecords(spec.writing.on_bad_record, lambda: self._intake.origin)
+        self._reporter = Reporter(channel, self._send, self._whose)
         self._ends: dict[int, tuple[Offset, ...]] = {}
         """Where the epochs end that are reported, and not known to be committed."""
         self._failure: BaseException | None = None
 
-    def run(self) -> None:
-        spec, partitions = self._spec, self._partitions
-        if (rules := spec.reading.pipeline.zone_rules) is not None:
-            zone_rules.go_by(rules)  # before anything of the source, the steps or the sink runs
-        self._input = open_input(
-            spec.reading, self._bad.unreadable if self._bad.tolerates else None
+    def _its_writer(self) -> TaskWriter:
+        spec, exchange = self._spec, self._spec.pipeline.exchange
+        if exchange is None:
+            return spec.writing.writer
+        assert spec.dialing is not None
+        return SendingWriter(
+            spec.own_place, exchange, spec.groups, self._clock, spec.dialing.secret
         )
-        self._channel.on_word, self._channel.on_work = self._input.interrupt, self._input.take
-        with closing(self._input.close, "closing the source"):
-            with blaming(TransformError, "loading the query's functions", partitions):
+
+    def run(self) -> None:
+        spec, channel = self._spec, self._channel
+        if (rules := spec.pipeline.zone_rules) is not None:
+            zone_rules.go_by(rules)  # before anything of the source, the steps or the sink runs
+        self._intake = open_intake(
+            spec,
+            channel,
+            self._clock,
+            host=self._host,
+            on_bad_record=self._bad.unreadable if self._bad.tolerates else None,
+            is_full=lambda: self._writer.full(),
+        )
+        channel.on_word, channel.on_work = self._hear, self._intake.take
+        with closing(self._intake.close, "closing the source"):
+            with blaming(TransformError, "loading the query's functions", self._whose):
                 transform = compile_steps(
-                    spec.reading.pipeline,
-                    lambda steps, batch: self._bad.sift(steps, batch, self._input.offset),
-                    spec.reading.first_partition,
+                    spec.pipeline,
+                    self._bad.sift,
+                    0 if spec.reading is None else spec.reading.first_partition,
+                    self._clock,
+                    spec.groups,
+                    spec.owned,
                 )
-            if transform.wants_idle:
-                self._input.wait_s = MARKER_POLL_S
-            with blaming(SinkError, "opening the sink", partitions):
+            self._keeping = Keeping(spec, transform.stateful, self._clock)
+            with blaming(CheckpointError, "reading its state", self._whose):
+                self._keeping.restore()
+            with blaming(SinkError, "opening the sink", self._whose):
                 self._writer.open(spec.identity)
             with closing(self._close_writer, "closing the sink"):
-                self._channel.send(
-                    TaskStarted(spec.run_id, spec.index, socket.gethostname(), os.getpid())
-                )
-                self._run_epochs(transform)
+                self._start(self._intake.address)
+                with closing(self._keeping.close, "the upkeep of the state"):
+                    with closing(self._reporter.close, "writing the state"):
+                        self._run_epochs(transform)
+
+    def _hear(self) -> None:
+        """Word from the driver, on the channel's thread."""
+        self._intake.interrupt()
+        if self._channel.dismissed is not None and isinstance(self._writer, SendingWriter):
+            self._writer.close()  # who is to take what it sends may have left
+
+    def _start(self, address: Address | None) -> None:
+        spec, channel = self._spec, self._channel
+        where = socket.gethostname(), os.getpid()
+        channel.send(TaskStarted(spec.run_id, spec.index, *where, address))
+        if not spec.is_wired:
+            return
+        while channel.wiring is None:
+            if channel.dismissed is not None:
+                raise TaskDismissed
+            channel.await_word(INTERRUPTED_POLL_S)
+        if isinstance(self._writer, SendingWriter):
+            try:
+                self._writer.connect(channel.wiring)
+            except TaskLostError:
+                if channel.dismissed is not None:
+                    raise TaskDismissed from None
+                raise
+        channel.send(TaskWired(spec.run_id, spec.index))
 
     def _close_writer(self) -> None:
-        with blaming(SinkError, "closing the sink", self._partitions):
+        with blaming(SinkError, "closing the sink", self._whose):
             self._writer.close()
 
     def _run_epochs(self, transform: Transform) -> None:
@@ -143,9 +200,11 @@ class _Task:
                 reach("report.before")
                 self._report(epoch, message, counters)
             reach("report.after")
-            if spec.reading.until is not None or epoch == channel.final_epoch:
+            if self._clock.is_final:
                 while channel.dismissed is None:  # the writer is to know whether it was committed
                     channel.await_word(INTERRUPTED_POLL_S)
+                    self._reporter.check()
+            self._clock.go_on()
             epoch += 1
         self._tell_committed(committed)
 
@@ -154,23 +213,29 @@ class _Task:
         last one that was told."""
         committed = self._channel.committed_epoch
         for epoch in range(told + 1, committed + 1):
-            with blaming(SinkError, "the sink's committed()", self._partitions, epoch):
+            with blaming(SinkError, "the sink's committed()", self._whose, epoch):
                 self._writer.committed(epoch)
             if (ends := self._ends.pop(epoch, None)) is not None and epoch == committed:
-                self._input.committed(ends)
+                self._intake.committed(ends)
         return max(told, committed)
 
     def _report(self, epoch: int, message: Any, counters: EpochCounters) -> None:
-        spec, offsets = self._spec, self._input.offsets
+        spec, offsets = self._spec, self._intake.offsets
+        with blaming(CheckpointError, "writing its state", self._whose, epoch):
+            snapshot = self._keeping.snapshot(epoch)
         report = EpochCommitMessage(spec.run_id, spec.index, epoch, offsets, message, counters)
-        with blaming(SinkError, "sending the writer's message", self._partitions, epoch):
+        self._reporter.report(report, snapshot)
+        self._ends[epoch] = offsets
+
+    def _send(self, report: EpochCommitMessage) -> None:
+        message = report.writer_message
+        with blaming(SinkError, "sending the writer's message", self._whose, report.epoch):
             try:
                 self._channel.send(report)
             except ContinuousError:
                 raise
             except Exception as exc:  # of pickling it: it is the same in the next attempt
                 raise cannot_store(message, exc) from exc
-        self._ends[epoch] = offsets
 
     def _write(self, transform: Transform, epoch: int, counters: EpochCounters) -> Any:
         """Write one epoch; the message for the driver."""
@@ -188,20 +253,25 @@ class _Task:
             )
         )
         batches = self._remembering(self._epoch(transform, epoch, counters))
-        with blaming(SinkError, "the sink's write", self._partitions, epoch):
-            message = self._writer.write(epoch, batches)
-            for _ in batches:
-                raise SinkError(
-                    "The sink's write() returned before the end of its iterator.",
-                    hint="Consume all batches: what was not read would be lost.",
-                )
+        try:
+            with blaming(SinkError, "the sink's write", self._whose, epoch):
+                message = self._writer.write(epoch, batches)
+                for _ in batches:
+                    raise SinkError(
+                        "The sink's write() returned before the end of its iterator.",
+                        hint="Consume all batches: what was not read would be lost.",
+                    )
+        except TaskLostError:
+            if self._channel.dismissed is not None:  # who was to take the rows has left, too
+                raise TaskDismissed from None
+            raise
         return message
 
     def _with_letters(self, message: Any, epoch: int) -> Any:
         writer = self._spec.writing.letters
         if writer is None:
             return message
-        with blaming(SinkError, "writing dead letters", self._partitions, epoch):
+        with blaming(SinkError, "writing dead letters", self._whose, epoch):
             letters = self._bad.letters()
             kept = writer.write(epoch, iter([letters])) if letters.num_rows else None
             return SunkEpoch(message, kept)
@@ -218,9 +288,12 @@ class _Task:
     def _epoch(
         self, transform: Transform, epoch: int, counters: EpochCounters
     ) -> Iterator[pa.RecordBatch]:
-        arrivals = _Arrivals(self._remembering(self._read(epoch, counters, transform.wants_idle)))
-        transforming = blaming(TransformError, "the query's expressions", self._partitions, epoch)
+        intake = self._intake
+        read = intake.batches(epoch, counters, tells_idle=transform.wants_idle)
+        arrivals = _Arrivals(self._remembering(read))
+        transforming = blaming(TransformError, "the query's expressions", self._whose, epoch)
         results = transform.stream(arrivals)
+        discards = self._spec.discards and epoch == self._spec.first_epoch
         while True:
             with transforming:
                 batch = next(results, None)
@@ -228,50 +301,18 @@ class _Task:
                 for _ in arrivals:  # a function that reads no further drops the epoch's other rows
                     pass
                 counters.observed = transform.observed()
+                counters.event_times_us = transform.event_times_us()
+                counters.late_rows = dict(self._clock.late)
                 return
+            if discards:
+                continue
             if batch.num_rows:  # a stage with timers returns rows though none have come
-                self._tell_filled(epoch)
+                intake.fill(epoch)
             yield batch
             counters.rows_written += batch.num_rows
             counters.read_to_written.record(
                 (time.perf_counter_ns() - arrivals.last_ns) // 1000, batch.num_rows
             )
-
-    def _read(
-        self, epoch: int, counters: EpochCounters, tells_idle: bool
-    ) -> Iterator[pa.RecordBatch]:
-        channel, source = self._channel, self._input
-        bounded, done = self._spec.reading.until is not None, self._spec.reading.done
-        reading = blaming(SourceError, "reading the source", lambda: (source.partition,), epoch)
-        asking = blaming(SinkError, "the sink's full()", self._partitions, epoch)
-        while not (is_closed := channel.closed_epoch >= epoch) or source.midway:
-            if channel.dismissed is not None:
-                raise TaskDismissed
-            with asking:
-                # Nobody would close a bounded one, or a second time one that is closed.
-                is_full = not bounded and not is_closed and self._writer.full()
-            if is_full:
-                channel.await_word(INTERRUPTED_POLL_S)
-                continue
-            with reading:
-                batch = source.read_on() if is_closed else source.read()
-            if batch is not None and source.partition in done:
-                continue
-            if batch is not None or counters.bad_records:
-                self._tell_filled(epoch)
-            if batch is not None:
-                counters.rows_read += batch.num_rows
-                yield batch
-            elif bounded and source.exhausted:
-                return
-            elif tells_idle:
-                yield IDLE
-
-    def _tell_filled(self, epoch: int) -> None:
-        """Once per epoch, if the driver wants to know."""
-        if self._spec.reading.tells_arrivals and self._told_epoch < epoch:
-            self._told_epoch = epoch
-            self._channel.send(RecordsArrived(self._spec.run_id, self._spec.index, epoch))
 
 
 class _Arrivals:
@@ -290,13 +331,13 @@ class _Arrivals:
         return batch
 
 
-def _as_continuous_error(error: BaseException, partitions: Sequence[int]) -> ContinuousError:
+def _as_continuous_error(error: BaseException, spec: TaskSpec) -> ContinuousError:
     if isinstance(error, ContinuousError):
         # A class of the user's own may not be known, or not loadable, on the driver.
         return error if type(error).__module__ == _ERRORS else _nearest(error)
     return ContinuousError(
-        f"The task of {partitions_named(partitions)} failed: {type(error).__name__}: {error}",
-        partition=partitions[0],
+        f"The task of {spec.named} failed: {type(error).__name__}: {error}",
+        partition=spec.numbers[0] if spec.numbers else None,
     )
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from engine.base.listing import partitions_named
 from engine.base.options import FAIL
+from engine.checkpoint.storage.contract import Storage
+from engine.exchange.frames import Place
+from engine.exchange.key_groups import KEY_GROUPS, groups_of
 from engine.pipeline.pipeline import Pipeline
 from engine.sinks.contract import TaskWriter, WriterContext
 from engine.sources.contract import DataSourceContinuousReader, Offset
+from engine.snapshots.handles import SnapshotHandle
 from engine.wire.connection import Dialing
 
 
@@ -19,7 +25,6 @@ class Reading:
     :param partitions: the reader's own descriptions of the partitions that this task reads, at
         least one. They are read in turn.
     :param first_partition: the number of the first of them among all partitions of the query.
-    :param stream: which of the query's streams they belong to, from 0.
     :param source: names the source in errors.
     :param until: end the first epoch exactly at this offset of the whole stream and leave (the
         replay of an epoch whose end is known); None to read for as long as the query lives.
@@ -31,7 +36,6 @@ class Reading:
     partitions: tuple[Any, ...]
     pipeline: Pipeline
     first_partition: int = 0
-    stream: int = 0
     source: str = "the source"
     until: Offset | None = None
     done: frozenset[int] = frozenset()
@@ -41,6 +45,38 @@ class Reading:
     def numbers(self) -> range:
         """The numbers of :attr:`partitions` among all partitions of the query."""
         return range(self.first_partition, self.first_partition + len(self.partitions))
+
+
+@dataclass(frozen=True)
+class Receiving:
+    """What a task gets from other tasks, in place of a source.
+
+    :param places: how many tasks its pipeline has, which share the key groups.
+    :param senders: how many tasks of each pipeline send rows, by the number of the pipeline.
+    :param storage: of the checkpoint, which keeps its state.
+    :param restored: the state of its pipeline, of all tasks that there were.
+    :param discards: the sink has its rows of the first epoch already.
+    """
+
+    pipeline: Pipeline
+    places: int
+    senders: Mapping[int, int]
+    storage: Storage
+    restored: tuple[SnapshotHandle, ...] = ()
+    discards: bool = False
+
+
+@dataclass(frozen=True)
+class Time:
+    """What a task knows of time when its first epoch begins, see
+    :class:`engine.state.contract.EventClock`.
+
+    :param end_watermark_ms: if the end of the first epoch is given, the watermark behind it.
+    """
+
+    watermark_ms: int = 0
+    opened_ms: int = 0
+    end_watermark_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,17 +94,30 @@ class Writing:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """One task of one run.
+    """One task of one run. It has either ``reading`` or ``receiving``; its rows go to the sink, or
+    where its pipeline's exchange says.
 
-    :param identity: whose task it is, and its index.
+    :param identity: what the sink is told; one task of those that write to it.
+    :param index: its own among all tasks of the run, from 0.
+    :param stage: the number of its pipeline in the query; ``share`` which of that pipeline's tasks
+        it is.
+    :param groups: how many key groups the query has.
+    :param is_bounded: the end of the first epoch is given, and the task leaves behind it.
     :param dialing: how it reaches the driver; the run fills it in.
     :param heartbeat_s: a task that has said nothing for so many seconds says that it is alive.
     """
 
     identity: WriterContext
-    reading: Reading
+    index: int
+    reading: Reading | None
     writing: Writing
     first_epoch: int
+    is_bounded: bool = False
+    receiving: Receiving | None = None
+    stage: int = 0
+    share: int = 0
+    groups: int = KEY_GROUPS
+    time: Time = Time()
     dialing: Dialing | None = None
     heartbeat_s: float = 2.0
 
@@ -78,9 +127,56 @@ class TaskSpec:
         return self.identity.run_id
 
     @property
-    def index(self) -> int:
-        """Of the task, from 0."""
-        return self.identity.task
+    def pipeline(self) -> Pipeline:
+        """What happens to the rows that it gets."""
+        if self.reading is not None:
+            return self.reading.pipeline
+        assert self.receiving is not None
+        return self.receiving.pipeline
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the partitions that it reads, among all of the query."""
+        return range(0) if self.reading is None else self.reading.numbers
+
+    @property
+    def place(self) -> Place | None:
+        """Where others send rows to; None of a task that reads a source."""
+        return None if self.receiving is None else Place(self.stage, self.share)
+
+    @property
+    def writes(self) -> bool:
+        """Whether its rows go to the sink."""
+        return self.pipeline.exchange is None
+
+    @property
+    def discards(self) -> bool:
+        """See :attr:`Receiving.discards`."""
+        return self.receiving is not None and self.receiving.discards
+
+    @property
+    def is_wired(self) -> bool:
+        """Whether it exchanges rows with other tasks."""
+        return self.receiving is not None or self.pipeline.exchange is not None
+
+    @property
+    def owned(self) -> range:
+        """The key groups whose rows it gets; none of a task that reads a source."""
+        if self.receiving is None:
+            return range(0)
+        return groups_of(self.share, self.receiving.places, self.groups)
+
+    @property
+    def own_place(self) -> Place:
+        """What those call it that it sends rows to."""
+        return Place(self.stage, self.share)
+
+    @property
+    def named(self) -> str:
+        """As errors name it: by its partitions, or by its place."""
+        if self.receiving is not None:
+            return str(self.own_place)
+        return partitions_named(self.numbers)
 
     def __repr__(self) -> str:  # a log needs no pipeline
         return f"TaskSpec(run_id={self.run_id!r}, index={self.index})"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 
-from engine.expressions.compile import compile_expression, to_array
 from engine.expressions.registry import Context
 from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
@@ -21,8 +21,11 @@ from engine.pipeline.pipeline import (
     Project,
     StaticJoin,
     Step,
+    Watermark,
 )
 from engine.task.column_batches import as_batch
+from engine.task.evaluation import columns_of, mask_of
+from engine.task.event_times import EventTimes
 from engine.task.generate import expand, generate
 from engine.task.hash_join import join
 from engine.task.observing import Observation
@@ -30,6 +33,7 @@ from engine.task.observing import Observation
 Steps = Callable[[pa.RecordBatch], pa.RecordBatch | None]
 OnFailure = Callable[[Steps, pa.RecordBatch], Sequence[pa.RecordBatch | None]]
 RowsStep = Callable[[Rows], Rows]
+Watching: TypeAlias = Observation | EventTimes
 Arguments = Callable[[Rows], pa.RecordBatch]
 
 
@@ -38,19 +42,19 @@ def batch_by_batch(
     schema: pa.Schema,
     context: Context,
     on_failure: OnFailure | None = None,
-    observations: list[Observation] | None = None,
+    watching: list[Watching] | None = None,
 ) -> BatchStream:
     """A row of steps; batches that end up without rows are left out.
 
     :param schema: of the results.
     :param on_failure: gets the steps and the batch that they have failed on, and returns the
         results of its rows that are good, or raises.
-    :param observations: gets what observes the rows.
+    :param watching: gets what looks at the rows, and changes none.
     """
     compiled = [each for step in steps if (each := _compile(step, context)) is not None]
-    observing = [each for each in compiled if isinstance(each, Observation)]
-    if observations is not None:
-        observations += observing
+    observing = [each for each in compiled if isinstance(each, (Observation, EventTimes))]
+    if watching is not None:
+        watching += observing
     width = len(schema)
 
     def compute(batch: pa.RecordBatch) -> pa.RecordBatch | None:
@@ -91,7 +95,7 @@ def batch_by_batch(
 
 def evaluate_arguments(arguments: Sequence[Expr], context: Context) -> Arguments:
     """The columns that functions get, as a batch with the names ``_0``, ``_1``..."""
-    compute = _columns(arguments, context)
+    compute = columns_of(arguments, context)
     schema = pa.schema([(f"_{index}", each.dtype) for index, each in enumerate(arguments)])
     return lambda rows: as_batch(compute(rows), schema, rows.num_rows)
 
@@ -104,32 +108,29 @@ def _compile(step: Step, context: Context) -> RowsStep | None:
     if isinstance(step, EvalPython):
         return _functions(step, context)
     if isinstance(step, Generate):
-        return generate(step, _columns(step.arguments, context))
+        return generate(step, columns_of(step.arguments, context))
     if isinstance(step, StaticJoin):
-        residual = None if step.residual is None else _mask(step.residual, context)
-        return join(step, _columns(step.keys, context), residual)
+        residual = None if step.residual is None else mask_of(step.residual, context)
+        return join(step, columns_of(step.keys, context), residual)
     if isinstance(step, Observe):
-        return Observation(step, [_columns(each.arguments, context) for each in step.aggregates])
+        return Observation(step, [columns_of(each.arguments, context) for each in step.aggregates])
+    if isinstance(step, Watermark):
+        return EventTimes(step)
     if isinstance(step, Expand):
-        return expand([_columns(each, context) for each in step.projections])
+        return expand([columns_of(each, context) for each in step.projections])
     return None
 
 
 def _filter(condition: Expr, context: Context) -> RowsStep:
-    mask = _mask(condition, context)
+    mask = mask_of(condition, context)
     return lambda rows: rows.filter(mask(rows))
-
-
-def _mask(condition: Expr, context: Context) -> Callable[[Rows], pa.Array]:
-    evaluate = compile_expression(condition, context)
-    return lambda rows: to_array(evaluate(rows), rows.num_rows, condition.dtype)
 
 
 def _project(columns: Sequence[Expr], context: Context) -> RowsStep:
     """Columns that are passed on are not touched before somebody asks for them."""
     passed = {i: c.params["ordinal"] for i, c in enumerate(columns) if c.op == "Column"}
     places = [index for index in range(len(columns)) if index not in passed]
-    compute = _columns([columns[index] for index in places], context)
+    compute = columns_of([columns[index] for index in places], context)
 
     if not passed:
         return lambda rows: Rows(rows.num_rows, compute(rows).__getitem__)
@@ -143,15 +144,6 @@ def _project(columns: Sequence[Expr], context: Context) -> RowsStep:
         return Rows(rows.num_rows, load)
 
     return project
-
-
-def _columns(columns: Sequence[Expr], context: Context) -> Callable[[Rows], list[pa.Array]]:
-    evaluators = [(compile_expression(column, context), column.dtype) for column in columns]
-
-    def compute(rows: Rows) -> list[pa.Array]:
-        return [to_array(evaluate(rows), rows.num_rows, dtype) for evaluate, dtype in evaluators]
-
-    return compute
 
 
 def _functions(step: EvalPython, context: Context) -> RowsStep:

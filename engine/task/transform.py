@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.exchange.key_groups import KEY_GROUPS
 from engine.expressions.registry import Context
 from engine.expressions.times import current_time
 from engine.pipeline.pipeline import (
@@ -29,10 +30,15 @@ from engine.pipeline.pipeline import (
     TimedStage,
     schema_behind,
 )
+from engine.pipeline.stateful import PartGroup, StatefulStep
+from engine.state.contract import EventClock, StatefulStage
 from engine.task.aligned import aligned
 from engine.task.column_batches import as_batch
+from engine.task.event_times import EventTimes
 from engine.task.observing import Observation
-from engine.task.steps import OnFailure, batch_by_batch, evaluate_arguments
+from engine.task.partial_grouping import PartialGrouping
+from engine.task.stateful_stages import stateful_stage
+from engine.task.steps import OnFailure, Watching, batch_by_batch, evaluate_arguments
 
 
 class Transform:
@@ -41,15 +47,25 @@ class Transform:
     Results have exactly ``pipeline.schema``, and those of :meth:`stream` at least one row. Not to
     be used by two threads at once.
 
+    :ivar stateful: the stages that remember something.
     :ivar wants_idle: whether a stage wants to hear that nothing has come: then
         :data:`~engine.pipeline.pipeline.IDLE` may stand among the batches.
     """
 
     def __init__(
-        self, pipeline: Pipeline, on_failure: OnFailure | None = None, partition: int = 0
+        self,
+        pipeline: Pipeline,
+        on_failure: OnFailure | None,
+        partition: int,
+        clock: EventClock,
+        groups: int,
+        owned: range,
     ) -> None:
-        self._observations: list[Observation] = []
-        self._stages = _stages(pipeline, on_failure, partition, self._observations)
+        self._watching: list[Watching] = []
+        self._stages = _stages(
+            pipeline, on_failure, partition, self._watching, clock, groups, owned
+        )
+        self.stateful = [each for each in self._stages if isinstance(each, StatefulStage)]
         self.wants_idle = any(_wants_idle(stage) for stage in self._stages)
         self._empty = as_batch([pa.nulls(0, t) for t in pipeline.schema.types], pipeline.schema, 0)
 
@@ -58,7 +74,7 @@ class Transform:
 
         :raises TransformError: an expression or a user's function failed on a value.
         """
-        for each in self._observations:
+        for each in self._watching:
             each.begin_epoch()
         batches = _each_at_its_time(batches)
         for stage in self._stages:
@@ -67,7 +83,17 @@ class Transform:
 
     def observed(self) -> dict[str, tuple[Any, ...]]:
         """Of the epoch so far: see :attr:`engine.progress.counters.EpochCounters.observed`."""
-        return {each.name: each.states for each in self._observations}
+        watching = self._watching
+        return {each.name: each.states for each in watching if isinstance(each, Observation)}
+
+    def event_times_us(self) -> dict[int, int]:
+        """Of the epoch so far: see
+        :attr:`engine.progress.counters.EpochCounters.event_times_us`."""
+        return {
+            each.number: each.newest_us
+            for each in self._watching
+            if isinstance(each, EventTimes) and each.newest_us is not None
+        }
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One batch as an epoch of its own; the result may have no rows."""
@@ -78,7 +104,12 @@ class Transform:
 
 
 def compile_steps(
-    pipeline: Pipeline, on_failure: OnFailure | None = None, partition: int = 0
+    pipeline: Pipeline,
+    on_failure: OnFailure | None = None,
+    partition: int = 0,
+    clock: EventClock | None = None,
+    groups: int = KEY_GROUPS,
+    owned: range | None = None,
 ) -> Transform:
     """See :class:`Transform`. User's functions are unpickled here.
 
@@ -86,15 +117,22 @@ def compile_steps(
         :func:`engine.task.steps.batch_by_batch`. A function over an iterator of batches is not
         asked for: which row it has failed on cannot be told.
     :param partition: the number of the task's first partition among all of the query.
+    :param clock: what stages that keep state know of time.
+    :param groups: how many key groups the query has.
+    :param owned: those of the task; None: all.
     """
-    return Transform(pipeline, on_failure, partition)
+    owned = range(groups) if owned is None else owned
+    return Transform(pipeline, on_failure, partition, clock or EventClock(), groups, owned)
 
 
 def _stages(
     pipeline: Pipeline,
     on_failure: OnFailure | None,
     partition: int,
-    observations: list[Observation],
+    watching: list[Watching],
+    clock: EventClock,
+    groups: int,
+    owned: range,
 ) -> list[BatchStream]:
     context = Context(
         pipeline.session_timezone, partition=partition, exact_math=pipeline.exact_math
@@ -105,11 +143,17 @@ def _stages(
 
     def flush() -> None:
         if pending:
-            stages.append(batch_by_batch(pending, schema, context, on_failure, observations))
+            stages.append(batch_by_batch(pending, schema, context, on_failure, watching))
             pending.clear()
 
     for step in pipeline.steps:
-        if isinstance(step, MapBatches):
+        if isinstance(step, StatefulStep):
+            flush()
+            stages.append(stateful_stage(step, clock, context, groups, owned))
+        elif isinstance(step, PartGroup):
+            flush()
+            stages.append(PartialGrouping(step, context))
+        elif isinstance(step, MapBatches):
             flush()
             stage = step.start(step)
             stages.append(stage if _wants_idle(stage) else _deaf_to_idle(stage))

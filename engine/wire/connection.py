@@ -72,14 +72,22 @@ class Connection:
         """:raises OSError: the connection is gone.
         :raises ProtocolError: the message is too long.
         """
-        payload = session.pickled(message)
+        self.send_frame(session.pickled(message))
+
+    def send_frame(self, *parts: bytes | memoryview) -> None:
+        """Send a frame of bytes, given in parts.
+
+        :raises OSError: the connection is gone.
+        :raises ProtocolError: it is too long.
+        """
         with self._send_lock:
-            head = self._session.seal(payload)
-            if len(payload) <= _JOINED_MAX:
-                self._send_all(head + payload)
+            head = self._session.seal(*parts)
+            if sum(map(len, parts)) <= _JOINED_MAX:
+                self._send_all(b"".join((head, *parts)))
             else:  # no second copy of what is large
                 self._send_all(head)
-                self._send_all(payload)
+                for part in parts:
+                    self._send_all(part)
 
     def receive(self) -> Any:
         """Wait for the next message.
@@ -103,7 +111,12 @@ class Connection:
                 self._socket.shutdown(socket.SHUT_RDWR)
             self._socket.close()
 
-    def _send_all(self, data: bytes) -> None:
+    @property
+    def own_host(self) -> str:
+        """The address of this machine by which it reaches the peer."""
+        return str(self._socket.getsockname()[0])
+
+    def _send_all(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
         while view:
             piece = view[:_PIECE]  # TLS takes a piece whole, or wants the same one again

@@ -4,11 +4,13 @@
 message                sent by    meaning
 =====================  =========  ==================================================
 TaskStarted            task       the reader is open, the first epoch is being read
+TaskWired              task       it has reached all tasks that it sends rows to
 EpochCommitMessage     task       this partition's part of an epoch is prepared
 RecordsArrived         task       the epoch is not empty, if the driver wants to know
 TaskFailed             task       the task ends with this error
 TaskAlive              task       nothing else to say for a while
 Welcome                driver     the run takes this task: open the source
+Wiring                 driver     where the tasks are that rows are sent to
 EpochMarker            driver     this epoch is over: finish it
 HandedOut              driver     read this as well
 Dismissed              driver     leave at once, report nothing more
@@ -29,20 +31,43 @@ from typing import Any
 
 from engine.errors import ContinuousError
 from engine.progress.counters import EpochCounters
+from engine.snapshots.handles import SnapshotHandle
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a task takes rows from others.
+
+    :param certificate: its own, as PEM; None without TLS.
+    """
+
+    host: str
+    port: int
+    certificate: str | None = None
 
 
 @dataclass(frozen=True)
 class TaskStarted:
+    """:param address: where it takes rows from other tasks, if it does."""
+
     run_id: str
     partition: int
     host: str
     pid: int
+    address: Address | None = None
+
+
+@dataclass(frozen=True)
+class TaskWired:
+    run_id: str
+    partition: int
 
 
 @dataclass(frozen=True)
 class EpochCommitMessage:
     """:param offsets: where each of its source partitions stands behind the epoch's last record.
     :param writer_message: what the sink's ``write`` returned.
+    :param state: its state at the epoch's end, durable by now; None of a task that keeps none.
     """
 
     run_id: str
@@ -51,6 +76,7 @@ class EpochCommitMessage:
     offsets: tuple[Any, ...]
     writer_message: Any
     counters: EpochCounters
+    state: SnapshotHandle | None = None
 
 
 @dataclass(frozen=True)
@@ -95,11 +121,15 @@ class TaskAlive:
 class EpochMarker:
     """:param final: the task ends after this epoch (drain).
     :param committed: the last committed epoch, -1 before the first.
+    :param next_watermark_ms: the watermark of the next epoch; what it closes belongs to this one.
+    :param next_opened_ms: when the next epoch has begun, by the driver's wall clock.
     """
 
     epoch: int
     final: bool = False
     committed: int = -1
+    next_watermark_ms: int = 0
+    next_opened_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -119,6 +149,15 @@ class Welcome:
 
 
 @dataclass(frozen=True)
+class Wiring:
+    """:param addresses: of the tasks of each pipeline that takes rows from others, in the order of
+    the key groups that they own.
+    """
+
+    addresses: Mapping[int, tuple[Address, ...]]
+
+
+@dataclass(frozen=True)
 class Dismissed:
     """:param committed: the last committed epoch, as in :class:`EpochMarker`."""
 
@@ -126,5 +165,5 @@ class Dismissed:
     committed: int = -1
 
 
-TaskMessage = TaskStarted | EpochCommitMessage | RecordsArrived | TaskFailed | TaskAlive
-DriverMessage = Welcome | EpochMarker | HandedOut | Dismissed
+TaskMessage = TaskStarted | TaskWired | EpochCommitMessage | RecordsArrived | TaskFailed | TaskAlive
+DriverMessage = Welcome | Wiring | EpochMarker | HandedOut | Dismissed

@@ -105,13 +105,22 @@ class Session:
         self._mac: hmac.HMAC | None = None
         """Of the payload so far; None while the head is incomplete."""
 
-    def seal(self, payload: bytes) -> bytes:
-        """The head of the next frame; the payload follows it."""
+    def seal(self, *parts: bytes | memoryview) -> bytes:
+        """The head of the next frame; the payload, which these make up, follows it.
+
+        :raises ProtocolError: it is too long.
+        """
+        length = sum(map(len, parts))
+        if length > FRAME_BYTES_MAX:
+            raise ProtocolError(
+                f"A frame of {length} bytes is over the limit of {FRAME_BYTES_MAX}."
+            )
         mac = self._keyed.copy()
         mac.update(self._out + _NUMBER.pack(self._sent))
-        mac.update(payload)
+        for part in parts:
+            mac.update(part)
         self._sent += 1
-        return _LENGTH.pack(len(payload)) + mac.digest()
+        return _LENGTH.pack(length) + mac.digest()
 
     def open(self, data: memoryview) -> list[bytearray]:
         """Take in what has arrived, in pieces of any size.

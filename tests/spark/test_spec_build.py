@@ -9,6 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine.errors import ConfigError
+from engine.pipeline.pipeline import Watermark
+from engine.plan.planner import plan_query
 from engine.query.spec import build, load_spec
 
 pytestmark = pytest.mark.spark
@@ -48,6 +50,26 @@ def test_everything_is_handed_on(spark: SparkSession) -> None:
     assert writer.request.sink_options == {"path": "out", "checkpointLocation": "checkpoint"}
     assert writer.request.partition_columns == ["even"]
     assert (writer.request.trigger_kind, writer.request.trigger_value) == ("continuous", "200 ms")
+
+
+def test_a_watermark_and_an_output_mode(spark: SparkSession) -> None:
+    watermark = {"column": "timestamp", "delay": "10 seconds"}
+    writer = build(
+        load_spec(
+            document(
+                source={"format": "rate", "watermark": watermark},
+                sql="SELECT window(timestamp, '1 minute') AS w, count(*) FROM source GROUP BY w",
+                sink={"format": "console", "output_mode": "update"},
+            )
+        ),
+        spark,
+    )
+    assert writer.request.output_mode == "update"
+    below, _ = plan_query(writer.request.df, output_mode="update")
+    assert Watermark(0, 10_000) in below.steps
+    unknown = document(source={"format": "rate", "watermark": {**watermark, "column": "at"}})
+    with pytest.raises(ConfigError, match=r"source\.watermark: .*at"):
+        build(load_spec(unknown), spark)
 
 
 def test_without_sql_all_rows_are_taken(spark: SparkSession) -> None:

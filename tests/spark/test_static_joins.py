@@ -116,8 +116,6 @@ def test_what_needs_the_end_of_the_stream_is_refused(spark: SparkSession, table:
     ):
         with pytest.raises(UnsupportedQueryError, match="let the stream be the side"):
             plan_query(df)
-    with pytest.raises(UnsupportedQueryError, match="a join of two streams"):
-        plan_query(stream.join(stream_of(spark, STREAM.schema), "k"))
 
 
 def test_a_key_of_the_table_that_is_the_present_time_is_not_frozen(

@@ -15,6 +15,7 @@ from engine.checkpoint.fingerprint_file import NAME, read_fingerprint, write_fin
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
 from engine.pipeline.fingerprint import Change, compare, fingerprint
 from engine.pipeline.pipeline import Pipeline, SourceRelation
+from engine.pipeline.stateful import Aggregate, Exchange, Exchanged, GroupRows
 
 SCHEMA = pa.schema([pa.field("carrier", pa.string()), pa.field("delay", pa.int64())])
 SOURCE = SourceRelation(
@@ -268,3 +269,46 @@ def test_a_newer_one_is_refused(tmp_path: Path) -> None:
     storage.replace(NAME, b'{"version":2}')
     with pytest.raises(CheckpointVersionError, match="Upgrade"):
         read_fingerprint(storage)
+
+
+def counting(*names: str, mode: str = "update", keys: tuple[str, ...] = ("carrier",)) -> Any:
+    """The fingerprint of a query with one stage."""
+    schema = pa.schema([*((key, pa.string()) for key in keys), *((n, pa.int64()) for n in names)])
+    folds = tuple(Aggregate("Sum", (), pa.int64()) for _ in names)
+    step = GroupRows("aggregate-0", tuple(range(len(keys))), folds, schema, mode)
+    stage = Pipeline(
+        Exchanged((SCHEMA,), ((0,),)), (step,), schema, descriptions=("Aggregate ...", "Filter x")
+    )
+    below = replace(PIPELINE, exchange=Exchange(1, (0,)))
+    parts = fingerprint(
+        [(below, ("pollIntervalMs", "numPartitions"))],
+        [stage],
+        sink_format="noop",
+        sink_options={},
+        sink_tuning=(),
+    )
+    stored: dict[str, Any] = json.loads(json.dumps(parts))
+    return stored
+
+
+def test_what_a_query_knows_is_of_that_query() -> None:
+    old = counting("sum(delay)")
+    assert compare(old, counting("sum(delay)")) == []
+    (changed, *_) = compare(old, counting("max(delay)"))
+    assert str(changed).startswith(
+        "stage.aggregates: sum(delay) BIGINT → max(delay) BIGINT (its state"
+    )
+    assert not changed.is_safe
+    for other, part in (
+        (counting("sum(delay)", mode="complete"), "stage.output mode"),
+        (counting("sum(delay)", keys=("carrier", "day")), "stage.keys"),
+    ):
+        assert part in [each.part for each in compare(old, other) if not each.is_safe]
+    assert counting("sum(delay)")["schema"] == {"carrier": "STRING", "sum(delay)": "BIGINT"}
+
+
+def test_a_query_does_not_begin_to_keep_state_in_the_middle() -> None:
+    without = made(sink="noop", sink_options={})
+    (changed, *_) = compare(without, counting("sum(delay)"))
+    assert str(changed).startswith("steps with state: 0 of them → 1 of them")
+    assert not changed.is_safe

@@ -14,7 +14,8 @@ import pytest
 from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
 from engine.pipeline.pipeline import StaticJoin
-from engine.task.hash_join import PAIRS_MAX, join
+from engine.task.hash_join import join
+from engine.task.pairs import PAIRS_MAX
 
 INT = pa.int64()
 STAMP = pa.timestamp("us", "UTC")

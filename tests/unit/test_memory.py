@@ -43,6 +43,22 @@ def test_committed_epochs_are_seen_once_and_in_order() -> None:
     assert DriverSink.of(sink).delivery == "exactly once"
 
 
+def test_a_complete_result_takes_the_place_of_the_one_before() -> None:
+    sink = MemoryWriter("m7", IDS, replaces=True)
+    sink.commit([message(sink, ids(1)), message(sink, ids(2))], 0)
+    sink.commit([message(sink), None], 1)  # nothing was new
+    assert memory.rows("m7") == [Row(id=1), Row(id=2)]
+    sink.commit([message(sink, ids(3)), message(sink)], 2)
+    assert memory.rows("m7") == [Row(id=3)]
+    sink.commit([message(sink, ids(9))], 2)
+    assert memory.rows("m7") == [Row(id=3)]
+    options = CaseInsensitiveDict({"queryName": "m8"})
+    writer = MemoryDataSource(options).streamWriter(IDS, overwrite=True)
+    for epoch in (0, 1):
+        writer.commit([message(writer, ids(epoch))], epoch)
+    assert memory.rows("m8") == [Row(id=1)]
+
+
 def test_a_new_query_of_the_same_name_begins_anew() -> None:
     first = MemoryWriter("m2", IDS)
     first.commit([message(first, ids(1))], 0)

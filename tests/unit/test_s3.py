@@ -30,6 +30,7 @@ from engine.checkpoint.storage.fsspec_storage import FsspecStorage
 from engine.checkpoint.storage.opening import open_storage, prove_create_if_absent
 from engine.errors import CheckpointError, ConcurrentRunError, ConfigError
 from tests.servers.s3 import s3_server
+from tests.unit.test_state_retention import Query, expected_at, files, state_at
 
 Options = dict[str, Any]
 
@@ -239,3 +240,17 @@ def test_where_the_environment_leads_is_a_part_of_what_was_proved(
     config.write_text(f"[default]\nendpoint_url = {there}\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
     assert endpoint() == there
+
+
+def test_snapshots_of_state(url: str, options: Options) -> None:
+    checkpoint = Checkpoint(url, options)
+    checkpoint.create_or_read_query_id("query")
+    query = Query(checkpoint)
+    query.count(35)
+    prune(checkpoint, keep_epochs=5)
+    for epoch in (30, 34):
+        assert state_at(checkpoint, epoch) == expected_at(epoch)
+    assert len(files(checkpoint)) < 25
+    target = Checkpoint(url.replace("/one", "/two"), options)
+    copy_checkpoint(checkpoint, target)
+    assert state_at(target, 34) == expected_at(34)

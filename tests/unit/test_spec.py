@@ -114,7 +114,11 @@ def test_a_mode_is_chosen_or_left_to_the_trigger() -> None:
         (changed(sink=None), ["sink: is missing"]),
         (
             changed(sink={"format": "noop", "output_mode": "upsert"}),
-            ["sink.output_mode: must be append or update, not 'upsert'"],
+            ["sink.output_mode: must be append or update or complete, not 'upsert'"],
+        ),
+        (
+            changed(source={"format": "rate", "watermark": {"column": "at", "delay": "a while"}}),
+            ["source.watermark.delay: 'a while' is not an interval"],
         ),
         (
             changed(sink={"format": "noop", "partition_by": ["a", 1]}),

@@ -29,6 +29,7 @@ from engine.checkpoint.storage.contract import Storage
 MAX_VERSION = 2
 _NO_OFFSET = "-"
 _WRITTEN_BY = "writtenBy"
+_OF_ONE_EPOCH = ("nextBatchWatermarkMs", "keyGroups", "state")
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,11 @@ class OffsetEntry:
 
 
 def carried_on(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The metadata of the next entry that is written here."""
-    return None if metadata is None else {**metadata, _WRITTEN_BY: "continuous"}
+    """The metadata of the next entry that is written here: without what is of one epoch only."""
+    if metadata is None:
+        return None
+    kept = {key: value for key, value in metadata.items() if key not in _OF_ONE_EPOCH}
+    return {**kept, _WRITTEN_BY: "continuous"}
 
 
 def batch_metadata(now_ms: int) -> dict[str, Any]:

@@ -51,7 +51,11 @@ def _read(source: SourceSpec, spark: SparkSession) -> DataFrame:
         with _blamed_on("source.schema"):
             reader = reader.schema(source.schema)
     with _blamed_on("source"):
-        return reader.load()
+        df = reader.load()
+    if source.watermark is not None:
+        with _blamed_on("source.watermark"):
+            df = df.withWatermark(*source.watermark)
+    return df
 
 
 def _apply(spec: QuerySpec, writer: ContinuousStreamWriter) -> ContinuousStreamWriter:

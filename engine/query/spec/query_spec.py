@@ -6,13 +6,14 @@
     source:
       format: tail                        # as in spark.readStream.format
       options: {path: /data/in, fileFormat: json}
-      schema: "carrier STRING, dep_delay INT"
+      schema: "at TIMESTAMP, carrier STRING, dep_delay INT"
+      watermark: {column: at, delay: 10 minutes}    # as DataFrame.withWatermark
     sql: "SELECT * FROM source WHERE dep_delay > 15"
     sink:
       format: parquet                     # as in DataFrame.writeStream.format
       options: {path: /data/out}
       partition_by: [carrier]
-      output_mode: append
+      output_mode: append               # or update, complete
     trigger: {continuous: 1 second}       # or processingTime, availableNow, once, realTime
     mode: engine                          # or spark; by default the trigger decides
     checkpoint_location: /data/checkpoint
@@ -48,6 +49,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.base.options import parse_interval_ms
+from engine.base.output_modes import ALL_MODES, APPEND
 from engine.errors import ConfigError
 from engine.query.spec.document import read_document
 from engine.query.spec.fields import (
@@ -67,11 +69,15 @@ from engine.query.spec.fields import (
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """The stream that the view ``source`` shows. ``schema`` is a DDL string."""
+    """The stream that the view ``source`` shows. ``schema`` is a DDL string.
+
+    :param watermark: the column of the event time, and how late rows may be, as an interval.
+    """
 
     format: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     schema: str | None = None
+    watermark: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,7 @@ class SinkSpec:
     format: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     partition_by: tuple[str, ...] = ()
-    output_mode: str = "append"
+    output_mode: str = APPEND
 
 
 @dataclass(frozen=True)
@@ -188,11 +194,25 @@ def _query(value: Any, place: Place) -> str | None:
     return query
 
 
+_WATERMARK = section(
+    {
+        "column": Field(text, required=True),
+        "delay": Field(_interval, required=True),
+    }
+)
+
+
+def _watermark(value: Any, place: Place) -> tuple[str, str] | None:
+    read = _WATERMARK(value, place)
+    return read and (read["column"], read["delay"])
+
+
 _SOURCE = section(
     {
         "format": Field(text, required=True),
         "options": Field(options, default={}),
         "schema": Field(text),
+        "watermark": Field(_watermark),
         "connection": Field(report_connection),
     }
 )
@@ -201,7 +221,7 @@ _SINK = section(
         "format": Field(text, required=True),
         "options": Field(options, default={}),
         "partition_by": Field(names, default=()),
-        "output_mode": Field(choice("append", "update"), default="append"),
+        "output_mode": Field(choice(*ALL_MODES), default=APPEND),
         "connection": Field(report_connection),
     }
 )
@@ -209,7 +229,7 @@ _SINK = section(
 
 def _source(value: Any, place: Place) -> SourceSpec | None:
     read = _SOURCE(value, place)
-    return read and SourceSpec(read["format"], read["options"], read["schema"])
+    return read and SourceSpec(read["format"], read["options"], read["schema"], read["watermark"])
 
 
 def _sink(value: Any, place: Place) -> SinkSpec | None:

@@ -117,7 +117,8 @@ def _run(setup: Setup, armed: str, said: str) -> None:
 def _definition(setup: Setup, failing: threading.Event) -> QueryDefinition:
     return QueryDefinition(
         name=None,
-        streams=(setup.road.stream(setup),),
+        streams=setup.road.streams(setup),
+        stages=setup.road.stages(setup),
         sink=_with_failures(setup.road.sink(setup), failing),
         checkpoint=Checkpoint(setup.checkpoint),
         epoch_interval_ms=INTERVAL_MS,

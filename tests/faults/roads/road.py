@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from engine.execution.definition import StreamBinding
+from engine.pipeline.pipeline import Pipeline
 from engine.sinks.contract import SinkBinding
 from tests.servers.process import Process
 
@@ -113,6 +114,16 @@ class Road(ABC):
     @abstractmethod
     def stream(setup: Setup) -> StreamBinding:
         """What the query reads."""
+
+    @classmethod
+    def streams(cls, setup: Setup) -> tuple[StreamBinding, ...]:
+        """The same, if it reads several."""
+        return (cls.stream(setup),)
+
+    @classmethod
+    def stages(cls, setup: Setup) -> tuple[Pipeline, ...]:
+        """What follows behind exchanges."""
+        return ()
 
     @staticmethod
     @abstractmethod

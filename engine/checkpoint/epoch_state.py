@@ -1,0 +1,74 @@
+"""What the offset log knows of an epoch beside its offsets, of a query with event time or state.
+
+It stands in the entry's metadata. Where Spark has a name for something it has Spark's::
+
+    {"batchWatermarkMs":1000,"batchTimestampMs":1795174660561,"conf":{},"writtenBy":"continuous",
+     "nextBatchWatermarkMs":2000,"keyGroups":128,"state":{"1":[{"stage":1,"file":"state/1/...",...}]}}
+
+``batchWatermarkMs`` is the watermark during the epoch, ``nextBatchWatermarkMs`` that behind it, which
+the entry of the commit log repeats; ``batchTimestampMs`` is when the epoch began, the processing
+time of its records. ``state`` has, for each stage that keeps some, a handle of each task's snapshot
+at the epoch's end: written before this entry, durable with it, and gone back to with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.checkpoint.logs.offset_log import OffsetEntry, batch_metadata
+from engine.checkpoint.noted_state import STATE, noted_state, to_note
+from engine.snapshots.handles import SnapshotHandle
+
+_NEXT = "nextBatchWatermarkMs"
+_GROUPS = "keyGroups"
+
+
+@dataclass(frozen=True)
+class EpochState:
+    """See the module. Times in milliseconds of the wall clock.
+
+    :param watermark_ms: during the epoch; ``next_watermark_ms`` behind it.
+    :param opened_ms: when it began.
+    :param handles: of the snapshots at its end.
+    :param key_groups: how many the query has; None of one without state.
+    """
+
+    watermark_ms: int = 0
+    next_watermark_ms: int = 0
+    opened_ms: int = 0
+    handles: tuple[SnapshotHandle, ...] = ()
+    key_groups: int | None = None
+
+    def added_to(self, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The metadata of the epoch's entry.
+
+        :param metadata: what is carried on from earlier entries.
+        """
+        told = {
+            **batch_metadata(self.opened_ms),
+            **(metadata or {}),
+            "batchWatermarkMs": self.watermark_ms,
+            "batchTimestampMs": self.opened_ms,
+            _NEXT: self.next_watermark_ms,
+        }
+        if self.key_groups is not None:
+            told.update({_GROUPS: self.key_groups, STATE: to_note(self.handles)})
+        return told
+
+    @classmethod
+    def of(cls, entry: OffsetEntry) -> EpochState:
+        """What an entry says.
+
+        :raises CheckpointCorruptError: it cannot be read.
+        """
+        found = entry.metadata or {}
+        watermark_ms = found.get("batchWatermarkMs", 0)
+        return cls(
+            watermark_ms,
+            found.get(_NEXT, watermark_ms),
+            found.get("batchTimestampMs", 0),
+            noted_state(entry),
+            found.get(_GROUPS),
+        )

@@ -1,0 +1,62 @@
+"""How many tasks the stages of a query are to have, as somebody has asked for it::
+
+    control/reducers    {"reducers":8,"by":"...","asked_at_ms":1795174660561}
+
+It holds for every run of the query until it is asked for something else, and goes before option
+``reducers``. A run that is told of it (the request ``rescale``) finishes its open epoch and goes on
+with as many tasks, in place: each loads the state of its key groups.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.base.clock import Clock, SystemClock
+from engine.base.json_text import dump, load_object
+from engine.checkpoint.storage.contract import Storage
+from engine.errors import CheckpointCorruptError, ConfigError
+
+_FILE = "control/reducers"
+
+
+def want_reducers(
+    storage: Storage, reducers: int | None, by: str, clock: Clock | None = None
+) -> None:
+    """Ask for so many tasks of each stage.
+
+    :param reducers: at least 1; None: what option ``reducers`` says.
+    :param by: who asks.
+    :raises ConfigError: there cannot be so many.
+    :raises CheckpointError: the checkpoint cannot be written.
+    """
+    if reducers is None:
+        storage.delete(_FILE)
+        return
+    if reducers < 1:
+        raise ConfigError(f"A stage cannot have {reducers} tasks.", hint="Ask for one at least.")
+    now_ms = (clock or SystemClock()).now_ms()
+    wanted = {"reducers": reducers, "by": by, "asked_at_ms": now_ms}
+    storage.replace(_FILE, dump(wanted).encode())
+
+
+def wanted_reducers(storage: Storage) -> int | None:
+    """What :func:`want_reducers` was asked for last; None: nothing.
+
+    :raises CheckpointCorruptError: it cannot be read.
+    """
+    try:
+        found: Any = load_object(storage.read(_FILE)).get("reducers")
+    except FileNotFoundError:
+        return None
+    except ValueError as exc:
+        raise _unreadable(storage) from exc
+    if not isinstance(found, int) or found < 1:
+        raise _unreadable(storage)
+    return found
+
+
+def _unreadable(storage: Storage) -> CheckpointCorruptError:
+    return CheckpointCorruptError(
+        f"{storage.path(_FILE)} does not say how many tasks a stage has.",
+        hint="Delete it, or ask again with `continuous rescale`.",
+    )

@@ -1,0 +1,46 @@
+"""Who keeps state in a checkpoint: Spark's micro-batches or this engine. Neither reads the other's.
+
+Spark has a folder for each of its operators, from ``state/0`` on, and may name its stores in the
+commit log (``stateUniqueIds``). Ours has one for each stage, and stages are numbered behind
+streams, so that there is no ``state/0``; the entries of the offset log name its files.
+
+Source: Spark's ``StateStoreProviderId``, ``OperatorStateMetadataV1``, ``CommitMetadata``.
+"""
+
+from __future__ import annotations
+
+from engine.checkpoint.folder import CheckpointFolder
+from engine.checkpoint.noted_state import STATE
+from engine.errors import ConfigError
+
+_OF_SPARK = ("state/0/_metadata/metadata", "state/0/_metadata/v2")
+_HINT = "Start the query with a checkpoint of its own: it begins anew there, with no state."
+
+
+def refuse_sparks_state(checkpoint: CheckpointFolder) -> None:
+    """:raises ConfigError: Spark keeps state there.
+    :raises CheckpointError: the checkpoint cannot be read.
+    """
+    storage, epoch = checkpoint.storage, checkpoint.committed_epoch()
+    commit = None if epoch < 0 else checkpoint.commits.get(epoch)
+    names_stores = commit is not None and bool(commit.state_unique_ids)
+    if names_stores or any(map(storage.exists, _OF_SPARK)) or storage.list("state/0/0"):
+        raise ConfigError(
+            f"The checkpoint {checkpoint.url} has the state of a query that Spark's micro-batches "
+            "run, which is read by Spark alone.",
+            hint=f'{_HINT} Or let Spark go on with it: trigger(processingTime="...").',
+        )
+
+
+def refuse_own_state(checkpoint: CheckpointFolder) -> None:
+    """:raises ConfigError: this engine keeps state there.
+    :raises CheckpointError: the checkpoint cannot be read.
+    """
+    epoch = checkpoint.committed_epoch()
+    entry = None if epoch < 0 else checkpoint.offsets.get(epoch)
+    if entry is not None and STATE in (entry.metadata or {}):
+        raise ConfigError(
+            f"The checkpoint {checkpoint.url} has the state of a query that runs continuously, "
+            "which Spark's micro-batches do not read.",
+            hint=f'{_HINT} Or go on with it: trigger(continuous="...").',
+        )

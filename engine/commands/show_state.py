@@ -1,0 +1,103 @@
+"""``state``: what a query remembers, as of a committed epoch."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from engine.commands.result import Result, format_pairs, format_table, format_time
+from engine.commands.status import open_checkpoint
+from engine.errors import ConfigError
+from engine.state.committed_state import committed_state, tables_of
+from engine.state.files import TableHead
+from engine.state.merging import IN_FRONT
+
+
+def state(args: Namespace) -> Result:
+    """The tables of each stage, with their first rows."""
+    checkpoint = open_checkpoint(args.checkpoint)
+    wanted = [_condition(each) for each in args.key or ()]
+    found = committed_state(checkpoint, args.epoch)
+    shown = []
+    for stage in found.stages if args.stage is None else [args.stage]:
+        for head, table in tables_of(checkpoint, found, stage).items():
+            if all(_column(table, name) is not None for name, _ in wanted):
+                shown.append(_shown(stage, head, table, wanted, args.rows))
+    if wanted and not shown:
+        raise ConfigError(f"No table of the state has all of {', '.join(n for n, _ in wanted)}.")
+    told = {"epoch": found.epoch, "watermark_ms": found.watermark_ms, "tables": shown}
+    parts = [
+        format_pairs({"epoch": found.epoch, "watermark": format_time(found.watermark_ms)}),
+        *map(_described, shown),
+    ]
+    return Result(told, "\n\n".join(parts))
+
+
+def _condition(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--key {text} is no condition.", hint="Write it as NAME=VALUE.")
+    return name, value
+
+
+def _shown(
+    stage: int, head: TableHead, table: pa.Table, wanted: Sequence[tuple[str, str]], rows: int
+) -> dict[str, Any]:
+    for name, value in wanted:
+        column = _column(table, name)
+        assert column is not None, "the table was chosen by it"
+        table = table.filter(pa.array([_text(each) == value for each in column], pa.bool_()))
+    first = table.slice(0, rows).select(range(IN_FRONT, table.num_columns))
+    columns = [map(_value, column.to_pylist()) for column in first.columns]
+    return {
+        "stage": stage,
+        "operator": head.stage,
+        "table": head.name,
+        "rows": table.num_rows,
+        "keys": head.keys,
+        "columns": first.column_names,
+        "shown": [list(row) for row in zip(*columns, strict=True)],
+    }
+
+
+def _described(table: dict[str, Any]) -> str:
+    title = f"stage {table['stage']}, {table['operator']}, {table['table']}: {table['rows']:,} rows"
+    more = table["rows"] - len(table["shown"])
+    lines = [title, format_table(table["columns"], table["shown"])]
+    return "\n".join([*lines, f"and {more:,} more"] if more else lines)
+
+
+def _column(table: pa.Table, name: str) -> list[Any] | None:
+    """The values of a column, or below it: ``window.start``. None: there is none."""
+    first, *inner = name.split(".")
+    names = table.column_names[IN_FRONT:]
+    if first not in names:
+        return None
+    column = table.column(IN_FRONT + names.index(first))
+    for each in inner:
+        if not pa.types.is_struct(column.type) or column.type.get_field_index(each) < 0:
+            return None
+        column = column.flatten()[column.type.get_field_index(each)]
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _text(value: Any) -> str:
+    return "null" if value is None else str(_value(value))
+
+
+def _value(value: Any) -> Any:
+    """As JSON."""
+    if isinstance(value, dict):
+        return {name: _value(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_value(each) for each in value]
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)

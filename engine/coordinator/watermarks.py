@@ -1,0 +1,47 @@
+"""How far event time has come, over all tasks: Spark's rules.
+
+Each ``withWatermark`` of a query is an operator with a number. Its watermark is the largest event
+time that any task has seen, less its delay, and never goes back. That of the query is the least of
+them, or with policy ``max`` the largest; an operator that has seen nothing stands at 0.
+
+An epoch's event times count when all tasks have reported it, so its rows move the watermark of the
+epoch that begins next.
+
+Source: Spark's ``WatermarkTracker``, ``EventTimeStats``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+MIN: Final = "min"
+MAX: Final = "max"
+
+
+class Watermarks:
+    """Pure.
+
+    :param delays_ms: of each operator.
+    :param policy: :data:`MIN` or :data:`MAX` (``spark.sql.streaming.multipleWatermarkPolicy``).
+    :ivar current_ms: the query's watermark; 0 before the first.
+    """
+
+    def __init__(self, delays_ms: Sequence[int], policy: str = MIN, current_ms: int = 0) -> None:
+        self._delays_ms = delays_ms
+        self._choose = max if policy == MAX else min
+        self._operators_ms = [0] * len(delays_ms)
+        self.current_ms = current_ms
+
+    def take(self, event_times_us: Iterable[Mapping[int, int]]) -> None:
+        """What the tasks have seen in an epoch.
+
+        :param event_times_us: of each task: operator → its largest event time in microseconds;
+            without those that have seen none.
+        """
+        for seen in event_times_us:
+            for number, micros in seen.items():
+                found_ms = micros // 1000 - self._delays_ms[number]
+                self._operators_ms[number] = max(self._operators_ms[number], found_ms)
+        if self._operators_ms:
+            self.current_ms = max(self.current_ms, self._choose(self._operators_ms))

@@ -1,0 +1,88 @@
+"""A task's way to the tasks of another stage: one connection to each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from engine.errors import AuthenticationError, TaskLostError
+from engine.exchange import frames
+from engine.exchange.alignment import EpochEnd
+from engine.exchange.frames import Place
+from engine.exchange.partitioning import Partitioner
+from engine.wire.connection import PATIENCE_S, Connection, Dialing, connect
+from engine.wire.listening import host_and_port
+from engine.wire.messages import Address
+
+
+class Sender:
+    """Sends each row to the task that owns its key. Waits while that task reads nothing: so it is
+    as slow as the slowest that it sends to.
+
+    :param own: the place of the task that sends.
+    :param stage: the number of the pipeline that gets the rows.
+    :param addresses: of its tasks, in the order of the key groups that they own.
+    :param secret: of the run.
+    :param patience_s: so long one is called again that drops us, for it may be busy.
+    :raises TaskLostError: one of them cannot be reached.
+    """
+
+    def __init__(
+        self,
+        own: Place,
+        stage: int,
+        addresses: Sequence[Address],
+        secret: bytes,
+        partitioner: Partitioner,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._partitioner = partitioner
+        self._places = [Place(stage, task) for task in range(len(addresses))]
+        self._connections: list[Connection] = []
+        try:
+            for place, address in zip(self._places, addresses, strict=True):
+                self._connections.append(_reached(place, address, secret, patience_s))
+            for task in range(len(addresses)):
+                self._send(task, frames.hello(own))
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """:raises TaskLostError: a task that owns some of its rows is gone."""
+        for task, part in self._partitioner.split(batch):
+            self._send(task, frames.batch_frame(part))
+
+    def end(self, end: EpochEnd) -> None:
+        """Everything of the epoch was sent.
+
+        :raises TaskLostError: a task is gone.
+        """
+        frame = frames.end_frame(end)
+        for task in range(len(self._connections)):
+            self._send(task, frame)
+
+    def close(self) -> None:
+        """End the connections; from any thread. Who waits in :meth:`send` gets a TaskLostError."""
+        for connection in self._connections:
+            connection.close()
+
+    def _send(self, task: int, frame: tuple[bytes, bytes | memoryview]) -> None:
+        try:
+            self._connections[task].send_frame(*frame)
+        except OSError as exc:
+            raise TaskLostError(f"{str(self._places[task]).capitalize()} is gone: {exc}.") from exc
+
+
+def _reached(place: Place, address: Address, secret: bytes, patience_s: float) -> Connection:
+    dialing = Dialing((address.host, address.port), secret, address.certificate)
+    try:
+        return connect(dialing, patience_s)
+    except (OSError, AuthenticationError) as exc:
+        raise TaskLostError(
+            f"{str(place).capitalize()} cannot be reached at "
+            f"{host_and_port(address.host, address.port)}: {exc}",
+            hint="Tasks of a query with state send rows to each other: executors have to reach "
+            "one another on any port.",
+        ) from exc

@@ -1,0 +1,96 @@
+"""The progress report of an epoch, from what its tasks have told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.coordinator.epoch_runner import CommittedEpoch
+from engine.execution.definition import QueryDefinition
+from engine.execution.lag import stream_progress
+from engine.execution.observed import observed_metrics
+from engine.pipeline.stateful import StatefulStep
+from engine.progress.report import (
+    EpochTimes,
+    QueryIdentity,
+    Restarts,
+    epoch_progress,
+    iso_timestamp,
+)
+from engine.sources.contract import Offset
+from engine.wire.messages import EpochCommitMessage
+
+Reports = Sequence[Sequence[EpochCommitMessage]]
+
+
+def epoch_report(
+    identity: QueryIdentity,
+    definition: QueryDefinition,
+    starts: Sequence[Offset] | None,
+    committed: CommittedEpoch,
+    reports: Reports,
+    times: EpochTimes,
+    restarts: Restarts,
+) -> dict[str, Any]:
+    """See :mod:`engine.progress.report`.
+
+    :param starts: where the epoch begins, per stream; None: at the very beginning.
+    :param reports: per pipeline, of its tasks.
+    """
+    read = reports[: len(definition.streams)]
+    begins = starts or (None,) * len(read)
+    return epoch_progress(
+        identity,
+        committed.epoch,
+        [
+            stream_progress(*each)
+            for each in zip(definition.streams, begins, committed.offsets, read, strict=True)
+        ],
+        times,
+        committed.duration_ms,
+        restarts,
+        observed_metrics(definition.pipelines, reports),
+        [part.counters for parts in reports[len(read) :] for part in parts],
+        [
+            part.counters
+            for pipeline, parts in zip(definition.pipelines, reports, strict=True)
+            for part in parts
+            if pipeline.exchange is None
+        ],
+        _event_time(definition, committed.watermark_ms, reports),
+        _state_operators(definition, reports),
+    )
+
+
+def _event_time(definition: QueryDefinition, watermark_ms: int, reports: Reports) -> dict[str, str]:
+    """The watermark during the epoch, and the newest event time that it has brought; nothing of a
+    query without a watermark."""
+    if not definition.delays_ms:
+        return {}
+    told = {"watermark": iso_timestamp(watermark_ms)}
+    counters = [part.counters for parts in reports for part in parts]
+    seen = [us for each in counters for us in each.event_times_us.values()]
+    if seen:
+        told["max"] = iso_timestamp(max(seen) // 1000)
+    return told
+
+
+def _state_operators(definition: QueryDefinition, reports: Reports) -> list[dict[str, Any]]:
+    """One entry for each step that keeps state. Rows and bytes of a snapshot are those of all steps
+    of a stage: the first of them tells."""
+    found = []
+    for pipeline, parts in zip(definition.pipelines, reports, strict=True):
+        handles = [part.state for part in parts if part.state is not None]
+        steps = [step for step in pipeline.steps if isinstance(step, StatefulStep)]
+        for index, step in enumerate(steps):
+            late = sum(part.counters.late_rows.get(step.name, 0) for part in parts)
+            found.append(
+                {
+                    "operatorName": step.name,
+                    "numRowsTotal": 0 if index else sum(each.rows for each in handles),
+                    "numRowsDroppedByWatermark": late,
+                    "snapshotBytes": 0 if index else sum(each.nbytes for each in handles),
+                    "numShufflePartitions": len(parts),
+                }
+            )
+    return found

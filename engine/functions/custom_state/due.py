@@ -1,0 +1,45 @@
+"""What is due at a time: timers, and values that live for a time."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from heapq import heappop, heappush
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+class Due(Generic[Item]):
+    """Items by the time at which they are due; an item may be due at several times."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, dict[Item, None]] = {}
+        self._times: list[int] = []  # a heap of those of the items, and of some that have none left
+
+    def add(self, at_ms: int, item: Item) -> None:
+        """It is due then; again if it was."""
+        items = self._items.get(at_ms)
+        if items is None:
+            items = self._items[at_ms] = {}
+            heappush(self._times, at_ms)
+        items[item] = None
+
+    def remove(self, at_ms: int, item: Item) -> None:
+        """It is not due then any more."""
+        items = self._items.get(at_ms)
+        if items is None:
+            return
+        items.pop(item, None)
+        if not items:
+            del self._items[at_ms]
+
+    def until(self, end_ms: int) -> list[tuple[int, Item]]:
+        """What is due up to a time, inclusive, in the order of the times; it stays."""
+        times = dict[int, None]()
+        while self._times and self._times[0] <= end_ms:
+            at_ms = heappop(self._times)
+            if at_ms in self._items:
+                times[at_ms] = None
+        for at_ms in times:
+            heappush(self._times, at_ms)
+        return [(at_ms, item) for at_ms in times for item in self._items[at_ms]]

@@ -1,0 +1,108 @@
+"""What both kinds of stage do alike: late rows, tables, and where the rows of a key meet."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.functions.custom_state.keys import Keys
+from engine.functions.invoke import blamed
+from engine.pipeline.pipeline import IDLE
+from engine.pipeline.stateful import RunCustomState
+from engine.state.contract import EventClock, StatefulStage, StateTable
+
+
+class Rows(Protocol):
+    """Those of one table, in memory."""
+
+    @property
+    def table(self) -> StateTable:
+        """What a snapshot knows of it."""
+
+    def restore(self, table: pa.Table) -> None:
+        """See :meth:`engine.state.contract.StatefulStage.restore`."""
+
+    def changes(self, *, whole: bool) -> pa.Table | None:
+        """See :meth:`engine.state.contract.StatefulStage.changes`; None: there are none."""
+
+
+class CustomStateStage(StatefulStage):
+    """The user's code with its state, in a task.
+
+    :param event_time: the position of the column by which a row is late; None: no row is.
+    :param called: the user's function or class, for errors.
+    """
+
+    def __init__(
+        self,
+        step: RunCustomState,
+        clock: EventClock,
+        *,
+        event_time: int | None,
+        called: str,
+    ) -> None:
+        self.name = step.name
+        self._step = step
+        self._clock = clock
+        self._event_time = event_time
+        self._called = called
+        self._keys = Keys([step.input.field(position) for position in step.keys])
+        self._rows: Sequence[Rows] = ()
+
+    @property
+    def tables(self) -> tuple[StateTable, ...]:
+        return tuple(rows.table for rows in self._rows)
+
+    def restore(self, tables: Mapping[str, pa.Table]) -> None:
+        for rows in self._rows:
+            if rows.table.name in tables:
+                rows.restore(tables[rows.table.name])
+
+    def changes(self, *, whole: bool) -> Mapping[str, pa.Table]:
+        found = {rows.table.name: rows.changes(whole=whole) for rows in self._rows}
+        return {name: table for name, table in found.items() if table is not None}
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return blamed(self._epoch(batches), self._called)
+
+    def _epoch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from self._begin()
+        for batch in batches:
+            if batch is IDLE:
+                yield batch
+                continue
+            rows = self._in_time(batch)
+            if rows.num_rows:
+                yield from self._run(rows)
+        yield from self._end()
+
+    @abstractmethod
+    def _begin(self) -> Iterator[pa.RecordBatch]:
+        """Before the first batch of an epoch."""
+
+    @abstractmethod
+    def _run(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Call the user's code for each key of a batch."""
+
+    @abstractmethod
+    def _end(self) -> Iterator[pa.RecordBatch]:
+        """Behind the last batch of an epoch: what is due."""
+
+    def _in_time(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that are not late; one without a time never is."""
+        if self._event_time is None:
+            return batch
+        column = batch.column(self._event_time)
+        if pa.types.is_struct(column.type):  # a window; its end
+            column = pc.struct_field(column, [1])
+        limit = pa.scalar(self._clock.watermark_ms * 1000, pa.int64())
+        late = pc.fill_null(pc.less_equal(column.cast(pa.int64()), limit), False)
+        if not pc.any(late).as_py():
+            return batch
+        rows = batch.filter(pc.invert(late))
+        self._clock.count_late(self.name, batch.num_rows - rows.num_rows)
+        return rows

@@ -1,0 +1,68 @@
+"""What a start asks of a query that keeps state, beside its plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.base.options import EngineOptions
+from engine.errors import ConfigError
+from engine.exchange.key_groups import KEY_GROUPS_MAX
+from engine.query.write_request import WriteRequest
+from engine.sinks.builtin_sinks import sink_kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_POLICY: Final = "spark.sql.streaming.multipleWatermarkPolicy"
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+
+
+def check_output_mode(request: WriteRequest) -> None:
+    """:raises ConfigError: the sink cannot do with rows that come again."""
+    name = str(request.sink_format)
+    modes = sink_kind(name).output_modes
+    if request.output_mode not in modes:
+        raise ConfigError(
+            f"The sink {name} does not support the output mode {request.output_mode}.",
+            hint=f"It supports {' and '.join(modes)}; foreachBatch gets the rows of any mode.",
+        )
+
+
+def check_key_groups(options: EngineOptions) -> None:
+    """:raises ConfigError: there are more than can be told apart, or fewer than tasks."""
+    groups = options.key_groups
+    if groups is None:
+        return
+    if groups > KEY_GROUPS_MAX:
+        raise ConfigError(f"Option keyGroups: {groups} is more than {KEY_GROUPS_MAX}.")
+    if options.reducers > groups:
+        raise ConfigError(
+            f"Option reducers is {options.reducers} and keyGroups is {groups}: a task has one group"
+            " at least.",
+            hint="Set keyGroups higher, for a new checkpoint, or reducers lower.",
+        )
+
+
+def refuse_options_of_state(options: EngineOptions) -> None:
+    """:raises ConfigError: an option is for queries that keep state, and this one does not."""
+    default = EngineOptions()
+    given = {
+        "reducers": options.reducers != default.reducers,
+        "keyGroups": options.key_groups != default.key_groups,
+        "partialAggregation": options.partial_aggregation != default.partial_aggregation,
+    }
+    for name, is_given in given.items():
+        if is_given:
+            raise ConfigError(
+                f"Option {name} has no meaning: the query keeps no state.", hint="Leave it out."
+            )
+
+
+def watermark_policy(spark: SparkSession) -> str:
+    """Which of several watermarks the query goes by, ``min`` or ``max``."""
+    return str(spark.conf.get(_POLICY)).lower()
+
+
+def shuffle_partitions(spark: SparkSession) -> int:
+    """How many tasks a stage has at most, unless the option ``reducers`` says it."""
+    return int(str(spark.conf.get(_PARTITIONS)))

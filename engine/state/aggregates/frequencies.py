@@ -1,0 +1,174 @@
+"""``mode``, ``median``, ``percentile``, ``percentile_cont`` and ``_disc``: how often each value was
+there.
+
+Source: Spark's ``Mode``, ``PercentileBase``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from engine.errors import TransformError
+from engine.expressions.ansi import failure
+from engine.expressions.datum import constant_value
+from engine.expressions.lists import Lists, entries
+from engine.expressions.logic.ranks import normalized, ranks
+from engine.expressions.row_context import taken
+from engine.pipeline.stateful import Aggregate
+from engine.state.aggregates.bags import Bags
+from engine.state.aggregates.collections import equal_items
+from engine.state.aggregates.fold import Fold, Values, rows_with_values
+from engine.state.columns import Slots, fixed_array, fixed_values
+
+
+class _Frequencies(Fold):
+    """The distinct values, in the order in which they came, each with its count."""
+
+    def __init__(self, aggregate: Aggregate) -> None:
+        super().__init__(aggregate)
+        self._value = aggregate.arguments[0].dtype
+        entry = pa.struct([("key", self._value), ("value", pa.int64())])
+        self._bags = Bags(entry, _counted)
+
+    @property
+    def state(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return (("counts", self._bags.dtype),)
+
+    def grow(self, room: int) -> None:
+        self._bags.grow(room)
+
+    def clear(self, slots: Slots) -> None:
+        self._bags.clear(slots)
+
+    def update(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
+        slots, (values,) = rows_with_values(slots, columns[:1])
+        self._bags.add(slots, _entries(values, np.ones(len(slots), np.int64)))
+
+    def merge(self, slots: Slots, states: Sequence[pa.Array]) -> None:
+        self._bags.add_lists(slots, states[0])
+
+    def states(self, slots: Slots) -> list[pa.Array]:
+        return [self._bags.take(slots).array(self._bags.dtype)]
+
+    def _ordered(self, slots: Slots) -> tuple[Lists, Slots, Values]:
+        """The entries of each slot, the ranks of their values, and the counts."""
+        lists = self._bags.take(slots)
+        return lists, ranks(lists.items.field(0)), fixed_values(lists.items.field(1))
+
+
+class Mode(_Frequencies):
+    """The value that was there most often; of several the first that came, or the one that the
+    query asks for."""
+
+    def results(self, slots: Slots) -> pa.Array:
+        lists, order, counts = self._ordered(slots)
+        reverse = self.aggregate.params.get("reverse_opt")
+        preferred = np.arange(len(order)) if reverse is None else order if reverse else -order
+        best_first = np.lexsort((preferred, -counts, lists.rows))
+        chosen = np.full(len(slots), -1, np.int64)
+        has_values = lists.lengths > 0
+        chosen[has_values] = best_first[lists.starts[has_values]]
+        positions = pa.array(chosen, mask=~has_values)
+        return taken(lists.items.field(0), positions)
+
+
+class Percentile(_Frequencies):
+    """Exactly, interpolated between the two values beside the position. Spark tells 0.0 from -0.0,
+    in an order that is that of its hash table; this does not."""
+
+    def __init__(self, aggregate: Aggregate) -> None:
+        super().__init__(aggregate)
+        wanted = constant_value(aggregate.arguments[1])
+        self._is_list = isinstance(wanted, list)
+        self._percentages = wanted if self._is_list else [wanted]
+
+    def update(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
+        if len(columns) < 3:
+            super().update(slots, columns)
+            return
+        slots, (values, _, frequencies) = rows_with_values(slots, columns)
+        times = fixed_values(frequencies).astype(np.int64)
+        if (times < 0).any():
+            raise _negative(int(times[times < 0][0]))
+        rows = np.flatnonzero(times)
+        self._bags.add(slots[rows], _entries(taken(values, pa.array(rows)), times[rows]))
+
+    def results(self, slots: Slots) -> pa.Array:
+        lists, order, counts = self._ordered(slots)
+        is_descending = bool(self.aggregate.params.get("reverse", False))
+        by_value = np.lexsort((-order if is_descending else order, lists.rows))
+        has_values = lists.lengths > 0
+        values = fixed_values(lists.items.field(0).cast(pa.float64()))[by_value]
+        groups = _Sorted(values, counts[by_value], lists.starts[has_values])
+        found = np.empty((len(slots), len(self._percentages)))
+        for index, each in enumerate(self._percentages):
+            found[has_values, index] = self._at(groups, each)
+        if not self._is_list:
+            return fixed_array(pa.float64(), np.ascontiguousarray(found[:, 0]), has_values)
+        lengths = np.where(has_values, len(self._percentages), 0)
+        items = pa.array(found[has_values].ravel())
+        return Lists(items, lengths, has_values).array(self.aggregate.dtype)
+
+    def _at(self, groups: _Sorted, percentage: float) -> Values:
+        position = (groups.totals - 1) * percentage
+        low, high = np.floor(position), np.ceil(position)
+        lower = groups.values[groups.index(low.astype(np.int64) + 1)]
+        higher = groups.values[groups.index(high.astype(np.int64) + 1)]
+        with np.errstate(all="ignore"):
+            between = (high - position) * lower + (position - low) * higher
+        return np.where((low == high) | (lower == higher), lower, between)
+
+
+class DiscretePercentile(Percentile):
+    """The first value that so many are not behind."""
+
+    def _at(self, groups: _Sorted, percentage: float) -> Values:
+        return groups.values[groups.index(np.ceil(groups.totals * percentage).astype(np.int64))]
+
+
+class _Sorted:
+    """The distinct values of several slots, each slot's side by side and in order.
+
+    :param starts: where each slot's begin; none is without values.
+    """
+
+    def __init__(self, values: Values, counts: Values, starts: Slots) -> None:
+        self.values = values
+        self._starts = starts
+        self._ends = np.cumsum(counts)
+        self._before = self._ends[starts] - counts[starts]
+        self.totals = np.add.reduceat(counts, starts) if len(starts) else starts
+
+    def index(self, count: Slots) -> Slots:
+        """For each slot the value with which so many have come."""
+        found = np.searchsorted(self._ends, self._before + count)
+        return np.maximum(found, self._starts)
+
+
+def _entries(values: pa.Array, counts: Values) -> pa.Array:
+    """As Spark counts them, -0.0 is 0.0."""
+    return entries(normalized(values), pa.array(counts))
+
+
+def _negative(count: int) -> TransformError:
+    return failure(
+        "NEGATIVE_VALUES_IN_FREQUENCY_EXPRESSION",
+        f"Found {count} as a frequency, where it has to be positive.",
+    )
+
+
+def _counted(lists: Lists) -> Lists:
+    """Equal values of a row as one, with the sum of their counts."""
+    keys = lists.items.field(0)
+    order, starts = equal_items(lists, keys)
+    if len(starts) == len(order):
+        return lists
+    counts = np.add.reduceat(fixed_values(lists.items.field(1))[order], starts)
+    first = order[starts]
+    in_order = np.argsort(first)
+    items = entries(taken(keys, pa.array(first[in_order])), pa.array(counts[in_order]))
+    lengths = np.bincount(lists.rows[first], minlength=len(lists)).astype(np.int64)
+    return Lists(items, lengths, lists.valid)

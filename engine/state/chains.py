@@ -1,0 +1,129 @@
+"""The files of snapshots, read: those that the offset log names, and those before them.
+
+A file has to be the very one that the offset log vouches for, or that a file does which it vouches
+for: anything else is refused, and the error tells what it is instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from engine.errors import CheckpointCorruptError, CheckpointVersionError
+from engine.snapshots.handles import SnapshotHandle
+from engine.snapshots.names import SnapshotName
+from engine.state.files import Header, Link, TableHead, checksum_of, decode, header_of
+
+if TYPE_CHECKING:
+    from engine.checkpoint.storage.contract import Storage
+
+HINT: Final = (
+    "Restore the file from a copy of the checkpoint, or rewind the query to an epoch that does not "
+    "need it, or start it with a new checkpoint."
+)
+
+
+@dataclass(frozen=True)
+class StateFile:
+    """A file that was read.
+
+    :param link: what the next file would say of it.
+    """
+
+    header: Header
+    tables: Mapping[TableHead, pa.Table]
+    link: Link
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The files that a task goes on behind.
+
+    :param handle: what the offset log says of them.
+    :param links: the files, the oldest first.
+    """
+
+    handle: SnapshotHandle
+    links: tuple[Link, ...]
+
+
+def read_chains(
+    storage: Storage, handles: Sequence[SnapshotHandle], query_id: str | None
+) -> list[list[StateFile]]:
+    """The files behind each handle, the oldest first; none where there is no state.
+
+    :param query_id: of the checkpoint, to tell what a wrong file is; None: it is not known.
+    :raises CheckpointCorruptError: a file is missing, damaged or another one.
+    :raises CheckpointVersionError: a newer engine has written it.
+    """
+    newest = [
+        (handle.file, handle.checksum)
+        for handle in handles
+        if handle.file is not None and handle.checksum is not None
+    ]
+    ends = _read_all(storage, newest, query_id)
+    before = [(link.file, link.checksum) for end in ends for link in end.header.chain]
+    others, found = iter(_read_all(storage, before, query_id)), iter(ends)
+    chains = []
+    for handle in handles:
+        end = [] if handle.file is None else [next(found)]
+        chains.append([*(next(others) for each in end for _ in each.header.chain), *end])
+    return chains
+
+
+def _read_all(
+    storage: Storage, wanted: Sequence[tuple[str, str]], query_id: str | None
+) -> Sequence[StateFile]:
+    return storage.together(*(partial(_read, storage, *each, query_id) for each in wanted))
+
+
+def _read(storage: Storage, name: str, checksum: str, query_id: str | None) -> StateFile:
+    try:
+        data = storage.read(name)
+    except FileNotFoundError:
+        raise _refused(storage, name, "is missing") from None
+    if checksum_of(data) != checksum:
+        raise _refused(storage, name, _difference(name, data, query_id))
+    try:
+        header, tables = decode(data)
+    except CheckpointVersionError as exc:
+        raise CheckpointVersionError(
+            f"{storage.path(name)} cannot be read. {exc.message}", hint=exc.hint
+        ) from exc
+    except ValueError as exc:
+        raise _refused(storage, name, f"cannot be read: {exc}") from exc
+    link = Link(name, checksum, len(data), sum(table.num_rows for table in tables))
+    return StateFile(header, dict(zip(header.tables, tables, strict=True)), link)
+
+
+def _difference(name: str, data: bytes, query_id: str | None) -> str:
+    """What is wrong with a file that has another checksum than it should have."""
+    try:
+        header = header_of(data)
+    except (ValueError, CheckpointVersionError):
+        return f"is torn: its {len(data)} bytes are no snapshot"
+    wanted = SnapshotName.parse(name)
+    found = (header.stage, header.epoch, header.first_group, header.end_group)
+    if query_id is not None and header.query_id != query_id:
+        return f"is a file of another query, {header.query_id}"
+    if wanted is None or found != (
+        wanted.stage, wanted.epoch, wanted.first_group, wanted.end_group
+    ):  # fmt: skip
+        return (
+            f"is another file: stage {header.stage} behind epoch {header.epoch}, key groups "
+            f"{header.first_group} to {header.end_group - 1}"
+        )
+    return "is damaged, or of another run: its checksum is not that of the file that was written"
+
+
+def _refused(storage: Storage, name: str, fault: str) -> CheckpointCorruptError:
+    wanted = SnapshotName.parse(name)
+    return CheckpointCorruptError(
+        f"The snapshot {storage.path(name)} {fault}.",
+        hint=HINT,
+        epoch=None if wanted is None else wanted.epoch,
+    )

@@ -1,0 +1,92 @@
+"""The state behind a committed epoch, for those who only look: no lease, nobody is disturbed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from engine.checkpoint.folder import CheckpointFolder
+from engine.checkpoint.logs.commit_log import deserialize
+from engine.checkpoint.noted_state import noted_in
+from engine.checkpoint.pins import all_pins, committed_entries
+from engine.errors import CheckpointCorruptError, ConfigError
+from engine.snapshots.handles import SnapshotHandle
+from engine.state.files import TableHead
+from engine.state.restoring import read_tables
+
+
+@dataclass(frozen=True)
+class CommittedState:
+    """What the logs tell of it.
+
+    :param watermark_ms: that the epoch has ended with.
+    :param handles: of all tasks that keep state.
+    """
+
+    epoch: int
+    watermark_ms: int
+    handles: tuple[SnapshotHandle, ...]
+
+    @property
+    def stages(self) -> list[int]:
+        """The numbers of the pipelines that keep state, ascending."""
+        return sorted({handle.stage for handle in self.handles})
+
+    def of_stage(self, stage: int) -> list[SnapshotHandle]:
+        """The handles of one of them."""
+        return [handle for handle in self.handles if handle.stage == stage]
+
+
+def committed_state(checkpoint: CheckpointFolder, epoch: int | None = None) -> CommittedState:
+    """What the logs, or a pin, tell of the state behind an epoch.
+
+    :param epoch: None: the last committed one.
+    :raises ConfigError: the epoch is not there; lists those that are. Or the query keeps no state.
+    :raises CheckpointCorruptError: an entry is unreadable.
+    """
+    if epoch is None:
+        epoch = checkpoint.committed_epoch()
+    pin = next((pin for pin in all_pins(checkpoint.storage) if pin.epoch == epoch), None)
+    offsets, commit = (
+        committed_entries(checkpoint, epoch) if pin is None else (pin.offsets, pin.commit)
+    )
+    handles = noted_in(offsets)
+    if not handles:
+        raise ConfigError(
+            f"The query of {checkpoint.url} keeps no state that this engine has written.",
+            hint="Spark's own state is read by spark.read.format('statestore').",
+            epoch=epoch,
+        )
+    try:
+        watermark_ms = deserialize(commit.encode()).next_batch_watermark_ms
+    except ValueError as exc:
+        raise CheckpointCorruptError(
+            f"The commit of epoch {epoch} in {checkpoint.url} cannot be read: {exc}.",
+            hint="Restore the checkpoint from a copy.",
+            epoch=epoch,
+        ) from exc
+    return CommittedState(epoch, watermark_ms, handles)
+
+
+def tables_of(
+    checkpoint: CheckpointFolder, state: CommittedState, stage: int
+) -> dict[TableHead, pa.Table]:
+    """The tables of a pipeline, each with the two columns in front.
+
+    :raises ConfigError: it keeps no state; lists those that do.
+    :raises CheckpointCorruptError: a file is missing, damaged or another one.
+    """
+    handles = state.of_stage(stage)
+    if not handles:
+        raise ConfigError(
+            f"Stage {stage} of {checkpoint.url} keeps no state.",
+            hint=f"Those that do: {', '.join(map(str, state.stages))}.",
+        )
+    return read_tables(
+        checkpoint.storage,
+        handles,
+        range(max(handle.end_group for handle in handles)),
+        query_id=checkpoint.query_id(),
+        watermark_ms=state.watermark_ms,
+    )

@@ -1,0 +1,129 @@
+"""What keeps state in a task, and what of it a checkpoint holds.
+
+A stage of a pipeline that remembers something from one record to the next is a
+:class:`StatefulStage`: a stream of batches as any other stage, for one epoch at a time, and beside
+that the owner of *tables*. A table is rows with a key; it is what a snapshot writes, what a restart
+loads, what is split among another number of tasks, and what a person reads. How the stage holds it
+in memory is its own affair.
+
+Each batch of a table has two columns in front of those of its schema:
+
+=========  ======  ==================================================================
+``#group``  uint16  the key group of the row's key, see :mod:`engine.exchange.key_groups`
+``#gone``   bool    the key has no row any more; the columns behind the key are null
+=========  ======  ==================================================================
+
+Of several rows with the same key the last one counts. A row whose :attr:`StateTable.expires` is not
+behind the watermark is gone without being told so: a window that has closed costs nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+GROUP: Final = pa.field("#group", pa.uint16(), False)
+GONE: Final = pa.field("#gone", pa.bool_(), False)
+
+
+@dataclass(frozen=True)
+class StateTable:
+    """One table of a stage.
+
+    :param name: unique in its stage, and the same after a restart.
+    :param schema: the key's columns, then the others.
+    :param keys: how many columns the key has; 0: there is one row at most.
+    :param expires: the position of a BIGINT column; the row is gone as soon as the watermark, in
+        microseconds, is at it or behind it. Null: never. None: no row goes by itself.
+    """
+
+    name: str
+    schema: pa.Schema
+    keys: int
+    expires: int | None = None
+
+    @property
+    def stored(self) -> pa.Schema:
+        """Of the batches that snapshots hold."""
+        return pa.schema([GROUP, GONE, *self.schema])
+
+
+@dataclass
+class EventClock:
+    """What a task knows of time; one object for all of its stages.
+
+    :ivar watermark_ms: that of the present epoch: a record behind it is late. 0 before the first.
+    :ivar next_watermark_ms: that of the next epoch. Known when the batches of the present one have
+        ended, and not before: what it closes belongs to this epoch, as its last records.
+    :ivar opened_ms: when the present epoch began, by the driver's clock: the processing time of all
+        of its records, and the same if the epoch has to be run again.
+    :ivar next_opened_ms: the same of the next epoch; known when ``next_watermark_ms`` is.
+    :ivar is_final: whether the task ends behind the present epoch; known then, too.
+    :ivar is_filled: whether any task of the stage got rows in the present epoch; known then, too.
+    :ivar late: how many records of the present epoch were late, by the name of the stage.
+    """
+
+    watermark_ms: int = 0
+    next_watermark_ms: int = 0
+    opened_ms: int = 0
+    next_opened_ms: int = 0
+    is_final: bool = False
+    is_filled: bool = False
+    late: dict[str, int] = field(default_factory=dict)
+
+    def end(
+        self, *, next_watermark_ms: int, next_opened_ms: int, final: bool, filled: bool = False
+    ) -> None:
+        """The batches of the present epoch have ended."""
+        self.next_watermark_ms, self.next_opened_ms = next_watermark_ms, next_opened_ms
+        self.is_final, self.is_filled = final, filled
+
+    def go_on(self) -> None:
+        """The next epoch begins."""
+        self.watermark_ms, self.opened_ms = self.next_watermark_ms, self.next_opened_ms
+        self.late = {}
+
+    def count_late(self, stage: str, rows: int) -> None:
+        """So many more records were late."""
+        if rows:
+            self.late[stage] = self.late.get(stage, 0) + rows
+
+
+class StatefulStage(ABC):
+    """See the module. Used by one thread.
+
+    :ivar name: unique in the task, and the same after a restart: names its part of a snapshot.
+    :ivar dropped: tables that a snapshot of an earlier run may have and nobody wants any more: they
+        are not restored.
+    """
+
+    name: str
+    dropped: frozenset[str] = frozenset()
+
+    @property
+    @abstractmethod
+    def tables(self) -> tuple[StateTable, ...]:
+        """What a snapshot holds."""
+
+    @abstractmethod
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One epoch. When the batches have ended, what the clock's ``next_watermark_ms`` closes is
+        returned, and forgotten. :data:`~engine.pipeline.pipeline.IDLE` may stand among them."""
+
+    @abstractmethod
+    def restore(self, tables: Mapping[str, pa.Table]) -> None:
+        """Called once, before the first epoch: the rows of each table that are there, with the two
+        columns in front, each key once, in any order. A table that a snapshot does not have is
+        left out."""
+
+    @abstractmethod
+    def changes(self, *, whole: bool) -> Mapping[str, pa.Table]:
+        """What has changed since the last call, behind an epoch; a table without changes may be
+        left out. The arrays are the caller's: what the next epoch does must not show in them.
+
+        :param whole: all rows that are there instead, none of them gone.
+        """

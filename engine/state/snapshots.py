@@ -1,0 +1,228 @@
+"""Snapshots: what a task writes of its state behind each epoch that has changed it.
+
+A file has the rows that have changed since the one before; the first of a chain has all of them
+(:mod:`engine.state.files` has the format, :mod:`engine.snapshots.names` the names). To take the
+changes is the task's own work, between two epochs; they are written on another thread, while the
+next epoch runs. A file is durable when :meth:`Job.write` returns, and is part of the state when the
+offset log names it. Files are created, and never changed.
+
+When a restart would have much to read, the files of the chain are made into one, of the same epoch
+as the last of them. That is nobody's business but the storage's: it takes as long as it takes, the
+task goes on, and the next file that is written follows the new one in the place of the old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from engine.base.background import Later, at_once
+from engine.base.failpoints import reach
+from engine.errors import CheckpointCorruptError
+from engine.snapshots.handles import SnapshotHandle
+from engine.snapshots.names import CHECKSUM_DIGITS, SnapshotName
+from engine.state.chains import Chain
+from engine.state.contract import StatefulStage
+from engine.state.files import Header, Link, TableHead, checksum_of, encode
+from engine.state.restoring import read_tables
+
+if TYPE_CHECKING:
+    from engine.checkpoint.storage.contract import Storage
+
+FILES_MAX: Final = 30
+"""Longer chains are made shorter."""
+CHANGES_SHARE_MAX: Final = 0.5
+"""So are those whose changes are larger than this part of the file that they follow..."""
+CHANGES_BYTES_MIN: Final = 1 << 20
+"""... and than so many bytes."""
+
+
+class SnapshotWriter:
+    """See the module. :meth:`prepare` is called by the task, what it returns is written in the same
+    order by one other thread.
+
+    :param stage: the number of the task's pipeline.
+    :param groups: the key groups that the task owns.
+    :param generation: of the run.
+    :param chain: what :func:`engine.state.restoring.restore` has returned; None: the first snapshot
+        is a whole one.
+    :param later: where files are made into one; a thread of its own, or epochs wait for it.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        query_id: str,
+        stage: int,
+        groups: range,
+        generation: int,
+        chain: Chain | None = None,
+        later: Later = at_once,
+    ) -> None:
+        self._storage = storage
+        self._query_id = query_id
+        self._stage = stage
+        self._groups = groups
+        self._generation = generation
+        self._later = later
+        # What the task knows.
+        self._has_whole = chain is not None and bool(chain.links)
+        # What the writing thread knows.
+        self._last = None if chain is None else chain.handle
+        self._links = () if chain is None else chain.links
+        self._asked_at = 0  # the length of the chain that is being made into one file
+        self._shortened: tuple[tuple[Link, ...], Link] | None = None
+
+    def prepare(self, epoch: int, watermark_ms: int, stages: Sequence[StatefulStage]) -> Job:
+        """Take what the epoch has changed.
+
+        :param watermark_ms: of the next epoch: what it closes, the stages have closed.
+        :param stages: those of the task that keep state, each with a name of its own.
+        """
+        whole = not self._has_whole
+        heads, tables = list[TableHead](), list[pa.Table]()
+        for stage in stages:
+            changes = stage.changes(whole=whole)
+            for table in stage.tables:
+                rows = changes.get(table.name)
+                if rows is not None and rows.num_rows:
+                    heads.append(TableHead.of(stage.name, table))
+                    tables.append(rows)
+        self._has_whole = self._has_whole or bool(tables)
+        return Job(self, epoch, watermark_ms, whole, tuple(heads), tuple(tables))
+
+    # -- on the writing thread ------------------------------------------------------------------
+
+    def _write(self, job: Job) -> SnapshotHandle:
+        self._take_shortened()
+        if not job.tables:
+            # Nothing has changed; or all there is was asked for, and there is nothing.
+            if job.whole:
+                self._last = self._handle(job.epoch, ())
+            assert self._last is not None, "there is a whole snapshot"
+            return self._last
+        link = self._create(job.epoch, job.watermark_ms, self._links, job.heads, job.tables)
+        self._links = (*self._links, link)
+        self._last = self._handle(_epoch_of(self._links[0]), self._links)
+        if self._is_long:
+            self._asked_at = len(self._links)
+            chain = Chain(self._last, self._links)
+            self._later("snapshot", lambda: self._shorten(chain, job.epoch, job.watermark_ms))
+        return self._last
+
+    @property
+    def _is_long(self) -> bool:
+        """And not being made shorter already; if that has failed, it is asked for anew when as many
+        files have come behind it."""
+        first, *others = self._links
+        limit = max(CHANGES_SHARE_MAX * first.nbytes, CHANGES_BYTES_MIN)
+        if self._asked_at:
+            return len(self._links) >= self._asked_at + FILES_MAX
+        return bool(others) and (
+            len(self._links) >= FILES_MAX or sum(link.nbytes for link in others) > limit
+        )
+
+    def _take_shortened(self) -> None:
+        """Go on behind one file in the place of those that were made into it."""
+        if self._shortened is None:
+            return
+        files, link = self._shortened
+        self._shortened = None
+        if self._links[: len(files)] != files:
+            return  # asked for twice, and this is the second one
+        self._asked_at = 0
+        self._links = (link, *self._links[len(files) :])
+        if len(self._links) == 1:  # else the last file goes on naming those that it has followed
+            self._last = self._handle(_epoch_of(link), self._links)
+
+    def _shorten(self, chain: Chain, epoch: int, watermark_ms: int) -> None:
+        tables = read_tables(
+            self._storage,
+            [chain.handle],
+            self._groups,
+            query_id=self._query_id,
+            watermark_ms=watermark_ms,
+        )
+        link = self._create(epoch, watermark_ms, (), tuple(tables), tuple(tables.values()))
+        self._shortened = (chain.links, link)
+
+    def _create(
+        self,
+        epoch: int,
+        watermark_ms: int,
+        links: tuple[Link, ...],
+        heads: tuple[TableHead, ...],
+        tables: Sequence[pa.Table],
+    ) -> Link:
+        first, end = self._groups.start, self._groups.stop
+        header = Header(
+            query_id=self._query_id,
+            stage=self._stage,
+            first_group=first,
+            end_group=end,
+            epoch=epoch,
+            generation=self._generation,
+            watermark_ms=watermark_ms,
+            chain=links,
+            tables=heads,
+        )
+        data = encode(header, tables)
+        checksum = checksum_of(data)
+        digits = checksum[:CHECKSUM_DIGITS]
+        name = str(SnapshotName(self._stage, epoch, self._generation, first, end, digits))
+        reach("snapshot.before")
+        # It may be there if only the storage's answer was lost.
+        if not self._storage.create(name, data) and self._storage.read(name) != data:
+            raise CheckpointCorruptError(
+                f"{self._storage.path(name)} is there already, and holds something else than the "
+                f"state behind epoch {epoch}.",
+                epoch=epoch,
+                hint="No run of the engine writes that: move the file away, and find its writer.",
+            )
+        reach("snapshot.after")
+        return Link(name, checksum, len(data), sum(table.num_rows for table in tables))
+
+    def _handle(self, since: int, links: Sequence[Link]) -> SnapshotHandle:
+        newest = links[-1] if links else None
+        return SnapshotHandle(
+            stage=self._stage,
+            first_group=self._groups.start,
+            end_group=self._groups.stop,
+            file=None if newest is None else newest.file,
+            checksum=None if newest is None else newest.checksum,
+            since=since,
+            rows=sum(link.rows for link in links),
+            nbytes=sum(link.nbytes for link in links),
+        )
+
+
+def _epoch_of(link: Link) -> int:
+    name = SnapshotName.parse(link.file)
+    assert name is not None, "the file was written here"
+    return name.epoch
+
+
+@dataclass(frozen=True)
+class Job:
+    """A snapshot that is to be written.
+
+    :param whole: it has all rows; else those that have changed.
+    """
+
+    writer: SnapshotWriter
+    epoch: int
+    watermark_ms: int
+    whole: bool
+    heads: tuple[TableHead, ...]
+    tables: tuple[pa.Table, ...]
+
+    def write(self) -> SnapshotHandle:
+        """Returns when the state behind the epoch is durable; that may be a file of an earlier one.
+
+        :raises CheckpointError: it cannot be written.
+        """
+        return self.writer._write(self)

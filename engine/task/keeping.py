@@ -1,0 +1,70 @@
+"""The state of a task: loaded before its first epoch, written behind each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from engine.base.background import Background
+from engine.state.contract import EventClock, StatefulStage
+from engine.state.restoring import restore
+from engine.state.snapshots import Job, SnapshotWriter
+from engine.task.spec import TaskSpec
+
+_CLOSE_S: Final = 5.0
+"""Nobody waits for longer for files that are being made into one."""
+
+
+class Keeping:
+    """See the module.
+
+    :param stages: those of the task that keep state; none of a task that reads a source.
+    """
+
+    def __init__(self, spec: TaskSpec, stages: Sequence[StatefulStage], clock: EventClock) -> None:
+        self._spec, self._stages, self._clock = spec, stages, clock
+        self._writer: SnapshotWriter | None = None
+        self._later = Background("task-upkeep-of-state")
+
+    def restore(self) -> None:
+        """Load what the checkpoint has of this task's key groups.
+
+        :raises CheckpointError: it cannot be read.
+        """
+        spec, receiving = self._spec, self._spec.receiving
+        if receiving is None or not self._stages:
+            return
+        identity, groups, handles = spec.identity, spec.owned, receiving.restored
+        chain = None
+        if handles:  # else the query begins
+            chain = restore(
+                receiving.storage,
+                handles,
+                groups,
+                self._stages,
+                query_id=identity.query_id,
+                watermark_ms=self._clock.watermark_ms,
+            )
+        self._writer = SnapshotWriter(
+            receiving.storage,
+            query_id=identity.query_id,
+            stage=spec.stage,
+            groups=groups,
+            generation=identity.generation,
+            chain=chain,
+            later=self._later,
+        )
+
+    def close(self) -> None:
+        """End what is done beside the epochs."""
+        self._later.close(_CLOSE_S)
+
+    def snapshot(self, epoch: int) -> Job | None:
+        """The state at the end of the epoch, to be written; None if there is none to keep. To be
+        called before the clock goes on.
+
+        :raises CheckpointError: it cannot be written.
+        """
+        if self._writer is None:
+            return None
+        return self._writer.prepare(epoch, self._clock.next_watermark_ms, self._stages)

@@ -1,0 +1,72 @@
+"""Wrong versions of what keeps state, which the roads with state have to catch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from engine.coordinator.watermarks import Watermarks
+from engine.state.snapshots import SnapshotWriter
+from engine.task.sending import SendingWriter
+
+OVERTAKEN = "the end of an epoch overtakes a record"
+LATE_SNAPSHOT = "the snapshot is taken an epoch late"
+ONE_EPOCH_OFF = "the state is restored from one epoch before"
+AHEAD = "the watermark is ahead of what was read"
+
+
+def marker_overtakes() -> None:
+    """The last batch of an epoch is sent behind its end."""
+    right = SendingWriter.write
+
+    def write(self: Any, epoch: int, batches: Iterator[pa.RecordBatch]) -> None:
+        held = list[pa.RecordBatch]()
+
+        def but_the_last() -> Iterator[pa.RecordBatch]:
+            if (late := getattr(self, "late", None)) is not None:
+                yield late
+            for batch in batches:
+                if held:
+                    yield held.pop()
+                held.append(batch)
+
+        right(self, epoch, but_the_last())
+        self.late = held[0] if held else None
+
+    SendingWriter.write = write  # type: ignore[method-assign]
+
+
+def snapshot_taken_late() -> None:
+    """What belongs to an epoch is the state of the one before."""
+    right = SnapshotWriter.prepare
+
+    def prepare(self: Any, *given: Any) -> Any:
+        late, self.late = getattr(self, "late", None), right(self, *given)
+        return self.late if late is None else late
+
+    SnapshotWriter.prepare = prepare  # type: ignore[method-assign]
+
+
+def restored_one_epoch_off() -> None:
+    """The newest file of each chain is left out."""
+    from engine.state import restoring
+
+    right: Callable[..., Any] = restoring.read_chains
+
+    def read_chains(*given: Any) -> Any:
+        return [files[:-1] if len(files) > 1 else files for files in right(*given)]
+
+    restoring.read_chains = read_chains  # type: ignore[assignment]
+
+
+def watermark_ahead() -> None:
+    """It is that of the newest event, and some more."""
+    right = Watermarks.take
+
+    def take(self: Any, event_times_us: Any) -> None:
+        self._delays_ms = [-10_000] * len(self._delays_ms)
+        right(self, event_times_us)
+
+    Watermarks.take = take  # type: ignore[method-assign]

@@ -1,0 +1,171 @@
+"""A windowed count on threads: records of the feed, by key and by ten seconds of event time.
+
+Record k of partition p is of key ``k % KEYS``, happens k seconds behind :data:`BEGAN_S`, and counts
+for the window that begins at the last ten of these seconds, which is closed when the watermark has
+passed its begin: the grouping column is a timestamp, as Spark compares those. (What happened in 1970
+is late from the start: the first watermark is 0.)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from engine.base.clock import Clock
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.execution.definition import QueryDefinition, StreamBinding
+from engine.execution.execution import ContinuousExecution
+from engine.execution.launcher import Launcher, ThreadLauncher
+from engine.expressions.tree import Expr
+from engine.pipeline.pipeline import Pipeline, Project, SourceRelation, Watermark
+from engine.pipeline.stateful import APPEND, Aggregate, Exchange, Exchanged, GroupRows
+from engine.query.handle import ContinuousQuery
+from engine.sinks.adapter import PlainTaskWriter
+from engine.sinks.contract import DriverSink, SinkBinding
+from tests.model import ONE_ATTEMPT, SCHEMA, Feed, ModelReader
+from tests.waiting import wait_until
+
+BEGAN_S: Final = 1_000
+KEYS: Final = 5
+WINDOW_S: Final = 10
+DELAY_S: Final = 20
+_LONG = pa.int64()
+_TIME = pa.timestamp("us", tz="UTC")
+_EVENTS = pa.schema([pa.field("key", _LONG), pa.field("time", _TIME), pa.field("at", _TIME)])
+_COUNTS = pa.schema([pa.field("key", _LONG), pa.field("at", _TIME), pa.field("count", _LONG)])
+
+
+def _column(ordinal: int, dtype: pa.DataType) -> Expr:
+    return Expr("Column", (), dtype, True, {"ordinal": ordinal, "name": f"c{ordinal}"})
+
+
+def _literal(value: int) -> Expr:
+    return Expr("Literal", (), _LONG, False, {"value": value})
+
+
+def _op(name: str, *children: Expr, dtype: pa.DataType = _LONG) -> Expr:
+    return Expr(name, children, dtype, True, {"eval_mode": "ANSI"})
+
+
+def _time(seconds: Expr) -> Expr:
+    at = _op("Add", seconds, _literal(BEGAN_S))
+    return _op("SecondsToTimestamp", at, dtype=_TIME)
+
+
+def pipelines(output_mode: str = APPEND) -> tuple[Pipeline, Pipeline]:
+    """The stream, and the stage that counts."""
+    seq = _column(1, _LONG)
+    begins = _op("Subtract", seq, _op("Remainder", seq, _literal(WINDOW_S)))
+    project = Project(
+        (
+            _op("Remainder", seq, _literal(KEYS)),
+            _time(seq),
+            _time(begins),
+        ),
+        _EVENTS,
+    )
+    stream = Pipeline(
+        SourceRelation("model", {}, SCHEMA),
+        (project, Watermark(1, DELAY_S * 1000)),
+        _EVENTS,
+        exchange=Exchange(1, (0, 2)),
+    )
+    count = Aggregate("Count", (_literal(1),), _LONG)
+    group = GroupRows("counts", (0, 2), (count,), _COUNTS, output_mode, event_time=1)
+    stage = Pipeline(Exchanged((_EVENTS,), ((0,),)), (group,), _COUNTS)
+    return stream, stage
+
+
+@dataclass
+class CountSink:
+    """Keeps the rows of each committed epoch, the time as seconds behind :data:`BEGAN_S`; a second commit of an epoch changes nothing."""
+
+    committed: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> list[tuple[int, int, int]]:
+        return [
+            (row["key"], int(row["at"].timestamp()) - BEGAN_S, row["count"])
+            for batch in batches
+            for row in batch.to_pylist()
+        ]
+
+    def commit(self, messages: list[list[tuple[int, int, int]]], epoch: int) -> None:
+        self.committed.setdefault(epoch, [row for message in messages for row in message])
+
+    def abort(self, messages: list[Any], epoch: int) -> None:
+        return None
+
+    def rows(self) -> list[tuple[int, int, int]]:
+        """All, in the order of epochs."""
+        return [row for epoch in sorted(self.committed) for row in self.committed[epoch]]
+
+    def last(self) -> dict[tuple[int, int], int]:
+        """The last count of each key and window."""
+        return {(key, at): count for key, at, count in self.rows()}
+
+
+def counted(records: int, partitions: int, *, before_s: float = float("inf")) -> dict[Any, int]:
+    """What a batch query counts.
+
+    :param records: of each partition.
+    :param before_s: windows that begin before this second, or at it.
+    """
+    found = Counter((seq % KEYS, seq - seq % WINDOW_S) for seq in range(records))
+    return {key: count * partitions for key, count in found.items() if key[1] <= before_s}
+
+
+class CountStory:
+    """One checkpoint, one feed, one sink; as many starts as the test wants."""
+
+    def __init__(self, folder: Path, partitions: int = 2) -> None:
+        self.folder, self.partitions = folder, partitions
+        self.feed = Feed(partitions)
+        self.sink = CountSink()
+
+    def start(
+        self,
+        launcher: Launcher | None = None,
+        clock: Clock | None = None,
+        *,
+        output_mode: str = APPEND,
+        interval_ms: int = 20,
+        **options: Any,
+    ) -> ContinuousQuery:
+        """Start the query; without further options its first failure ends it."""
+        stream, stage = pipelines(output_mode)
+        driver = DriverSink(self.sink.commit, self.sink.abort, delivery="exactly once")
+        made = QueryDefinition(
+            name="counts",
+            streams=(StreamBinding(stream, ModelReader(self.feed), "model"),),
+            stages=(stage,),
+            sink=SinkBinding(driver, PlainTaskWriter(self.sink.write), "counts"),
+            checkpoint=self.checkpoint,
+            epoch_interval_ms=interval_ms,
+            options=replace(ONE_ATTEMPT, **options),
+        )
+        execution = ContinuousExecution(made, launcher or ThreadLauncher(), clock)
+        execution.start()
+        return ContinuousQuery(execution, str)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return Checkpoint(str(self.folder))
+
+    @property
+    def records(self) -> int:
+        """Of each partition, so far."""
+        return self.feed.available[0]
+
+    def closed_before_s(self) -> float:
+        """Windows that begin before this second, or at it, are closed when all is committed."""
+        return self.records - 1 - DELAY_S
+
+    def await_counts(self, query: ContinuousQuery) -> None:
+        """Until every window is counted that the watermark closes, or the query has ended."""
+        wanted = counted(self.records, self.partitions, before_s=self.closed_before_s())
+        wait_until(lambda: len(self.sink.last()) >= len(wanted) or not query.isActive, "the counts")

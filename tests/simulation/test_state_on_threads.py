@@ -1,0 +1,184 @@
+"""Queries that keep state, on threads, without a JVM: counted once, whatever dies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.checkpoint.epoch_state import EpochState
+from engine.errors import SinkCommitUnknownError, SourceError
+from engine.checkpoint.rescaling import want_reducers
+from engine.pipeline.stateful import COMPLETE, UPDATE
+from engine.query.handle import ContinuousQuery
+from tests.simulation.counting import CountStory, counted
+from tests.simulation.story import WAIT_S
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> CountStory:
+    return CountStory(tmp_path / "checkpoint")
+
+
+def test_each_window_is_told_once_when_the_watermark_has_passed_it(story: CountStory) -> None:
+    query = story.start()
+    for _ in range(5):
+        story.feed.add(20)
+        story.await_counts(query)
+    assert query.drain(WAIT_S)
+    rows = story.sink.rows()
+    assert len(rows) == len(set(rows)) == len(story.sink.last())
+    assert story.sink.last() == counted(100, 2, before_s=79)
+
+
+def test_update_tells_what_has_changed_at_once(story: CountStory) -> None:
+    query = story.start(output_mode=UPDATE)
+    story.feed.add(30)
+    query.processAllAvailable()
+    assert query.drain(WAIT_S)
+    assert story.sink.last() == counted(30, 2)
+
+
+def test_complete_tells_everything(story: CountStory) -> None:
+    query = story.start(output_mode=COMPLETE)
+    story.feed.add(30)
+    query.processAllAvailable()
+    story.feed.add(15)
+    query.processAllAvailable()
+    assert query.drain(WAIT_S)
+    newest = max(epoch for epoch, rows in story.sink.committed.items() if rows)
+    told = {(key, at): count for key, at, count in story.sink.committed[newest]}
+    assert told == counted(45, 2)
+
+
+@pytest.mark.parametrize("reducers", [1, 2, 3])
+def test_a_restart_goes_on_with_its_state_on_any_number_of_tasks(
+    story: CountStory, reducers: int
+) -> None:
+    for turn, tasks in enumerate((2, reducers, 1)):
+        query = story.start(reducers=tasks)
+        story.feed.add(17)
+        story.await_counts(query)
+        if turn == 1:
+            query.processAllAvailable()
+            query.stop()
+        else:
+            assert query.drain(WAIT_S)
+    query = story.start()
+    story.feed.add(60)
+    story.await_counts(query)
+    assert query.drain(WAIT_S)
+    rows = story.sink.rows()
+    assert len(rows) == len(story.sink.last())
+    assert story.sink.last() == counted(story.records, 2, before_s=story.closed_before_s())
+
+
+def test_a_source_that_fails_in_the_middle_of_an_epoch_changes_no_count(story: CountStory) -> None:
+    story.feed.faults[(1, 33)] = SourceError("away")
+    query = story.start(retry_source_for_ms=60_000, restart_delay_ms=1)
+    for _ in range(4):
+        story.feed.add(25)
+        story.await_counts(query)
+    assert query.drain(WAIT_S)
+    assert query.exception() is None
+    rows = story.sink.rows()
+    assert len(rows) == len(story.sink.last())
+    assert story.sink.last() == counted(100, 2, before_s=79)
+
+
+def test_a_commit_that_fails_is_repeated_with_the_same_rows_and_state(story: CountStory) -> None:
+    commit, failed = story.sink.commit, []
+
+    def fail_once(messages: list[list[tuple[int, int, int]]], epoch: int) -> None:
+        if any(messages) and not failed:
+            failed.append(epoch)
+            raise SinkCommitUnknownError("who knows", epoch=epoch)
+        commit(messages, epoch)
+
+    story.sink.commit = fail_once  # type: ignore[method-assign]
+    query = story.start(retry_sink_for_ms=60_000, restart_delay_ms=1)
+    for _ in range(4):
+        story.feed.add(25)
+        story.await_counts(query)
+    assert query.drain(WAIT_S)
+    assert failed
+    assert story.sink.last() == counted(100, 2, before_s=79)
+    assert len(story.sink.rows()) == len(story.sink.last())
+
+
+def test_watermark_and_state_stand_in_the_logs(story: CountStory) -> None:
+    query = story.start()
+    story.feed.add(50)
+    story.await_counts(query)
+    story.feed.add(1)
+    query.processAllAvailable()
+    assert query.drain(WAIT_S)
+    checkpoint = story.checkpoint
+    newest = checkpoint.committed_epoch()
+    entry = checkpoint.offsets.get(newest)
+    assert entry is not None
+    state = EpochState.of(entry)
+    assert state.key_groups == 128
+    assert {(each.stage, each.first_group, each.end_group) for each in state.handles} == {
+        (1, 0, 64),
+        (1, 64, 128),
+    }
+    assert all(each.file is None or checkpoint.storage.exists(each.file) for each in state.handles)
+    text = (story.folder / f"commits/{newest}").read_text()
+    assert json.loads(text.splitlines()[1])["nextBatchWatermarkMs"] == state.next_watermark_ms
+    assert state.next_watermark_ms in (1_029_000, 1_030_000)
+    progress = query.lastProgress
+    assert progress is not None
+    assert progress["eventTime"]["watermark"].startswith("1970-01-01T00:17:")
+    (operator,) = progress["stateOperators"]
+    assert operator["operatorName"] == "counts"
+    assert operator["numShufflePartitions"] == 2
+
+
+def test_late_records_are_counted_and_change_nothing(story: CountStory) -> None:
+    story.feed.available[1] = 0
+    query = story.start()
+    with story.feed.changed:  # the second partition is a minute behind
+        story.feed.available[0] = 70
+        story.feed.changed.notify_all()
+    query.processAllAvailable()
+    query.awaitEpoch(query.status["epoch"] + 3, WAIT_S)
+    with story.feed.changed:
+        story.feed.available[1] = 70
+        story.feed.changed.notify_all()
+    query.processAllAvailable()
+    assert query.drain(WAIT_S)
+    late = sum(
+        operator["numRowsDroppedByWatermark"]
+        for report in query.recentProgress
+        for operator in report["stateOperators"]
+    )
+    assert late == 50  # all windows of the second partition that the first has closed: up to 49
+    closed = {key: count for key, count in story.sink.last().items() if key[1] < 50}
+    assert closed == counted(50, 1)
+
+
+def test_a_running_query_is_rescaled_in_place(story: CountStory) -> None:
+    query = story.start(reducers=1)
+    story.feed.add(40)
+    story.await_counts(query)
+    want_reducers(story.checkpoint.storage, 3, by="a test")
+    story.checkpoint.requests.ask("rescale", by="a test")
+    wait_until(lambda: _tasks(query) == 3, "three tasks")
+    story.feed.add(40)
+    story.await_counts(query)
+    assert query.drain(WAIT_S)
+    again = story.start(reducers=1)  # what was asked for holds
+    story.feed.add(40)
+    story.await_counts(again)
+    assert _tasks(again) == 3
+    assert again.drain(WAIT_S)
+    assert len(story.sink.rows()) == len(story.sink.last())
+    assert story.sink.last() == counted(story.records, 2, before_s=story.closed_before_s())
+
+
+def _tasks(query: ContinuousQuery) -> int:
+    progress = query.lastProgress
+    return 0 if progress is None else progress["stateOperators"][0]["numShufflePartitions"]

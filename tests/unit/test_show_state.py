@@ -1,0 +1,73 @@
+"""``continuous state``: what people see of a query's state."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.retention import prune
+from tests.unit.test_cli import GOLDEN, RATE, Captured, called, called_json
+from tests.unit.test_state_retention import Query
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Query:
+    """Has committed 10 epochs."""
+    checkpoint = Checkpoint(str(tmp_path / "one"))
+    checkpoint.create_or_read_query_id("query")
+    query = Query(checkpoint)
+    query.count(10)
+    return query
+
+
+def test_the_tables(query: Query, capsys: Captured) -> None:
+    code, text, _ = called(capsys, "state", query.checkpoint.url)
+    assert code == 0
+    assert "epoch      9" in text
+    assert "stage 1, shelf, counts: 9 rows" in text
+    assert "word  until  count" in text
+    code, found = called_json(capsys, "state", query.checkpoint.url, "--rows", "2")
+    (table,) = found["tables"]
+    assert (table["rows"], len(table["shown"]), table["keys"]) == (9, 2, 2)
+    assert table["columns"] == ["word", "until", "count"]
+
+
+def test_a_key_and_an_epoch(query: Query, capsys: Captured) -> None:
+    url = query.checkpoint.url
+    query.checkpoint.pin("gold", 2)
+    prune(query.checkpoint, keep_epochs=3)
+    for epoch, count in (("2", 7), ("7", 12), ("9", 14)):
+        arguments = ("state", url, "--key", "word=5", "--key", "until=null", "--epoch", epoch)
+        code, found = called_json(capsys, *arguments)
+        assert code == 0
+        (table,) = found["tables"]
+        assert table["shown"] == [["5", None, count]]
+    code, _, err = called(capsys, "state", url, "--epoch", "3")
+    assert code == 2
+    assert "Available: 7 to 9; pinned: gold (2)" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--stage", "2"), "Stage 2 of .* keeps no state. Those that do: 1."),
+        (("--key", "word"), "--key word is no condition"),
+        (("--key", "name=5"), "No table of the state has all of name"),
+        (("--key", "word.start=5"), "No table of the state has all of word.start"),
+    ],
+)
+def test_what_is_not_there(
+    query: Query, capsys: Captured, arguments: tuple[str, ...], reason: str
+) -> None:
+    code, _, err = called(capsys, "state", query.checkpoint.url, *arguments)
+    assert code == 2
+    assert re.search(reason, err)
+
+
+def test_a_query_without_state(capsys: Captured) -> None:
+    code, _, err = called(capsys, "state", GOLDEN / RATE)
+    assert code == 2
+    assert "keeps no state that this engine has written" in err

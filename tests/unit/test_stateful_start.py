@@ -1,0 +1,65 @@
+"""What a start asks of sinks and options of a query that keeps state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.base.options import EngineOptions
+from engine.base.output_modes import ALL_MODES
+from engine.errors import ConfigError
+from engine.query.stateful_start import (
+    check_key_groups,
+    check_output_mode,
+    refuse_options_of_state,
+)
+from engine.query.write_request import WriteRequest
+
+
+def asked(sink: str, mode: str) -> None:
+    frame: Any = None
+    check_output_mode(WriteRequest(frame, sink_format=sink, output_mode=mode))
+
+
+@pytest.mark.parametrize(
+    ("sink", "modes"),
+    [
+        ("parquet", ["append"]),
+        ("CSV", ["append"]),
+        ("delta", ["append"]),
+        ("iceberg", ["append"]),
+        ("postgres", ["append", "update"]),
+        ("kafka", list(ALL_MODES)),
+        ("memory", list(ALL_MODES)),
+        ("console", list(ALL_MODES)),
+        ("foreach", list(ALL_MODES)),
+        ("foreachBatch", list(ALL_MODES)),
+        ("somebody else's", ["append", "complete"]),
+    ],
+)
+def test_rows_that_come_again(sink: str, modes: list[str]) -> None:
+    for mode in ALL_MODES:
+        if mode in modes:
+            asked(sink, mode)
+        else:
+            with pytest.raises(ConfigError, match=f"does not support the output mode {mode}"):
+                asked(sink, mode)
+
+
+def test_options_of_state_without_state() -> None:
+    refuse_options_of_state(EngineOptions())
+    for name, text in (("reducers", "2"), ("keyGroups", "64"), ("partialAggregation", "false")):
+        options, rest = EngineOptions.take({name: text})
+        assert not rest
+        with pytest.raises(ConfigError, match=f"Option {name} has no meaning"):
+            refuse_options_of_state(options)
+
+
+def test_a_task_has_a_key_group_at_least() -> None:
+    check_key_groups(EngineOptions())
+    check_key_groups(EngineOptions(reducers=4, key_groups=4))
+    with pytest.raises(ConfigError, match="reducers is 5 and keyGroups is 4"):
+        check_key_groups(EngineOptions(reducers=5, key_groups=4))
+    with pytest.raises(ConfigError, match="more than 32768"):
+        check_key_groups(EngineOptions(key_groups=40_000))

@@ -1,0 +1,46 @@
+"""Spark's rules of watermarks."""
+
+from __future__ import annotations
+
+from engine.coordinator.watermarks import MAX, Watermarks
+
+
+def test_the_newest_of_all_tasks_counts_less_the_delay() -> None:
+    marks = Watermarks([10_000])
+    marks.take([{0: 25_000_000}, {}, {0: 31_000_999}])
+    assert marks.current_ms == 21_000
+
+
+def test_it_never_goes_back() -> None:
+    marks = Watermarks([1_000], current_ms=50_000)
+    marks.take([{0: 20_000_000}])
+    assert marks.current_ms == 50_000
+    marks.take([{0: 60_000_000}])
+    marks.take([{0: 55_000_000}])
+    assert marks.current_ms == 59_000
+
+
+def test_the_least_of_several_counts_and_one_that_has_seen_nothing_stands_at_zero() -> None:
+    marks = Watermarks([0, 5_000])
+    marks.take([{0: 100_000_000}])
+    assert marks.current_ms == 0
+    marks.take([{1: 30_000_000}])
+    assert marks.current_ms == 25_000
+
+
+def test_or_the_largest_if_that_is_the_policy() -> None:
+    marks = Watermarks([0, 5_000], MAX)
+    marks.take([{0: 100_000_000}, {1: 30_000_000}])
+    assert marks.current_ms == 100_000
+
+
+def test_a_query_without_has_none() -> None:
+    marks = Watermarks(())
+    marks.take([{}, {}])
+    assert marks.current_ms == 0
+
+
+def test_before_1970_it_stays_at_zero() -> None:
+    marks = Watermarks([0])
+    marks.take([{0: -1}])
+    assert marks.current_ms == 0
