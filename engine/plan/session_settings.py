@@ -6,6 +6,9 @@ from functools import cached_property
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from engine.expressions.releases import SPARK_VERSION
 
 _OF_JAVA: Final = "java."
 """Keys that begin so are properties of Spark's Java, as ``java.specification.version``."""
@@ -40,11 +43,14 @@ class SessionSettings:
         if key.startswith(_OF_JAVA) and key not in self._found:
             said = str(self._gateway.jvm.java.lang.System.getProperty(key))
             self._found[key] = (said, said)
+        if key == SPARK_VERSION and key not in self._found:
+            version = str(self._gateway.jvm.org.apache.spark.SparkContext.getOrCreate().version())
+            self._found[key] = (version, version)
         if key not in self._found:
             session, defaults = self._confs
             try:
                 default = str(defaults.getConfString(key))
-            except Py4JJavaError:  # it is none of this version
+            except (Py4JJavaError, PySparkException):  # it is none of this version
                 self._found[key] = ("", "")
             else:
                 self._found[key] = (str(session.getConfString(key)), default)

@@ -1,7 +1,8 @@
 """Which of many expressions Spark's analyzer takes, in one pass.
 
 What it cannot resolve stays as it is in its plan, beside all that it can. Only where the parser or
-a rule fails at once, the expressions are looked at by halves.
+a rule fails at once (in Spark 4.1 also on a constant that raises), the expressions are looked at by
+halves.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from py4j.java_gateway import JavaObject
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, _parse_datatype_json_string
 
@@ -37,7 +38,7 @@ def _resolved(state: Any, texts: Sequence[str]) -> list[JavaObject | str]:
         plan = state.analyzer().execute(
             state.sqlParser().parsePlan(f"SELECT {columns} FROM {_VIEW}")
         )
-    except (AnalysisException, ParseException) as error:
+    except PySparkException as error:
         if len(texts) == 1:
             return [error.getCondition() or type(error).__name__]
         half = len(texts) // 2
