@@ -41,6 +41,56 @@ def test_padding_to_less_than_nothing(spark: SparkSession) -> None:
     assert_parity(spark, table, ["lpad(b, n)", "rpad(b, n, X'01')", "lpad(b, n, X'')"])
 
 
+def test_characters_beyond_ffff(spark: SparkSession) -> None:
+    texts = ["\n?\U0001f600\U0001f1ea<,0", "\U00010400a\U00010428\U0001d7d8\U0001f600Z", "a1", None]
+    assert_parity(
+        spark,
+        pa.table({"s": texts}),
+        [
+            "regexp_instr(s, '[0-9]')",
+            "regexp_instr(s, '[A-Z]')",
+            "mask(s, 'U', 'l', 'd', 'o')",
+            "mask(s, 'U', 'l', 'd', NULL)",
+            "mask(s, NULL, NULL, NULL, 'o')",
+        ],
+    )
+
+
+def test_ends_beyond_an_int(spark: SparkSession) -> None:
+    table = pa.table(
+        {
+            "i": pa.array([2147483646, 2, 1, -5, 2], pa.int32()),
+            "n": pa.array([-2, 2147483647, 1, 3, None], pa.int32()),
+        }
+    )
+    assert_parity(
+        spark,
+        table,
+        ["overlay('aXc', '12345', i, n)", "overlay(binary('aXc'), binary('12345'), i, n)"],
+    )
+
+
+def test_moments_beyond_a_timestamp(spark: SparkSession) -> None:
+    table = pa.table({"l": [2**62, -(2**63), 1_700_000_000]})
+    texts = ["timestamp_millis(l)", "timestamp_seconds(l)", "timestamp_seconds(l / 10BD)"]
+    assert_parity(spark, table, texts)
+
+
+def test_sizes_of_unions_of_sketches(spark: SparkSession) -> None:
+    table = pa.table({"b": [b"\x01"], "n": pa.array([29], pa.int32())})
+    assert_parity(spark, table, ["theta_union(b, b, n)"])
+
+
+def test_inverse_hyperbolic_functions(spark: SparkSession) -> None:
+    table = pa.table({"d": [-7.754044376617513, 1.0, 7.032835398138818, 1e300, 0.0]})
+    texts = ["asinh(d)", "acosh(d)"]
+    trees = [tree for tree, _ in read_each(frame_of(spark, table), texts, "UTC")]
+    if pyspark.__version__ < "4.2":
+        assert all("less exact" in str(unsupported(tree)) for tree in trees)
+    else:
+        assert_parity(spark, table, texts)
+
+
 def test_a_constant_that_is_no_path_is_refused(spark: SparkSession) -> None:
     """Compiled, Spark 4.2 fails on it where the VARIANT is NULL, and interpreted it does not."""
     table = pa.table({"s": ["{}", None]})

@@ -25,6 +25,22 @@ def test_arguments_behind_a_null_are_not_evaluated(spark: SparkSession) -> None:
     assert_parity(spark, table, ["i + 1 % z", "i / (1 % z)", "(1 % z) / i", "assert_true(i > z)"])
 
 
+def test_each_part_of_an_interval_has_to_fit(spark: SparkSession) -> None:
+    table = pa.table(
+        {
+            "days": pa.array([120_860_035, 1, 106_751_991], pa.int32()),
+            "hours": pa.array([-427_414_155, 2, 4], pa.int32()),
+        }
+    )
+    assert_parity(spark, table, ["make_dt_interval(days, hours, 26, 1.5)"])
+
+
+def test_zones_that_there_are_not(spark: SparkSession) -> None:
+    table = pa.table({"z": ["none", "Europe/Berlin", None], "d": pa.array([1, 2, 3], pa.int32())})
+    makers = ("make_timestamp", "make_timestamp_ltz", "try_make_timestamp")
+    assert_parity(spark, table, [f"{maker}(2024, 2, d, 0, 0, 0, z)" for maker in makers])
+
+
 def test_negating_rounds_to_34_digits(spark: SparkSession) -> None:
     numbers = [
         "1234567890123456789012345678.1234567890",

@@ -31,7 +31,8 @@ from engine.expressions.registry import (
     lazy,
     strict,
 )
-from engine.expressions.rowwise import rowwise
+from engine.expressions.releases import SPARK_VERSION, is_since
+from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row
 
@@ -143,13 +144,18 @@ def char(code: int) -> str:
     return chr(code & 255) if code >= 0 else ""
 
 
-@rowwise("Overlay", malformed=CHARACTERS)
-def overlay(text: _Text, replacement: _Text, position: int, length: int) -> _Text:
-    """``overlay``, of texts and binaries."""
-    if length < 0:
-        length = len(replacement)
-    behind = _int32(position + length)
-    return cut(text, 1, _int32(position - 1)) + replacement + cut(text, behind, _INT_MAX)
+@rowwise_factory("Overlay", malformed=CHARACTERS, reads=(SPARK_VERSION,))
+def overlay(expr: Expr) -> RowFunction:
+    """``overlay``, of texts and binaries. Where the replaced part ends wraps around, as Java does,
+    before Spark 4.2.1."""
+    wraps = not is_since(expr, "4.2.1", "4.3.0")
+
+    def overlaid(text: _Text, replacement: _Text, position: int, length: int) -> _Text:
+        behind = position + (len(replacement) if length < 0 else length)
+        behind = _int32(behind) if wraps else min(behind, _INT_MAX)
+        return cut(text, 1, _int32(position - 1)) + replacement + cut(text, behind, _INT_MAX)
+
+    return overlaid
 
 
 def _int32(value: int) -> int:

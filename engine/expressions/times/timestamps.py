@@ -31,9 +31,10 @@ from engine.expressions.registry import (
     lazy,
     strict,
 )
+from engine.expressions.releases import SPARK_VERSION, is_since
 from engine.expressions.times import civil, dates
 from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND
-from engine.expressions.times.zone_columns import per_zone, unknown_zone
+from engine.expressions.times.zone_columns import known_zones, per_zone, unknown_zone
 from engine.expressions.times.zones import ERA, Zone, plus, zone
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
@@ -219,11 +220,18 @@ def to_number(expr: Expr, context: Context) -> ValueFunction:
     "MicrosToTimestamp",
     can_fail=always,
     loop=True,
+    reads=(SPARK_VERSION,),
 )
 def from_number(expr: Expr, context: Context) -> ValueFunction:
     """``timestamp_seconds`` and the like. Of a fraction, digits after the sixth are cut off in a
     DOUBLE, and an error in a DECIMAL."""
     unit, source = _EPOCH_UNITS[expr.op], expr.children[0].dtype
+    has_name = is_since(expr, "4.3.0")
+
+    def too_large(number: Any) -> TransformError:
+        if has_name:
+            return failure("DATETIME_OVERFLOW", f"{number} is beyond what a TIMESTAMP can be.")
+        return arithmetic_exception("Overflow") if isinstance(number, Decimal) else long_overflow()
 
     def whole(number: Any) -> Any:
         return times(number, unit)
@@ -233,14 +241,14 @@ def from_number(expr: Expr, context: Context) -> ValueFunction:
         if micros != int(micros):
             raise arithmetic_exception("Rounding necessary")
         if not -(2**63) <= micros < 2**63:
-            raise arithmetic_exception("Overflow")
+            raise too_large(number)
         return int(micros)
 
     def floating(number: Any) -> Any:
         return saturated(np.trunc(np.asarray(number, np.float64) * unit)), np.isfinite(number)
 
     if is_integral(source):
-        return lambda value: on_numpy(whole, expr.dtype, value, failure=long_overflow)
+        return lambda value: on_numpy(whole, expr.dtype, value, failure=too_large)
     if pa.types.is_decimal(source):
         return lambda value: per_row(exact, expr.dtype, value)
     return lambda value: on_numpy(floating, expr.dtype, value)
@@ -254,8 +262,8 @@ def from_number(expr: Expr, context: Context) -> ValueFunction:
     reads=("time_zone_id", "fail_on_error"),
 )
 def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
-    """``make_timestamp``: NULL for what is no time, in ANSI mode an error. The 60th second is the
-    first of the next minute."""
+    """``make_timestamp``: NULL for what is no time or no zone, in ANSI mode an error. The 60th
+    second is the first of the next minute."""
     session_zone = zone_for(expr, expr.dtype, context)
     strictly = bool(expr.params["fail_on_error"])
 
@@ -283,7 +291,8 @@ def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
         micros = per_row(lambda second: _low_32_bits(int(second.scaleb(6))), pa.int64(), values[5])
         numbers = (*values[:5], micros)
         if len(values) == 7:
-            return per_zone(in_zone, expr.dtype, values[6], *numbers)
+            zones = values[6] if strictly else known_zones(values[6])
+            return per_zone(in_zone, expr.dtype, zones, *numbers)
         return in_zone(session_zone, *numbers)
 
     def in_zone(local_zone: Zone, *numbers: Datum) -> Datum:

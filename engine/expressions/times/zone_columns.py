@@ -54,6 +54,15 @@ def per_zone(
     return result
 
 
+def known_zones(zones: Datum) -> Datum:
+    """The names, NULL in place of those of which there is no zone."""
+    if isinstance(zones, pa.Scalar):
+        is_one = zones.is_valid and is_zone(value_of(zones))
+        return zones if is_one else pa.scalar(None, zones.type)
+    unknown = [name for name in to_list(pc.unique(zones)) if name is not None and not is_zone(name)]
+    return pc.if_else(pc.is_in(zones, pa.array(unknown, zones.type)), None, zones)
+
+
 def _known(name: str) -> Zone:
     try:
         return zone(name)
