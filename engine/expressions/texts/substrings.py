@@ -45,9 +45,21 @@ _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 def cut(text: _Text, position: int, length: int) -> _Text:
     """``substring``: position 0 means 1, a negative one counts from the end and may lie before
     the start, whose missing characters count as well."""
+    if isinstance(text, bytes):
+        return _cut_bytes(text, position, length)
     start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
     end = start + length
     return text[max(start, 0) : max(end, start, 0)]
+
+
+def _cut_bytes(data: bytes, position: int, length: int) -> bytes:
+    """Java computes in 32 bits here, and where the end wraps around zeros fill what is missing."""
+    if position > len(data):
+        return b""
+    start = position - 1 if position > 0 else len(data) + position if position < 0 else 0
+    end = len(data) if _int32(len(data) - start) < length else _int32(start + length)
+    start, end = max(start, 0), max(end, 0)
+    return data[start:end].ljust(end - start, b"\0")
 
 
 def _as_slice(position: int, length: int) -> tuple[int, int | None]:
@@ -76,12 +88,14 @@ def substring(expr: Expr, context: Context) -> ValueFunction:
     return function
 
 
-@rowwise("SubstringIndex", malformed=OCTETS)
+@rowwise("SubstringIndex", can_fail=always, malformed=OCTETS)
 def before_delimiter(text: str, delimiter: str, count: int) -> str:
     """``substring_index``: what is left of the ``count``-th delimiter, or right of it, counted
     from the end, if ``count`` is negative. Delimiters may overlap."""
     if not delimiter or not count:
         return ""
+    if count == _INT_MIN:  # which stays negative when Java turns its sign
+        raise java_error("java.lang.NegativeArraySizeException", "-1")
     if count > 0:
         found = -1
         for _ in range(count):

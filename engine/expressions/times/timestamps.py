@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
@@ -34,11 +35,11 @@ from engine.expressions.registry import (
 from engine.expressions.releases import SPARK_VERSION, is_since
 from engine.expressions.times import civil, dates
 from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND
-from engine.expressions.times.zone_columns import known_zones, per_zone, unknown_zone
+from engine.expressions.times.zone_columns import invalid_zone, per_zone, unknown_zone
 from engine.expressions.times.zones import ERA, Zone, plus, zone
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
-from engine.expressions.vectors import on_numpy, per_row
+from engine.expressions.vectors import all_null, on_numpy, per_row
 
 MICROS_PER_MINUTE: Final = 60 * MICROS_PER_SECOND
 MICROS_PER_HOUR: Final = 60 * MICROS_PER_MINUTE
@@ -238,6 +239,8 @@ def from_number(expr: Expr, context: Context) -> ValueFunction:
 
     def exact(number: Decimal) -> int:
         micros = EXACT.scaleb(number, 6)
+        if abs(micros) >= 10**19:  # Java looks at the digits first
+            raise arithmetic_exception("Overflow")
         if micros != int(micros):
             raise arithmetic_exception("Rounding necessary")
         if not -(2**63) <= micros < 2**63:
@@ -267,12 +270,15 @@ def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
     session_zone = zone_for(expr, expr.dtype, context)
     strictly = bool(expr.params["fail_on_error"])
 
+    def is_time(year: Any, month: Any, day: Any, hour: Any, minute: Any, micros: Any) -> Any:
+        valid = civil.is_date(year, month, day) & (np.abs(year) <= dates.YEAR_MAX)
+        valid &= (hour >= 0) & (hour < 24)
+        return valid & (minute >= 0) & (minute < 60) & (micros >= 0) & (micros <= MICROS_PER_MINUTE)
+
     def compute(
         local_zone: Zone, year: Any, month: Any, day: Any, hour: Any, minute: Any, micros: Any
     ) -> Any:
-        valid = civil.is_date(year, month, day) & (np.abs(year) <= dates.YEAR_MAX)
-        valid &= (hour >= 0) & (hour < 24)
-        valid &= (minute >= 0) & (minute < 60) & (micros >= 0) & (micros <= MICROS_PER_MINUTE)
+        valid = is_time(year, month, day, hour, minute, micros)
         days = civil.to_days(year, np.where(valid, month, 1), np.where(valid, day, 1))
         in_day = hour * MICROS_PER_HOUR + minute * MICROS_PER_MINUTE + micros
         instants, fits = local_zone.instants(days, in_day)
@@ -291,13 +297,19 @@ def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
         micros = per_row(lambda second: _low_32_bits(int(second.scaleb(6))), pa.int64(), values[5])
         numbers = (*values[:5], micros)
         if len(values) == 7:
-            zones = values[6] if strictly else known_zones(values[6])
-            return per_zone(in_zone, expr.dtype, zones, *numbers)
+            return per_zone(in_zone, expr.dtype, values[6], *numbers, unknown=nowhere)
         return in_zone(session_zone, *numbers)
 
     def in_zone(local_zone: Zone, *numbers: Datum) -> Datum:
         in_this = functools.partial(compute, local_zone)
         return on_numpy(in_this, expr.dtype, *numbers, failure=wrong)
+
+    def nowhere(name: str, *numbers: Datum) -> Datum:
+        """Spark looks at the zone last, and an unknown one is a part of the time that is wrong."""
+        checked = on_numpy(lambda *p: (p[0], is_time(*p)), pa.int64(), *numbers, failure=wrong)
+        if strictly and pc.any(pc.is_valid(checked)).as_py():
+            raise invalid_zone(name)
+        return all_null(numbers, expr.dtype)
 
     return function
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, _parse_datatype_json_string
@@ -38,9 +39,10 @@ def _resolved(state: Any, texts: Sequence[str]) -> list[JavaObject | str]:
         plan = state.analyzer().execute(
             state.sqlParser().parsePlan(f"SELECT {columns} FROM {_VIEW}")
         )
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:  # it evaluates some constants
         if len(texts) == 1:
-            return [error.getCondition() or type(error).__name__]
+            condition = None if isinstance(error, Py4JJavaError) else error.getCondition()
+            return [condition or type(error).__name__]
         half = len(texts) // 2
         return _resolved(state, texts[:half]) + _resolved(state, texts[half:])
     nodes = scala_seq(plan.projectList())

@@ -31,7 +31,7 @@ from tests.parity.oracle import Setting
 from tests.spark.expressions import Difference, compare_trees, frame_of, read_each
 
 _ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu")
-_ROWS = (1, 2, 40)
+_ROWS = (1, 2, 40, 400)
 _NAMELESS = re.compile(
     r"raises (\[java\.\S* .*\] in Spark, [A-Z][A-Z0-9_]+"
     r"|_LEGACY_ERROR_TEMP_\d+ in Spark, .*) here$",
