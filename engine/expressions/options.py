@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from engine.expressions.texts.charsets import CODECS
+from engine.expressions.java_charsets import CODECS
 from engine.expressions.times.datetime_patterns import UnsupportedPatternError
 from engine.expressions.times.zones import Zone, zone
 from engine.expressions.tree import Expr

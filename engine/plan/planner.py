@@ -13,7 +13,7 @@ from engine.base.options import EngineOptions
 from engine.errors import UnsupportedQueryError
 from engine.pipeline.optimizer import optimize
 from engine.pipeline.pipeline import Pipeline
-from engine.plan.refusals import HINT
+from engine.plan.refusals import HINT, TOO_DEEP
 from engine.plan.session_settings import active
 from engine.plan.spark_rules import optimized
 from engine.plan.walk import Walk
@@ -44,7 +44,10 @@ def plan_query(
             hint="Read it with spark.readStream, or write it with df.write.",
         )
     with active(df.sparkSession):
-        walk = _walked(df, static_side_bytes_max)
+        try:
+            walk = _walked(df, static_side_bytes_max)
+        except RecursionError:
+            raise UnsupportedQueryError([f"an expression {TOO_DEEP}"], hint=HINT) from None
     return tuple(
         optimize(
             Pipeline(

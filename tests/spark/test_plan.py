@@ -205,6 +205,14 @@ def test_the_settings_are_those_of_the_session_of_the_query(spark: SparkSession)
     assert rows["m"].to_pylist() == [[("a", 2)]]
 
 
+@pytest.mark.parametrize("terms", [250, 400])
+def test_what_is_nested_too_deeply_is_refused(rate: DataFrame, terms: int) -> None:
+    with pytest.raises(UnsupportedQueryError, match="nested more than 200 levels deep"):
+        plan_query(rate.selectExpr(" + ".join(["value"] * terms)))
+    (pipeline,) = plan_query(rate.selectExpr(" + ".join(["value"] * 150)))
+    assert cloudpickle.dumps(pipeline)
+
+
 def test_a_batch_dataframe_is_refused(spark: SparkSession) -> None:
     with pytest.raises(UnsupportedQueryError, match=r"not a stream.*df\.write"):
         plan_query(spark.range(3).toDF("value"))

@@ -15,22 +15,13 @@ import pyarrow as pa
 
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant, constant_value
+from engine.expressions.java_charsets import CODECS
 from engine.expressions.malformed import JAVA
 from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.rowwise import RowFunction, rowwise_factory
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row
 
-CODECS: Final = {
-    "US-ASCII": "ascii",
-    "ISO-8859-1": "latin-1",
-    "UTF-8": "utf-8",
-    "UTF-16BE": "utf-16-be",
-    "UTF-16LE": "utf-16-le",
-    "UTF-16": "utf-16-be",
-    "UTF-32": "utf-32-be",
-}
-"""By what Spark calls the character sets that it knows, in any case."""
 _MARK: Final = "\ufeff"
 _LITTLE: Final = {"UTF-16": (b"\xff\xfe", "utf-16-le"), "UTF-32": (b"\xff\xfe\0\0", "utf-32-le")}
 
