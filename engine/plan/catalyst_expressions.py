@@ -47,6 +47,7 @@ from engine.plan.calendar_intervals import plus_constant
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
 from engine.plan.common_expressions import computed_first, name_of
 from engine.plan.java_zones import go_by_java_zones
+from engine.plan.refusals import NESTED_MAX, TOO_DEEP
 from engine.plan.session_settings import SessionSettings
 
 if TYPE_CHECKING:
@@ -126,7 +127,8 @@ class ExpressionReader:
             if value is not None and any(each.params.get("name") == name for each in expr.walk()):
                 expr = _let(name, value, expr)
         if not obstacles:
-            obstacles = unsupported(expr, self._context)
+            too_deep = expr.depth() > NESTED_MAX
+            obstacles = [f"it {TOO_DEEP}"] if too_deep else unsupported(expr, self._context)
         if obstacles:
             text = (node.child() if simple_name(node) == "Alias" else node).sql()
             reasons = dict.fromkeys(obstacles)

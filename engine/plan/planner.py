@@ -13,7 +13,8 @@ from engine.base.options import EngineOptions
 from engine.errors import UnsupportedQueryError
 from engine.pipeline.optimizer import optimize
 from engine.pipeline.pipeline import Pipeline
-from engine.plan.refusals import HINT
+from engine.plan.refusals import HINT, TOO_DEEP
+from engine.plan.session_settings import active
 from engine.plan.spark_rules import optimized
 from engine.plan.walk import Walk
 
@@ -42,13 +43,11 @@ def plan_query(
             ["this DataFrame is not a stream"],
             hint="Read it with spark.readStream, or write it with df.write.",
         )
-    analyzed = df._jdf.queryExecution().analyzed()
-    walk = Walk(df, static_side_bytes_max)
-    walk.visit(optimized(df.sparkSession, analyzed))
-    if walk.problems or not walk.streams:
-        told = Walk(df, static_side_bytes_max, rewritten=False)  # in the query's own words
-        told.visit(analyzed)
-        raise UnsupportedQueryError(dict.fromkeys(told.problems or walk.problems), hint=HINT)
+    with active(df.sparkSession):
+        try:
+            walk = _walked(df, static_side_bytes_max)
+        except RecursionError:
+            raise UnsupportedQueryError([f"an expression {TOO_DEEP}"], hint=HINT) from None
     return tuple(
         optimize(
             Pipeline(
@@ -63,3 +62,14 @@ def plan_query(
         )
         for stream in walk.streams
     )
+
+
+def _walked(df: DataFrame, static_side_bytes_max: int) -> Walk:
+    analyzed = df._jdf.queryExecution().analyzed()
+    walk = Walk(df, static_side_bytes_max)
+    walk.visit(optimized(df.sparkSession, analyzed))
+    if walk.problems or not walk.streams:
+        told = Walk(df, static_side_bytes_max, rewritten=False)  # in the query's own words
+        told.visit(analyzed)
+        raise UnsupportedQueryError(dict.fromkeys(told.problems or walk.problems), hint=HINT)
+    return walk

@@ -12,6 +12,13 @@ HINT: Final = (
     "then Spark itself runs it, batch by batch."
 )
 
+NESTED_MAX: Final = 200
+"""Levels of an expression: deeper ones cannot be sent to the tasks."""
+TOO_DEEP: Final = (
+    f"is nested more than {NESTED_MAX} levels deep: let halves of a long chain of +, || or OR stand"
+    " in parentheses, or use coalesce, concat, IN or an array in its place"
+)
+
 _STATE = "it would need state across records, which continuous queries do not keep yet"
 _OUTER = (
     "which rows of the table have no match is known when the stream has ended; let the stream be"
