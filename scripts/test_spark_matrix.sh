@@ -25,7 +25,8 @@ for release do
             "pyspark==$release.*" $tools &&
         # Old versions warn of themselves: those warnings are not ours.
         "$folder/bin/python" -m pytest -q -p no:cacheprovider -o filterwarnings=default \
-            tests/parity/test_contracts.py tests/spark/test_contracts.py &&
+            tests/parity/test_contracts.py tests/spark/test_contracts.py \
+            tests/parity/test_between_releases.py &&
         "$folder/bin/python" -m tests.parity.invented \
             --trees "${TREES:-5000}" --seed "${SEED:-1}" --record
     if [ $? -eq 0 ]; then

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from engine.expressions.java_charsets import CODECS
 from engine.expressions.times.datetime_patterns import UnsupportedPatternError
 from engine.expressions.times.zones import Zone, zone
 from engine.expressions.tree import Expr
@@ -80,6 +81,16 @@ class Options:
         locale = self.text("locale", "en-US")
         if locale.lower() != "en-us":
             raise OptionError(f"the locale {locale} is not supported")
+
+    def check_encoding(self) -> None:
+        """It says nothing about texts, but Spark fails for one that it does not know.
+
+        :raises OptionError: it is such a one.
+        """
+        for name in ("encoding", "charset"):
+            encoding = self.text(name, "UTF-8")
+            if encoding.upper() not in CODECS:
+                raise OptionError(f"the {name} {encoding!r} is none of {', '.join(CODECS)}")
 
 
 def may_fail_fast(default: str) -> Callable[[Expr], bool]:

@@ -39,3 +39,11 @@ class Expr:
         yield self
         for child in self.children:
             yield from child.walk()
+
+    def depth(self) -> int:
+        """The levels of the tree; one for a leaf."""
+        levels, level = 0, [self]
+        while level:
+            levels += 1
+            level = list({id(child): child for each in level for child in each.children}.values())
+        return levels

@@ -1,7 +1,7 @@
-"""``get(array(a, b), 1)``, of which Spark's optimizer evaluates the item alone, and
-``get(array(a, b), NULL)``, of which it evaluates nothing.
+"""``get(array(a, b), 1)``, of which Spark's optimizer evaluates the item alone;
+``get(array(a, b), NULL)`` and ``aes_encrypt(a, NULL)``, of which it evaluates nothing.
 
-Its rules see what stands for ``get``; where they run before a plan is read, see
+Its rules see what stands for these functions; where they run before a plan is read, see
 :mod:`engine.plan.spark_rules`, that is not there yet.
 
 Source: ``SimplifyExtractValueOps``, ``NullPropagation`` of Spark.
@@ -9,10 +9,12 @@ Source: ``SimplifyExtractValueOps``, ``NullPropagation`` of Spark.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from py4j.java_gateway import JavaObject
 
+from engine.expressions.tree import Expr
 from engine.plan.catalyst import scala_seq, simple_name
 
 _RULES = "org.apache.spark.sql.catalyst.optimizer."
@@ -25,7 +27,7 @@ def simplified(gateway: Any, node: JavaObject) -> JavaObject:
     """
     array, index = scala_seq(node.children())
     sql = gateway.jvm.org.apache.spark.sql
-    excluded = str(sql.internal.SQLConf.get().optimizerExcludedRules().toString())
+    excluded = _excluded(gateway)
     nothing = sql.catalyst.expressions.Literal.create(None, node.dataType())
     if any(map(_is_null, (array, index))):
         return node if f"{_RULES}NullPropagation" in excluded else nothing
@@ -35,6 +37,24 @@ def simplified(gateway: Any, node: JavaObject) -> JavaObject:
         return node
     position, items = index.value(), list(scala_seq(array.children()))
     return items[position] if position in range(len(items)) else nothing
+
+
+def propagates_constant_null(gateway: Any, arguments: Iterable[Expr]) -> bool:
+    """Whether the optimizer takes away a call that NULL in any argument makes NULL."""
+    if not any(map(_is_constant_null, arguments)):
+        return False
+    return f"{_RULES}NullPropagation" not in _excluded(gateway)
+
+
+def _is_constant_null(expr: Expr) -> bool:
+    while expr.op == "Cast":
+        (expr,) = expr.children
+    return expr.op == "Literal" and expr.params["value"] is None
+
+
+def _excluded(gateway: Any) -> str:
+    conf = gateway.jvm.org.apache.spark.sql.internal.SQLConf.get()
+    return str(conf.optimizerExcludedRules().toString())
 
 
 def _is_null(node: JavaObject) -> bool:

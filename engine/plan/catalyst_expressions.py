@@ -10,6 +10,7 @@ What is different on purpose:
 - a ``LambdaFunction`` has its body as only child and the names of its variables in ``arguments``;
   a ``NamedLambdaVariable`` has one of these names, which are unique;
 - ``UpdateFields`` (``withField``, ``dropFields``) becomes the struct that it makes;
+- ``interpreted`` is set where Spark does not compile what has another error then;
 - ``null_safe`` is set where Spark skips the arguments behind one that is NULL;
 - a call of a Python function becomes a column behind the input's, see
   :mod:`engine.plan.python_functions`;
@@ -41,11 +42,12 @@ from engine.expressions.refused import REFUSED
 from engine.expressions.registry import KERNELS, Context
 from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.expressions.types import UnsupportedTypeError, cuts_intervals
-from engine.plan.array_items import simplified
+from engine.plan.array_items import propagates_constant_null, simplified
 from engine.plan.calendar_intervals import plus_constant
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
 from engine.plan.common_expressions import computed_first, name_of
 from engine.plan.java_zones import go_by_java_zones
+from engine.plan.refusals import NESTED_MAX, TOO_DEEP
 from engine.plan.session_settings import SessionSettings
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ _OF_NO_KIND = {"StringTrim", "StringTrimLeft", "StringTrimRight", "ArrayJoin", "
 _OF_NO_KIND |= {"Sequence", "Concat", "ArraysZip", "MapConcat"}
 """Their classes do not tell how many arguments they have, but they skip these as others do, where
 Spark compiles them at least."""
+_SKIP_IF_COMPILED = {"Concat", "ArraysZip", "MapConcat"}
+"""Of these, Spark evaluates every argument where it interprets them."""
 _REPLACED = {"DatetimeSub", "SplitPart"}
 """So does all that Spark puts in the place of these."""
 DERIVED = {
@@ -107,6 +111,7 @@ class ExpressionReader:
         go_by_java_zones(gateway)
         self._common: dict[str, Expr] = {}
         self._first: dict[str, Expr | None] = {}
+        self._above: list[JavaObject] = []
 
     def read(self, node: JavaObject, *, in_place: bool = False) -> Expr:
         """Convert one expression. What cannot be evaluated is added to the problems.
@@ -114,6 +119,7 @@ class ExpressionReader:
         :param in_place: common expressions are not computed before the rest.
         """
         obstacles: list[str] = []
+        self._above = []
         first = [] if in_place else computed_first(self._gateway, self._columns, node)
         self._first = dict.fromkeys(first)
         expr = self._convert(node, obstacles)
@@ -121,7 +127,8 @@ class ExpressionReader:
             if value is not None and any(each.params.get("name") == name for each in expr.walk()):
                 expr = _let(name, value, expr)
         if not obstacles:
-            obstacles = unsupported(expr, self._context)
+            too_deep = expr.depth() > NESTED_MAX
+            obstacles = [f"it {TOO_DEEP}"] if too_deep else unsupported(expr, self._context)
         if obstacles:
             text = (node.child() if simple_name(node) == "Alias" else node).sql()
             reasons = dict.fromkeys(obstacles)
@@ -129,6 +136,12 @@ class ExpressionReader:
         return expr
 
     def _convert(self, node: JavaObject, obstacles: list[str]) -> Expr:
+        self._above.append(node)
+        expr = self._converted(node, obstacles)
+        self._above.pop()
+        return expr
+
+    def _converted(self, node: JavaObject, obstacles: list[str]) -> Expr:
         op = simple_name(node)
         if op in _TRANSPARENT:
             return self._convert(node.child(), obstacles)
@@ -181,6 +194,8 @@ class ExpressionReader:
         params = self._params(op, node, obstacles)
         if len(children) > 1 and self._skips_arguments(op, node):
             params["null_safe"] = True
+        if op == "Sequence" and self._is_interpreted():
+            params["interpreted"] = True
         return Expr(op, children, dtype, node.nullable(), params)
 
     def _calendar_later(self, node: JavaObject, obstacles: list[str]) -> Expr | None:
@@ -259,9 +274,21 @@ class ExpressionReader:
     def _skips_arguments(self, op: str, node: JavaObject) -> bool:
         """Whether Spark evaluates an argument only where those before it are not NULL."""
         if op in _OF_NO_KIND:
-            return True
+            return op not in _SKIP_IF_COMPILED or not self._is_interpreted()
         is_one = any(self._is_a(node, f"{_CATALYST}.{kind}Expression") for kind in _NULL_SAFE_KINDS)
         return is_one and (bool(node.nullIntolerant()) or op in _NULL_SAFE)
+
+    def _is_interpreted(self) -> bool:
+        """Whether Spark evaluates the present node without compiling it."""
+        return any(map(self._interprets, self._above))
+
+    def _interprets(self, node: JavaObject) -> bool:
+        """Whether Spark does not compile this node, and so nothing that is below it."""
+        if self._is_a(node, f"{_CATALYST}.codegen.CodegenFallback"):
+            return True
+        if not self._is_a(node, f"{_CATALYST}.RuntimeReplaceable"):
+            return False
+        return any(map(self._interprets, scala_seq(node.children())))
 
     def _propagates_null(self, node: JavaObject, arguments: Sequence[JavaObject]) -> bool:
         """Whether this is a call in Java with these arguments, of which Spark's compiled code
@@ -305,8 +332,10 @@ class ExpressionReader:
         outer = Expr(op, children, dtype, replacement.nullable(), self._params(op, node, mine))
         if op in KERNELS and not mine and not unsupported(outer, self._context):
             fails_late = any(may_raise(child) for child in children[1:])
-            skips = op in _REPLACED or self._propagates_null(replacement, arguments)
-            if fails_late and skips:
+            propagates = self._propagates_null(replacement, arguments)
+            if propagates and propagates_constant_null(self._gateway, children):
+                return Expr("Literal", (), dtype, True, {"value": None})
+            if fails_late and (propagates or op in _REPLACED):
                 return replace(outer, params={**outer.params, "null_safe": True})
             return outer
         if self._calls is not None:

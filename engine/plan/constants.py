@@ -4,10 +4,13 @@
 for ``ConstantFolding`` has computed them. That would also freeze what the day decides, such as
 ``now()``, and leave arrays and maps of Java's, which no kernel reads. So of its work only truth
 values, whole numbers and NULL are taken, which is all that the other rules look at.
+
+What stands for others, such as ``try_subtract``, Spark has replaced before it computes constants.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -20,20 +23,25 @@ from engine.plan.catalyst import scala_seq, simple_name
 _PLAIN: Final = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT"})
 _OF_DAYS: Final = "TIMESTAMP"
 """What is computed of a text may depend on the day: ``CAST('10:00' AS TIMESTAMP)``."""
+_SPECIAL: Final = re.compile(r"epoch|now|today|tomorrow|yesterday", re.IGNORECASE)
+"""In texts that become dates; computed by another rule, of which there is none here."""
 
 
 class Constants:
     """A rule like Spark's own.
 
     :param rule: ``ConstantFolding``.
+    :param replacing: ``ReplaceExpressions``.
     """
 
-    def __init__(self, jvm: Any, rule: JavaObject) -> None:
+    def __init__(self, jvm: Any, rule: JavaObject, replacing: JavaObject) -> None:
         self._jvm = jvm
         self._rule = rule
         self._catalyst = jvm.org.apache.spark.sql.catalyst
         patterns = self._catalyst.trees.TreePattern
         self._literal, self._current = patterns.LITERAL(), patterns.CURRENT_LIKE()
+        self._replaceable = patterns.RUNTIME_REPLACEABLE()
+        self._replacing = replacing
 
     def apply(self, plan: JavaObject) -> JavaObject:
         """The plan with the constants computed that rules look at."""
@@ -53,17 +61,29 @@ class Constants:
         """The largest ones that are not written as such."""
         if not node.containsPattern(self._literal) or simple_name(node) == "Literal":
             return
-        if not node.foldable():
+        if not self._foldable(node):
             for child in scala_seq(node.children()):
                 yield from self._constants(child)
         elif not node.containsPattern(self._current) and not _depends_on_the_day(node):
             yield node
 
+    def _foldable(self, node: JavaObject) -> bool:
+        if not node.containsPattern(self._replaceable):
+            return bool(node.foldable())
+        if not node.references().isEmpty():
+            return False
+        return bool(self._replacing.apply(self._holder(node)).condition().foldable())
+
+    def _holder(self, node: JavaObject) -> JavaObject:
+        """A plan with this expression, as rules take it."""
+        logical = self._catalyst.plans.logical
+        plan: JavaObject = logical.Filter(node, logical.OneRowRelation())
+        return plan
+
     def _value(self, constant: JavaObject) -> JavaObject | None:
         """None if it raises, or is not what rules look at."""
-        logical = self._catalyst.plans.logical
         try:
-            holder = self._rule.apply(logical.Filter(constant, logical.OneRowRelation()))
+            holder = self._rule.apply(self._replacing.apply(self._holder(constant)))
         except (Py4JJavaError, PySparkException):
             return None
         value: JavaObject = holder.condition()
@@ -82,6 +102,7 @@ def _expressions(plan: JavaObject) -> Iterator[JavaObject]:
 def _depends_on_the_day(node: JavaObject) -> bool:
     if simple_name(node) == "Literal":
         return False
-    if _OF_DAYS in str(node.dataType().sql()):
+    sql = str(node.dataType().sql())
+    if _OF_DAYS in sql or (sql == "DATE" and _SPECIAL.search(str(node.sql()))):
         return True
     return any(map(_depends_on_the_day, scala_seq(node.children())))

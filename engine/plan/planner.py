@@ -17,8 +17,9 @@ from engine.pipeline.optimizer import optimize
 from engine.pipeline.pipeline import Pipeline
 from engine.pipeline.stage_pruning import prune_stages
 from engine.plan.event_time import refused_by_spark, refused_settings
-from engine.plan.refusals import HINT
+from engine.plan.refusals import HINT, TOO_DEEP
 from engine.plan.scope import Scope
+from engine.plan.session_settings import active
 from engine.plan.spark_rules import optimized, with_grouping_columns
 from engine.plan.walk import Walk
 
@@ -53,6 +54,28 @@ def plan_query(
             ["this DataFrame is not a stream"],
             hint="Read it with spark.readStream, or write it with df.write.",
         )
+    with active(df.sparkSession):
+        try:
+            walk = _walked(df, static_side_bytes_max, output_mode, partial_aggregation)
+        except RecursionError:
+            raise UnsupportedQueryError([f"an expression {TOO_DEEP}"], hint=HINT) from None
+    scope = walk.scope
+    pipelines = scope.drafts.pipelines(
+        scope.schema,
+        session_timezone=scope.context.session_timezone,
+        exact_math=exact_math,
+        zone_rules=walk.zone_rules,
+    )
+    return prune_stages(tuple(optimize(pipeline) for pipeline in pipelines))
+
+
+def _walked(
+    df: DataFrame, static_side_bytes_max: int, output_mode: str, partial_aggregation: bool
+) -> Walk:
+    """The plan, read.
+
+    :raises UnsupportedQueryError: something of it cannot run.
+    """
     spark = df.sparkSession
     analyzed = df._jdf.queryExecution().analyzed()
     walk = Walk(df, static_side_bytes_max, output_mode, partial_aggregation=partial_aggregation)
@@ -68,13 +91,7 @@ def plan_query(
         problems.append(refused)
     if problems or not scope.open:
         raise UnsupportedQueryError(dict.fromkeys(problems), hint=HINT)
-    pipelines = scope.drafts.pipelines(
-        scope.schema,
-        session_timezone=scope.context.session_timezone,
-        exact_math=exact_math,
-        zone_rules=walk.zone_rules,
-    )
-    return prune_stages(tuple(optimize(pipeline) for pipeline in pipelines))
+    return walk
 
 
 def _of_state(scope: Scope) -> list[str]:

@@ -14,6 +14,13 @@ HINT: Final = (
 
 _GROUPS = "it needs all rows of a group at once, which a stream never has"
 _OF_THE_JVM = "its function is of the JVM, and no Python"
+NESTED_MAX: Final = 200
+"""Levels of an expression: deeper ones cannot be sent to the tasks."""
+TOO_DEEP: Final = (
+    f"is nested more than {NESTED_MAX} levels deep: let halves of a long chain of +, || or OR stand"
+    " in parentheses, or use coalesce, concat, IN or an array in its place"
+)
+
 _OUTER = (
     "which rows of the table have no match is known when the stream has ended; let the stream be"
     " the side that is kept"

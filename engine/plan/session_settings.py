@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from engine.expressions.releases import SPARK_VERSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _OF_JAVA: Final = "java."
 """Keys that begin so are properties of Spark's Java, as ``java.specification.version``."""
+
+
+@contextmanager
+def active(spark: SparkSession) -> Iterator[None]:
+    """Let this session be the active one for a while: Spark's own code asks that one for settings,
+    and the user may have others beside the session of a query."""
+    sessions: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 class SessionSettings:
@@ -40,11 +64,14 @@ class SessionSettings:
         if key.startswith(_OF_JAVA) and key not in self._found:
             said = str(self._gateway.jvm.java.lang.System.getProperty(key))
             self._found[key] = (said, said)
+        if key == SPARK_VERSION and key not in self._found:
+            version = str(self._gateway.jvm.org.apache.spark.SparkContext.getOrCreate().version())
+            self._found[key] = (version, version)
         if key not in self._found:
             session, defaults = self._confs
             try:
                 default = str(defaults.getConfString(key))
-            except Py4JJavaError:  # it is none of this version
+            except (Py4JJavaError, PySparkException):  # it is none of this version
                 self._found[key] = ("", "")
             else:
                 self._found[key] = (str(session.getConfString(key)), default)

@@ -117,7 +117,7 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
         kept = (n for n in names if n in _NOT_EXCLUDABLE or f"{_OPTIMIZER}.{n}" not in excluded)
         found = {name: rule for name in kept if (rule := _singleton(optimizer, name)) is not None}
         if (folding := found.get(_FOLDING)) is not None:
-            found[_FOLDING] = Constants(jvm, folding)
+            found[_FOLDING] = Constants(jvm, folding, _singleton(optimizer, "ReplaceExpressions"))
         return list(found.values())
 
     subqueries = has_subqueries(spark, plan)

@@ -25,6 +25,22 @@ def test_arguments_behind_a_null_are_not_evaluated(spark: SparkSession) -> None:
     assert_parity(spark, table, ["i + 1 % z", "i / (1 % z)", "(1 % z) / i", "assert_true(i > z)"])
 
 
+def test_each_part_of_an_interval_has_to_fit(spark: SparkSession) -> None:
+    table = pa.table(
+        {
+            "days": pa.array([120_860_035, 1, 106_751_991], pa.int32()),
+            "hours": pa.array([-427_414_155, 2, 4], pa.int32()),
+        }
+    )
+    assert_parity(spark, table, ["make_dt_interval(days, hours, 26, 1.5)"])
+
+
+def test_zones_that_there_are_not(spark: SparkSession) -> None:
+    table = pa.table({"z": ["none", "Europe/Berlin", None], "d": pa.array([1, 2, 3], pa.int32())})
+    makers = ("make_timestamp", "make_timestamp_ltz", "try_make_timestamp")
+    assert_parity(spark, table, [f"{maker}(2024, 2, d, 0, 0, 0, z)" for maker in makers])
+
+
 def test_negating_rounds_to_34_digits(spark: SparkSession) -> None:
     numbers = [
         "1234567890123456789012345678.1234567890",
@@ -113,10 +129,15 @@ def test_intervals_of_more_days_than_timestamps_are_apart(spark: SparkSession) -
     assert_parity(spark, table, expressions)
 
 
+_MODES = ["83C4FC4E", "83C4FC4D", "83C4FC42", "83C4FC41"]
+"""Registers and hash tables; with and without a type that there is not."""
+
+
 def test_preambles_that_an_error_cannot_quote(spark: SparkSession) -> None:
     """The library's message has all of it, also what is not there."""
     preambles = ["010303000000CC86", "010303000000CC85" + "00" * 3, "01030300000000CC84"]
     preambles += ["0103FF000000CC86", "010303000000CC86" + "00" * 28]
+    preambles += [first + last + "00" * 19 for first in ("80140722", "03140722") for last in _MODES]
     table = pa.table({"sketch": [bytes.fromhex(each) for each in preambles]})
     assert_parity(spark, table, ["hll_sketch_estimate(sketch)", "hll_union(sketch, sketch)"])
 
@@ -166,3 +187,68 @@ def test_divisions_that_arrow_gets_wrong(spark: SparkSession) -> None:
     )
     casts = ["CAST(cut AS DECIMAL(38,0))", "CAST(-cut AS DECIMAL(22,1))", "round(cut, 2)"]
     assert_parity(spark, table, [*casts, "left / right", "-left / right", "left / -right"])
+
+
+def test_delimiters_counted_from_an_end_that_java_cannot_reach(spark: SparkSession) -> None:
+    texts = {"s": ["a,b,c", "", ",", "abc", None], "c": [",", ",", "", "abcd", ","]}
+    table = pa.table({**texts, "n": pa.array([-(2**31)] * 4 + [1], pa.int32())})
+    expressions = ["substring_index(s, c, n)", "substring_index(s, ',', -2147483648)"]
+    assert_parity(spark, table, [*expressions, "if(n > 0, substring_index(s, c, n), 'x')"])
+
+
+def test_parts_of_binaries_are_counted_in_32_bits(spark: SparkSession) -> None:
+    positions = [-(2**31), -(2**31) + 1, -3, -1, 0, 2, 2**31 - 1]
+    lengths = [-(2**31), -(2**31) + 1, -1, 0, 1, 2**31 - 1]
+    pairs = [(position, length) for position in positions for length in lengths]
+    table = pa.table(
+        {
+            "b": pa.array([b"abc"] * len(pairs), pa.binary()),
+            "s": ["abc"] * len(pairs),
+            "i": pa.array([position for position, _ in pairs], pa.int32()),
+            "n": pa.array([length for _, length in pairs], pa.int32()),
+        }
+    )
+    expressions = [f"{f}({c}, i, n)" for f in ("substring", "substr") for c in "bs"]
+    more = ["substring(b, i)", "left(b, n)", "overlay(b PLACING b FROM i)"]
+    assert_parity(spark, table, [*expressions, *more])
+
+
+def test_seconds_of_too_many_digits_overflow_first(spark: SparkSession) -> None:
+    given = ["621670475471946000.0123456", "9999999999999.1234567", "-9999999999999.0", "1E12"]
+    numbers = [Decimal(each).quantize(Decimal("1E-7")) for each in given]
+    table = pa.table({"a": pa.array(numbers, pa.decimal128(38, 7))})
+    assert_parity(spark, table, ["timestamp_seconds(a)"])
+
+
+def test_calls_with_a_null_that_the_optimizer_takes_away(spark: SparkSession) -> None:
+    table = pa.table({"b": [b"abc"], "s": ["a"]})
+    raising = "aes_decrypt(b, b)"
+    expressions = [f"aes_encrypt({raising}, b, CAST(NULL AS STRING))"]
+    expressions += [f"nvl({expressions[0]}, b)", f"base64(aes_encrypt({raising}, NULL))"]
+    assert_parity(spark, table, expressions)
+
+
+def test_constants_of_functions_that_stand_for_others(spark: SparkSession) -> None:
+    table = pa.table({"i": pa.array([1], pa.int32())})
+    indexes = ["try_subtract(9, 1)", "nvl(NULL, 8)", "try_add(2147483647, 1)"]
+    expressions = [f"array(i, i)[{index}]" for index in indexes]
+    assert_parity(spark, table, expressions)
+
+
+def test_days_that_are_none_yet_are_no_constants(spark: SparkSession) -> None:
+    table = pa.table({"i": pa.array([1], pa.int32())})
+    days = "datediff(to_date('TOMORROW'), CAST('yesterday Europe/Berlin' AS DATE))"
+    assert_parity(spark, table, [f"{days} - {days}", f"array(i, i, i, i)[{days} - {days}]"])
+
+
+def test_arguments_of_what_spark_does_not_compile(spark: SparkSession) -> None:
+    """It interprets all that is below, and evaluates arguments behind a NULL there."""
+    table = pa.table({"i": pa.array([2**31 - 1], pa.int32()), "n": [True], "s": ["a"]})
+    concat = "concat(IF(n, NULL, s), string(i + i))"
+    arrays = "arrays_zip(IF(n, NULL, array(s)), array(i + i))"
+    maps = "map_concat(IF(n, NULL, map(s, i)), map(s, i + i))"
+    expressions = [concat, arrays, maps, f"transform(array(1), v -> {concat})"]
+    expressions += [f"transform({arrays}, v -> 1)", f"map_filter({maps}, (k, v) -> true)"]
+    assert_parity(
+        spark, table, [*expressions, f"upper({concat})", f"array_compact(array({concat}))"]
+    )

@@ -1,5 +1,5 @@
-"""What the oracle has found about which arguments Spark's compiled code evaluates, and which first:
-what interprets expressions has other orders."""
+"""What the oracle has found about which arguments Spark's compiled code evaluates, and which first,
+and which errors it has: what interprets expressions has others."""
 
 from __future__ import annotations
 
@@ -44,10 +44,43 @@ def test_order_of_arguments(spark: SparkSession, expression: str) -> None:
     rows = {"i": pa.array([2**31 - 1, 2**31 - 1, 1, 1], pa.int32())}
     rows |= {"z": [0, 0, 0, 1], "n": [True, False, False, False], "s": ["a", "b", "c", "d"]}
     table = pa.table({**rows, "dt": pa.array([0, 1, 2, 3], pa.date32())})
-    setting, mode = Setting(0, 4, True, "UTC"), Mode(True, False)
+    assert _differences(spark, table, expression) == []
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "sequence(1, 9, n)",
+        "sequence(9, 1, bigint(n))",
+        "sequence(dt, dt + 9, INTERVAL '-1' DAY)",
+        "transform(array(n), v -> sequence(1, 9, v))",
+        "array_compact(sequence(1, 9, n))",
+    ],
+)
+def test_sequences_that_lead_away(spark: SparkSession, expression: str) -> None:
+    """What is not compiled has another error."""
+    rows = {"n": pa.array([0, -1, 1, None], pa.int32()), "dt": pa.array([0, 1, 2, 3], pa.date32())}
+    assert _differences(spark, pa.table(rows), expression) == []
+
+
+@pytest.mark.parametrize("name", ["make_timestamp", "make_timestamp_ltz", "try_make_timestamp"])
+@pytest.mark.parametrize("ansi", [True, False])
+def test_zones_are_looked_at_after_the_other_parts_of_a_time(
+    spark: SparkSession, name: str, ansi: bool
+) -> None:
+    """And one that there is not is a part that is wrong."""
+    numbers = {"y": pa.array([2024, -(2**31), 2024, None], pa.int32())}
+    table = pa.table({**numbers, "z": ["Mars", "Mars", "UTC", "Mars"]})
+    assert _differences(spark, table, f"{name}(y, 2, 3, 0, 0, 0, z)", ansi) == []
+
+
+def _differences(
+    spark: SparkSession, table: pa.Table, expression: str, ansi: bool = True
+) -> list[str]:
+    setting, mode = Setting(0, 4, ansi, "UTC"), Mode(True, False)
     with configured(spark, setting.conf | mode.conf):
         player = Player(spark, setting, False, mode, table)
         tree = Leaf(expression, "", False)
         assert player.accepted([tree]) == [True]
         found = player.differences([tree])
-    assert [each.text for alike in found.values() for each in alike] == []
+    return [each.text for alike in found.values() for each in alike]

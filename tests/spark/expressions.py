@@ -6,7 +6,8 @@ equals NaN, 0.0 differs from -0.0) and, for rows that raise, Spark's error class
 are listed in one AssertionError.
 
 One Spark query evaluates all expressions at once; a row for which our side raises is taken out of
-it (by CASE, which Spark evaluates lazily) and evaluated alone by Spark's interpreter.
+it (by CASE, which Spark evaluates lazily) and evaluated alone: by Spark's interpreter, and if that
+has another error, by what Spark compiles.
 """
 
 from __future__ import annotations
@@ -139,7 +140,8 @@ def compare_trees(
 
     :param frame: what :func:`frame_of` made of the table.
     :param sliced: our side gets the rows as the end of a longer batch.
-    :param compiled: errors are those of what Spark compiles, not of what it interprets.
+    :param compiled: errors are those of what Spark compiles. Else of what it interprets, which is
+        quicker; where one differs from ours, what Spark compiles decides.
     """
     table = table.combine_chunks()
     longer = pa.concat_tables([table, table]).combine_chunks() if sliced else table
@@ -153,7 +155,8 @@ def compare_trees(
         expressions, ours, theirs, ulps or [0] * len(expressions), strict=True
     ):
         spark_errors = partial(_spark_errors, frame, text, compiled)
-        differences += _compare_errors(spark_errors, text, result, table)
+        in_queries = spark_errors if compiled else partial(_errors_in_queries, frame, text, result)
+        differences += _compare_errors(in_queries, text, result, table)
         if isinstance(values, str):
             raising = list(_rows_that_raise_in_spark_only(spark_errors, text, result, table))
             unexplained = Difference(text, f"{text}: no row explains why Spark fails: {values}")
@@ -343,6 +346,16 @@ def _rows_that_raise_in_spark_only(
             mine = result.values[row]
             what = f"raises {theirs} in Spark, is {mine!r} here"
             yield Difference(text, f"{text}: {_input(text, table, row)} {what}", row)
+
+
+def _errors_in_queries(
+    frame: DataFrame, text: str, result: OurResult, rows: list[int]
+) -> Iterator[tuple[int, str | None]]:
+    """The error class in Spark: of what it interprets, and where that is not ours, of what it
+    compiles, as it does in queries."""
+    found = dict(_spark_errors(frame, text, False, rows))
+    others = [row for row in rows if found[row] != result.errors.get(row)]
+    return iter((found | dict(_spark_errors(frame, text, True, others))).items())
 
 
 def _spark_errors(

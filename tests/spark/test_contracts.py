@@ -39,6 +39,25 @@ def test_a_setting_that_is_not_looked_at_keeps_its_default(
     assert [f"{key}, which is {value} in this session" in each for each in problems] == [True]
 
 
+@pytest.mark.parametrize("option", ["encoding", "charset"])
+@pytest.mark.parametrize(
+    "call", ["from_json(s, 'a INT', {})", "to_json(struct(s), {})", "from_csv(s, 'a INT', {})",
+             "to_csv(struct(s), {})"],
+)  # fmt: skip
+def test_an_encoding_that_spark_does_not_know_is_refused(
+    spark: SparkSession, call: str, option: str
+) -> None:
+    """Spark fails for it, though texts have none."""
+    frame = spark.createDataFrame([("a",)], "s STRING")
+    known, unknown = (
+        call.format(f"map('{option}', '{e}', 'nullValue', 'n')") for e in ("utf-16", "latin1")
+    )
+    if "json" in call:
+        known, unknown = (each.replace(", 'nullValue', 'n'", "") for each in (known, unknown))
+    assert read_expressions(frame, [known])[1] == []
+    assert "'latin1' is none of" in read_expressions(frame, [unknown])[1][0]
+
+
 def test_texts_that_are_not_base64(spark: SparkSession) -> None:
     texts = [
         "",

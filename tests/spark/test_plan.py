@@ -20,6 +20,8 @@ from engine.pipeline.pipeline import Filter, Pipeline, Project, Watermark
 from engine.plan.planner import plan_query
 from engine.plan.stream_relation import user_data_source
 from engine.task.transform import compile_steps
+from tests.spark.queries import run as run_over
+from tests.spark.queries import stream_of
 
 pytestmark = pytest.mark.spark
 
@@ -191,6 +193,24 @@ def test_a_union_is_a_pipeline_for_each_of_its_streams(
     found = [[(row["kind"], row["d"]) for row in run(p, [1, 20])] for p in pipelines]
     assert found == [[("small", 2)], [("large", 40)], [("all", 2), ("all", 40)]]
     assert {str(p.schema) for p in pipelines} == {str(pipelines[0].schema)}
+
+
+def test_the_settings_are_those_of_the_session_of_the_query(spark: SparkSession) -> None:
+    other = spark.newSession()
+    other.conf.set("spark.sql.mapKeyDedupPolicy", "LAST_WIN")
+    query = stream_of(other, pa.schema([("s", pa.string())])).selectExpr("map(s, 1, 'a', 2) AS m")
+    spark.createDataFrame([(1,)], "i INT")  # makes that session the active one
+    (pipeline,) = plan_query(query)
+    rows = run_over(pipeline, pa.table({"s": ["a"]}))
+    assert rows["m"].to_pylist() == [[("a", 2)]]
+
+
+@pytest.mark.parametrize("terms", [250, 400])
+def test_what_is_nested_too_deeply_is_refused(rate: DataFrame, terms: int) -> None:
+    with pytest.raises(UnsupportedQueryError, match="nested more than 200 levels deep"):
+        plan_query(rate.selectExpr(" + ".join(["value"] * terms)))
+    (pipeline,) = plan_query(rate.selectExpr(" + ".join(["value"] * 150)))
+    assert cloudpickle.dumps(pipeline)
 
 
 def test_a_batch_dataframe_is_refused(spark: SparkSession) -> None:

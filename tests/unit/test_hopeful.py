@@ -124,3 +124,11 @@ def test_a_long_text_that_nobody_asks_for(monkeypatch: pytest.MonkeyPatch) -> No
     empty = Expr("Literal", (), pa.string(), False, {"value": "-"})
     evaluate = compile_expression(Expr("If", (few, spaces, empty), pa.string()))
     assert evaluate(rows(2, 2**41)).to_pylist() == ["  ", "-"]
+
+
+def test_a_list_may_be_longer_than_calls_may_be_deep() -> None:
+    listed = [Expr("Literal", (), INT, False, {"value": value}) for value in range(5000)]
+    tree = Expr("In", (A, *listed, Expr("Add", (A, ZERO), INT, True, {"eval_mode": "ANSI"})), BOOL)
+    evaluate = compile_expression(tree)
+    rows = pa.record_batch({"a": pa.array([7, None, 2**40], INT)})
+    assert evaluate(rows).to_pylist() == [True, None, True]

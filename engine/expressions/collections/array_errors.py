@@ -74,11 +74,17 @@ def different_lengths() -> TransformError:
     )
 
 
-def illegal_boundaries(start: Any, stop: Any, step: Any) -> TransformError:
-    """``sequence`` whose step leads away from the stop."""
-    return illegal_argument(
-        f"requirement failed: Illegal sequence boundaries: {start} to {stop} by {step}"
-    )
+def illegal_boundaries(
+    start: Any, stop: Any, step: Any, *, interpreted: bool = False
+) -> TransformError:
+    """``sequence`` whose step leads away from the stop.
+
+    :param interpreted: Spark does not compile it.
+    """
+    text = f"Illegal sequence boundaries: {start} to {stop} by {step}"
+    if interpreted:
+        return illegal_argument(f"requirement failed: {text}")
+    return failure("_LEGACY_ERROR_TEMP_3243", text)
 
 
 def step_below_a_day() -> TransformError:

@@ -56,8 +56,15 @@ def sequence(expr: Expr, context: Context) -> ValueFunction:
     interval = constant(expr.children[2]) if len(expr.children) == 3 else None
     in_months = interval is not None and expr.children[2].dtype == YEAR_MONTH_INTERVAL
     local_zone = zone_for(expr, inner, context)
+    interpreted = bool(expr.params.get("interpreted"))
 
     def make(first: pa.Array, last: pa.Array, *steps: pa.Array) -> pa.Array:
+        try:
+            return made(first, last, *steps)
+        except _LeadsAwayError as error:
+            raise illegal_boundaries(*error.args, interpreted=interpreted) from None
+
+    def made(first: pa.Array, last: pa.Array, *steps: pa.Array) -> pa.Array:
         known = np.logical_and.reduce([valid(column) for column in (first, last, *steps)])
         start, stop = (np.where(known, to_numpy(side)[0], 0) for side in (first, last))
         if interval is not None and in_months:
@@ -81,11 +88,15 @@ def sequence(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, make)
 
 
+class _LeadsAwayError(Exception):
+    """From a start not to the stop, by a step."""
+
+
 def _check(start: Any, stop: Any, step: Any, known: Any, shown: Any) -> None:
     right = ((step > 0) & (start <= stop)) | ((step < 0) & (start >= stop)) | (start == stop)
     if np.any(known & ~right):
         row = int(np.argmax(known & ~right))
-        raise illegal_boundaries(start[row], stop[row], shown[row])
+        raise _LeadsAwayError(start[row], stop[row], shown[row])
 
 
 def _count(start: Any, stop: Any, step: Any, known: Any) -> Ints:

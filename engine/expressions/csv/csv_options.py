@@ -121,6 +121,7 @@ def _options(expr: Expr) -> Options:
     for name in _IDLE_FLAGS:
         options.flag(name, False)
     options.check_locale()
+    options.check_encoding()
     return options
 
 

@@ -80,6 +80,7 @@ def _options(expr: Expr, idle_flags: set[str]) -> Options:
     ):
         raise OptionError("the option lineSep is not supported with an encoding, nor empty")
     options.check_locale()
+    options.check_encoding()
     return options
 
 

@@ -57,17 +57,15 @@ def _any_equal(expr: Expr, children: Sequence[Evaluator], context: Context) -> E
     value, *items = expr.children
     name = f"IN {id(expr)}"
     variable = Expr("NamedLambdaVariable", (), value.dtype, value.nullable, {"name": name})
-    tree, evaluator = None, None
-    for item, child in zip(reversed(items), reversed(children[1:]), strict=True):
+    tests: list[tuple[Expr, Evaluator]] = []
+    for item, child in zip(items, children[1:], strict=True):
         equal = Expr("EqualTo", (variable, item), pa.bool_())
-        test = KERNELS["EqualTo"].factory(equal, (lambda batch: batch.column(name), child), context)
-        if tree is None or evaluator is None:
-            tree, evaluator = equal, test
-        else:
-            tree = Expr("Or", (equal, tree), pa.bool_())
-            evaluator = KERNELS["Or"].factory(tree, (test, evaluator), context)
-    assert evaluator is not None
-    any_equal = evaluator
+        sides = (lambda batch: batch.column(name), child)
+        tests.append((equal, KERNELS["EqualTo"].factory(equal, sides, context)))
+    while len(tests) > 1:  # halves of halves, for a list may be longer than calls may be deep
+        pairs = [tests[at : at + 2] for at in range(0, len(tests), 2)]
+        tests = [_or(pair, context) if len(pair) > 1 else pair[0] for pair in pairs]
+    any_equal = tests[0][1]
 
     def compare(batch: pa.RecordBatch) -> Datum:
         found = to_array(children[0](batch), batch.num_rows, value.dtype)
@@ -77,3 +75,8 @@ def _any_equal(expr: Expr, children: Sequence[Evaluator], context: Context) -> E
         return evaluate_where(any_equal, bound, pc.is_valid(found), _NULL.type)
 
     return compare
+
+
+def _or(tests: Sequence[tuple[Expr, Evaluator]], context: Context) -> tuple[Expr, Evaluator]:
+    tree = Expr("Or", tuple(expr for expr, _ in tests), pa.bool_())
+    return tree, KERNELS["Or"].factory(tree, [evaluate for _, evaluate in tests], context)

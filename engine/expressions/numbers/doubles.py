@@ -23,6 +23,7 @@ import pyarrow as pa
 from engine.expressions.argument_types import Rare
 from engine.expressions.numbers import strict_angles, strict_math, strict_powers
 from engine.expressions.registry import Context, Evaluator, ValueFunction, lazy, strict
+from engine.expressions.releases import SPARK_VERSION, is_since
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import on_numpy
 
@@ -89,6 +90,7 @@ _EXACT: Final[dict[str, _Function]] = {
     "Hypot": strict_powers.hypot,
     "Rint": np.rint,
 }
+_SINCE_4_2: Final = {"Asinh", "Acosh"}
 _NEAR: Final[dict[str, _Function]] = {
     "Cbrt": np.cbrt,
     "Exp": np.exp,
@@ -103,7 +105,14 @@ _NEAR: Final[dict[str, _Function]] = {
 }
 
 
-@strict(*_EXACT, takes=Rare.INTERVALS)  # of which signum tells the sign
+def _refused_release(expr: Expr) -> str | None:
+    if is_since(expr, "4.2.0"):
+        return None
+    return "Spark before 4.2 computes it by another formula, which is less exact"
+
+
+@strict(*_SINCE_4_2, reads=(SPARK_VERSION,), supports=_refused_release)
+@strict(*(_EXACT.keys() - _SINCE_4_2), takes=Rare.INTERVALS)  # of which signum tells the sign
 def of_double(expr: Expr, context: Context) -> ValueFunction:
     """A function of one or two DOUBLEs."""
     exact = _EXACT[expr.op]

@@ -76,6 +76,8 @@ def read_hll(data: bytes) -> Coupons | Registers:
 def _bad_preamble(memory: Memory, form: int) -> SketchError:
     """The library quotes the preamble, all of it: what is missing there is the error then."""
     family(memory.unsigned(2))
+    if memory.unsigned(7) & _TYPE == _TYPE:
+        return _bad_type()
     if form == SET:
         memory.int32(8)
     if form == REGISTERS:
@@ -84,6 +86,10 @@ def _bad_preamble(memory: Memory, form: int) -> SketchError:
         for at in (32, 36):
             memory.int32(at)
     return bad_argument("Possible Corruption, Invalid Preamble.")
+
+
+def _bad_type() -> SketchError:
+    return bad_argument("Possible Corruption, Invalid HLL type.")
 
 
 def _read_ints(memory: Memory, at: int, count: int) -> list[int]:
@@ -95,7 +101,7 @@ def _read_registers(memory: Memory, lg_slots: int) -> Registers:
     flags, kind = memory.unsigned(5), memory.unsigned(7) & _TYPE
     read = {_NIBBLES: _read_nibbles, _SIXES: _read_sixes, BYTES: _read_bytes}.get(kind)
     if read is None:
-        raise bad_argument("Possible Corruption, Invalid HLL type.")
+        raise _bad_type()
     out_of_order = bool(flags & 16)
     registers = Registers(
         lg_slots,

@@ -15,10 +15,12 @@ import numpy as np
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.registry import always
-from engine.expressions.rowwise import rowwise
+from engine.expressions.releases import SPARK_VERSION, is_since
+from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.sketches.memory import Longs, Memory, SketchError, bad_argument, family
 from engine.expressions.sketches.theta_bytes import read_theta, write_theta
 from engine.expressions.sketches.theta_sketches import MOST, SEED_HASH, AnyThetaSketch
+from engine.expressions.tree import Expr
 
 _LG_ENTRIES: Final = range(4, 27)
 NONE: Final = np.zeros(0, np.int64)
@@ -34,10 +36,19 @@ def theta_sketch_estimate(data: bytes) -> int:
     return rounded(estimate(sketch.theta, count))
 
 
-@rowwise("ThetaUnion", can_fail=always)
-def theta_union(left: bytes, right: bytes, lg_entries: int) -> bytes:
+@rowwise_factory("ThetaUnion", can_fail=always, reads=(SPARK_VERSION,))
+def theta_union(expr: Expr) -> RowFunction:
     """``theta_union``: hashes that are in any of the two."""
-    check_lg_entries(lg_entries)
+    error = f"{'SKETCH' if is_since(expr, '4.2.0') else 'THETA'}_INVALID_LG_NOM_ENTRIES"
+
+    def unite(left: bytes, right: bytes, lg_entries: int) -> bytes:
+        check_lg_entries(lg_entries, error)
+        return _united(left, right, lg_entries)
+
+    return unite
+
+
+def _united(left: bytes, right: bytes, lg_entries: int) -> bytes:
     nominal = 1 << lg_entries
     theta, empty, hashes = MOST, True, NONE
     for sketch in (theta_argument(left), theta_argument(right)):
@@ -108,11 +119,14 @@ def theta_argument(data: bytes) -> AnyThetaSketch:
         raise
 
 
-def check_lg_entries(lg_entries: int) -> None:
-    """How many hashes a union may have, as a power of two."""
+def check_lg_entries(lg_entries: int, error: str = "SKETCH_INVALID_LG_NOM_ENTRIES") -> None:
+    """How many hashes a union may have, as a power of two.
+
+    :param error: its name.
+    """
     if lg_entries not in _LG_ENTRIES:
         raise failure(
-            "SKETCH_INVALID_LG_NOM_ENTRIES",
+            error,
             f"lgNomEntries is {lg_entries}, and must be {_LG_ENTRIES[0]} to {_LG_ENTRIES[-1]}.",
         )
 

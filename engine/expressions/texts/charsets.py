@@ -15,21 +15,13 @@ import pyarrow as pa
 
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant, constant_value
+from engine.expressions.java_charsets import CODECS
 from engine.expressions.malformed import JAVA
 from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.rowwise import RowFunction, rowwise_factory
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row
 
-_CODECS: Final = {
-    "US-ASCII": "ascii",
-    "ISO-8859-1": "latin-1",
-    "UTF-8": "utf-8",
-    "UTF-16BE": "utf-16-be",
-    "UTF-16LE": "utf-16-le",
-    "UTF-16": "utf-16-be",
-    "UTF-32": "utf-32-be",
-}
 _MARK: Final = "\ufeff"
 _LITTLE: Final = {"UTF-16": (b"\xff\xfe", "utf-16-le"), "UTF-32": (b"\xff\xfe\0\0", "utf-32-le")}
 
@@ -41,7 +33,7 @@ def _charset(expr: Expr) -> str:
 def _supports(expr: Expr) -> str | None:
     if constant(expr.children[1]) is None:
         return "the character set must be a constant"
-    if constant_value(expr.children[1]) is not None and _charset(expr) not in _CODECS:
+    if constant_value(expr.children[1]) is not None and _charset(expr) not in CODECS:
         return f"the character set {_charset(expr)} is not supported"
     source, expected = expr.children[0].dtype, (pa.string() if expr.op == "Encode" else pa.binary())
     if expr.params.get("legacy_error_action") or expr.params.get("legacy_charsets"):
@@ -63,7 +55,7 @@ def encode(expr: Expr, context: Context) -> ValueFunction:
     name = _charset(expr)
     if name == "UTF-8":
         return lambda s, charset: JAVA.of(s).cast(pa.binary())
-    codec, mark = _CODECS[name], _MARK if name == "UTF-16" else ""
+    codec, mark = CODECS[name], _MARK if name == "UTF-16" else ""
 
     def to_bytes(text: str) -> bytes:
         return (mark + text if text else text).encode(codec)
@@ -83,7 +75,7 @@ def decode(expr: Expr) -> RowFunction | None:
     if constant_value(expr.children[1]) is None:
         return None
     name = _charset(expr)
-    codec = _CODECS[name]
+    codec = CODECS[name]
     little_mark, little = _LITTLE.get(name, (None, ""))
     is_wide = name.startswith("UTF-16")
 

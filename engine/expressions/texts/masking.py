@@ -8,6 +8,7 @@ from __future__ import annotations
 import unicodedata
 
 from engine.expressions.datum import constant, constant_value
+from engine.expressions.releases import SPARK_VERSION, is_since
 from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.tree import Expr
 
@@ -18,15 +19,16 @@ def _mask_supports(expr: Expr) -> str | None:
     return "what replaces characters must be constants"
 
 
-@rowwise_factory("Mask", supports=_mask_supports, arguments=(0,))
+@rowwise_factory("Mask", supports=_mask_supports, arguments=(0,), reads=(SPARK_VERSION,))
 def mask(expr: Expr) -> RowFunction:
     """``mask``: one character for upper-case letters, one for lower-case ones, one for digits and
-    one for all others; NULL keeps what is there."""
+    one for all others; NULL keeps what is there. Before Spark 4.3 characters beyond U+FFFF are two,
+    which are no letters."""
+    by_halves = not is_since(expr, "4.3.0")
     upper, lower, digit, other = (constant_value(child) for child in expr.children[1:5])
 
     def masked(char: str) -> str:
-        if char > "\uffff":
-            # Java sees two halves, which are no letters.
+        if by_halves and char > "\uffff":
             return char if other is None else other * 2
         if char.isupper():
             return char if upper is None else str(upper)

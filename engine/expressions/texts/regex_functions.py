@@ -5,10 +5,14 @@ Source: ``regexpExpressions.scala`` of Spark; ``java.util.regex.Matcher``.
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import pyarrow as pa
 
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant
+from engine.expressions.releases import SPARK_VERSION, is_since
 from engine.expressions.rowwise import RowFunction, rowwise_factory
 from engine.expressions.texts.regex_patterns import (
     JAVA_VERSION,
@@ -18,6 +22,9 @@ from engine.expressions.texts.regex_patterns import (
     why_no_pattern,
 )
 from engine.expressions.tree import Expr
+
+_HALVES: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+"""A character beyond U+FFFF, as Java has it."""
 
 
 def _why_no_group(expr: Expr) -> str | None:
@@ -98,14 +105,24 @@ def regexp_count(expr: Expr) -> RowFunction:
     return count
 
 
-@rowwise_factory("RegExpInStr", supports=why_no_pattern, can_fail=has_column, reads=(JAVA_VERSION,))
+@rowwise_factory(
+    "RegExpInStr",
+    supports=why_no_pattern,
+    can_fail=has_column,
+    reads=(JAVA_VERSION, SPARK_VERSION),
+)
 def regexp_instr(expr: Expr) -> RowFunction:
-    """``regexp_instr``: in Java's characters, of which those beyond U+FFFF are two."""
+    """``regexp_instr``: in characters, since Spark 4.1.4, 4.2.1 and 4.3.0; before in those of Java,
+    of which those beyond U+FFFF are two."""
     compiled = for_spark_function("regexp_instr", expr)
+    in_characters = is_since(expr, "4.1.4", "4.2.1", "4.3.0")
 
     def position(text: str, pattern: str, _group: int) -> int:
         finder, subject = compiled(pattern).on(text)
         match = finder.search(subject)
-        return 0 if match is None else match.start() + 1
+        if match is None:
+            return 0
+        before = subject[: match.start()]
+        return len(before) + 1 - (len(_HALVES.findall(before)) if in_characters else 0)
 
     return position

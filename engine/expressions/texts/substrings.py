@@ -31,7 +31,8 @@ from engine.expressions.registry import (
     lazy,
     strict,
 )
-from engine.expressions.rowwise import rowwise
+from engine.expressions.releases import SPARK_VERSION, is_since
+from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import per_row
 
@@ -44,9 +45,21 @@ _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 def cut(text: _Text, position: int, length: int) -> _Text:
     """``substring``: position 0 means 1, a negative one counts from the end and may lie before
     the start, whose missing characters count as well."""
+    if isinstance(text, bytes):
+        return _cut_bytes(text, position, length)
     start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
     end = start + length
     return text[max(start, 0) : max(end, start, 0)]
+
+
+def _cut_bytes(data: bytes, position: int, length: int) -> bytes:
+    """Java computes in 32 bits here, and where the end wraps around zeros fill what is missing."""
+    if position > len(data):
+        return b""
+    start = position - 1 if position > 0 else len(data) + position if position < 0 else 0
+    end = len(data) if _int32(len(data) - start) < length else _int32(start + length)
+    start, end = max(start, 0), max(end, 0)
+    return data[start:end].ljust(end - start, b"\0")
 
 
 def _as_slice(position: int, length: int) -> tuple[int, int | None]:
@@ -75,12 +88,14 @@ def substring(expr: Expr, context: Context) -> ValueFunction:
     return function
 
 
-@rowwise("SubstringIndex", malformed=OCTETS)
+@rowwise("SubstringIndex", can_fail=always, malformed=OCTETS)
 def before_delimiter(text: str, delimiter: str, count: int) -> str:
     """``substring_index``: what is left of the ``count``-th delimiter, or right of it, counted
     from the end, if ``count`` is negative. Delimiters may overlap."""
     if not delimiter or not count:
         return ""
+    if count == _INT_MIN:  # which stays negative when Java turns its sign
+        raise java_error("java.lang.NegativeArraySizeException", "-1")
     if count > 0:
         found = -1
         for _ in range(count):
@@ -143,13 +158,18 @@ def char(code: int) -> str:
     return chr(code & 255) if code >= 0 else ""
 
 
-@rowwise("Overlay", malformed=CHARACTERS)
-def overlay(text: _Text, replacement: _Text, position: int, length: int) -> _Text:
-    """``overlay``, of texts and binaries."""
-    if length < 0:
-        length = len(replacement)
-    behind = _int32(position + length)
-    return cut(text, 1, _int32(position - 1)) + replacement + cut(text, behind, _INT_MAX)
+@rowwise_factory("Overlay", malformed=CHARACTERS, reads=(SPARK_VERSION,))
+def overlay(expr: Expr) -> RowFunction:
+    """``overlay``, of texts and binaries. Where the replaced part ends wraps around, as Java does,
+    before Spark 4.2.1."""
+    wraps = not is_since(expr, "4.2.1", "4.3.0")
+
+    def overlaid(text: _Text, replacement: _Text, position: int, length: int) -> _Text:
+        behind = position + (len(replacement) if length < 0 else length)
+        behind = _int32(behind) if wraps else min(behind, _INT_MAX)
+        return cut(text, 1, _int32(position - 1)) + replacement + cut(text, behind, _INT_MAX)
+
+    return overlaid
 
 
 def _int32(value: int) -> int:

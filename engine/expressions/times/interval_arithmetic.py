@@ -165,13 +165,15 @@ _UNITS: Final = (MICROS_PER_DAY, 3_600 * MICROS_PER_SECOND, 60 * MICROS_PER_SECO
 
 @strict("MakeDTInterval", can_fail=always, loop=True)
 def make_day_time(expr: Expr, context: Context) -> ValueFunction:
-    """``make_dt_interval``."""
+    """``make_dt_interval``: each part has to fit, and each sum."""
 
     def compute(days: int, hours: int, minutes: int, seconds: Decimal) -> int:
         total = int(seconds.scaleb(6, EXACT))
-        total += sum(n * unit for n, unit in zip((days, hours, minutes), _UNITS, strict=True))
-        if not -_LONG <= total < _LONG:
-            raise _overflow()
+        for number, unit in zip((days, hours, minutes), _UNITS, strict=True):
+            part = number * unit
+            total += part
+            if not (-_LONG <= part < _LONG and -_LONG <= total < _LONG):
+                raise _overflow()
         return total
 
     def function(*values: Datum) -> Datum:

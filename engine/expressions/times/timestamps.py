@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
@@ -31,13 +32,14 @@ from engine.expressions.registry import (
     lazy,
     strict,
 )
+from engine.expressions.releases import SPARK_VERSION, is_since
 from engine.expressions.times import civil, dates
 from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND
-from engine.expressions.times.zone_columns import per_zone, unknown_zone
+from engine.expressions.times.zone_columns import invalid_zone, per_zone, unknown_zone
 from engine.expressions.times.zones import ERA, Zone, plus, zone
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
-from engine.expressions.vectors import on_numpy, per_row
+from engine.expressions.vectors import all_null, on_numpy, per_row
 
 MICROS_PER_MINUTE: Final = 60 * MICROS_PER_SECOND
 MICROS_PER_HOUR: Final = 60 * MICROS_PER_MINUTE
@@ -219,28 +221,37 @@ def to_number(expr: Expr, context: Context) -> ValueFunction:
     "MicrosToTimestamp",
     can_fail=always,
     loop=True,
+    reads=(SPARK_VERSION,),
 )
 def from_number(expr: Expr, context: Context) -> ValueFunction:
     """``timestamp_seconds`` and the like. Of a fraction, digits after the sixth are cut off in a
     DOUBLE, and an error in a DECIMAL."""
     unit, source = _EPOCH_UNITS[expr.op], expr.children[0].dtype
+    has_name = is_since(expr, "4.3.0")
+
+    def too_large(number: Any) -> TransformError:
+        if has_name:
+            return failure("DATETIME_OVERFLOW", f"{number} is beyond what a TIMESTAMP can be.")
+        return arithmetic_exception("Overflow") if isinstance(number, Decimal) else long_overflow()
 
     def whole(number: Any) -> Any:
         return times(number, unit)
 
     def exact(number: Decimal) -> int:
         micros = EXACT.scaleb(number, 6)
+        if abs(micros) >= 10**19:  # Java looks at the digits first
+            raise arithmetic_exception("Overflow")
         if micros != int(micros):
             raise arithmetic_exception("Rounding necessary")
         if not -(2**63) <= micros < 2**63:
-            raise arithmetic_exception("Overflow")
+            raise too_large(number)
         return int(micros)
 
     def floating(number: Any) -> Any:
         return saturated(np.trunc(np.asarray(number, np.float64) * unit)), np.isfinite(number)
 
     if is_integral(source):
-        return lambda value: on_numpy(whole, expr.dtype, value, failure=long_overflow)
+        return lambda value: on_numpy(whole, expr.dtype, value, failure=too_large)
     if pa.types.is_decimal(source):
         return lambda value: per_row(exact, expr.dtype, value)
     return lambda value: on_numpy(floating, expr.dtype, value)
@@ -254,17 +265,20 @@ def from_number(expr: Expr, context: Context) -> ValueFunction:
     reads=("time_zone_id", "fail_on_error"),
 )
 def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
-    """``make_timestamp``: NULL for what is no time, in ANSI mode an error. The 60th second is the
-    first of the next minute."""
+    """``make_timestamp``: NULL for what is no time or no zone, in ANSI mode an error. The 60th
+    second is the first of the next minute."""
     session_zone = zone_for(expr, expr.dtype, context)
     strictly = bool(expr.params["fail_on_error"])
+
+    def is_time(year: Any, month: Any, day: Any, hour: Any, minute: Any, micros: Any) -> Any:
+        valid = civil.is_date(year, month, day) & (np.abs(year) <= dates.YEAR_MAX)
+        valid &= (hour >= 0) & (hour < 24)
+        return valid & (minute >= 0) & (minute < 60) & (micros >= 0) & (micros <= MICROS_PER_MINUTE)
 
     def compute(
         local_zone: Zone, year: Any, month: Any, day: Any, hour: Any, minute: Any, micros: Any
     ) -> Any:
-        valid = civil.is_date(year, month, day) & (np.abs(year) <= dates.YEAR_MAX)
-        valid &= (hour >= 0) & (hour < 24)
-        valid &= (minute >= 0) & (minute < 60) & (micros >= 0) & (micros <= MICROS_PER_MINUTE)
+        valid = is_time(year, month, day, hour, minute, micros)
         days = civil.to_days(year, np.where(valid, month, 1), np.where(valid, day, 1))
         in_day = hour * MICROS_PER_HOUR + minute * MICROS_PER_MINUTE + micros
         instants, fits = local_zone.instants(days, in_day)
@@ -283,12 +297,19 @@ def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
         micros = per_row(lambda second: _low_32_bits(int(second.scaleb(6))), pa.int64(), values[5])
         numbers = (*values[:5], micros)
         if len(values) == 7:
-            return per_zone(in_zone, expr.dtype, values[6], *numbers)
+            return per_zone(in_zone, expr.dtype, values[6], *numbers, unknown=nowhere)
         return in_zone(session_zone, *numbers)
 
     def in_zone(local_zone: Zone, *numbers: Datum) -> Datum:
         in_this = functools.partial(compute, local_zone)
         return on_numpy(in_this, expr.dtype, *numbers, failure=wrong)
+
+    def nowhere(name: str, *numbers: Datum) -> Datum:
+        """Spark looks at the zone last, and an unknown one is a part of the time that is wrong."""
+        checked = on_numpy(lambda *p: (p[0], is_time(*p)), pa.int64(), *numbers, failure=wrong)
+        if strictly and pc.any(pc.is_valid(checked)).as_py():
+            raise invalid_zone(name)
+        return all_null(numbers, expr.dtype)
 
     return function
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant_value
 from engine.expressions.malformed import value_of
 from engine.expressions.registry import Datum
-from engine.expressions.times.zones import Zone, is_zone, zone
+from engine.expressions.times.zones import is_zone, zone
 from engine.expressions.tree import Expr
 from engine.expressions.vectors import all_null, to_list
 
@@ -27,18 +28,30 @@ def unknown_zone(position: int) -> Callable[[Expr], str | None]:
 
 
 def per_zone(
-    function: Callable[..., Datum], dtype: pa.DataType, zones: Datum, *values: Datum
+    function: Callable[..., Datum],
+    dtype: pa.DataType,
+    zones: Datum,
+    *values: Datum,
+    unknown: Callable[..., Datum] | None = None,
 ) -> Datum:
     """Apply a function of a :class:`Zone` and columns to the rows of each zone.
 
+    :param unknown: what is applied in its place to the rows that name a zone that there is not,
+        and to that name.
     :raises TransformError: a row without NULLs names a zone that there is not.
     """
+
+    def of(name: str, values: Sequence[Datum]) -> Datum:
+        try:
+            known = zone(name)
+        except ValueError:
+            if unknown is not None:
+                return unknown(name, *values)
+            raise invalid_zone(name) from None
+        return function(known, *values)
+
     if isinstance(zones, pa.Scalar):
-        return (
-            function(_known(value_of(zones)), *values)
-            if zones.is_valid
-            else all_null(values, dtype)
-        )
+        return of(value_of(zones), values) if zones.is_valid else all_null(values, dtype)
     count = len(zones)
     reached = zones.is_valid()
     for value in values:
@@ -47,19 +60,17 @@ def per_zone(
     for name in to_list(pc.unique(zones.filter(reached))):
         mask = pc.fill_null(pc.and_(pc.equal(zones, name), reached), False)
         part = [v if isinstance(v, pa.Scalar) else v.filter(mask) for v in values]
-        found = function(_known(name), *part)
+        found = of(name, part)
         if isinstance(found, pa.Scalar):
             found = pa.repeat(found, mask.true_count)
         result = pc.replace_with_mask(result, mask, found)
     return result
 
 
-def _known(name: str) -> Zone:
-    try:
-        return zone(name)
-    except ValueError:
-        raise failure(
-            "INVALID_TIMEZONE",
-            f"The time zone {name!r} is not known.",
-            "Use a name such as Europe/Berlin.",
-        ) from None
+def invalid_zone(name: str) -> TransformError:
+    """A row names a zone that there is not."""
+    return failure(
+        "INVALID_TIMEZONE",
+        f"The time zone {name!r} is not known.",
+        "Use a name such as Europe/Berlin.",
+    )

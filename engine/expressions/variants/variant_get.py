@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.expressions.argument_types import Rare
+from engine.expressions.datum import constant_value
 from engine.expressions.lists import on_arrays
 from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.times.zones import zone
@@ -22,9 +23,18 @@ from engine.expressions.variants.variant_errors import invalid_path
 from engine.expressions.vectors import to_list
 
 
+def _refused_path(expr: Expr) -> str | None:
+    """Spark's compiled code looks at a constant path before any row comes."""
+    text = constant_value(expr.children[1])
+    if text is None or parse_path(text) is not None:
+        return None
+    return f"{text!r} is no path: Spark fails on it as well, whatever the rows; it begins with $"
+
+
 @strict(
     "VariantGet",
     can_fail=always,
+    supports=_refused_path,
     loop=True,
     reads=("target_type", "fail_on_error", "time_zone_id"),
     takes=Rare.VARIANT,

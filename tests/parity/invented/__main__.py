@@ -16,10 +16,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tests.parity import releases
-from tests.parity.invented.quiet import be_quiet
+from tests.parity.invented.quiet import start_quietly
 from tests.parity.invented.run import AT_ONCE, Run
 from tests.parity.templates import families
-from tests.spark.conftest import start
 
 
 def main(spark: SparkSession, arguments: argparse.Namespace) -> int:
@@ -71,8 +70,7 @@ def _arguments() -> argparse.Namespace:
 
 if __name__ == "__main__":
     options = _arguments()
-    be_quiet()
-    session = start()
+    session = start_quietly()
     code = main(session, options)
     session.stop()
     sys.exit(code)

@@ -1,7 +1,8 @@
 """Which of many expressions Spark's analyzer takes, in one pass.
 
 What it cannot resolve stays as it is in its plan, beside all that it can. Only where the parser or
-a rule fails at once, the expressions are looked at by halves.
+a rule fails at once (in Spark 4.1 also on a constant that raises), the expressions are looked at by
+halves.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from py4j.java_gateway import JavaObject
-from pyspark.errors import AnalysisException, ParseException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, _parse_datatype_json_string
 
@@ -37,9 +39,10 @@ def _resolved(state: Any, texts: Sequence[str]) -> list[JavaObject | str]:
         plan = state.analyzer().execute(
             state.sqlParser().parsePlan(f"SELECT {columns} FROM {_VIEW}")
         )
-    except (AnalysisException, ParseException) as error:
+    except (PySparkException, Py4JJavaError) as error:  # it evaluates some constants
         if len(texts) == 1:
-            return [error.getCondition() or type(error).__name__]
+            condition = None if isinstance(error, Py4JJavaError) else error.getCondition()
+            return [condition or type(error).__name__]
         half = len(texts) // 2
         return _resolved(state, texts[:half]) + _resolved(state, texts[half:])
     nodes = scala_seq(plan.projectList())

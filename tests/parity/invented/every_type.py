@@ -26,12 +26,11 @@ from tests.parity.invented.grammar import Grammar, form
 from tests.parity.invented.kinds import DAYS, MONTHS
 from tests.parity.invented.modes import Mode
 from tests.parity.invented.player import Counts, Player
-from tests.parity.invented.quiet import be_quiet
+from tests.parity.invented.quiet import start_quietly
 from tests.parity.invented.run import differs_compiled
 from tests.parity.invented.trees import Hole, Leaf, Node, Production, sql
 from tests.parity.oracle import Setting
 from tests.parity.templates import families
-from tests.spark.conftest import start
 from tests.spark.expressions import configured
 
 _AT_ONCE: Final = 60
@@ -225,8 +224,7 @@ if __name__ == "__main__":
     parser.add_argument("--trees", type=int, default=0, help="so many in each mode")
     parser.add_argument("--seed", type=int, default=1, help="gives rows and trees")
     options = parser.parse_args()
-    be_quiet()
-    session = start()
+    session = start_quietly()
     chosen = tuple(options.names.split(",")) if options.names else None
     code = main(session, Choice(options.seed, options.trees, chosen, options.all, options.plain))
     session.stop()

@@ -1,4 +1,4 @@
-"""PySpark logs everything that its analyzer refuses, and much is refused here."""
+"""Sessions that compare and say nothing: much is refused, and much fails in Spark, on purpose."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ import logging
 from typing import Final
 
 from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from tests.spark.conftest import start
 
 LOGGER: Final = PySparkLogger.getLogger("SQLQueryContextLogger")
 """By PySpark's own way: another logger of the name would not take what PySpark says."""
+_JAVA: Final = "-XX:TieredStopAtLevel=1"
+"""Each query is another one: what Java's second compiler gains is less than what it takes."""
 
 
 def be_quiet() -> None:
-    """For the rest of this process."""
+    """PySpark logs nothing of what its analyzer refuses, for the rest of this process."""
     LOGGER.setLevel(logging.CRITICAL)
+
+
+def start_quietly() -> SparkSession:
+    """A session of such a process; Spark logs nothing of what fails, which the comparison tells."""
+    be_quiet()
+    session = start(spark__driver__extraJavaOptions=_JAVA)
+    session.sparkContext.setLogLevel("OFF")
+    return session

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
-from engine.plan import catalyst, catalyst_expressions
+from engine.plan import catalyst, catalyst_expressions, common_expressions
+from engine.plan.catalyst import scala_seq
 
+_REPLACEABLE: Final = "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
 _classes: dict[tuple[str, str], bool] = {}
 
 
@@ -18,7 +20,9 @@ _classes: dict[tuple[str, str], bool] = {}
 def quick_reading() -> Iterator[None]:
     """Within it, the reader of expressions remembers answers about classes."""
     reader: Any = catalyst_expressions
+    common: Any = common_expressions
     simple_name, is_instance_of = catalyst.simple_name, reader.is_instance_of
+    computed_first = reader.computed_first
 
     def name_of(obj: Any) -> str:
         known = obj.__dict__.get("_name_of_class")
@@ -32,8 +36,21 @@ def quick_reading() -> Iterator[None]:
             _classes[key] = bool(is_instance_of(gateway, obj, class_name))
         return _classes[key]
 
-    reader.simple_name, reader.is_instance_of = name_of, is_a
+    def common_first(gateway: Any, columns: Any, node: Any) -> list[str]:
+        """Most trees have nothing that Spark could compute first."""
+        return computed_first(gateway, columns, node) if has_with(gateway, node) else []
+
+    def has_with(gateway: Any, node: Any) -> bool:
+        if name_of(node) == "With" or is_a(gateway, node, _REPLACEABLE):
+            return True
+        return any(has_with(gateway, child) for child in scala_seq(node.children()))
+
+    for module in (reader, common):
+        module.simple_name, module.is_instance_of = name_of, is_a
+    reader.computed_first = common_first
     try:
         yield
     finally:
-        reader.simple_name, reader.is_instance_of = simple_name, is_instance_of
+        for module in (reader, common):
+            module.simple_name, module.is_instance_of = simple_name, is_instance_of
+        reader.computed_first = computed_first

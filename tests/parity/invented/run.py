@@ -111,6 +111,10 @@ class Run:
                 tree = drawn[order[position]]
                 if self._known(operators(tree)):
                     continue
+                if not mode.compiled and not differs_compiled(self._spark, player, tree):
+                    self.result.differing -= 1
+                    self.result.interpreted[sql(tree)] = differences[0].text
+                    continue
                 small, difference, rows = shrink(player, grammar, tree, differences)
                 names = operators(small)
                 if not differs_compiled(self._spark, rows, small):

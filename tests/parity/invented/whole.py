@@ -32,10 +32,9 @@ from tests.parity.invented.grammar import Grammar
 from tests.parity.invented.java_texts import writes_floating
 from tests.parity.invented.pipelines import INPUT, STATIC, TABLE, Invented, draw_pipeline, smaller
 from tests.parity.invented.player import draw_setting
-from tests.parity.invented.quiet import be_quiet
+from tests.parity.invented.quiet import start_quietly
 from tests.parity.oracle import Setting
 from tests.parity.templates import families
-from tests.spark.conftest import start
 from tests.spark.expressions import configured
 from tests.spark.queries import compare_tables, run, stream_of, table_of
 
@@ -182,8 +181,7 @@ if __name__ == "__main__":
     parser.add_argument("--pipelines", type=int, default=500, help="how many")
     parser.add_argument("--seed", type=int, default=1, help="gives all pipelines")
     arguments = parser.parse_args()
-    be_quiet()
-    session = start()
+    session = start_quietly()
     code = main(session, arguments.pipelines, arguments.seed)
     session.stop()
     sys.exit(code)
