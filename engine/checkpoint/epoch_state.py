@@ -5,10 +5,11 @@ It stands in the entry's metadata. Where Spark has a name for something it has S
     {"batchWatermarkMs":1000,"batchTimestampMs":1795174660561,"conf":{},"writtenBy":"continuous",
      "nextBatchWatermarkMs":2000,"keyGroups":128,"state":{"1":[{"stage":1,"file":"state/1/...",...}]}}
 
-``batchWatermarkMs`` is the watermark during the epoch, ``nextBatchWatermarkMs`` that behind it, which
-the entry of the commit log repeats; ``batchTimestampMs`` is when the epoch began, the processing
-time of its records. ``state`` has, for each stage that keeps some, a handle of each task's snapshot
-at the epoch's end: written before this entry, durable with it, and gone back to with it.
+``batchWatermarkMs`` is the watermark during the epoch, ``nextBatchWatermarkMs`` that behind it,
+which the entry of the commit log repeats; ``batchTimestampMs`` is when the epoch began, the
+processing time of its records. ``state`` has, for each stage that keeps some, a handle of each
+task's snapshot at the epoch's end: written before this entry, durable with it, and gone back to
+with it.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
 A request is for one run: the one it names or, if it names none, the one that holds the lease when
 it is asked. A run clears what it finds when it takes the lease
 (:meth:`engine.checkpoint.lease.Lease.acquire`), so a request to an earlier run does not end it.
-``stop`` goes before ``drain``, and that before ``rescale``. A file with other content, ``touch control/requests/stop``, is a
-request by somebody who does not say who.
+``stop`` goes before ``drain``, and that before ``rescale``. A file with other content,
+``touch control/requests/stop``, is a request by somebody who does not say who.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Requests:
         :raises CheckpointError: the checkpoint cannot be written.
         """
         if kind not in _KINDS:
-            raise ValueError(f"There is no request {kind!r}, only {', '.join(sorted(_KINDS))}.")
+            *others, last = sorted(_KINDS)
+            raise ValueError(f"There is no request {kind!r}, only {', '.join(others)} and {last}.")
         request = {"kind": kind, "by": by, "run_id": run_id, "asked_at_ms": self._clock.now_ms()}
         self._storage.replace(f"{_FOLDER}/{kind}", dump(request).encode())
 

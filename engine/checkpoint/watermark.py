@@ -2,8 +2,8 @@
 
 Behind the watermark nothing changes any more: windows that end by then are closed, and what they
 have come to is in the sink. Our epoch N commits what the watermark of epoch N+1 closes, and both
-logs name that one. Spark's micro-batch N notes it as well, and closes in batch N+1: there the watermark
-that counts is the one that the batch itself began with.
+logs name that one. Spark's micro-batch N notes it as well, and closes in batch N+1: there the
+watermark that counts is the one that the batch itself began with.
 """
 
 from __future__ import annotations

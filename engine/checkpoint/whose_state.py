@@ -9,6 +9,8 @@ Source: Spark's ``StateStoreProviderId``, ``OperatorStateMetadataV1``, ``CommitM
 
 from __future__ import annotations
 
+from functools import partial
+
 from engine.checkpoint.folder import CheckpointFolder
 from engine.checkpoint.noted_state import STATE
 from engine.errors import ConfigError
@@ -21,15 +23,24 @@ def refuse_sparks_state(checkpoint: CheckpointFolder) -> None:
     """:raises ConfigError: Spark keeps state there.
     :raises CheckpointError: the checkpoint cannot be read.
     """
-    storage, epoch = checkpoint.storage, checkpoint.committed_epoch()
-    commit = None if epoch < 0 else checkpoint.commits.get(epoch)
-    names_stores = commit is not None and bool(commit.state_unique_ids)
-    if names_stores or any(map(storage.exists, _OF_SPARK)) or storage.list("state/0/0"):
+    storage = checkpoint.storage
+    found = storage.together(
+        lambda: _names_stores(checkpoint),
+        *(partial(storage.exists, name) for name in _OF_SPARK),
+        lambda: storage.list("state/0/0"),
+    )
+    if any(found):
         raise ConfigError(
             f"The checkpoint {checkpoint.url} has the state of a query that Spark's micro-batches "
             "run, which is read by Spark alone.",
             hint=f'{_HINT} Or let Spark go on with it: trigger(processingTime="...").',
         )
+
+
+def _names_stores(checkpoint: CheckpointFolder) -> bool:
+    epoch = checkpoint.committed_epoch()
+    commit = None if epoch < 0 else checkpoint.commits.get(epoch)
+    return commit is not None and bool(commit.state_unique_ids)
 
 
 def refuse_own_state(checkpoint: CheckpointFolder) -> None:

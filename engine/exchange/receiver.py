@@ -1,8 +1,8 @@
 """What a task gets from those of other stages: their connections, and the epochs aligned.
 
 All sockets belong to the task's own thread, which looks at them when it wants rows: nothing is
-handed from one thread to another. A sender whose end of the epoch has arrived is not read before the
-others' have; its rows wait in the network, and it waits with them.
+handed from one thread to another. A sender whose end of the epoch has arrived is not read before
+the others' have; its rows wait in the network, and it waits with them.
 """
 
 from __future__ import annotations

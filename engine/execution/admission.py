@@ -34,12 +34,13 @@ def admit(definition: QueryDefinition, lease: Lease) -> SinkContext:
     checkpoint, sink = definition.checkpoint, definition.sink.driver
     storage = checkpoint.storage
     context: SinkContext
-    refuse_sparks_state(checkpoint)
     proved, old, context = storage.together(
         lambda: _what_was_proved(storage),
         lambda: read_fingerprint(storage),
         lambda: sink_context(checkpoint, lease),
     )
+    if old is None or definition.keeps_state:  # else it was of a query without state before
+        refuse_sparks_state(checkpoint)
     if proved != storage.identity:
         _prove_storage(storage, sink.delivery)
     _check_fingerprint(definition, lease, old)

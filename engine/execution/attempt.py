@@ -15,9 +15,9 @@ from typing import Any
 
 from engine.base.background import Background
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.first_offsets import first_offset, first_offsets_folder
 from engine.checkpoint.lease import Lease, read_holder
-from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.logs.offset_log import batch_metadata, carried_on
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rescaling import wanted_reducers
@@ -167,9 +167,7 @@ class Attempt:
 
     def _keep(self, lease: Lease) -> None:
         checkpoint = self._definition.checkpoint
-        self._keeper = LeaseKeeper(
-            lease, checkpoint, self._hear, self._clock, self._rescaling.set
-        )
+        self._keeper = LeaseKeeper(lease, checkpoint, self._hear, self._clock, self._rescaling.set)
         self._keeper.start(self._start.listener.look)
 
     def _hear(self, event: EndEvent) -> None:

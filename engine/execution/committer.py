@@ -101,8 +101,11 @@ class Committer:
         return threading.get_ident() == self._thread_id
 
     def commit(self, action: CommitEpoch, opened_ms: int = 0, *, replayed: bool) -> None:
-        """Begin with an epoch, which began at that wall-clock time; tells :class:`EpochCommitted`, :class:`EpochLogged` if the sink will
-        get it later, or :class:`CommitFailed`."""
+        """Begin with an epoch; tells :class:`EpochCommitted`, :class:`EpochLogged` if the sink will
+        get it later, or :class:`CommitFailed`.
+
+        :param opened_ms: when it began, by the wall clock.
+        """
         self._under_way = self._thread.submit(self._commit, action, opened_ms, replayed)
 
     def look(self) -> None:

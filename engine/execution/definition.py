@@ -34,8 +34,8 @@ class QueryDefinition:
     :param stages: the pipelines behind exchanges; their numbers follow those of the streams.
     :param watermark_policy: see :class:`engine.coordinator.watermarks.Watermarks`.
     :param shuffle_partitions: a stage has no more tasks, unless option ``reducers`` says it.
-    :param read_again: the streams and stages, with the tables that they are joined with read again; None if
-        there are no tables.
+    :param read_again: the streams and stages, with the tables that they are joined with read again;
+        None if there are no tables.
     :param temporary_checkpoint: delete the checkpoint when the query has ended without an error,
         and no epoch is logged that is not committed.
     :param epoch_interval_ms: 0 for epochs as fast as they commit.

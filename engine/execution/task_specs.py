@@ -11,8 +11,8 @@ from engine.errors import ConfigError
 from engine.execution.definition import QueryDefinition
 from engine.execution.shares import Share
 from engine.sinks.contract import WriterContext
-from engine.sources.contract import Offset
 from engine.snapshots.handles import SnapshotHandle
+from engine.sources.contract import Offset
 from engine.task.spec import Reading, Receiving, TaskSpec, Time, Writing
 
 

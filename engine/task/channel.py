@@ -30,7 +30,6 @@ class Channel:
     :ivar closed_epoch: the newest epoch that the driver has closed, -1 before the first.
     :ivar committed_epoch: the newest epoch that the driver has told to be committed.
     :ivar final_epoch: the epoch after which the task ends, None if it goes on.
-    :ivar markers: those of closed epochs, until somebody takes them out.
     :ivar wiring: where other tasks take rows; None before it was told.
     :ivar on_word: called, on the channel's thread, when one of these has changed.
     :ivar on_work: called, there too, with what was handed out to the task's partitions.
@@ -43,7 +42,7 @@ class Channel:
         self.closed_epoch = NEVER
         self.committed_epoch = NEVER
         self.final_epoch: int | None = None
-        self.markers: dict[int, EpochMarker] = {}
+        self._markers: dict[int, EpochMarker] = {}
         self.wiring: Mapping[int, tuple[Address, ...]] | None = None
         self.dismissed: str | None = None
         self.on_word: Callable[[], None] = lambda: None
@@ -69,6 +68,13 @@ class Channel:
         said before: look at the attributes."""
         self._word.wait(timeout_s)
         self._word.clear()
+
+    def take_marker(self, epoch: int) -> EpochMarker | None:
+        """That of the epoch, if the driver has closed it; it and those before are forgotten."""
+        marker = self._markers.get(epoch)
+        for old in [each for each in tuple(self._markers) if each <= epoch]:
+            del self._markers[old]
+        return marker
 
     def wake(self) -> None:
         """Have a waiting :meth:`await_word` return. From any thread."""
@@ -97,7 +103,7 @@ class Channel:
             if message.final:
                 self.final_epoch = message.epoch
             self.committed_epoch = max(self.committed_epoch, message.committed)
-            self.markers[message.epoch] = message
+            self._markers[message.epoch] = message
             self.closed_epoch = max(self.closed_epoch, message.epoch)
         elif isinstance(message, Wiring):
             self.wiring = message.addresses

@@ -177,7 +177,7 @@ class SourceIntake(Intake):
             self._channel.send(RecordsArrived(self._spec.run_id, self._spec.index, epoch))
 
     def _end(self, epoch: int) -> None:
-        marker, time = self._channel.markers.pop(epoch, None), self._spec.time
+        marker, time = self._channel.take_marker(epoch), self._spec.time
         if marker is None:  # its end was given
             self._clock.end(
                 next_watermark_ms=time.end_watermark_ms, next_opened_ms=time.opened_ms, final=True
@@ -245,6 +245,7 @@ class ExchangeIntake(Intake):
                 yield IDLE
             yield from self._together(arrived)
         receiver.go_on()
+        channel.take_marker(epoch)  # which came in band
         self._clock.end(
             next_watermark_ms=end.next_watermark_ms,
             next_opened_ms=end.next_opened_ms,

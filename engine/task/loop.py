@@ -4,9 +4,9 @@ One iterator per epoch is handed to the sink's writer, which pulls the records t
 arrive. The iterator ends when the driver has closed the epoch; the next epoch's writer starts at
 once. The epoch ends between two reads, so the reader's offset is exactly what the writer got.
 
-A task may get its rows from other tasks in place of a source, and send them to others in place of a
-sink. What it remembers from one epoch to the next is written, as of the end of each, beside the next
-one; the epoch is reported when that is durable.
+A task may get its rows from other tasks in place of a source, and send them to others in place of
+a sink. What it remembers from one epoch to the next is written, as of the end of each, beside the
+next one; the epoch is reported when that is durable.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from engine.checkpoint.logs.codec import cannot_store
 from engine.errors import (
     CheckpointError,
     ContinuousError,
-    ProtocolError,
     SinkError,
     TaskLostError,
     TransformError,
@@ -41,7 +40,6 @@ from engine.task.bad_records import BadRecords
 from engine.task.blame import blaming, closing, undoing
 from engine.task.channel import Channel, TaskDismissed
 from engine.task.inputs import INTERRUPTED_POLL_S
-from engine.task.intake import Intake
 from engine.task.keeping import Keeping
 from engine.task.opening import open_intake
 from engine.task.reporting import Reporter
@@ -156,9 +154,11 @@ class _Task:
                 self._writer.open(spec.identity)
             with closing(self._close_writer, "closing the sink"):
                 self._start(self._intake.address)
-                with closing(self._keeping.close, "the upkeep of the state"):
-                    with closing(self._reporter.close, "writing the state"):
-                        self._run_epochs(transform)
+                with (
+                    closing(self._keeping.close, "the upkeep of the state"),
+                    closing(self._reporter.close, "writing the state"),
+                ):
+                    self._run_epochs(transform)
 
     def _hear(self) -> None:
         """Word from the driver, on the channel's thread."""

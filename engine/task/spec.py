@@ -13,8 +13,8 @@ from engine.exchange.frames import Place
 from engine.exchange.key_groups import KEY_GROUPS, groups_of
 from engine.pipeline.pipeline import Pipeline
 from engine.sinks.contract import TaskWriter, WriterContext
-from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.snapshots.handles import SnapshotHandle
+from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.wire.connection import Dialing
 
 

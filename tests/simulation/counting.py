@@ -1,9 +1,9 @@
 """A windowed count on threads: records of the feed, by key and by ten seconds of event time.
 
-Record k of partition p is of key ``k % KEYS``, happens k seconds behind :data:`BEGAN_S`, and counts
-for the window that begins at the last ten of these seconds, which is closed when the watermark has
-passed its begin: the grouping column is a timestamp, as Spark compares those. (What happened in 1970
-is late from the start: the first watermark is 0.)
+Record k of partition p is of key ``k % KEYS``, happens k seconds behind :data:`BEGAN_S`, and
+counts for the window that begins at the last ten of these seconds, which is closed when the
+watermark has passed its begin: the grouping column is a timestamp, as Spark compares those. (What
+happened in 1970 is late from the start: the first watermark is 0.)
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def pipelines(output_mode: str = APPEND) -> tuple[Pipeline, Pipeline]:
 
 @dataclass
 class CountSink:
-    """Keeps the rows of each committed epoch, the time as seconds behind :data:`BEGAN_S`; a second commit of an epoch changes nothing."""
+    """Keeps the rows of each committed epoch, the time as seconds behind :data:`BEGAN_S`; a second
+    commit of an epoch changes nothing."""
 
     committed: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
 

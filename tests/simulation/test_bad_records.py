@@ -36,6 +36,7 @@ from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 from engine.sinks.files.file_sink_rewind import FileSinkRewind
 from engine.sources.tail.data_source import TailDataSource
 from engine.task.bad_records import BadRecords
+from engine.task.intake import Origin
 from tests.model import ONE_ATTEMPT, ModelMessage
 from tests.simulation.story import WAIT_S
 
@@ -248,29 +249,30 @@ def test_a_message_of_another_sink_is_refused(tmp_path: Path) -> None:
 def test_a_record_of_the_far_future_is_shown() -> None:
     far = pa.array([2**31 - 1], pa.int32()).cast(pa.date32())
     batch = pa.RecordBatch.from_arrays([far], names=["day"])
-    bad = BadRecords("dead-letter", "tail[in]", lambda: 0)
+    bad = BadRecords("dead-letter", lambda: Origin("tail[in]", 0, {"a": 1}))
     bad.begin(0, EpochCounters())
-    bad.sift(lambda _: 1 / 0, batch, {"a": 1})  # type: ignore[arg-type,return-value]
+    bad.sift(lambda _: 1 / 0, batch)  # type: ignore[arg-type,return-value]
     (letter,) = bad.letters().to_pylist()
     assert "day" in json.loads(letter["record"])
 
 
 def test_an_offset_of_many_files_does_not_swell_what_is_told_of_a_record() -> None:
     offset = {f"f{number:05}.log": number for number in range(10_000)}
+    origin = Origin("tail[in]", 0, offset)
     batch = pa.RecordBatch.from_pydict({"n": range(1000)})
 
     def failing(_: pa.RecordBatch) -> Any:
         raise ValueError("too bad")
 
-    strict = BadRecords("fail", "tail[in]", lambda: 0)
+    strict = BadRecords("fail", lambda: origin)
     with pytest.raises(
         TransformError, match=r'the offset {"f00000.log":0,.*\.\.\., is {"n": 0}'
     ) as err:
-        strict.sift(failing, batch, offset)
+        strict.sift(failing, batch)
     assert len(str(err.value)) < 1000
-    keeping = BadRecords("dead-letter", "tail[in]", lambda: 0)
+    keeping = BadRecords("dead-letter", lambda: origin)
     keeping.begin(0, EpochCounters())
-    keeping.sift(failing, batch, offset)
+    keeping.sift(failing, batch)
     keeping.unreadable(BadRecordError("not JSON", record="{", offset=offset))
     letters = keeping.letters().to_pylist()
     assert len(letters) == 1001

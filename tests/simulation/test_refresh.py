@@ -43,7 +43,7 @@ class Tables:
             self.readings += 1
             if self.failures:
                 raise self.failures.pop()
-            return made.streams
+            return made.streams, made.stages
 
         made = replace(made, read_again=read_again)  # type: ignore[arg-type]
         execution = ContinuousExecution(made, ThreadLauncher(), self.clock)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.checkpoint.epoch_state import EpochState
-from engine.errors import SinkCommitUnknownError, SourceError
 from engine.checkpoint.rescaling import want_reducers
+from engine.errors import SinkCommitUnknownError, SourceError
 from engine.pipeline.stateful import COMPLETE, UPDATE
 from engine.query.handle import ContinuousQuery
 from tests.simulation.counting import CountStory, counted

@@ -325,7 +325,7 @@ def test_what_cannot_run_is_refused_before_anything_starts(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     df = rate(spark).groupBy("value").count()
-    with pytest.raises(UnsupportedQueryError, match="Aggregate"):
+    with pytest.raises(UnsupportedQueryError, match="aggregations without watermark"):
         files(df, tmp_path).start()
     with pytest.raises(ConfigError, match="no sink"):
         write_stream(rate(spark)).start()

@@ -349,12 +349,12 @@ def test_the_wrong_number_of_results(spark: SparkSession) -> None:
             ours(spark, TABLE, lambda df, f=function: df.select(f("id")))
 
 
-def test_aggregates_are_refused(spark: SparkSession) -> None:
+def test_aggregates_of_pandas_are_refused(spark: SparkSession) -> None:
     @pandas_udf("double")
     def mean(x: pd.Series) -> float:
         return float(x.mean())
 
-    with pytest.raises(UnsupportedQueryError, match="Aggregate"):
+    with pytest.raises(UnsupportedQueryError, match="the aggregate mean"):
         plan_query(stream_of(spark, TABLE.schema).groupBy("id").agg(mean("x")))
 
 

@@ -27,7 +27,6 @@ _TYPES = {"spark.sql.timeType.enabled": "true", "spark.sql.geospatial.enabled": 
         ("make_interval(1, 2, 3)", ["the data type interval is not supported", "make_dt_interval"]),
         ("xpath_int(s, 'a/b')", ["XPathInt is what Java's own XML parser", "mapInArrow"]),
         ("sentences(s)", ["Sentences goes by rules of the Java runtime", "use split"]),
-        ("kll_sketch_merge_bigint(b, b)", ["KllSketchMergeBigint draws by chance", "keep the"]),
         (
             "approx_top_k_estimate(named_struct('sketch', b, 'maxItemsTracked', 10,"
             " 'itemDataType', 1, 'itemDataTypeDDL', 'item INT'), 5)",

@@ -28,6 +28,7 @@ from engine.registry.avro import AvroDecoder, AvroEncoder, AvroSchema
 from engine.registry.client import Access, Registry, UnknownSchemaError, connected
 from engine.registry.functions import SchemaRegistry
 from engine.task.bad_records import BadRecords
+from engine.task.intake import Origin
 from engine.task.transform import compile_steps
 from tests.servers.apicurio import Apicurio, running_apicurio
 from tests.servers.jars import NoJarsError
@@ -36,6 +37,7 @@ from tests.unit.test_registry_formats import EMPTY, ORDER, descriptors, logical,
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
+ORIGIN = Origin("a topic", 0, None)
 AT = datetime(2024, 5, 6, 7, 8, 9, 123_000, tzinfo=timezone.utc)
 FIRST = record(("id", "int"), ("name", ["null", "string"]))
 SECOND = json.dumps(
@@ -285,11 +287,11 @@ def test_bad_records_are_left_out_and_what_an_outage_hides_is_not(
 ) -> None:
     query, batch = bad_records(server, subject)
     (pipeline,) = plan_query(query(stream_of(spark, batch.schema)))
-    bad, counters = BadRecords("skip", "a topic", lambda: 0), EpochCounters()
+    bad, counters = BadRecords("skip", lambda: ORIGIN), EpochCounters()
     bad.begin(0, counters)
 
     def run() -> list[Any]:
-        transform = compile_steps(pipeline, lambda steps, part: bad.sift(steps, part, None))
+        transform = compile_steps(pipeline, bad.sift)
         return [row for found in transform.stream(iter([batch])) for row in found.to_pylist()]
 
     connected.cache_clear()  # as in a task that has read nothing yet
@@ -307,8 +309,8 @@ def test_a_bad_record_ends_a_query_that_wants_none(
 ) -> None:
     query, batch = bad_records(server, subject)
     (pipeline,) = plan_query(query(stream_of(spark, batch.schema)))
-    bad = BadRecords("fail", "a topic", lambda: 0)
-    transform = compile_steps(pipeline, lambda steps, part: bad.sift(steps, part, None))
+    bad = BadRecords("fail", lambda: ORIGIN)
+    transform = compile_steps(pipeline, bad.sift)
     with pytest.raises(TransformError, match=r"from_avro_\w+ failed: ValueError: it has no schema"):
         list(transform.stream(iter([batch])))
 

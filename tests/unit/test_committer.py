@@ -13,7 +13,7 @@ from engine.coordinator.epoch_runner import CommittedEpoch
 from engine.coordinator.events import CommitEpoch, CommitFailed, EpochCommitted, EpochLogged, Event
 from engine.errors import SinkUnavailableError
 from engine.execution import committer
-from engine.execution.committer import Committer
+from engine.execution.committer import CommittedTask, Committer
 from engine.execution.wanted_epochs import WantedEpochs
 from engine.progress.counters import EpochCounters
 from engine.wire.messages import EpochCommitMessage
@@ -56,7 +56,8 @@ class Case:
         runner: Any = self.runner
         self.committer = Committer(
             runner,
-            [0] * tasks,
+            [CommittedTask(0, writes=True)] * tasks,
+            1,
             interval_ms,
             self.clock,
             self.wanted,

@@ -38,7 +38,13 @@ from engine.errors import (
     TaskLostError,
 )
 from engine.progress.counters import EpochCounters
-from engine.wire.messages import EpochCommitMessage, RecordsArrived, TaskFailed, TaskStarted
+from engine.wire.messages import (
+    EpochCommitMessage,
+    RecordsArrived,
+    TaskFailed,
+    TaskStarted,
+    TaskWired,
+)
 
 RUN = "run-1"
 
@@ -407,6 +413,11 @@ def test_every_phase_knows_every_event_or_refuses_it() -> None:
         if event not in (RecordsArrived, EpochWanted)
     }
     commits = (EpochLogged, EpochCommitted, CommitFailed)
-    assert impossible == {(Phase.STARTING, event) for event in commits}
+    early = (Phase.STARTING, Phase.WIRING)
+    elsewhere = set(Phase) - {Phase.WIRING, Phase.ENDED}
+    assert impossible == {
+        *((phase, event) for phase in early for event in commits),
+        *((phase, TaskWired) for phase in elsewhere),
+    }
     with pytest.raises(ProtocolError, match="EpochCommitted cannot happen while starting"):
         Driver(1).coordinator.handle(EpochCommitted(1))

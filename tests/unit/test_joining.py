@@ -224,7 +224,7 @@ cases_ = st.builds(
 
 
 @given(cases_, epochs_, st.sampled_from([2, 8, 1 << 16]), st.sampled_from([1, 7, 1_000_000]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_streams(
     case: Case,
     history: History,

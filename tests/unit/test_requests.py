@@ -57,7 +57,7 @@ def test_a_stop_for_another_run_does_not_hide_a_drain(requests: Requests) -> Non
 
 
 def test_an_unknown_request_is_refused(requests: Requests) -> None:
-    with pytest.raises(ValueError, match=r"'pause'.*drain and stop"):
+    with pytest.raises(ValueError, match=r"'pause'.*drain, rescale and stop"):
         requests.ask("pause", by="cli")  # type: ignore[arg-type]
 
 

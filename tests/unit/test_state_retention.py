@@ -221,7 +221,7 @@ def test_a_running_query_removes_what_it_needs_no_more(query: Query) -> None:
         for log in (checkpoint.commits, checkpoint.offsets):
             log.purge(kept_from)
         purge(kept_from, check)
-        for epoch in range(kept_from, 40):
+        for epoch in {*range(kept_from, 40, 8), 39}:
             assert state_at(checkpoint, epoch) == expected_at(epoch)
     assert len(removed) == len(everything) - len(files(checkpoint)) > 40
 

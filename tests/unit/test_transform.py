@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ from engine.task.transform import compile_steps
 
 INT = pa.int64()
 BOOL = pa.bool_()
+TIME = pa.timestamp("us", "UTC")
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 SOURCE = pa.schema([("a", INT), ("b", INT), ("s", pa.string())])
 
 
@@ -90,7 +93,8 @@ def test_a_column_that_is_passed_on_is_not_copied() -> None:
 
 def test_columns_behind_filters_are_found_again() -> None:
     steps = pipeline(
-        Watermark(0, 0),
+        project(column(0), column(1), column(2, pa.string()), literal(NOON, TIME)),
+        Watermark(3, 0),
         greater(1, 10),
         greater(0, 1),
         project(column(2, pa.string()), op("Add", column(1), literal(1))),

@@ -1,8 +1,8 @@
 """Files that grow and are rotated, counted by key and window, to Parquet files.
 
-A line has a number, which is its second of event time as well. Each window has to be told once, with
-all of its lines, when the watermark has passed it; those that are still open when the query has
-drained stand in the state of its last epoch. Both together are a batch query over all lines.
+A line has a number, which is its second of event time as well. Each window has to be told once,
+with all of its lines, when the watermark has passed it; those that are still open when the query
+has drained stand in the state of its last epoch. Both together are a batch query over all lines.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def test_state_stays_with_its_engine(spark: SparkSession, tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match="Spark's micro-batches do not read"):
         into(df, "ours", ours).trigger(processingTime="1 second").start()
     changed = made(spark, BY_NAME["windows short"].sql.replace("sum(n)", "max(n)"))
-    with pytest.raises(ConfigError, match=r"stage\.aggregates: .* → .*max\(n\)"):
+    with pytest.raises(ConfigError, match=r"stage\.aggregates: .* → .*max\(e\.n\)"):
         into(changed, "changed", ours).trigger(continuous="100 milliseconds").start()
 
 

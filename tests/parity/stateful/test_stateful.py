@@ -52,7 +52,7 @@ def session(spark: SparkSession, tmp_path: Path) -> Iterator[SparkSession]:
     spark.conf.unset("spark.sql.ansi.enabled")
 
 
-@pytest.mark.sampled(0.1)
+@pytest.mark.sampled(0.03)
 @pytest.mark.parametrize(("template", "mode", "ansi"), CASES)
 def test_stateful_queries(
     session: SparkSession, tmp_path: Path, template: Template, mode: str, ansi: bool
