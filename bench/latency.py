@@ -83,7 +83,7 @@ def latencies_ms(spark: SparkSession, engine: str) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         if engine == "engine":
             df = rate.selectExpr("timestamp", "value * 3 AS a", "value + 7 AS b")
-            return _engine(df, folder)
+            return stamped(df, folder)
         clock = "CAST(reflect('java.lang.System', 'currentTimeMillis') AS BIGINT)"
         df = rate.selectExpr("timestamp", f"{clock} - unix_millis(timestamp) AS late")
         trigger = {"continuous": "1 second"} if engine.endswith("continuous") else {}
@@ -98,11 +98,13 @@ def latencies_ms(spark: SparkSession, engine: str) -> list[float]:
         return [float(row.late) for row in rows]
 
 
-def _engine(df: Any, folder: str) -> list[float]:
+def stamped(df: Any, folder: str, mode: str = "append") -> list[float]:
+    """Milliseconds of each row after the warm-up, from its first column to our writer."""
     df.sparkSession.dataSource.register(StampingSink)
     handle = (
         write_stream(df)
         .format("stamping")
+        .outputMode(mode)
         .option("checkpointLocation", folder)
         .trigger(continuous="1 second")
         .start()
