@@ -83,7 +83,7 @@ def latencies_ms(spark: SparkSession, engine: str) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         if engine == "engine":
             df = rate.selectExpr("timestamp", "value * 3 AS a", "value + 7 AS b")
-            return stamped(df, folder)
+            return _engine(df, folder)
         clock = "CAST(reflect('java.lang.System', 'currentTimeMillis') AS BIGINT)"
         df = rate.selectExpr("timestamp", f"{clock} - unix_millis(timestamp) AS late")
         trigger = {"continuous": "1 second"} if engine.endswith("continuous") else {}
@@ -98,13 +98,11 @@ def latencies_ms(spark: SparkSession, engine: str) -> list[float]:
         return [float(row.late) for row in rows]
 
 
-def stamped(df: Any, folder: str, mode: str = "append") -> list[float]:
-    """Milliseconds of each row after the warm-up, from its first column to our writer."""
+def _engine(df: Any, folder: str) -> list[float]:
     df.sparkSession.dataSource.register(StampingSink)
     handle = (
         write_stream(df)
         .format("stamping")
-        .outputMode(mode)
         .option("checkpointLocation", folder)
         .trigger(continuous="1 second")
         .start()

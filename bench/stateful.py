@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from bench import latency, throughput
 from bench.measure import percentile
@@ -48,23 +52,29 @@ def rows_per_second(df: DataFrame, engine: str, mode: str) -> float:
 
 
 def latencies(df: DataFrame, engine: str, mode: str) -> dict[str, float]:
-    """Milliseconds from column ``timestamp`` to the writer's hands, after the warm-up; of Spark,
-    as in :mod:`bench.latency`, to its last projection."""
-    with tempfile.TemporaryDirectory() as folder:
-        if engine == "engine":
-            values = latency.stamped(df, folder, mode)
-        else:
-            values = _of_micro_batch(df, mode)
-    return {**{f"p{p}": percentile(values, p) for p in (50, 99)}, "rows": len(values)}
-
-
-def _of_micro_batch(df: DataFrame, mode: str) -> list[float]:
-    late = df.selectExpr("timestamp", f"{_CLOCK} - unix_millis(timestamp) AS late")
-    handle = late.writeStream.format("memory").queryName("late").outputMode(mode).start()  # type: ignore[arg-type]
+    """From column ``timestamp`` to the last step before the writer, after the warm-up, in
+    milliseconds. Of ours that is a Python function, of Spark the JVM's clock, in whole ones."""
+    if engine == "engine":
+        late = df.select("timestamp").mapInArrow(lateness, "timestamp timestamp, late double")
+        writer: Any = write_stream(late).trigger(continuous="1 second")
+    else:
+        late = df.selectExpr("timestamp", f"{_CLOCK} - unix_millis(timestamp) AS late")
+        writer = late.writeStream
+    handle = writer.format("memory").queryName("late").outputMode(mode).start()
     threading.Event().wait(latency.WARM_UP_S + latency.MEASURE_S + 5)
     handle.stop()
     rows = df.sparkSession.sql(
         "SELECT late FROM late WHERE timestamp > "
         f"(SELECT max(timestamp) FROM late) - INTERVAL {int(latency.MEASURE_S)} SECONDS"
     ).collect()
-    return [float(row.late) for row in rows]
+    values = [float(row.late) for row in rows]
+    return {**{f"p{p}": percentile(values, p) for p in (50, 99)}, "rows": len(values)}
+
+
+def lateness(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """How many milliseconds ago the time of each row was."""
+    for batch in batches:
+        now_us = time.time_ns() // 1000
+        stamps = batch.column(0)
+        late = (now_us - stamps.cast(pa.int64()).to_numpy()) / 1000
+        yield pa.RecordBatch.from_arrays([stamps, pa.array(late)], names=["timestamp", "late"])
