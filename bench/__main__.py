@@ -18,10 +18,15 @@ from bench import (
     cold,
     commits,
     coordinator,
+    count_latency,
+    deduplicated,
     epochs,
+    exchange,
     expressions,
     functions,
     idle,
+    joined,
+    joined_latency,
     kafka_delta,
     kafka_functions,
     kafka_latency,
@@ -31,7 +36,10 @@ from bench import (
     latency,
     restarts,
     sensors,
+    snapshots,
+    state_restarts,
     throughput,
+    windowed_counts,
     windows,
     wire,
 )
@@ -83,6 +91,42 @@ CASES = {
     "windows": Case(
         windows.ENGINES, "a windowed count by key, the stage alone: rows per second, µs, ms"
     ),
+    "windowed_counts": Case(
+        windowed_counts.ENGINES,
+        "rate → count by window and key, update → noop, 2 × 2 tasks: rows per second",
+        compares=True,
+        more_is_better=True,
+    ),
+    "count_latency": Case(
+        count_latency.ENGINES,
+        "the same at 10,000 rows/s, row's timestamp to the count that it changes: ms",
+        compares=True,
+    ),
+    "exchange": Case(
+        exchange.ENGINES,
+        "the exchange alone: one way in µs, rows per second of each side's CPU",
+    ),
+    "snapshots": Case(snapshots.ENGINES, "the snapshot of an epoch, 1,000,000 keys: ms, bytes"),
+    "state_restarts": Case(
+        state_restarts.ENGINES, "a restart in place of a windowed count: s until it commits"
+    ),
+    "deduplicated": Case(
+        deduplicated.ENGINES,
+        "rate → dropDuplicates, 1,000,000 keys → noop: rows per second",
+        compares=True,
+        more_is_better=True,
+    ),
+    "joined": Case(
+        joined.ENGINES,
+        "two streams joined within a minute → noop: rows per second",
+        compares=True,
+        more_is_better=True,
+    ),
+    "joined_latency": Case(
+        joined_latency.ENGINES,
+        "the same at 10,000 rows/s of each, the later row's timestamp to the pair: ms",
+        compares=True,
+    ),
     "wire": Case(
         wire.ENGINES,
         "the driver's end of the wire, epochs of 1 s: cores, marker at the tasks after ms",
@@ -125,7 +169,7 @@ CASES = {
         more_is_better=True,
     ),
 }
-HAVE_SHORT = ("coordinator", "expressions", "windows", "wire")
+HAVE_SHORT = ("coordinator", "exchange", "expressions", "snapshots", "windows", "wire")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""One Spark session of two cores, the same for every engine."""
+"""A Spark session for one engine."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def session() -> Iterator[SparkSession]:
-    """``local[2]``, quiet."""
-    spark = build_session({"spark.master": "local[2]"}, "bench")
+def session(slots: int = 2) -> Iterator[SparkSession]:
+    """Quiet.
+
+    :param slots: for tasks. Micro-batch gets as many as there are cores; ours take a slot each for
+        good, and mostly wait.
+    """
+    spark = build_session({"spark.master": f"local[{slots}]"}, "bench")
     spark.sparkContext.setLogLevel("ERROR")
     try:
         yield spark

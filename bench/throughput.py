@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 ENGINES = ("engine", "spark continuous", "spark micro-batch")
 WARM_UP_S = 6.0
 MEASURE_S = 8.0
+LATE_S = 90.0
+"""A batch of Spark's that takes longer than all of that is waited for."""
 ROWS_PER_SECOND = {
     "engine": 2_000_000_000,
     "spark continuous": 2_000_000_000,
@@ -46,25 +48,27 @@ def rows_per_second(spark: SparkSession, engine: str) -> float:
     """Source rows per second that one engine gets through."""
     df = query(spark, ROWS_PER_SECOND[engine])
     with tempfile.TemporaryDirectory() as folder:
+        writer: Any = write_stream(df) if engine == "engine" else df.writeStream
+        writer = writer.format("noop").option("checkpointLocation", folder)
         if engine == "spark micro-batch":
-            return _micro_batch(df, folder)
-        return _continuous(df, folder, engine)
+            return micro_batch(writer.trigger(processingTime="0 seconds"), folder)
+        return continuous(writer.trigger(continuous="500 milliseconds"), folder)
 
 
-def _continuous(df: DataFrame, folder: str, engine: str) -> float:
-    writer: Any = write_stream(df) if engine == "engine" else df.writeStream
-    handle = (
-        writer.format("noop")
-        .option("checkpointLocation", folder)
-        .trigger(continuous="500 milliseconds")
-        .start()
-    )
+def continuous(
+    writer: Any, folder: str, warm_up_s: float = WARM_UP_S, measure_s: float = MEASURE_S
+) -> float:
+    """Rows per second by the offset log, of all sources.
+
+    :param writer: of a query that was not started; its checkpoint is in the folder.
+    """
+    handle = writer.start()
     checkpoint = Checkpoint(folder)
     try:
         _wait_for_epoch(checkpoint, 1, timeout_s=60)
-        _pause(WARM_UP_S)
+        _pause(warm_up_s)
         first = _newest(checkpoint)
-        _pause(MEASURE_S)
+        _pause(measure_s)
         last = _newest(checkpoint)
     finally:
         handle.stop()
@@ -74,28 +78,30 @@ def _continuous(df: DataFrame, folder: str, engine: str) -> float:
 def _newest(checkpoint: Checkpoint) -> tuple[float, int]:
     """When the newest epoch was committed, and how many rows there were until then."""
     epoch = checkpoint.committed_epoch()
-    (offset,) = checkpoint.committed_offsets(epoch)
+    offsets = checkpoint.committed_offsets(epoch)
     committed_s = (Path(checkpoint.storage.path(f"commits/{epoch}"))).stat().st_mtime
-    return committed_s, max(part["value"] for part in offset.values())
+    return committed_s, sum(max(part["value"] for part in offset.values()) for offset in offsets)
 
 
-def _micro_batch(df: DataFrame, folder: str) -> float:
-    handle = (
-        df.writeStream.format("noop")
-        .option("checkpointLocation", folder)
-        .trigger(processingTime="0 seconds")
-        .start()
-    )
+def micro_batch(
+    writer: Any, _folder: str, warm_up_s: float = WARM_UP_S, measure_s: float = MEASURE_S + 4
+) -> float:
+    """Rows per second of the time that batches take, by Spark's own reports."""
+    handle = writer.start()
     try:
-        _pause(WARM_UP_S)
+        _pause(warm_up_s)
         seen = len(handle.recentProgress)
-        _pause(MEASURE_S + 4)
-        reports = [p for p in handle.recentProgress[seen:] if p["numInputRows"]]
+        _pause(measure_s)
+        deadline_s = time.monotonic() + LATE_S
+        while not (reports := [p for p in handle.recentProgress[seen:] if p["numInputRows"]]):
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"no batch within {LATE_S:g} s")
+            _pause(0.1)
     finally:
         handle.stop()
     rows = sum(report["numInputRows"] for report in reports)
     busy_ms = sum(report["durationMs"]["triggerExecution"] for report in reports)
-    return rows / busy_ms * 1000
+    return float(rows / busy_ms * 1000)
 
 
 def _wait_for_epoch(checkpoint: Checkpoint, epoch: int, timeout_s: float) -> None:

@@ -46,18 +46,18 @@ def main(engine: str, short: bool = False) -> None:
     small = [_batch(random, keys, ROWS_SMALL) for _ in range(20 * count)]
     part = PartialGrouping(PartGroup((0, 1), (_COUNT,), _PARTIAL), Context())
     clock = EventClock()
-    stage = _stage(clock, APPEND, is_partial=True)
-    list(stage(part(iter(batches))))
+    counting = stage(clock, APPEND, is_partial=True)
+    list(counting(part(iter(batches))))
     partial_s = _seconds(lambda: list(part(iter(batches))))
-    grouped_s = _seconds(lambda: list(stage(part(iter(batches)))))
-    updating = _stage(clock, UPDATE, is_partial=False)
+    grouped_s = _seconds(lambda: list(counting(part(iter(batches)))))
+    updating = stage(clock, UPDATE, is_partial=False)
     list(updating(iter(batches)))
     small_s = _seconds(lambda: list(updating(iter(small))))
-    stage.changes(whole=False)
-    list(stage(part(iter([_batch(random, keys, 1_000)]))))
-    changes_s = _seconds(lambda: stage.changes(whole=False))
-    whole = stage.changes(whole=True)
-    restored = _stage(clock, APPEND, is_partial=True)
+    counting.changes(whole=False)
+    list(counting(part(iter([_batch(random, keys, 1_000)]))))
+    changes_s = _seconds(lambda: counting.changes(whole=False))
+    whole = counting.changes(whole=True)
+    restored = stage(clock, APPEND, is_partial=True)
     restore_s = _seconds(lambda: restored.restore(whole))
     clock.next_watermark_ms = 2 * _WINDOW_US // 1000
     close_s = _seconds(lambda: list(restored(iter(()))))
@@ -72,18 +72,26 @@ def main(engine: str, short: bool = False) -> None:
     print(json.dumps(figures))
 
 
-def _stage(clock: EventClock, mode: str, *, is_partial: bool) -> StatefulStage:
+def stage(clock: EventClock, mode: str, *, is_partial: bool) -> StatefulStage:
+    """A count by window and key."""
     step = GroupRows("windows", (0, 1), (_COUNT,), _RESULTS, mode, 0, is_partial)
     return grouping_stage(step, clock, Context(), KEY_GROUPS)
 
 
 def _batch(random: np.random.Generator, keys: int, rows: int) -> pa.RecordBatch:
     """Of two windows."""
-    starts = random.integers(0, 2, rows) * _WINDOW_US
+    return batch_of(random.integers(0, 2, rows), pa.array(random.integers(0, keys, rows)))
+
+
+def batch_of(windows: np.ndarray, keys: pa.Array) -> pa.RecordBatch:
+    """Rows for a stage that is not partial.
+
+    :param windows: the number of each row's.
+    """
+    starts = windows * _WINDOW_US
     bounds = [pa.array(starts, _TIME), pa.array(starts + _WINDOW_US, _TIME)]
     window = pa.StructArray.from_arrays(bounds, fields=list(_WINDOW))
-    numbers = pa.array(random.integers(0, keys, rows))
-    return pa.RecordBatch.from_arrays([window, numbers], schema=_ROWS)
+    return pa.RecordBatch.from_arrays([window, keys], schema=_ROWS)
 
 
 def _seconds(work: Callable[[], object]) -> float:

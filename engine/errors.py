@@ -24,6 +24,7 @@
     │ └ SinkAheadError              the sink belongs to another checkpoint
     ├ TaskError
     │ ├ TransformError              an expression or the user's function failed on a record
+    │ ├ StateTooLargeError          a task has more memory than the query allows; final
     │ ├ TaskLostError               a task died or fell silent
     │ └ EpochStalledError           an epoch is not committed: names the late partition
     └ ProtocolError                 our bug: please report
@@ -219,6 +220,10 @@ class TaskError(ContinuousError):
 
 class TransformError(TaskError):
     """An expression or a user's function failed on a record."""
+
+
+class StateTooLargeError(TaskError):
+    """A task that keeps state has more memory than the query allows: as it would after a restart."""
 
 
 class TaskLostError(TaskError):

@@ -50,6 +50,7 @@ from engine.errors import (
     SinkError,
     SourceChangedError,
     SourceError,
+    StateTooLargeError,
     TransformError,
 )
 
@@ -68,6 +69,7 @@ _FINAL = (
     SinkCommitRejectedError,
     SinkAheadError,
     SourceChangedError,
+    StateTooLargeError,
 )
 
 

@@ -88,6 +88,7 @@ def task_specs(
                 storage=definition.checkpoint.storage,
                 restored=tuple(h for h in beginning.handles if h.stage == share.stage),
                 discards=not beginning.done.isdisjoint(share.names),
+                memory_max_bytes=options.state_memory_max_bytes,
             )
         spec = TaskSpec(
             identity=replace(identity, task=sum(writes[:index]), tasks=sum(writes)),

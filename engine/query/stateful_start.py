@@ -49,6 +49,7 @@ def refuse_options_of_state(options: EngineOptions) -> None:
     given = {
         "reducers": options.reducers != default.reducers,
         "keyGroups": options.key_groups != default.key_groups,
+        "stateMemoryMaxBytes": options.state_memory_max_bytes != default.state_memory_max_bytes,
         "partialAggregation": options.partial_aggregation != default.partial_aggregation,
     }
     for name, is_given in given.items():

@@ -64,11 +64,14 @@ class Run:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def find(self, hashes: Hashes) -> tuple[Places, Places]:
-        """For each hash, where rows begin that may have it, and how many; :meth:`are` tells whether
-        they have."""
-        starts = np.searchsorted(self.hashes[0], hashes[0], "left")
-        return starts, np.searchsorted(self.hashes[0], hashes[0], "right") - starts
+    def find(self, lane: npt.NDArray[np.uint64]) -> tuple[Places, Places, Places]:
+        """Which of these first lanes, in ascending order, rows have; where these rows begin, and
+        how many there are. :meth:`are` tells whether they have the whole hash."""
+        own = self.hashes[0]
+        starts = np.searchsorted(own, lane)
+        found = np.flatnonzero(own[np.minimum(starts, len(own) - 1)] == lane)
+        starts = starts[found]
+        return found, starts, np.searchsorted(own, lane[found], "right") - starts
 
     def are(self, places: Places, hashes: Hashes) -> Flags:
         """Whether the rows in these places have these hashes, and are there."""
@@ -120,6 +123,19 @@ class JoinedRows:
             )
             self.runs.append(run)
             self._merge()
+
+    def find(self, hashes: Hashes) -> Iterator[tuple[Run, Places, Places]]:
+        """The runs in which rows may have some of these hashes; for each hash where such rows
+        begin, and how many there are, see :meth:`Run.are`."""
+        count = hashes.shape[1]
+        order = np.argsort(hashes[0])  # neighbours are searched for side by side
+        lane = hashes[0, order]
+        for run in self.runs:
+            found, begins, lengths = run.find(lane)
+            if len(found):
+                starts, counts = np.zeros((2, count), np.int64)
+                starts[order[found]], counts[order[found]] = begins, lengths
+                yield run, starts, counts
 
     def expire(self, watermark_us: int) -> Iterator[pa.RecordBatch]:
         """Forget what the watermark has passed: returns the rows without a match."""

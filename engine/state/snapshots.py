@@ -38,6 +38,9 @@ CHANGES_SHARE_MAX: Final = 0.5
 """So are those whose changes are larger than this part of the file that they follow..."""
 CHANGES_BYTES_MIN: Final = 1 << 20
 """... and than so many bytes."""
+WHOLE_ROWS_MIN: Final = 1 << 13
+"""An epoch that has changed more rows, and more than that part of them, is a whole snapshot: it
+begins a new chain."""
 
 
 class SnapshotWriter:
@@ -71,6 +74,7 @@ class SnapshotWriter:
         self._later = later
         # What the task knows.
         self._has_whole = chain is not None and bool(chain.links)
+        self._whole_rows = chain.links[0].rows if chain is not None and chain.links else 0
         # What the writing thread knows.
         self._last = None if chain is None else chain.handle
         self._links = () if chain is None else chain.links
@@ -84,21 +88,21 @@ class SnapshotWriter:
         :param stages: those of the task that keep state, each with a name of its own.
         """
         whole = not self._has_whole
-        heads, tables = list[TableHead](), list[pa.Table]()
-        for stage in stages:
-            changes = stage.changes(whole=whole)
-            for table in stage.tables:
-                rows = changes.get(table.name)
-                if rows is not None and rows.num_rows:
-                    heads.append(TableHead.of(stage.name, table))
-                    tables.append(rows)
-        self._has_whole = self._has_whole or bool(tables)
-        return Job(self, epoch, watermark_ms, whole, tuple(heads), tuple(tables))
+        heads, tables = _taken(stages, whole=whole)
+        if not whole and _rows(tables) > max(CHANGES_SHARE_MAX * self._whole_rows, WHOLE_ROWS_MIN):
+            # Twice as many rows now cost less than to make one file of these and all before them.
+            whole = True
+            heads, tables = _taken(stages, whole=True)
+        if whole:
+            self._has_whole, self._whole_rows = bool(tables), _rows(tables)
+        return Job(self, epoch, watermark_ms, whole, heads, tables)
 
     # -- on the writing thread ------------------------------------------------------------------
 
     def _write(self, job: Job) -> SnapshotHandle:
         self._take_shortened()
+        if job.whole:
+            self._links, self._asked_at = (), 0
         if not job.tables:
             # Nothing has changed; or all there is was asked for, and there is nothing.
             if job.whole:
@@ -198,6 +202,23 @@ class SnapshotWriter:
             rows=sum(link.rows for link in links),
             nbytes=sum(link.nbytes for link in links),
         )
+
+
+def _taken(
+    stages: Sequence[StatefulStage], *, whole: bool
+) -> tuple[tuple[TableHead, ...], tuple[pa.Table, ...]]:
+    """What has changed in the stages, or all there is; tables without rows are left out."""
+    found = [
+        (TableHead.of(stage.name, table), rows)
+        for stage, changes in ((stage, stage.changes(whole=whole)) for stage in stages)
+        for table in stage.tables
+        if (rows := changes.get(table.name)) is not None and rows.num_rows
+    ]
+    return tuple(head for head, _ in found), tuple(rows for _, rows in found)
+
+
+def _rows(tables: Sequence[pa.Table]) -> int:
+    return sum(table.num_rows for table in tables)
 
 
 def _epoch_of(link: Link) -> int:

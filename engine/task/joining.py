@@ -135,10 +135,7 @@ class JoinStage(StatefulStage):
         """
         other = self._sides[1 - number]
         wanted = hashes if len(asking) == batch.num_rows else hashes[:, asking]
-        for run in other.waiting.runs:
-            starts, counts = run.find(wanted)
-            if not counts.any():
-                continue
+        for run, starts, counts in other.waiting.find(wanted):
             for start, end in slices(counts):
                 rows, places = pairs(starts[start:end], counts[start:end])
                 rows += start

@@ -41,6 +41,7 @@ from engine.task.blame import blaming, closing, undoing
 from engine.task.channel import Channel, TaskDismissed
 from engine.task.inputs import INTERRUPTED_POLL_S
 from engine.task.keeping import Keeping
+from engine.task.memory import MemoryLimit
 from engine.task.opening import open_intake
 from engine.task.reporting import Reporter
 from engine.task.sending import SendingWriter
@@ -148,8 +149,14 @@ class _Task:
                     spec.owned,
                 )
             self._keeping = Keeping(spec, transform.stateful, self._clock)
+            self._memory = MemoryLimit(
+                0 if spec.receiving is None else spec.receiving.memory_max_bytes,
+                spec.named,
+                [each.name for each in transform.stateful],
+            )
             with blaming(CheckpointError, "reading its state", self._whose):
                 self._keeping.restore()
+            self._memory.check()
             with blaming(SinkError, "opening the sink", self._whose):
                 self._writer.open(spec.identity)
             with closing(self._close_writer, "closing the sink"):
@@ -290,7 +297,7 @@ class _Task:
     ) -> Iterator[pa.RecordBatch]:
         intake = self._intake
         read = intake.batches(epoch, counters, tells_idle=transform.wants_idle)
-        arrivals = _Arrivals(self._remembering(read))
+        arrivals = _Arrivals(self._remembering(read), self._memory)
         transforming = blaming(TransformError, "the query's expressions", self._whose, epoch)
         results = transform.stream(arrivals)
         discards = self._spec.discards and epoch == self._spec.first_epoch
@@ -318,8 +325,8 @@ class _Task:
 class _Arrivals:
     """Remembers when it has returned a batch for the last time."""
 
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = batches
+    def __init__(self, batches: Iterator[pa.RecordBatch], memory: MemoryLimit) -> None:
+        self._batches, self._memory = batches, memory
         self.last_ns = 0
 
     def __iter__(self) -> _Arrivals:
@@ -327,6 +334,7 @@ class _Arrivals:
 
     def __next__(self) -> pa.RecordBatch:
         batch = next(self._batches)
+        self._memory.arrived(batch.num_rows)
         self.last_ns = time.perf_counter_ns()
         return batch
 

@@ -56,6 +56,7 @@ class Receiving:
     :param storage: of the checkpoint, which keeps its state.
     :param restored: the state of its pipeline, of all tasks that there were.
     :param discards: the sink has its rows of the first epoch already.
+    :param memory_max_bytes: see :class:`engine.task.memory.MemoryLimit`.
     """
 
     pipeline: Pipeline
@@ -64,6 +65,7 @@ class Receiving:
     storage: Storage
     restored: tuple[SnapshotHandle, ...] = ()
     discards: bool = False
+    memory_max_bytes: int = 0
 
 
 @dataclass(frozen=True)

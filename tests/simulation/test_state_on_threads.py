@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.rescaling import want_reducers
-from engine.errors import SinkCommitUnknownError, SourceError
+from engine.errors import SinkCommitUnknownError, SourceError, StateTooLargeError
 from engine.pipeline.stateful import COMPLETE, UPDATE
 from engine.query.handle import ContinuousQuery
 from tests.simulation.counting import CountStory, counted
@@ -182,3 +183,18 @@ def test_a_running_query_is_rescaled_in_place(story: CountStory) -> None:
 def _tasks(query: ContinuousQuery) -> int:
     progress = query.lastProgress
     return 0 if progress is None else progress["stateOperators"][0]["numShufflePartitions"]
+
+
+def test_a_task_with_more_memory_than_it_may_have_ends_the_query_with_a_reason(
+    story: CountStory,
+) -> None:
+    query = story.start(state_memory_max_bytes=1_000, restarts_user=3)
+    with pytest.raises(StateTooLargeError) as failed:
+        query.awaitTermination(WAIT_S)
+    text = str(failed.value)
+    assert re.match(
+        r"Task [01] of stage 1, which keeps the state of counts, has [\d,]+ bytes", text
+    )
+    assert "stateMemoryMaxBytes allows 1,000." in text
+    assert "more reducers" in text
+    assert query.status["restarts"] == 0

@@ -29,6 +29,14 @@ def test_a_goal_stands_beside_its_figure(page: Path, monkeypatch: pytest.MonkeyP
     assert json.loads(publish.DATA.read_text())["idle"]["figures"]["quiet"] == {"calls": 10.0}
 
 
+def test_goals_may_be_the_least_or_a_multiple(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    goals = {"quiet": {"rows": publish.AtLeast(2e6), "more": publish.Times(2, "busy")}}
+    monkeypatch.setattr(publish, "GOALS", {"idle": goals})
+    publish.publish({"idle": {"quiet": {"rows": 1e6, "more": 9.0}}}, 3)
+    said = "1,000,000 (goal: at least 2,000,000) | 9 (goal: at least 2 × busy)"
+    assert f"| quiet | {said} |" in page.read_text()
+
+
 def test_what_was_before_stands_beside_it(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish, "GOALS", {"idle": {"quiet": {"calls": 12.0}}})
     said = {"quiet": {"calls": "40-50"}, "busy": {"calls": "900"}}

@@ -73,16 +73,18 @@ class Slow:
             self.work.pop(0)()
 
 
-@given(epochs, st.integers(1, 4), st.booleans())
+@given(epochs, st.integers(1, 4), st.booleans(), st.sampled_from([0, 2, 1_000]))
 @settings(max_examples=200, deadline=None)
 def test_whatever_happens_what_is_restored_is_what_was_there(
     history: list[tuple[list[tuple[str, Key, int]], int, int | None]],
     files_max: int,
     is_slow: bool,
+    whole_rows_min: int,
 ) -> None:
     storage = open_storage(f"memory://{uuid.uuid4()}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshots, "FILES_MAX", files_max)
+        patch.setattr(snapshots, "WHOLE_ROWS_MIN", whole_rows_min)
         tasks, generation, watermark_ms = 2, 1, 0
         slow = Slow()
         later: Later = slow if is_slow else at_once
@@ -282,6 +284,40 @@ def test_large_changes_make_a_chain_long(storage: Storage, monkeypatch: pytest.M
     handles = write(storage, shelf, MANY, some, some, some, {}, {})
     assert [each.since for each in handles] == [0, 0, 0, 2, 2, 2]
     assert read(storage, [handles[-1]], COUNTS)[0] == MANY
+
+
+def test_an_epoch_that_changes_most_of_it_is_whole(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "CHANGES_BYTES_MIN", 0)
+    monkeypatch.setattr(snapshots, "WHOLE_ROWS_MIN", 100)
+    shelf, slow = Shelf(COUNTS), Slow()
+    to = writer(storage, range(GROUPS), later=slow)
+    most = dict(list(MANY.items())[:600])
+    since = []
+    for epoch, rows in enumerate((MANY, most, {("0", None): (7,)}, MANY, {})):
+        for key, value in rows.items():
+            shelf.put(key, value)
+        handle = to.prepare(epoch, 0, [shelf]).write()
+        since.append(handle.since)
+        assert read(storage, [handle], COUNTS)[0] == shelf.rows
+    assert since == [0, 1, 1, 3, 3]
+    assert not slow.work, "nothing is made into one file"
+
+
+def test_state_that_has_all_gone_does_not_come_back(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "WHOLE_ROWS_MIN", 100)
+    shelf = Shelf(COUNTS)
+    to = writer(storage, range(GROUPS))
+    for epoch, rows in enumerate((MANY, {}, {("0", None): (7,)})):
+        for key in list(shelf.rows):
+            shelf.drop(key)
+        for key, value in rows.items():
+            shelf.put(key, value)
+        handle = to.prepare(epoch, 0, [shelf]).write()
+        assert read(storage, [handle], COUNTS)[0] == rows
 
 
 def test_an_epoch_without_changes_takes_the_one_file(storage: Storage) -> None:

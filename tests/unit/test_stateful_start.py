@@ -49,7 +49,12 @@ def test_rows_that_come_again(sink: str, modes: list[str]) -> None:
 
 def test_options_of_state_without_state() -> None:
     refuse_options_of_state(EngineOptions())
-    for name, text in (("reducers", "2"), ("keyGroups", "64"), ("partialAggregation", "false")):
+    for name, text in (
+        ("reducers", "2"),
+        ("keyGroups", "64"),
+        ("partialAggregation", "false"),
+        ("stateMemoryMaxBytes", "9"),
+    ):
         options, rest = EngineOptions.take({name: text})
         assert not rest
         with pytest.raises(ConfigError, match=f"Option {name} has no meaning"):

@@ -1,0 +1,82 @@
+"""A restart in place of a windowed count with a million keys, two readers by two reducers: from the
+kill of a worker until an epoch is committed that was not under way, s.
+
+Epochs take 200 ms; of each, a tenth of the keys change.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from bench import stateful
+from engine import write_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENGINES = ("1,000,000 keys",)
+KEYS = 1_000_000
+ROWS_PER_SECOND = 500_000
+FILL_S = 15.0
+"""Long enough for all keys to have come, on a machine that does nothing else."""
+TIMEOUT_S = 60.0
+UNDER_WAY = 3
+"""Epochs that may be committed although a worker is gone: they had all been reported."""
+
+
+def main(engine: str) -> None:
+    """Measure in this process and print the figure as JSON."""
+    from bench.session import session
+
+    with (
+        session(stateful.SLOTS["engine"]) as spark,
+        tempfile.TemporaryDirectory(prefix="bench-state-restarts-") as folder,
+    ):
+        print(json.dumps({"seconds": _measure(spark, folder)}))
+
+
+def _measure(spark: SparkSession, folder: str) -> float:
+    from pyspark.sql import functions as f
+
+    rows = stateful.rate(spark, ROWS_PER_SECOND).withWatermark("timestamp", "1 hour")
+    key = (f.col("value") % KEYS).alias("key")
+    df = rows.groupBy(f.window("timestamp", "1 day"), key).count()
+    query: Any = (
+        write_stream(df)
+        .format("noop")
+        .outputMode("update")
+        .option("checkpointLocation", folder)
+        .trigger(continuous="200 milliseconds")
+        .start()
+    )
+    never = threading.Event()
+    deadline_s = time.monotonic() + FILL_S + TIMEOUT_S
+    while sum(each["numRowsTotal"] for each in _operators(query)) < KEYS:
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"the keys do not come: {_operators(query)}")
+        never.wait(0.1)
+    _workers()[-1].kill()
+    began_s, epoch = time.monotonic(), query.status["epoch"]
+    assert query.awaitEpoch(epoch + UNDER_WAY, timeout=TIMEOUT_S)
+    took_s = time.monotonic() - began_s
+    assert query.status["restarts"] == 1, "the worker was not of the query"
+    query.stop()
+    return took_s
+
+
+def _operators(query: Any) -> list[dict[str, Any]]:
+    return (query.lastProgress or {"stateOperators": []})["stateOperators"]
+
+
+def _workers() -> list[psutil.Process]:
+    """Those that Spark's daemon has forked for this process's tasks, the oldest first."""
+    below = psutil.Process().children(recursive=True)
+    daemons = {each.pid for each in below if "pyspark.daemon" in " ".join(each.cmdline())}
+    found = [each for each in below if each.ppid() in daemons]
+    return sorted(found, key=lambda each: each.create_time())
