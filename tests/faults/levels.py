@@ -101,6 +101,18 @@ LEVELS = {
         {"faults": _CLUSTER, "master": l4_spark.CLUSTER},
         needs_spark=True,
     ),
+    "L4 state": Level(
+        "tests.faults.l4_state",
+        None,  # tests/spark has the queries, and the roads of L5 the faults
+        {"faults": _KAFKA, "stop_s": 30.0},
+        needs_spark=True,
+    ),
+    "L4 state cluster": Level(
+        "tests.faults.l4_state",
+        None,
+        {"faults": _CLUSTER, "master": l4_spark.CLUSTER, "reducers": 4},
+        needs_spark=True,
+    ),
     **{f"L5 {road}": _road(road, short) for road, short in _ROADS.items()},
     # Its short form is tests/spark/test_kafka.py, in the Spark that other tests share.
     "L4 Kafka": Level(

@@ -145,8 +145,9 @@ def page(known: Mapping[str, Record]) -> str:
         *(_row(level, each) for level, each in levels.items() if each["faults"]),
         "",
         "`engine` is how git calls the state of that folder which the level ran on.",
-        "L1 and L5 measure from the start of a new process to its first new commit; L4 from",
-        "the kill of a Python worker to the first record of its partition in the next writer.",
+        "L1 measures from the kill of a process, and L5 from the start of the next one, to the",
+        "first new commit; L4 from the kill of a Python worker to the first record of its",
+        "partition in the next writer.",
         "",
         *(
             f"- **Broken** in {level}: {_cell(text)}"
