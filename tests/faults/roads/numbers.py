@@ -147,6 +147,12 @@ class Ledger:
             os.link(made, self._folder / str(epoch))
         made.unlink()
 
+    def rewind(self, epoch: int) -> None:
+        """Take back what later epochs have brought."""
+        for file in self._folder.glob("[0-9]*"):
+            if int(file.name) > epoch:
+                file.unlink()
+
     def rows(self, last: int) -> Iterator[list[Any]]:
         """Those of all epochs up to this one, in their order."""
         for epoch in sorted(int(each.name) for each in self._folder.glob("[0-9]*")):
