@@ -48,6 +48,8 @@ class Alignment(Generic[Sender, Batch]):
         self._waiting: dict[Sender, deque[Batch | EpochEnd]] = {each: deque() for each in senders}
         self._ended: set[Sender] = set()
         """Those of whom everything of the epoch was taken."""
+        self._over: int | None = None
+        """The epoch before the present one; None: this is the first."""
 
     def arrived(self, sender: Sender, item: Batch | EpochEnd) -> None:
         """In the order in which the sender has sent it."""
@@ -81,7 +83,8 @@ class Alignment(Generic[Sender, Batch]):
     def end(self) -> EpochEnd | None:
         """The end of the present epoch, once it is aligned and everything was taken.
 
-        :raises ProtocolError: the senders do not agree about it.
+        :raises ProtocolError: the senders do not agree about it, or it is not that of the epoch
+            which follows the last one: an end was sent twice, or is missing.
         """
         if len(self._ended) < len(self._waiting):
             return None
@@ -89,11 +92,18 @@ class Alignment(Generic[Sender, Batch]):
         ends = [item for item in first if isinstance(item, EpochEnd)]
         if len(set(ends)) > 1:
             raise ProtocolError(f"Tasks have sent different ends of an epoch: {set(ends)}.")
+        if self._over is not None and ends[0].epoch != self._over + 1:
+            raise ProtocolError(
+                f"Tasks have sent the end of epoch {ends[0].epoch} behind that of epoch "
+                f"{self._over}."
+            )
         return replace(ends[0], filled=any(end.filled for end in ends))
 
     def go_on(self) -> None:
         """The next epoch begins; the present one must be aligned."""
         assert len(self._ended) == len(self._waiting)
         for waiting in self._waiting.values():
-            waiting.popleft()
+            over = waiting.popleft()
+            assert isinstance(over, EpochEnd)
+            self._over = over.epoch
         self._ended.clear()

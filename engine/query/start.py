@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 
 from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE, Options
 from engine.base.options import DEAD_LETTER, EngineOptions, parse_interval_ms
@@ -169,13 +170,15 @@ def _sink(request: WriteRequest, options: dict[str, str], session_timezone: str)
     if name in ("foreachBatch", "foreachBatchArrow"):
         from engine.sinks.foreach_batch import ForeachBatchArrowWriter, ForeachBatchWriter
         from engine.sinks.shipped import shipped_bytes_max
+        from engine.spark.answers import ask_jvm
 
         taken = Options(f"sink {name}", options)
         bytes_max = shipped_bytes_max(taken)
         taken.refuse_others()
         function = request.function
         if name == "foreachBatch":
-            return bind_writer(ForeachBatchWriter(function, spark, schema, bytes_max), name)
+            check = partial(ask_jvm, spark)
+            return bind_writer(ForeachBatchWriter(function, spark, schema, bytes_max, check), name)
         return bind_writer(ForeachBatchArrowWriter(function, schema, bytes_max), name)
     if name.lower() == "memory":
         from engine.sinks.memory import MemoryWriter

@@ -119,7 +119,10 @@ class _FunctionWriter(ShippingWriter):
 
 
 class ForeachBatchWriter(_FunctionWriter):
-    """:raises ConfigError: ``function`` is no function."""
+    """
+    :param check: asked when the function has failed: raises if it had to, for Spark has ended.
+    :raises ConfigError: ``function`` is no function.
+    """
 
     taskSlots = 1
 
@@ -129,6 +132,7 @@ class ForeachBatchWriter(_FunctionWriter):
         spark: SparkSession,
         schema: StructType,
         bytes_max: int = SHIPPED_BYTES_MAX,
+        check: Callable[[], None] | None = None,
     ) -> None:
         super().__init__("foreachBatch", schema, bytes_max)
         if not callable(function):
@@ -136,9 +140,15 @@ class ForeachBatchWriter(_FunctionWriter):
                 f"foreachBatch takes a function(DataFrame, epoch), not {type(function).__name__}."
             )
         self._function, self._spark, self._schema = function, spark, schema
+        self._check = check
 
     def _call(self, rows: pa.Table, epoch: int, context: BatchContext | None) -> None:
-        self._function(self._spark.createDataFrame(rows, self._schema), epoch)
+        try:
+            self._function(self._spark.createDataFrame(rows, self._schema), epoch)
+        except Exception:
+            if self._check is not None:
+                self._check()
+            raise
 
 
 class ForeachBatchArrowWriter(_FunctionWriter):

@@ -6,14 +6,14 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import ClusterEndedError, ConfigError, ContinuousError, TaskLostError
+from engine.errors import ConfigError, ContinuousError, TaskLostError
 from engine.execution.launcher import CANCEL_TIMEOUT_S, LaunchedTasks, OnEnd
 from engine.execution.slots import Slots, supply_of
 from engine.redaction.logs import describe_trace
+from engine.spark.answers import jvm_answers
 from engine.spark.failure import gist
 from engine.spark.workers import look_at_worker, refusal
 from engine.task.spec import TaskSpec
@@ -57,7 +57,7 @@ class SparkLauncher:
         """
         if self._may_grow:
             return None
-        with _jvm_answers():
+        with jvm_answers():
             context = self._context._jsc.sc()
             profile = context.resourceProfileManager().defaultResourceProfile()
             total = context.maxNumConcurrentTasks(profile)
@@ -105,7 +105,7 @@ class _Job:
         self._on_end(error)
 
     def unplaced(self) -> int:
-        with _jvm_answers():
+        with jvm_answers():
             waiting = _root_pool(self._context).getSortedTaskSetQueue()  # only with pending tasks
             jobs = [waiting.apply(index) for index in range(waiting.size())]
             return sum(
@@ -144,21 +144,6 @@ def _body(tasks: Sequence[TaskSpec]) -> Callable[[int], None]:
         run_task(cloudpickle.loads(pickled)[index])
 
     return body
-
-
-@contextmanager
-def _jvm_answers() -> Iterator[None]:
-    """:raises ClusterEndedError: it does not: there is no JVM any more."""
-    from py4j.protocol import Py4JNetworkError
-
-    try:
-        yield
-    except (Py4JNetworkError, ConnectionError) as exc:
-        raise ClusterEndedError(
-            f"Spark has ended: its JVM does not answer ({type(exc).__name__}: {exc}).",
-            hint="Start the query again, in a new process: it goes on from the last committed "
-            "epoch. The log of the JVM may tell why it died.",
-        ) from exc
 
 
 def _root_pool(context: SparkContext) -> Any:

@@ -110,9 +110,9 @@ class Story:
         world.drivers, world.inbox, world.markers = [], [], []
         world.broken, world.glimpses = [], []
         with world.restarted():
-            damaged = _damaged(data, case.at, case.damage)
-            disk.overwrite(case.path, damaged)
-            outcome = self._start(case.path, damaged)
+            left = damaged(data, case.at, case.damage)
+            disk.overwrite(case.path, left)
+            outcome = self._start(case.path, left)
         result.faults[f"{case.damage} in {_kind(case.path)}"] += 1
         result.outcomes[outcome.partition(":")[0]] += 1
         result.records += sum(world.source.feed.available)
@@ -120,7 +120,7 @@ class Story:
             where = f"{case.damage} at byte {case.at} of {case.path} ({self.name})"
             result.blame(f"{where}: {outcome.removeprefix('WRONG: ')}")
 
-    def _start(self, path: str, damaged: bytes) -> str:
+    def _start(self, path: str, left: bytes) -> str:
         world = self.world
         try:
             driver = world.start_driver()
@@ -140,7 +140,7 @@ class Story:
         if world.broken:
             return f"WRONG: {world.broken[0]}"
         try:
-            same = world.machine.disk.content(path) == damaged
+            same = world.machine.disk.content(path) == left
         except OSError:
             same = False
         return "harmless" if same else "mended"
@@ -156,7 +156,8 @@ def _killer(step: str) -> Any:
     return kill
 
 
-def _damaged(data: bytes, at: int, damage: str) -> bytes:
+def damaged(data: bytes, at: int, damage: str) -> bytes:
+    """A file's content, with one of :data:`DAMAGE` at this byte."""
     if damage == "cut":
         return data[:at]
     flipped = data[at] ^ (1 if damage == "last bit" else 0x40)

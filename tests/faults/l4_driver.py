@@ -5,7 +5,8 @@
 3. ``each``: ``foreach``, at least once. Its rows are stamped with the wall clock in the task, the
    moment they reach the writer.
 
-Or, for :mod:`tests.faults.l4_kafka`, one from topic to topic.
+Or, for :mod:`tests.faults.l4_kafka`, one from topic to topic; or, for
+:mod:`tests.faults.l4_state`, one that counts by key and window, into SQLite.
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ from typing import Any
 
 import pyspark
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 
 from engine import register, write_stream
 from engine.query.handle import ContinuousQuery
 from engine.spark.session import build_session
 from tests.faults.l2_oracle import SCHEMA
 
-FILES, BATCH, EACH, KAFKA = "files", "batch", "each", "kafka"
-PARTITIONS = {FILES: 2, BATCH: 2, EACH: 2}
+FILES, BATCH, EACH, KAFKA, COUNTS = "files", "batch", "each", "kafka", "counts"
+PARTITIONS = {FILES: 2, BATCH: 2, EACH: 2, COUNTS: 2}
+KEYS, WINDOW_S, BEGAN_S = 7, 50, 10_000
 FAILED = 3
 
 
@@ -51,6 +54,7 @@ class Setup:
     :param folder: everything is in there.
     :param heartbeat_ms: of the leases.
     :param kafka: None: the three queries.
+    :param reducers: more than none: the one that counts, on so many tasks.
     """
 
     folder: str
@@ -58,6 +62,7 @@ class Setup:
     interval_ms: int = 200
     heartbeat_ms: int = 500
     kafka: KafkaEnds | None = None
+    reducers: int = 0
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -133,7 +138,7 @@ def main() -> int:
     spark = build_session({"spark.master": setup.master, **_conf(setup)}, "faults")
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
-    queries = start_all(spark, setup) if setup.kafka is None else [start_kafka(spark, setup)]
+    queries = _start(spark, setup)
     (setup.root / f"started-{os.getpid()}").touch()
     pause = threading.Event()
     while all(query.isActive for query in queries) and not setup.drain.exists():
@@ -146,6 +151,12 @@ def main() -> int:
     for query in queries:
         print(f"{query.name}: {query.status['state']}: {query.exception()}", file=sys.stderr)
     return FAILED
+
+
+def _start(spark: SparkSession, setup: Setup) -> list[ContinuousQuery]:
+    if setup.kafka is not None:
+        return [start_kafka(spark, setup)]
+    return [start_counts(spark, setup)] if setup.reducers else start_all(spark, setup)
 
 
 def _conf(setup: Setup) -> dict[str, str]:
@@ -209,6 +220,45 @@ def start_kafka(spark: SparkSession, setup: Setup) -> ContinuousQuery:
     )
     assert isinstance(query, ContinuousQuery)
     return query
+
+
+def start_counts(spark: SparkSession, setup: Setup) -> ContinuousQuery:
+    """Records by key and window, in update mode. One second of event time goes by for a record."""
+    with closing(sqlite3.connect(setup.database)) as connection, connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS epochs (epoch INTEGER PRIMARY KEY)")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS counts (k INT, at INT, n INT, PRIMARY KEY (k, at))"
+        )
+    events = _source(spark, setup, PARTITIONS[COUNTS]).select(
+        (F.col("s") % KEYS).alias("k"), F.timestamp_seconds(F.col("s") + BEGAN_S).alias("at")
+    )
+    window = F.window("at", f"{WINDOW_S} seconds")
+    counts = events.withWatermark("at", "1 day").groupBy(window, "k").count()
+    database = setup.database
+    query = (
+        write_stream(counts.select("k", F.unix_timestamp("window.start").alias("at"), "count"))
+        .queryName(COUNTS)
+        .outputMode("update")
+        .foreachBatch(lambda df, epoch: keep(database, df, epoch))
+        .option("checkpointLocation", str(setup.checkpoint(COUNTS)))
+        .option("leaseHeartbeatMs", setup.heartbeat_ms)
+        .option("restartResetAfterS", 0)
+        .option("reducers", setup.reducers)
+        .trigger(continuous=f"{setup.interval_ms} milliseconds")
+        .start()
+    )
+    assert isinstance(query, ContinuousQuery)
+    return query
+
+
+def keep(database: Path, df: DataFrame, epoch: int) -> None:
+    """The counts that an epoch has changed; nothing if it is there."""
+    rows = [(row.k, row["at"], row["count"]) for row in df.collect()]
+    with closing(sqlite3.connect(database, timeout=30)) as connection, connection:
+        connection.execute("BEGIN IMMEDIATE")
+        if connection.execute("SELECT 1 FROM epochs WHERE epoch = ?", (epoch,)).fetchone() is None:
+            connection.execute("INSERT INTO epochs VALUES (?)", (epoch,))
+            connection.executemany("INSERT OR REPLACE INTO counts VALUES (?, ?, ?)", rows)
 
 
 def _source(spark: SparkSession, setup: Setup, partitions: int) -> DataFrame:

@@ -11,9 +11,12 @@ import signal
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -41,7 +44,7 @@ def run(
             for topic in (SOURCE, TARGET):
                 kafka.create_topic(topic, PARTITIONS)
             ends = KafkaEnds(kafka.bootstrap, SOURCE, TARGET)
-            story = _Story(Setup(str(folder), master, kafka=ends), result, seed, stop_s)
+            story = _KafkaStory(Setup(str(folder), master, kafka=ends), result, seed, stop_s)
             try:
                 story.tell(faults)
             except Exception as exc:
@@ -56,12 +59,18 @@ def run(
     return result
 
 
-class _Story:
-    def __init__(self, setup: Setup, result: LevelResult, seed: int, stop_s: float) -> None:
-        assert setup.kafka is not None
-        self._setup, self._ends, self._result = setup, setup.kafka, result
+class Story(ABC):
+    """One query, whose processes are killed and stopped, from its start to its drain.
+
+    :param query: its name.
+    """
+
+    def __init__(
+        self, setup: Setup, query: str, result: LevelResult, seed: int, stop_s: float
+    ) -> None:
+        self._setup, self._result = setup, result
         self._chance, self._stop_s = random.Random(seed), stop_s
-        self._checkpoint = Checkpoint(str(setup.checkpoint(KAFKA)))
+        self._checkpoint = Checkpoint(str(setup.checkpoint(query)))
         self._driver: Driver | None = None
         self._zombies: list[Driver] = []
         self._acts: dict[str, Callable[[], None]] = {
@@ -74,18 +83,31 @@ class _Story:
             kinds.ZOMBIE: self._make_zombie,
         }
 
+    @abstractmethod
+    def feeding(self) -> AbstractContextManager[None]:
+        """New records go into the source while the block runs."""
+
+    @abstractmethod
+    def went_in(self) -> Counter[Any]:
+        """What there has to be in the end."""
+
+    @abstractmethod
+    def came_out(self) -> Counter[Any]:
+        """And what there is."""
+
     def tell(self, faults: Sequence[str]) -> None:
-        with feeding(self._ends.bootstrap, self._ends.source):
+        """Do these faults, in an order of the seed."""
+        with self.feeding():
             self._start()
             for kind in self._chance.sample(faults, len(faults)):
                 self._acts[kind]()
                 self._result.faults[kind] += 1
                 self._await_progress()
-        went_in = all_of(self._ends.bootstrap, self._ends.source)
+        went_in = self.went_in()
         self._setup.drain.touch()
         if (code := self.driver.await_end()) != 0:
             raise ChildProcessError(f"the drain ended with {code}")
-        came_out = all_of(self._ends.bootstrap, self._ends.target)
+        came_out = self.came_out()
         lost, repeated = went_in - came_out, came_out - went_in
         self._result.records = went_in.total()
         self._result.lost, self._result.repeated = lost.total(), repeated.total()
@@ -165,3 +187,19 @@ class _Story:
             self._result.broken.append(f"{kinds.ZOMBIE}: the stopped driver ended with {code}")
         bury(left)
         self._zombies.remove(zombie)
+
+
+class _KafkaStory(Story):
+    def __init__(self, setup: Setup, result: LevelResult, seed: int, stop_s: float) -> None:
+        super().__init__(setup, KAFKA, result, seed, stop_s)
+        assert setup.kafka is not None
+        self._ends = setup.kafka
+
+    def feeding(self) -> AbstractContextManager[None]:
+        return feeding(self._ends.bootstrap, self._ends.source)
+
+    def went_in(self) -> Counter[bytes]:
+        return all_of(self._ends.bootstrap, self._ends.source)
+
+    def came_out(self) -> Counter[bytes]:
+        return all_of(self._ends.bootstrap, self._ends.target)

@@ -74,6 +74,12 @@ _ROADS: Mapping[str, int | None] = {
     "tail_to_s3": 2,
     "tail_to_counts": 2,
     "tail_to_delta": None,  # what it writes to is that of kafka_to_delta
+    "queries_with_state:AppendedCounts": None,  # its state is that of the next one
+    "queries_with_state:UpdatedCounts": 2,
+    "queries_with_state:Sessions": 2,
+    "queries_with_state:Deduplicated": 2,
+    "queries_with_state:Joined": 2,
+    "queries_with_state:Remembered": 2,
 }
 
 
@@ -82,6 +88,7 @@ LEVELS = {
     "L1": Level("tests.faults.l1_failpoints", {"seconds": 10}, {"seconds": 400}),
     "L2": Level("tests.faults.l2_syscalls", {"sample": 16}, {"sample": 400}),
     "L3": Level("tests.faults.l3_torn_files", {"seconds": 5}, {"seconds": 120}),
+    "L3 state": Level("tests.faults.l3_torn_snapshots", {"cases_max": 6}, {"seconds": 240}),
     "L4": Level(
         "tests.faults.l4_spark",
         {"faults": _FEW},
@@ -92,6 +99,18 @@ LEVELS = {
         "tests.faults.l4_spark",
         None,
         {"faults": _CLUSTER, "master": l4_spark.CLUSTER},
+        needs_spark=True,
+    ),
+    "L4 state": Level(
+        "tests.faults.l4_state",
+        None,  # tests/spark has the queries, and the roads of L5 the faults
+        {"faults": _KAFKA, "stop_s": 30.0},
+        needs_spark=True,
+    ),
+    "L4 state cluster": Level(
+        "tests.faults.l4_state",
+        None,
+        {"faults": _CLUSTER, "master": l4_spark.CLUSTER, "reducers": 4},
         needs_spark=True,
     ),
     **{f"L5 {road}": _road(road, short) for road, short in _ROADS.items()},

@@ -43,7 +43,8 @@ _LEVELS = """\
   checkpoint or the sink, or lets the call fail with ENOSPC or EIO; and a disk that is really
   full.
 - **L3**: each file of a checkpoint and of the files sink's log is cut, and flipped, at each byte;
-  in random order, as many as the time allows.
+  in random order, as many as the time allows. So is each of a query with state, whose snapshots are
+  also taken away, and swapped for one another.
 - **L4**: a real Spark, with files and from Kafka to Kafka: Python workers, the daemon, the driver,
   the JVM and executors are killed, or stopped for a while.
 - **L5**: roads from one real server to another (`tests/faults/roads/`): Apache Kafka in KRaft mode,
@@ -53,7 +54,10 @@ _LEVELS = """\
   suspended, and away for more than a minute (moto's S3 has all in memory: it is suspended only).
   On the road to Kafka transactions time out meanwhile, some of an epoch perhaps when others are
   committed; on that to Redis what was staged is gone; on those to Delta the table is compacted. The
-  one of MQTT is at least once: what came again is counted.
+  one of MQTT is at least once: what came again is counted. Queries with state (windowed counts,
+  sessions, a deduplication, an outer join, `transformWithState`) start each time with another
+  number of tasks; what they have told and what they keep is compared with a batch computation, at
+  the offsets committed last, behind every recovery.
 - **Mutants**: wrong versions of the protocol, one at a time. A harness that does not catch them
   proves nothing.
 
@@ -141,8 +145,9 @@ def page(known: Mapping[str, Record]) -> str:
         *(_row(level, each) for level, each in levels.items() if each["faults"]),
         "",
         "`engine` is how git calls the state of that folder which the level ran on.",
-        "L1 measures from the kill of a process to its first new commit, start included; L4 from",
-        "the kill of a Python worker to the first record of its partition in the next writer.",
+        "L1 measures from the kill of a process, and L5 from the start of the next one, to the",
+        "first new commit; L4 from the kill of a Python worker to the first record of its",
+        "partition in the next writer.",
         "",
         *(
             f"- **Broken** in {level}: {_cell(text)}"

@@ -77,3 +77,16 @@ def test_ends_that_contradict_each_other_are_our_bug() -> None:
     alignment.take()
     with pytest.raises(ProtocolError, match="different ends"):
         _ = alignment.end
+
+
+@pytest.mark.parametrize("again", [0, 2])
+def test_an_end_that_is_not_the_next_one_is_our_bug(again: int) -> None:
+    alignment: Alignment[str, int] = Alignment("a")
+    alignment.arrived("a", end(0))
+    alignment.take()
+    assert alignment.end == end(0)
+    alignment.go_on()
+    alignment.arrived("a", end(again))
+    alignment.take()
+    with pytest.raises(ProtocolError, match=f"the end of epoch {again} behind that of epoch 0"):
+        _ = alignment.end

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from engine.checkpoint.sink_context import SinkContext
-from engine.errors import ConfigError
+from engine.errors import ClusterEndedError, ConfigError
 from engine.sinks.adapter import task_writer
 from engine.sinks.contract import DriverSink
 from engine.sinks.epoch_context import EpochContext
@@ -23,6 +23,7 @@ from engine.sinks.foreach import ForeachWriter
 from engine.sinks.foreach_batch import BatchContext, ForeachBatchArrowWriter, ForeachBatchWriter
 from engine.sinks.noop import NoMessage, NoopWriter
 from engine.sinks.pyspark_rows import rows_of
+from engine.spark.answers import ask_jvm
 
 IDS = StructType().add("id", "long")
 
@@ -163,6 +164,21 @@ def test_a_foreach_batch_function_that_fails_leaves_no_context_behind() -> None:
     with pytest.raises(ValueError, match="no"):
         writer.commit([writer.write(iter([ids(1)]))], 0)
     assert BatchContext.get() is None
+
+
+def test_a_foreach_batch_function_fails_for_good_when_spark_has_ended() -> None:
+    """Else the sink would count as one that is down for a while, and be tried for hours."""
+
+    class Gone:
+        def __getattr__(self, name: str) -> Any:
+            raise ConnectionRefusedError(111, "Connection refused")
+
+    session: Any = Gone()
+    writer = ForeachBatchWriter(
+        lambda rows, epoch: None, session, IDS, check=lambda: ask_jvm(session)
+    )
+    with pytest.raises(ClusterEndedError, match="Spark has ended"):
+        writer.commit([writer.write(iter([ids(1)]))], 0)
 
 
 def test_an_arrow_function_gets_the_table_of_an_epoch_and_whose_it_is() -> None:

@@ -26,7 +26,7 @@ from engine.execution.execution import ContinuousExecution
 from engine.execution.launcher import ThreadLauncher
 from engine.query.handle import ContinuousQuery
 from engine.sinks.contract import SinkBinding, TaskWriter
-from tests.faults.roads.road import Setup
+from tests.faults.roads.road import Setup, module_of
 
 INTERVAL_MS = 50
 HEARTBEAT_MS = 100
@@ -41,7 +41,7 @@ _preloaded = {__name__: None}
 
 def preload(*roads: str) -> None:
     """Import what the processes of these roads need once, before the first of them is started."""
-    _preloaded.update(dict.fromkeys(f"tests.faults.roads.{road}" for road in roads))
+    _preloaded.update(dict.fromkeys(module_of(road) for road in roads))
     _forks.set_forkserver_preload(list(_preloaded))
 
 
@@ -126,6 +126,7 @@ def _definition(setup: Setup, failing: threading.Event) -> QueryDefinition:
             lease_heartbeat_ms=HEARTBEAT_MS,
             restart_delay_ms=10,
             restart_delay_max_ms=2_000,  # outages come quicker here than they are made good
+            **setup.road.options(setup),
         ),
     )
 

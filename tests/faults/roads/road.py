@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from engine.execution.definition import StreamBinding
 from engine.pipeline.pipeline import Pipeline
@@ -55,6 +56,17 @@ class Server(Protocol):
 
     def start(self) -> None:
         """And wait until it serves."""
+
+
+def module_of(road: str) -> str:
+    """:param road: ``module``, which has a ``ROAD``, or ``module:Road``."""
+    return f"tests.faults.roads.{road.partition(':')[0]}"
+
+
+def road_of(road: str) -> type[Road]:
+    """The class that :func:`module_of`'s parameter names."""
+    found: type[Road] = getattr(import_module(module_of(road)), road.partition(":")[2] or "ROAD")
+    return found
 
 
 class Road(ABC):
@@ -106,6 +118,10 @@ class Road(ABC):
     def went_in(self, setup: Setup) -> Counter[bytes]:
         """Those texts."""
 
+    def records(self, setup: Setup) -> int:
+        """How many that were."""
+        return self.went_in(setup).total()
+
     @abstractmethod
     def came_out(self, setup: Setup) -> Counter[bytes]:
         """Those that a reader of the sink sees."""
@@ -129,6 +145,16 @@ class Road(ABC):
     @abstractmethod
     def sink(setup: Setup) -> SinkBinding:
         """What it writes to."""
+
+    @classmethod
+    def options(cls, setup: Setup) -> Mapping[str, Any]:
+        """The engine's options of this start, beside those that all have."""
+        return {}
+
+    def differs(self, setup: Setup) -> str | None:
+        """How what came out differs, behind a recovery, from what has to; None: it does not, or
+        only the end tells."""
+        return None
 
     def meanwhile(self, setup: Setup, draw: Callable[[], float]) -> Mapping[str, Meanwhile]:
         """What can happen while the query is away with something prepared.

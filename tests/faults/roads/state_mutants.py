@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from threading import Timer
 from typing import Any
 
 import pyarrow as pa
 
 from engine.coordinator.watermarks import Watermarks
+from engine.exchange.partitioning import Partitioner
 from engine.state.snapshots import SnapshotWriter
 from engine.task.sending import SendingWriter
 
@@ -15,6 +17,8 @@ OVERTAKEN = "the end of an epoch overtakes a record"
 LATE_SNAPSHOT = "the snapshot is taken an epoch late"
 ONE_EPOCH_OFF = "the state is restored from one epoch before"
 AHEAD = "the watermark is ahead of what was read"
+NOT_DURABLE = "an epoch is committed before its snapshot is durable"
+TWO_OWNERS = "a key group is given to two tasks"
 
 
 def marker_overtakes() -> None:
@@ -70,3 +74,56 @@ def watermark_ahead() -> None:
         right(self, event_times_us)
 
     Watermarks.take = take  # type: ignore[method-assign]
+
+
+def snapshot_not_durable() -> None:
+    """Its file comes some time later."""
+    right = SnapshotWriter._create
+
+    def create(self: Any, *given: Any) -> Any:
+        storage = self._storage
+        self._storage = _Slow(storage)
+        try:
+            return right(self, *given)
+        finally:
+            self._storage = storage
+
+    SnapshotWriter._create = create  # type: ignore[method-assign]
+
+
+class _Slow:
+    """A storage that says that a file is there, and then writes it."""
+
+    def __init__(self, storage: Any) -> None:
+        self._storage = storage
+
+    def create(self, name: str, data: bytes) -> bool:
+        later = Timer(0.2, self._storage.create, (name, data))
+        later.daemon = True
+        later.start()
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+
+def group_of_two_tasks() -> None:
+    """The owners of key groups change from batch to batch."""
+    right = Partitioner.split
+
+    def split(self: Any, batch: pa.RecordBatch) -> Any:
+        if self._tasks > 1:
+            self._owners = (self._owners + 1) % self._tasks
+        return right(self, batch)
+
+    Partitioner.split = split  # type: ignore[method-assign]
+
+
+MUTANTS: dict[str, Callable[[], None]] = {
+    OVERTAKEN: marker_overtakes,
+    LATE_SNAPSHOT: snapshot_taken_late,
+    ONE_EPOCH_OFF: restored_one_epoch_off,
+    AHEAD: watermark_ahead,
+    NOT_DURABLE: snapshot_not_durable,
+    TWO_OWNERS: group_of_two_tasks,
+}

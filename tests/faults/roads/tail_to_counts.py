@@ -33,16 +33,7 @@ from engine.state.restoring import read_tables
 from tests.faults.roads.beside import beside
 from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
 from tests.faults.roads.road import PLACES, Road, Setup
-from tests.faults.roads.state_mutants import (
-    AHEAD,
-    LATE_SNAPSHOT,
-    ONE_EPOCH_OFF,
-    OVERTAKEN,
-    marker_overtakes,
-    restored_one_epoch_off,
-    snapshot_taken_late,
-    watermark_ahead,
-)
+from tests.faults.roads.state_mutants import MUTANTS
 
 FILES = 2
 FEED_EVERY_S = 0.01
@@ -68,13 +59,7 @@ class TailToCounts(Road):
 
     level = "L5 tail counted by window"
     places = (*PLACES, "data.written", "sinkLog.after", "snapshot.before", "snapshot.after")
-    mutants: ClassVar = {
-        COMMITTED_EARLY: commit_before_log,
-        OVERTAKEN: marker_overtakes,
-        LATE_SNAPSHOT: snapshot_taken_late,
-        ONE_EPOCH_OFF: restored_one_epoch_off,
-        AHEAD: watermark_ahead,
-    }
+    mutants: ClassVar = {COMMITTED_EARLY: commit_before_log, **MUTANTS}
 
     @contextmanager
     def serving(self, folder: Path) -> Iterator[None]:

@@ -13,9 +13,9 @@ import shutil
 import signal
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -24,7 +24,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from tests.faults.result import LevelResult
 from tests.faults.roads import driver
 from tests.faults.roads.driver import DEADLINE_S, LEASE_S, Driver
-from tests.faults.roads.road import Road, Server, Setup
+from tests.faults.roads.road import Road, Server, Setup, road_of
 from tests.servers.process import NoServerError
 from tests.waiting import wait_until
 
@@ -45,11 +45,11 @@ def run(
 ) -> LevelResult:
     """So many faults; and each mutant until it is caught.
 
-    :param road: a module beside this one, which has a ``ROAD``.
+    :param road: see :func:`tests.faults.roads.road.module_of`.
     :param away_s: how long a server is away.
     """
     driver.preload(road)
-    way: Road = import_module(f"tests.faults.roads.{road}").ROAD()
+    way = road_of(road)()
     result = LevelResult(way.level, seeds=[seed])
     chance = Random(seed)
     folder = Path(tempfile.mkdtemp(prefix="continuous-faults-"))
@@ -100,6 +100,7 @@ class _World:
             FAILED: self._fail,
             ZOMBIE: self._replace,
         }
+        self._started_s: float | None = None
         self._chances = dict(CHANCES)
         for name, server in road.servers.items():
             self._befalls_server(name, server)
@@ -122,6 +123,8 @@ class _World:
                 ):
                     self._acts[kind]()
                     self._result.faults[kind] += 1
+                    if (differs := self._road.differs(self._setup)) is not None:
+                        raise AssertionError(f"behind {kind}: {differs}")
             self._await_commit()
             self._setup.drain.touch()
             self._driver.await_end()
@@ -202,6 +205,7 @@ class _World:
     def _restart(self, armed: str = "") -> None:
         self._driver.kill()
         self._driver = Driver(self._setup, armed)
+        self._started_s = None if armed else time.monotonic()
 
     def _await_commit(self) -> None:
         """Two, so that one of them has begun by now."""
@@ -209,7 +213,11 @@ class _World:
 
         def has_come() -> bool:
             self._driver.check()
-            return (self._checkpoint.commits.latest_id() or 0) >= wanted
+            newest = self._checkpoint.commits.latest_id() or 0
+            if self._started_s is not None and newest >= wanted - 1:
+                self._result.restart_ms.append((time.monotonic() - self._started_s) * 1000)
+                self._started_s = None
+            return newest >= wanted
 
         wait_until(has_come, "the query goes on", DEADLINE_S)
 
@@ -217,7 +225,7 @@ class _World:
 
     def _compare(self) -> None:
         went_in, came_out = self._road.went_in(self._setup), self._road.came_out(self._setup)
-        self._result.records += went_in.total()
+        self._result.records += self._road.records(self._setup)
         lost, repeated = went_in - came_out, came_out - went_in
         if self._road.repeats:
             self._result.outcomes["records again, at least once"] += repeated.total()

@@ -1,0 +1,87 @@
+"""L4, state: a windowed count on a real Spark whose processes are killed and stopped, one after the
+other: of the workers that read as well as of those that count. In the end each count is that of a
+batch computation."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.faults import l4_spark as kinds
+from tests.faults.l2_oracle import SourceFiles
+from tests.faults.l4_driver import BEGAN_S, COUNTS, KEYS, PARTITIONS, WINDOW_S, Setup
+from tests.faults.l4_kafka import Story
+from tests.faults.l4_processes import DEADLINE_S, read_log
+from tests.faults.result import LevelResult
+from tests.faults.roads.beside import beside
+from tests.waiting import wait_until
+
+FEED_EVERY_S, FEED_ROWS = 0.02, 3
+
+
+def run(
+    faults: Sequence[str],
+    *,
+    master: str = kinds.LOCAL,
+    seed: int = 1,
+    stop_s: float = 2.0,
+    reducers: int = 2,
+) -> LevelResult:
+    """Do these faults, kinds of :mod:`tests.faults.l4_spark`, in an order of the seed."""
+    result = LevelResult(f"L4 state {master}", seeds=[seed])
+    folder, began_s = Path(tempfile.mkdtemp(prefix="faults-")), time.monotonic()
+    setup = Setup(str(folder), master, reducers=reducers)
+    story = _Counting(setup, COUNTS, result, seed, stop_s)
+    try:
+        story.tell(faults)
+    except Exception as exc:
+        result.broken.append(f"{type(exc).__name__}: {exc}\n{read_log(folder)}")
+    finally:
+        story.end()
+        result.seconds = time.monotonic() - began_s
+        shutil.rmtree(folder)
+    return result
+
+
+class _Counting(Story):
+    def __init__(self, setup: Setup, *given: Any) -> None:
+        super().__init__(setup, *given)
+        self._source = SourceFiles(setup.source, PARTITIONS[COUNTS])
+
+    @contextmanager
+    def feeding(self) -> Iterator[None]:
+        stop = threading.Event()
+
+        def feed() -> None:
+            while not stop.wait(FEED_EVERY_S):
+                self._source.append(FEED_ROWS)
+
+        self._source.append(FEED_ROWS)
+        with beside(feed, stop):
+            yield
+
+    def went_in(self) -> Counter[Any]:
+        wait_until(self._has_committed_all, "all is committed", DEADLINE_S)
+        return Counter(
+            (seq % KEYS, (seq + BEGAN_S) // WINDOW_S * WINDOW_S)
+            for end in self._source.ends.values()
+            for seq in range(end)
+        )
+
+    def _has_committed_all(self) -> bool:
+        self.driver.check()
+        (offset,) = self._checkpoint.committed_offsets() or ({},)
+        assert isinstance(offset, dict)
+        return self._source.ends_of(offset) == self._source.ends
+
+    def came_out(self) -> Counter[Any]:
+        with closing(sqlite3.connect(self._setup.database)) as connection:
+            return Counter({(k, at): n for k, at, n in connection.execute("SELECT * FROM counts")})
