@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.checkpoint.epoch_state import EpochState
-from engine.errors import SinkCommitUnknownError, SourceError
 from engine.checkpoint.rescaling import want_reducers
+from engine.errors import ConfigError, SinkCommitUnknownError, SourceError
 from engine.pipeline.stateful import COMPLETE, UPDATE
 from engine.query.handle import ContinuousQuery
 from tests.simulation.counting import CountStory, counted
@@ -177,6 +177,17 @@ def test_a_running_query_is_rescaled_in_place(story: CountStory) -> None:
     assert again.drain(WAIT_S)
     assert len(story.sink.rows()) == len(story.sink.last())
     assert story.sink.last() == counted(story.records, 2, before_s=story.closed_before_s())
+
+
+def test_other_key_groups_than_those_of_the_checkpoint_are_refused(story: CountStory) -> None:
+    query = story.start(key_groups=16)
+    story.feed.add(40)
+    story.await_counts(query)
+    assert query.drain(WAIT_S)
+    with pytest.raises(ConfigError, match=r"keyGroups is 32, .* has 16"):
+        story.start(key_groups=32)
+    assert story.start(key_groups=16).drain(WAIT_S)
+    assert story.start().drain(WAIT_S)
 
 
 def _tasks(query: ContinuousQuery) -> int:
