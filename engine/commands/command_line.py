@@ -104,7 +104,11 @@ def _parser() -> argparse.ArgumentParser:
         "let each stage that keeps state have another number of tasks, now and after restarts",
     )
     rescale.add_argument(
-        "--reducers", type=_epoch, required=True, metavar="N", help="0: what the query's option says"
+        "--reducers",
+        type=_epoch,
+        required=True,
+        metavar="N",
+        help="0: what the query's option says",
     )
 
     inspect = on_checkpoint("inspect", "inspect_checkpoint:inspect", "all that a checkpoint tells")

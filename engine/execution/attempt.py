@@ -179,9 +179,7 @@ class Attempt:
 
     def _keep(self, lease: Lease) -> None:
         checkpoint = self._definition.checkpoint
-        self._keeper = LeaseKeeper(
-            lease, checkpoint, self._hear, self._clock, self._rescaling.set
-        )
+        self._keeper = LeaseKeeper(lease, checkpoint, self._hear, self._clock, self._rescaling.set)
         self._keeper.start(self._start.listener.look)
 
     def _hear(self, event: EndEvent) -> None:

@@ -48,9 +48,7 @@ def restore(
     chains = read_chains(storage, mine, query_id)
     merged = _merged(storage, mine, chains, groups, watermark_ms)
     dropped = {(stage.name, name) for stage in stages for name in stage.dropped}
-    tables = {
-        head: rows for head, rows in merged.items() if (head.stage, head.name) not in dropped
-    }
+    tables = {head: rows for head, rows in merged.items() if (head.stage, head.name) not in dropped}
     _check(storage, tables, stages)
     for stage in stages:
         stage.restore(

@@ -303,6 +303,7 @@ class _Task:
                 counters.observed = transform.observed()
                 counters.event_times_us = transform.event_times_us()
                 counters.late_rows = dict(self._clock.late)
+                counters.state_rows = {each.name: each.row_count for each in transform.stateful}
                 return
             if discards:
                 continue

@@ -12,6 +12,7 @@ from engine.checkpoint.rescaling import want_reducers
 from engine.errors import ConfigError, SinkCommitUnknownError, SourceError
 from engine.pipeline.stateful import COMPLETE, UPDATE
 from engine.query.handle import ContinuousQuery
+from engine.state.committed_state import committed_state, tables_of
 from tests.simulation.counting import CountStory, counted
 from tests.simulation.story import WAIT_S
 from tests.waiting import wait_until
@@ -135,6 +136,8 @@ def test_watermark_and_state_stand_in_the_logs(story: CountStory) -> None:
     (operator,) = progress["stateOperators"]
     assert operator["operatorName"] == "counts"
     assert operator["numShufflePartitions"] == 2
+    tables = tables_of(checkpoint, committed_state(checkpoint, newest), 1)
+    assert operator["numRowsTotal"] == sum(each.num_rows for each in tables.values())
 
 
 def test_late_records_are_counted_and_change_nothing(story: CountStory) -> None:
