@@ -58,6 +58,7 @@ def epoch_report(
             if pipeline.exchange is None
         ],
         _event_time(definition, committed.watermark_ms, reports),
+        committed.watermark_ms if definition.delays_ms else None,
         _state_operators(definition, reports),
     )
 
