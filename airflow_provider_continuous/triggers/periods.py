@@ -1,4 +1,4 @@
-"""PeriodEventTrigger: a day, or another period, that is complete by event time is an asset event."""
+"""PeriodEventTrigger: days, or other periods, that are complete by event time, as asset events."""
 
 from __future__ import annotations
 
