@@ -1,4 +1,4 @@
-"""A batch job over a complete day: the same answer as the query's, to the row, from the input alone.
+"""A batch job over a complete day: from the input alone, what the query has written, to the row.
 
 It reads what the query has read, and needs no Spark.
 """
@@ -30,9 +30,9 @@ def compare_day(input_path: str, output_path: str, epoch: int, end: datetime) ->
     missing, surplus = (expected - found).total(), (found - expected).total()
     if missing or surplus:
         raise AssertionError(
-            f"{missing} of {expected.total()} rows are not in the query's output, and {surplus} are "
-            "there that the batch does not have. Readings that came later than the watermark allows are left "
-            "out by the query: it counts them."
+            f"{missing} of {expected.total()} rows are not in the query's output, and {surplus} "
+            "are there that the batch does not have. Readings that came later than the watermark "
+            "allows are left out by the query: it counts them."
         )
     return {
         "start": start.isoformat(),

@@ -145,6 +145,9 @@ class EngineOptions:
     :param key_groups: that many parts of the state go from task to task when there are more or
         fewer of them: no stage has more tasks. Fixed with the first epoch of a checkpoint; None: as
         many as that has, :data:`engine.exchange.key_groups.KEY_GROUPS` in a new one.
+    :param watermark_idle_after_ms: of several streams with a watermark, one that no record has come
+        from for so long does not hold that of the query back, e.g. ``"5 minutes"``; what comes from
+        it later may be late. None: it does, as in Spark.
     :param source_poll_interval_ms: how often a source is asked for more that has no continuous
         reader of its own; None: see :mod:`engine.sources.polled.reader`.
     :param empty_epoch_interval: an epoch in which nothing was read or written goes on until
@@ -183,6 +186,7 @@ class EngineOptions:
     reducers: int = _whole(0, 0)
     key_groups: int | None = _whole(None, 1)
     partial_aggregation: bool = field(default=True, metadata={"choices": ("true", "false")})
+    watermark_idle_after_ms: int | None = _interval(None)
     source_poll_interval_ms: int | None = _interval(None)
     empty_epoch_interval: str = ""
 

@@ -36,9 +36,9 @@ from typing import Any
 from engine.base.background import Later, at_once
 from engine.base.failpoints import reach
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
-from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.retention import KEEP_EPOCHS_MIN
