@@ -15,9 +15,9 @@ from typing import Any
 
 from engine.base.background import Background
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.first_offsets import first_offset, first_offsets_folder
 from engine.checkpoint.lease import Lease, read_holder
-from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.logs.offset_log import batch_metadata, carried_on
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rescaling import wanted_reducers
