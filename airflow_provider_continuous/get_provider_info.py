@@ -84,7 +84,9 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [_modules("hooks.query", "hooks.checkpoint")],
         "triggers": [
             _modules("triggers.epoch", "triggers.query", "triggers.offsets", "triggers.health"),
-            _modules("triggers.events", "triggers.supervise", "triggers.watermark"),
+            _modules(
+                "triggers.events", "triggers.periods", "triggers.supervise", "triggers.watermark"
+            ),
         ],
         "asset-uris": [
             {

@@ -3,6 +3,7 @@
 ==================================== ===================================================
 ``continuous.<query>.epoch``         the last committed epoch
 ``continuous.<query>.lag_seconds``   since the last commit
+``continuous.<query>.watermark_lag`` seconds from the watermark to now, of queries that have one
 ``continuous.<query>.rows``          read in that epoch
 ``continuous.<query>.rows_rate``     the same per second
 ``continuous.<query>.latency_p99``   milliseconds from read to written, in that epoch
@@ -38,6 +39,7 @@ def emit(overview: QueryOverview) -> None:
     values: dict[str, float | None] = {
         "epoch": status.epoch,
         "lag_seconds": overview.lag_s,
+        "watermark_lag": overview.watermark_lag_s,
         "rows": overview.progress.get("numInputRows"),
         "rows_rate": overview.rows_per_second,
         "latency_p99": overview.latency_ms.get("p99"),

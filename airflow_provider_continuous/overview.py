@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
+from engine.checkpoint.watermark import event_watermark_ms
 from engine.redaction.logs import redact
 
 
@@ -22,6 +23,7 @@ class QueryOverview:
     :param progress: the last progress report; empty before the first, and for Spark's own queries.
     :param committed_at_ms: when the last epoch was committed, None before the first.
     :param looked_at_ms: the time of the look; both since 1970.
+    :param watermark_ms: event time behind which all is committed, since 1970; None without one.
     """
 
     location: str
@@ -29,6 +31,7 @@ class QueryOverview:
     progress: Mapping[str, Any] = field(default_factory=dict)
     committed_at_ms: int | None = None
     looked_at_ms: int = 0
+    watermark_ms: int | None = None
 
     @property
     def name(self) -> str:
@@ -56,6 +59,14 @@ class QueryOverview:
         return max(0.0, (self.looked_at_ms - self.committed_at_ms) / 1000)
 
     @property
+    def watermark_lag_s(self) -> float | None:
+        """Seconds that the watermark is behind the clock; negative if event time is ahead. None
+        without a watermark."""
+        if self.watermark_ms is None:
+            return None
+        return (self.looked_at_ms - self.watermark_ms) / 1000
+
+    @property
     def error(self) -> str | None:
         """Why the query failed, or was restarted the last time; without secrets."""
         error = self.status.error or self.status.last_error
@@ -77,6 +88,8 @@ class QueryOverview:
             "latency_p50_ms": self.latency_ms.get("p50"),
             "latency_p99_ms": self.latency_ms.get("p99"),
             "lag_s": self.lag_s,
+            "watermark_ms": self.watermark_ms,
+            "watermark_lag_s": self.watermark_lag_s,
             "restarts": status.restarts,
             "failing_since_ms": status.failing_since_ms,
             "next_attempt_at_ms": status.next_attempt_at_ms,
@@ -104,6 +117,7 @@ def look_at(checkpoint: Checkpoint, location: str) -> QueryOverview:
         reports[-1] if reports else {},
         checkpoint.committed_at_ms(status.epoch) if status.epoch >= 0 else None,
         round(time.time() * 1000),
+        event_watermark_ms(checkpoint),
     )
 
 

@@ -185,7 +185,11 @@ class Task:
         """
         if whole:
             self.state = {}
-            self._keep(self.stage.changes(whole=True))
+            whole_state = self.stage.changes(whole=True)
+            noted = "$initialState"  # the engine's own, and not counted
+            counts = [rows.num_rows for name, rows in whole_state.items() if name != noted]
+            assert self.stage.row_count == sum(counts)
+            self._keep(whole_state)
         watermark_ms = self.clock.watermark_ms
         clock = EventClock(watermark_ms, watermark_ms)
         return Task(step or self.step, self.owned, clock, self.state)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -34,6 +35,7 @@ def query_asset(
     name: str | None = None,
     every: int | None = None,
     at_most_every_s: float | None = None,
+    complete_every: timedelta | None = None,
     from_epoch: int | None = None,
     storage_conn_id: str | None = None,
     poll_interval_s: float = 1.0,
@@ -46,20 +48,40 @@ def query_asset(
     :param every: have the triggerer make every k-th committed epoch an event of the asset; 1 is
         every epoch. Needs a location.
     :param at_most_every_s: have it make one event of all that was committed in so many seconds.
+    :param complete_every: have it make an event of each period of this length that is complete by
+        event time, e.g. ``timedelta(days=1)``: the query's watermark has passed its end. Periods
+        begin at midnight, UTC. Whole seconds; not together with the other two.
     :param from_epoch: the first epoch that the events tell of; default the first one that commits
         after the triggerer's first look.
     :param storage_conn_id: the Airflow connection that opens the checkpoint's storage.
     :param poll_interval_s: seconds between two looks at the checkpoint.
     :param extra: the asset's own.
     :raises ConfigError: ``query`` is neither a location nor a name.
-    :raises ValueError: a name is to be watched.
+    :raises ValueError: a name is to be watched, or epochs and periods are.
     """
     uri = asset_uri(query)
     watchers = []
-    if every is not None or at_most_every_s is not None:
-        if _NAME.fullmatch(query):
-            raise ValueError(f"To watch the query {query!r}, give the location of its checkpoint.")
-        # Imported here: who only names an asset needs no triggers.
+    epochs = every is not None or at_most_every_s is not None or from_epoch is not None
+    if (epochs or complete_every is not None) and _NAME.fullmatch(query):
+        raise ValueError(f"To watch the query {query!r}, give the location of its checkpoint.")
+    # Triggers are imported here: who only names an asset needs none.
+    if complete_every is not None:
+        if epochs:
+            raise ValueError(
+                "complete_every makes events of periods: leave every, at_most_every_s and "
+                "from_epoch out, or make another asset of them."
+            )
+        from airflow_provider_continuous.triggers.periods import PeriodEventTrigger
+
+        complete = PeriodEventTrigger(
+            query,
+            period_s=int(complete_every.total_seconds()),
+            storage_conn_id=storage_conn_id,
+            poll_interval_s=poll_interval_s,
+            asset_name=name or uri,
+        )
+        watchers.append(AssetWatcher(name=f"periods of {name or uri}", trigger=complete))
+    elif every is not None or at_most_every_s is not None:
         from airflow_provider_continuous.triggers.events import EpochEventTrigger
 
         trigger = EpochEventTrigger(

@@ -58,12 +58,23 @@ def _listing() -> Result:
             query["rows_per_second"],
             query["latency_p99_ms"],
             duration(query["lag_s"]),
+            duration(query["watermark_lag_s"]),
             query["restarts"],
             query["checkpoint_location"],
         ]
         for query in listing["queries"]
     ]
-    header = ["query", "state", "epoch", "rows/s", "p99 ms", "lag", "restarts", "checkpoint"]
+    header = [
+        "query",
+        "state",
+        "epoch",
+        "rows/s",
+        "p99 ms",
+        "lag",
+        "watermark lag",
+        "restarts",
+        "checkpoint",
+    ]
     roots = ", ".join(listing["roots"]) or "any folder: none is configured"
     text = format_table(header, rows) if rows else f"There is no query below {roots}."
     for problem in listing["problems"]:

@@ -23,7 +23,8 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.launch import query_environment
 from airflow_provider_continuous.location import CheckpointLocation
 from airflow_provider_continuous.submission import Submission, SubmittedQuery, default_log_dir
-from engine.checkpoint.checkpoint import CheckpointStatus
+from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
+from engine.checkpoint.rescaling import rescale
 from engine.errors import CheckpointError, ConfigError
 from engine.query.spec import load_spec, read_document
 
@@ -233,6 +234,17 @@ class ContinuousQueryHook(BaseHook):
         """Ask the query to end now; open epochs are aborted. Parameters as for :meth:`drain`."""
         self._ask("stop", checkpoint_location, by, run_id)
 
+    def rescale(self, checkpoint_location: str, reducers: int | None, by: str) -> CheckpointStatus:
+        """Ask for another number of tasks of each stage that keeps state, now and from now on.
+
+        :param reducers: at least 1; None: what the query's option ``reducers`` says.
+        :returns: the status of before.
+        :raises ConfigError: there is no checkpoint, or there cannot be so many tasks.
+        """
+        before = rescale(self._used(checkpoint_location), reducers, by)
+        self.log.info("Asked the query of %s for %s tasks", checkpoint_location, reducers)
+        return before
+
     def _cluster(self) -> Cluster | None:
         if self.settings.deploy_mode == "local":
             return None
@@ -255,14 +267,17 @@ class ContinuousQueryHook(BaseHook):
         by: str,
         run_id: str | None,
     ) -> None:
+        self._used(checkpoint_location).requests.ask(what, by=by, run_id=run_id)
+        self.log.info("Asked the query of %s to %s", checkpoint_location, what)
+
+    def _used(self, checkpoint_location: str) -> Checkpoint:
         hook = self._checkpoint(checkpoint_location)
         if not hook.exists():
             raise ConfigError(
                 f"There is no checkpoint at {checkpoint_location}.",
                 hint="Check checkpoint_location; a query creates it when it first runs.",
             )
-        hook.checkpoint.requests.ask(what, by=by, run_id=run_id)
-        self.log.info("Asked the query of %s to %s", checkpoint_location, what)
+        return hook.checkpoint
 
     def _checkpoint(self, checkpoint_location: str) -> CheckpointHook:
         return CheckpointHook(checkpoint_location, self.storage_conn_id)

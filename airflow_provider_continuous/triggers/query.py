@@ -31,6 +31,39 @@ class StartedEpochTrigger(KillableTrigger, EpochCommittedTrigger):
     """Ends as :class:`EpochCommittedTrigger`, for the task that has started the query."""
 
 
+class QueryRescaledTrigger(CheckpointTrigger):
+    """Ends with ``rescaled`` once a run goes on with its new tasks, or with ``ended`` if it
+    is over.
+
+    :param run_id: the run.
+    :param generation: of the run when it was asked: with other tasks it has a later one.
+    """
+
+    wanted = "its other tasks"
+
+    def __init__(
+        self, checkpoint_location: str, run_id: str, generation: int, **waiting: Any
+    ) -> None:
+        super().__init__(checkpoint_location, **waiting)
+        self.run_id = run_id
+        self.generation = generation
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that build this trigger again."""
+        own = {"run_id": self.run_id, "generation": self.generation}
+        return {**super().arguments(), **own}
+
+    def look(self) -> Event | None:
+        """Look once."""
+        status = self.hook.status()
+        if status.run_id != self.run_id or status.state.is_over:
+            return status_event("ended", status)
+        is_other = status.generation is not None and status.generation > self.generation
+        if is_other and status.state is QueryState.RUNNING:
+            return status_event("rescaled", status)
+        return None
+
+
 class QueryEndedTrigger(CheckpointTrigger):
     """Ends with ``ended`` once a run is over.
 

@@ -147,6 +147,9 @@ class EngineOptions:
         many as that has, :data:`engine.exchange.key_groups.KEY_GROUPS` in a new one.
     :param state_memory_max_bytes: a task that keeps state ends the query when its process has more
         memory than this, as it would be killed by the system otherwise; 0: there is no limit.
+    :param watermark_idle_after_ms: of several streams with a watermark, one that no record has come
+        from for so long does not hold that of the query back, e.g. ``"5 minutes"``; what comes from
+        it later may be late. None: it does, as in Spark.
     :param source_poll_interval_ms: how often a source is asked for more that has no continuous
         reader of its own; None: see :mod:`engine.sources.polled.reader`.
     :param empty_epoch_interval: an epoch in which nothing was read or written goes on until
@@ -186,6 +189,7 @@ class EngineOptions:
     key_groups: int | None = _whole(None, 1)
     partial_aggregation: bool = field(default=True, metadata={"choices": ("true", "false")})
     state_memory_max_bytes: int = _whole(0, 0)
+    watermark_idle_after_ms: int | None = _interval(None)
     source_poll_interval_ms: int | None = _interval(None)
     empty_epoch_interval: str = ""
 

@@ -9,14 +9,46 @@ with as many tasks, in place: each loads the state of its key groups.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.base.clock import Clock, SystemClock
 from engine.base.json_text import dump, load_object
+from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import CheckpointCorruptError, ConfigError
 
+if TYPE_CHECKING:
+    from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
+
 _FILE = "control/reducers"
+
+
+def rescale(checkpoint: Checkpoint, reducers: int | None, by: str) -> CheckpointStatus:
+    """Ask for so many tasks of each stage, now if the query runs, and whenever it starts.
+
+    :param reducers: see :func:`want_reducers`; likewise ``by``.
+    :returns: the status of before: a run that is active goes on with so many tasks in place, as
+        another generation.
+    :raises ConfigError: there cannot be so many, or the query keeps no state.
+    :raises CheckpointError: the checkpoint cannot be read or written.
+    """
+    before = checkpoint.status()
+    entry = None if before.epoch < 0 else checkpoint.offsets.get(before.epoch)
+    if entry is not None:
+        groups = EpochState.of(entry).key_groups
+        if groups is None:
+            raise ConfigError(f"The query of {checkpoint.url} keeps no state: it has no stages.")
+        if reducers is not None and reducers > groups:
+            raise ConfigError(
+                f"A stage cannot have {reducers} tasks: the state in {checkpoint.url} has {groups} "
+                "key groups, and each task needs one.",
+                hint="Ask for fewer. Option keyGroups sets how many there are, for a new "
+                "checkpoint.",
+            )
+    want_reducers(checkpoint.storage, reducers, by)
+    if before.state.is_active:
+        checkpoint.requests.ask("rescale", by=by, run_id=before.run_id)
+    return before
 
 
 def want_reducers(

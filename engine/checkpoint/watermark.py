@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from engine.checkpoint.folder import CheckpointFolder
 
 
+def event_watermark_ms(checkpoint: CheckpointFolder) -> int | None:
+    """The watermark of what is committed; None if there is none, or none yet.
+
+    :raises CheckpointCorruptError: an entry of the logs cannot be read.
+    """
+    found = committed_watermark(checkpoint)
+    return None if found is None else found[1] or None
+
+
 def committed_watermark(checkpoint: CheckpointFolder) -> tuple[int, int] | None:
     """The last committed epoch, and the watermark behind which all is in the sink, in milliseconds
     since 1970; 0 if the query has none, or has none yet.

@@ -7,10 +7,10 @@ import socket
 from argparse import Namespace
 
 from engine.base.clock import Clock, SystemClock
+from engine.checkpoint import rescaling
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.requests import RequestKind
-from engine.checkpoint.rescaling import want_reducers
 from engine.commands.result import DONE, FAILED, Result
 from engine.commands.status import open_checkpoint
 
@@ -30,12 +30,10 @@ def stop(args: Namespace) -> Result:
 def rescale(args: Namespace) -> Result:
     """Ask the query to go on with another number of tasks; one that does not run begins with it."""
     checkpoint = open_checkpoint(args.checkpoint)
-    before = checkpoint.status()
-    want_reducers(checkpoint.storage, args.reducers or None, by=_asker("rescale"))
+    before = rescaling.rescale(checkpoint, args.reducers or None, by=_asker("rescale"))
     wanted = f"{args.reducers} tasks" if args.reducers else "as many tasks as its option says"
     text = f"Each stage that keeps state will have {wanted}"
     if before.state.is_active:
-        checkpoint.requests.ask("rescale", by=_asker("rescale"), run_id=before.run_id)
         text += ", as soon as the query has finished its open epoch."
     else:
         text += ", from its next start on."

@@ -6,9 +6,11 @@ import json
 from argparse import Namespace
 from typing import Any
 
+from engine.base.clock import SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.storage.contract import Storage
+from engine.checkpoint.watermark import event_watermark_ms
 from engine.commands.result import Result, format_pairs, format_table, format_time
 from engine.errors import ConfigError
 
@@ -32,6 +34,7 @@ def status(args: Namespace) -> Result:
     """Who runs the query, in which state, and how far it has come."""
     checkpoint = open_checkpoint(args.checkpoint)
     found = checkpoint.status()
+    watermark_ms = event_watermark_ms(checkpoint)
     last = next(reversed(checkpoint.progress.read()), None)
     text = format_pairs(
         {
@@ -45,6 +48,8 @@ def status(args: Namespace) -> Result:
             "next attempt": format_time(found.next_attempt_at_ms),
             "epoch": found.epoch,
             "offsets": json.dumps(found.offsets),
+            "watermark": None if watermark_ms is None else _watermark(watermark_ms),
+            "remembers": _kept(last or {}),
             "run": found.run_id,
             "generation": found.generation,
             "process": None if found.pid is None else f"{found.pid} on {found.host}",
@@ -56,11 +61,34 @@ def status(args: Namespace) -> Result:
     )
     data = {
         **found.to_dict(),
+        "watermark_ms": watermark_ms,
+        "watermark_lag_ms": None if watermark_ms is None else _behind_ms(watermark_ms),
         "last_progress": last,
         "fingerprint": read_fingerprint(checkpoint.storage),
         "pins": [pin.to_dict() for pin in checkpoint.pins()],
     }
     return Result(data, text)
+
+
+def _watermark(watermark_ms: int) -> str:
+    lag_s = _behind_ms(watermark_ms) / 1000
+    where = f"{lag_s:,.1f} s behind" if lag_s >= 0 else f"{-lag_s:,.1f} s ahead of"
+    return f"{format_time(watermark_ms)}, {where} the clock"
+
+
+def _behind_ms(watermark_ms: int) -> int:
+    return SystemClock().now_ms() - watermark_ms
+
+
+def _kept(report: dict[str, Any]) -> str | None:
+    """What the steps that keep state have, as of a report."""
+    told = [
+        f"{each['operatorName']}: {each['numRowsTotal']:,} rows, "
+        f"{each['numRowsDroppedByWatermark']:,} late in the epoch"
+        for each in report.get("stateOperators") or ()
+        if "operatorName" in each
+    ]
+    return "; ".join(told) or None
 
 
 def epochs(args: Namespace) -> Result:

@@ -145,6 +145,7 @@ class EpochCoordinator:
         """Of the epochs that are not logged."""
         self.reports: dict[int, dict[int, EpochCommitMessage]] = {}
         self.final_epoch: int | None = None
+        self._now_ms = 0
         self.is_overdue = False  # the open epoch has elapsed, and could not be closed
         self.refused = 0  # messages of older runs
         if bounded:
@@ -241,6 +242,7 @@ class EpochCoordinator:
         self.phase = Phase.RUNNING if self.final_epoch is None else Phase.REPLAYING
 
     def _epoch_elapsed(self, event: EpochElapsed) -> list[Action]:
+        self._now_ms = event.at_ms
         oldest = self.logged + 1
         if self._has_room:
             return [self._close()]
@@ -272,7 +274,9 @@ class EpochCoordinator:
         self.reports.setdefault(event.epoch, {})[event.partition] = event
         if self._is_complete(event.epoch):
             reports = self.reports[event.epoch].values()
-            self._watermarks.take(report.counters.event_times_us for report in reports)
+            self._watermarks.take(
+                (report.counters.event_times_us for report in reports), self._now_ms
+            )
         return self._next_commit()
 
     def _epoch_logged(self, event: EpochLogged) -> list[Action]:

@@ -21,7 +21,12 @@ from engine.wire.messages import (
 
 @dataclass(frozen=True)
 class EpochElapsed:
-    """The open epoch has lasted as long as the trigger's interval says."""
+    """The open epoch has lasted as long as the trigger's interval says.
+
+    :param at_ms: when, by the wall clock.
+    """
+
+    at_ms: int = 0
 
 
 @dataclass(frozen=True)

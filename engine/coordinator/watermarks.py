@@ -24,24 +24,43 @@ class Watermarks:
 
     :param delays_ms: of each operator.
     :param policy: :data:`MIN` or :data:`MAX` (``spark.sql.streaming.multipleWatermarkPolicy``).
+    :param idle_after_ms: an operator that has seen no event time for so long does not count, unless
+        that is so of all; 0: every operator counts, as in Spark.
     :ivar current_ms: the query's watermark; 0 before the first.
     """
 
-    def __init__(self, delays_ms: Sequence[int], policy: str = MIN, current_ms: int = 0) -> None:
+    def __init__(
+        self,
+        delays_ms: Sequence[int],
+        policy: str = MIN,
+        current_ms: int = 0,
+        idle_after_ms: int = 0,
+    ) -> None:
         self._delays_ms = delays_ms
         self._choose = max if policy == MAX else min
         self._operators_ms = [0] * len(delays_ms)
+        self._idle_after_ms = idle_after_ms
+        self._seen_at_ms: list[int] = []
+        """By the wall clock, when each operator has seen something, or the first epoch ended."""
         self.current_ms = current_ms
 
-    def take(self, event_times_us: Iterable[Mapping[int, int]]) -> None:
+    def take(self, event_times_us: Iterable[Mapping[int, int]], now_ms: int = 0) -> None:
         """What the tasks have seen in an epoch.
 
         :param event_times_us: of each task: operator → its largest event time in microseconds;
             without those that have seen none.
+        :param now_ms: of the wall clock.
         """
+        self._seen_at_ms = self._seen_at_ms or [now_ms] * len(self._operators_ms)
         for seen in event_times_us:
             for number, micros in seen.items():
                 found_ms = micros // 1000 - self._delays_ms[number]
                 self._operators_ms[number] = max(self._operators_ms[number], found_ms)
-        if self._operators_ms:
-            self.current_ms = max(self.current_ms, self._choose(self._operators_ms))
+                self._seen_at_ms[number] = now_ms
+        counting = [
+            mark_ms
+            for mark_ms, seen_ms in zip(self._operators_ms, self._seen_at_ms, strict=True)
+            if not self._idle_after_ms or now_ms - seen_ms < self._idle_after_ms
+        ]
+        if counting:
+            self.current_ms = max(self.current_ms, self._choose(counting))

@@ -26,6 +26,7 @@ from engine.coordinator.events import RunFailed
 from engine.coordinator.restart_table import RestartPlan
 from engine.errors import (
     CheckpointError,
+    ConfigError,
     ContinuousError,
     NotEnoughSlotsError,
     PreparedEpochLostError,
@@ -139,8 +140,19 @@ class Attempt:
 
     @property
     def _groups(self) -> int:
-        """How many key groups the query has: what it began with."""
-        return self._state.key_groups or self._definition.options.key_groups or KEY_GROUPS
+        """How many key groups the query has: what it began with.
+
+        :raises ConfigError: the option says something else.
+        """
+        kept, asked = self._state.key_groups, self._definition.options.key_groups
+        if kept and asked and kept != asked:
+            raise ConfigError(
+                f"Option keyGroups is {asked}, and the state in "
+                f"{self._definition.checkpoint.url} has {kept} key groups.",
+                hint=f"Leave the option out, or set it to {kept}: the number is fixed with the "
+                "first epoch of a checkpoint.",
+            )
+        return kept or asked or KEY_GROUPS
 
     def _take(self, checkpoint: Checkpoint) -> Lease:
         definition, options = self._definition, self._definition.options

@@ -86,4 +86,7 @@ class QueryDefinition:
     def watermarks(self, current_ms: int) -> Watermarks | None:
         """How far event time has come, from a watermark on; None of a query without."""
         delays_ms = self.delays_ms
-        return Watermarks(delays_ms, self.watermark_policy, current_ms) if delays_ms else None
+        if not delays_ms:
+            return None
+        idle_after_ms = self.options.watermark_idle_after_ms or 0
+        return Watermarks(delays_ms, self.watermark_policy, current_ms, idle_after_ms)

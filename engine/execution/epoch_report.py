@@ -58,6 +58,7 @@ def epoch_report(
             if pipeline.exchange is None
         ],
         _event_time(definition, committed.watermark_ms, reports),
+        committed.watermark_ms if definition.delays_ms else None,
         _state_operators(definition, reports),
     )
 
@@ -76,18 +77,19 @@ def _event_time(definition: QueryDefinition, watermark_ms: int, reports: Reports
 
 
 def _state_operators(definition: QueryDefinition, reports: Reports) -> list[dict[str, Any]]:
-    """One entry for each step that keeps state. Rows and bytes of a snapshot are those of all steps
-    of a stage: the first of them tells."""
+    """One entry for each step that keeps state. The bytes of a snapshot are those of all steps of a
+    stage: the first of them tells."""
     found = []
     for pipeline, parts in zip(definition.pipelines, reports, strict=True):
         handles = [part.state for part in parts if part.state is not None]
         steps = [step for step in pipeline.steps if isinstance(step, StatefulStep)]
         for index, step in enumerate(steps):
             late = sum(part.counters.late_rows.get(step.name, 0) for part in parts)
+            rows = sum(part.counters.state_rows.get(step.name, 0) for part in parts)
             found.append(
                 {
                     "operatorName": step.name,
-                    "numRowsTotal": 0 if index else sum(each.rows for each in handles),
+                    "numRowsTotal": rows,
                     "numRowsDroppedByWatermark": late,
                     "snapshotBytes": 0 if index else sum(each.nbytes for each in handles),
                     "numShufflePartitions": len(parts),

@@ -267,7 +267,7 @@ class ContinuousRun:
             if self._interval_ms:
                 self._schedule_tick()
             if not self._may_go_on():
-                self._handle(EpochElapsed())
+                self._handle(EpochElapsed(self._clock.now_ms()))
 
     def _may_go_on(self) -> bool:
         """Whether the open epoch is empty, and may stay open for longer than others."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -35,7 +36,8 @@ class TaskSharing:
         self._partitions: Sequence[int] = ()
         """Of each stream, and behind them the tasks wanted of each stage."""
         self._streams = 0
-        self._tasks = 0
+        self._split: Counter[int] = Counter()
+        """How many tasks each of them has."""
 
     def split(
         self, partitions: Sequence[int], slots: int | None, stages: Sequence[int] = ()
@@ -58,13 +60,18 @@ class TaskSharing:
             for stream, count in enumerate(self._partitions)
             for part in _even(count, self._parts(stream, per_task))
         ]
-        self._tasks = len(tasks)
+        self._split = Counter(pipeline for pipeline, _ in tasks)
         return tasks
 
     @property
     def demand(self) -> Demand:
         """The slots that the last split needs."""
-        return Demand(self._tasks, self._spare)
+        stages = len(self._split) > self._streams
+        parts = [
+            f"{'stream' if number < self._streams else 'stage'} {number}: {count}"
+            for number, count in sorted(self._split.items())
+        ]
+        return Demand(self._split.total(), self._spare, tuple(parts) if stages else ())
 
     def squeeze(self, slots: int) -> bool:
         """Let the next split do with so many slots, those to be kept free among them; False if
@@ -80,9 +87,9 @@ class TaskSharing:
         other jobs hold is left to them. Where nobody counts slots, nobody knows of new ones."""
         if slots is None or self._limit is None or self._per_task:
             return False
-        usable = min(slots.total, self._tasks + slots.free)
+        usable = min(slots.total, self._split.total() + slots.free)
         limit = usable - self._spare_of(usable)
-        if self._count(self._per_task_within(limit)) <= self._tasks:
+        if self._count(self._per_task_within(limit)) <= self._split.total():
             return False
         self._take(usable)
         return True

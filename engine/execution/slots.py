@@ -40,10 +40,14 @@ class Slots:
 
 @dataclass(frozen=True)
 class Demand:
-    """The slots that a query needs: one for each of its tasks, and those that it keeps free."""
+    """The slots that a query needs: one for each of its tasks, and those that it keeps free.
+
+    :param parts: which tasks those are, if there are several kinds, e.g. ``stage 1: 4``.
+    """
 
     tasks: int
     spare: int = 0
+    parts: tuple[str, ...] = ()
 
     @property
     def slots(self) -> int:
@@ -51,10 +55,11 @@ class Demand:
         return self.tasks + self.spare
 
     def __str__(self) -> str:
+        parts = f" ({', '.join(self.parts)})" if self.parts else ""
         if not self.spare:
-            return f"has {self.tasks} tasks and needs as many free task slots"
+            return f"has {self.tasks} tasks{parts} and needs as many free task slots"
         spare = f"keeps {self.spare} slots free for other jobs"
-        return f"has {self.tasks} tasks, {spare} and needs {self.slots} free task slots"
+        return f"has {self.tasks} tasks{parts}, {spare} and needs {self.slots} free task slots"
 
 
 @dataclass(frozen=True)

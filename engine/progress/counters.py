@@ -20,6 +20,7 @@ class EpochCounters:
     :param event_times_us: the number of each watermark → the largest event time that was seen, in
         microseconds; without those that have seen none.
     :param late_rows: rows that were behind the watermark, by the name of the stage.
+    :param state_rows: how many rows each stage that keeps state has behind the epoch, by its name.
     :param read_to_written: microseconds from a batch's return by the reader to the writer asking
         for the next one, weighted by rows.
     """
@@ -30,4 +31,5 @@ class EpochCounters:
     observed: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     event_times_us: dict[int, int] = field(default_factory=dict)
     late_rows: dict[str, int] = field(default_factory=dict)
+    state_rows: dict[str, int] = field(default_factory=dict)
     read_to_written: LatencyHistogram = field(default_factory=LatencyHistogram)

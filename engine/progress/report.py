@@ -2,7 +2,8 @@
 
 Beyond Spark's fields: ``latencyMs.readToWritten`` (from a batch's return by the reader until the
 writer has taken it) and ``latencyMs.epochEndToCommitted``, ``numBadRecords``, ``restarts`` and
-``lastError``. Where several epochs are committed together, ``durationMs.commitWait`` is how long
+``lastError``; ``watermarkLagMs``, how far the watermark was behind the clock at the commit, null
+without one. Where several epochs are committed together, ``durationMs.commitWait`` is how long
 this one was kept waiting for it: ``triggerExecution`` and the rates are without that, and have an
 equal share of ``commitSink``, which is told whole. Where a source knows it, ``latestOffset`` is
 where it ended when it was seen last, and ``lag`` how far the epoch ends before that, by partition.
@@ -93,6 +94,7 @@ def epoch_progress(
     stages: Sequence[EpochCounters] = (),
     writers: Sequence[EpochCounters] | None = None,
     event_time: Mapping[str, str] | None = None,
+    watermark_ms: int | None = None,
     state_operators: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Build the report of a committed epoch.
@@ -102,6 +104,7 @@ def epoch_progress(
     :param stages: of the tasks that get their rows from others.
     :param writers: of the tasks that write to the sink; None: they are those that read.
     :param event_time: see :mod:`engine.execution.epoch_report`; likewise ``state_operators``.
+    :param watermark_ms: that of the epoch; None or 0: there is none, or none yet.
     """
     open_ms = times.closed_ms - times.started_ms
     to_commit_ms = times.committed_ms - times.closed_ms
@@ -130,6 +133,7 @@ def epoch_progress(
         **rates(rows_in),
         "durationMs": {**duration_ms, "triggerExecution": work_ms},
         "eventTime": dict(event_time or {}),
+        "watermarkLagMs": times.committed_ms - watermark_ms if watermark_ms else None,
         "stateOperators": [dict(each) for each in state_operators],
         "sources": [
             {

@@ -18,6 +18,7 @@ from engine.pipeline.stateful import Exchanged
 from engine.query.binding import bind_sink, bind_source, bind_writer
 from engine.query.handle import ContinuousQuery
 from engine.query.stateful_start import (
+    check_idle_streams,
     check_key_groups,
     check_output_mode,
     refuse_options_of_state,
@@ -65,6 +66,8 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
             "Option sourcePollInterval has no meaning: no source of the query is polled.",
             hint="Leave it out.",
         )
+    policy = watermark_policy(request.df.sparkSession)
+    check_idle_streams(options, pipelines, policy)
     if stages:
         check_output_mode(request)
         check_key_groups(options)
@@ -80,7 +83,7 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
         name=request.query_name,
         streams=streams,
         stages=stages,
-        watermark_policy=watermark_policy(request.df.sparkSession),
+        watermark_policy=policy,
         shuffle_partitions=shuffle_partitions(request.df.sparkSession),
         sink=sink,
         checkpoint=open_checkpoint(location, storage),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from engine.base.options import EngineOptions
+from engine.coordinator.watermarks import MAX
 from engine.errors import ConfigError
 from engine.exchange.key_groups import KEY_GROUPS_MAX
+from engine.pipeline.pipeline import Pipeline, Watermark
 from engine.query.write_request import WriteRequest
 from engine.sinks.builtin_sinks import sink_kind
 
@@ -57,6 +60,27 @@ def refuse_options_of_state(options: EngineOptions) -> None:
             raise ConfigError(
                 f"Option {name} has no meaning: the query keeps no state.", hint="Leave it out."
             )
+
+
+def check_idle_streams(options: EngineOptions, pipelines: Iterable[Pipeline], policy: str) -> None:
+    """:raises ConfigError: there is no stream that could hold the watermark of others back."""
+    after_ms = options.watermark_idle_after_ms
+    if after_ms is None:
+        return
+    if after_ms == 0:
+        raise ConfigError(
+            "Option watermarkIdleAfter is zero: every stream would be idle.",
+            hint='Set it to the longest pause that is usual, e.g. "5 minutes".',
+        )
+    marks = sum(isinstance(step, Watermark) for each in pipelines for step in each.steps)
+    if marks < 2 or policy == MAX:
+        reason = f"{_POLICY} is {MAX}" if marks > 1 else f"the query has {marks or 'no'} watermark"
+        raise ConfigError(
+            f"Option watermarkIdleAfter has no meaning: {reason}, so no stream holds that of "
+            "another back.",
+            hint="Leave it out. The partitions of one stream never wait for each other: the newest "
+            "record of any of them counts.",
+        )
 
 
 def watermark_policy(spark: SparkSession) -> str:

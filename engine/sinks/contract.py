@@ -66,7 +66,13 @@ class WriterContext(SinkContext):
 
 class TaskWriter(ABC):
     """The executor's side of a sink: one object per task, which lives as long as the task. Is
-    pickled to the executor, where alone these methods are called, all on one thread."""
+    pickled to the executor, where alone these methods are called, all on one thread.
+
+    :ivar takes_empty: in output mode complete a batch without rows tells that the task has nothing
+        of a new result; else an epoch without batches says that there is no new one.
+    """
+
+    takes_empty: bool = False
 
     def open(self, context: WriterContext) -> None:  # noqa: B027
         """Called once, before the first epoch."""

@@ -131,7 +131,7 @@ class MemoryWriter(ShippingWriter):
         *,
         replaces: bool = False,
     ) -> None:
-        super().__init__(RowShipper("memory", bytes_max))
+        super().__init__(RowShipper("memory", bytes_max, takes_empty=replaces))
         self._schema = to_arrow(schema, "sink memory")
         self._table = MemoryTable(self._schema, replaces=replaces)
         self._replaces = replaces

@@ -59,6 +59,7 @@ class RowShipper(TaskWriter):
     :param bytes_max: so much an epoch may ship, all tasks together.
     :param rows: so many of an epoch are shipped, the first ones; None: all.
     :param notes: by name; they stay beside the rows, whoever commits them.
+    :param takes_empty: see :class:`TaskWriter`.
     """
 
     def __init__(
@@ -67,7 +68,10 @@ class RowShipper(TaskWriter):
         bytes_max: int,
         rows: int | None = None,
         notes: Mapping[str, str] | None = None,
+        *,
+        takes_empty: bool = False,
     ) -> None:
+        self.takes_empty = takes_empty
         self._sink, self._bytes_max, self._rows = sink, bytes_max, rows
         self._notes = dict(notes or {})
         self._share = bytes_max

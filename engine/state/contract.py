@@ -109,6 +109,11 @@ class StatefulStage(ABC):
     def tables(self) -> tuple[StateTable, ...]:
         """What a snapshot holds."""
 
+    @property
+    @abstractmethod
+    def row_count(self) -> int:
+        """How many rows its tables have now; asked behind each epoch."""
+
     @abstractmethod
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One epoch. When the batches have ended, what the clock's ``next_watermark_ms`` closes is

@@ -92,6 +92,10 @@ class JoinedRows:
         self.runs: list[Run] = []
         self._next = 0
 
+    def __len__(self) -> int:
+        """How many there are."""
+        return sum(int(np.count_nonzero(run.there)) for run in self.runs)
+
     def add(
         self,
         hashes: Hashes,

@@ -63,6 +63,10 @@ class Sessions:
         self.ends = np.empty(0, np.int64)
         self._grow()
 
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._table)
+
     @property
     def room(self) -> int:
         """All slots of sessions are below this number; it grows."""

@@ -53,6 +53,10 @@ class DeduplicateStage(StatefulStage):
     def tables(self) -> tuple[StateTable, ...]:
         return (self._table,)
 
+    @property
+    def row_count(self) -> int:
+        return len(self._keys)
+
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch is IDLE:

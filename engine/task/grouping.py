@@ -75,6 +75,10 @@ class Grouping(StatefulStage):
     def tables(self) -> tuple[StateTable, ...]:
         return (self._table,)
 
+    @property
+    def row_count(self) -> int:
+        return len(self._keys)
+
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         mode = self._step.output_mode
         for batch in batches:

@@ -80,6 +80,10 @@ class JoinStage(StatefulStage):
     def tables(self) -> tuple[StateTable, ...]:
         return tuple(side.table for side in self._sides)
 
+    @property
+    def row_count(self) -> int:
+        return sum(len(side.waiting) for side in self._sides)
+
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch is IDLE:

@@ -310,6 +310,9 @@ class _Task:
                 counters.observed = transform.observed()
                 counters.event_times_us = transform.event_times_us()
                 counters.late_rows = dict(self._clock.late)
+                counters.state_rows = {each.name: each.row_count for each in transform.stateful}
+                if self._writer.takes_empty and self._clock.is_filled and not counters.rows_written:
+                    yield transform.empty
                 return
             if discards:
                 continue

@@ -75,6 +75,10 @@ class SessionGrouping(StatefulStage):
     def tables(self) -> tuple[StateTable, ...]:
         return (self._table,)
 
+    @property
+    def row_count(self) -> int:
+        return len(self._sessions)
+
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch is IDLE:

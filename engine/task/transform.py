@@ -48,6 +48,7 @@ class Transform:
     be used by two threads at once.
 
     :ivar stateful: the stages that remember something.
+    :ivar empty: a batch of no rows.
     :ivar wants_idle: whether a stage wants to hear that nothing has come: then
         :data:`~engine.pipeline.pipeline.IDLE` may stand among the batches.
     """
@@ -67,7 +68,7 @@ class Transform:
         )
         self.stateful = [each for each in self._stages if isinstance(each, StatefulStage)]
         self.wants_idle = any(_wants_idle(stage) for stage in self._stages)
-        self._empty = as_batch([pa.nulls(0, t) for t in pipeline.schema.types], pipeline.schema, 0)
+        self.empty = as_batch([pa.nulls(0, t) for t in pipeline.schema.types], pipeline.schema, 0)
 
     def stream(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results of one epoch, each as soon as it is there; they end with the batches.
@@ -100,7 +101,7 @@ class Transform:
         results = list(self.stream(iter((batch,))))
         if len(results) == 1:
             return results[0]
-        return pa.concat_batches(results) if results else self._empty
+        return pa.concat_batches(results) if results else self.empty
 
 
 def compile_steps(

@@ -11,9 +11,10 @@ import pytest
 from airflow.jobs.triggerer_job_runner import TriggerRunner
 
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.triggers import events
+from airflow_provider_continuous.triggers import telling
 from airflow_provider_continuous.triggers.events import EpochEventTrigger
 from airflow_provider_continuous.triggers.history import EpochHistory
+from airflow_provider_continuous.triggers.telling import CheckpointEventTrigger
 from engine.errors import ConfigError
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
@@ -31,10 +32,10 @@ class AssetStore(dict[str, Any]):
 class Triggerer:
     """Airflow's runner with one trigger; the test is the supervisor that stores the events."""
 
-    def __init__(self, trigger: EpochEventTrigger, store: AssetStore) -> None:
+    def __init__(self, trigger: CheckpointEventTrigger, store: AssetStore) -> None:
         class_path, arguments = trigger.serialize()
-        assert class_path.endswith("triggers.events.EpochEventTrigger")
-        trigger = EpochEventTrigger(**json.loads(json.dumps(arguments)))
+        assert class_path.endswith(type(trigger).__name__)
+        trigger = type(trigger)(**json.loads(json.dumps(arguments)))
         trigger.asset_state_store = store  # type: ignore[assignment]
         self.runner: Any = TriggerRunner()  # type: ignore[no-untyped-call]
         self.task = asyncio.create_task(self.runner.run_trigger(1, trigger))
@@ -212,7 +213,7 @@ def test_another_query_in_the_same_place(live: LiveCheckpoint) -> None:
 def test_a_broken_checkpoint_does_not_end_the_watch(
     live: LiveCheckpoint, store: AssetStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "RETRY_S", 0.05)
+    monkeypatch.setattr(telling, "RETRY_S", 0.05)
     live.commit(0)
     entry = live.checkpoint.storage.read("offsets/0")
     live.checkpoint.storage.delete("offsets/0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,10 @@ import pytest
 from airflow_provider_continuous import metrics, publishing
 from airflow_provider_continuous.compat import RELEASE
 from airflow_provider_continuous.metrics import stats
+from airflow_provider_continuous.overview import look_at
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
@@ -66,6 +70,17 @@ def test_who_waits_for_a_query_sets_its_gauges(live: LiveCheckpoint, gauges: Gau
         "continuous.orders_to_lake.restarts": 0,
         "continuous.orders_to_lake.active": 1,
     }
+
+
+def test_the_watermark_has_a_gauge(live: LiveCheckpoint, gauges: Gauges) -> None:
+    live.hold()
+    assert live.checkpoint.offsets.add(0, OffsetEntry((1,)))
+    assert live.checkpoint.commits.add(0, CommitEntry(round(time.time() * 1000) - 90_000))
+    assert EpochCommittedTrigger(live.location, epoch=5).observe() is None
+    (lag_s,) = [value for name, value in gauges.items() if name.endswith(".watermark_lag")]
+    assert lag_s >= 90
+    told = look_at(live.checkpoint, live.location).to_dict()
+    assert told["watermark_lag_s"] >= 90
 
 
 def test_many_who_wait_set_them_once_in_a_while(

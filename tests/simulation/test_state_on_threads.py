@@ -10,9 +10,10 @@ import pytest
 
 from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.rescaling import want_reducers
-from engine.errors import SinkCommitUnknownError, SourceError, StateTooLargeError
+from engine.errors import ConfigError, SinkCommitUnknownError, SourceError, StateTooLargeError
 from engine.pipeline.stateful import COMPLETE, UPDATE
 from engine.query.handle import ContinuousQuery
+from engine.state.committed_state import committed_state, tables_of
 from tests.simulation.counting import CountStory, counted
 from tests.simulation.story import WAIT_S
 from tests.waiting import wait_until
@@ -136,6 +137,8 @@ def test_watermark_and_state_stand_in_the_logs(story: CountStory) -> None:
     (operator,) = progress["stateOperators"]
     assert operator["operatorName"] == "counts"
     assert operator["numShufflePartitions"] == 2
+    tables = tables_of(checkpoint, committed_state(checkpoint, newest), 1)
+    assert operator["numRowsTotal"] == sum(each.num_rows for each in tables.values())
 
 
 def test_late_records_are_counted_and_change_nothing(story: CountStory) -> None:
@@ -178,6 +181,17 @@ def test_a_running_query_is_rescaled_in_place(story: CountStory) -> None:
     assert again.drain(WAIT_S)
     assert len(story.sink.rows()) == len(story.sink.last())
     assert story.sink.last() == counted(story.records, 2, before_s=story.closed_before_s())
+
+
+def test_other_key_groups_than_those_of_the_checkpoint_are_refused(story: CountStory) -> None:
+    query = story.start(key_groups=16)
+    story.feed.add(40)
+    story.await_counts(query)
+    assert query.drain(WAIT_S)
+    with pytest.raises(ConfigError, match=r"keyGroups is 32, .* has 16"):
+        story.start(key_groups=32)
+    assert story.start(key_groups=16).drain(WAIT_S)
+    assert story.start().drain(WAIT_S)
 
 
 def _tasks(query: ContinuousQuery) -> int:

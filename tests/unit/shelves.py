@@ -36,6 +36,10 @@ class Shelf(StatefulStage):
     def tables(self) -> tuple[StateTable, ...]:
         return (self.table,)
 
+    @property
+    def row_count(self) -> int:
+        return len(self.rows)
+
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return batches
 

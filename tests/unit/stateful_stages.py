@@ -102,5 +102,6 @@ class Tasks:
         changed = {name: sorted(map(repr, self.stored.get(name, {}).values())) for name in names}
         self.stored = {}
         self._keep(whole=True)
+        assert sum(each.row_count for each in self.stages) == sum(map(len, self.stored.values()))
         assert changed == {n: sorted(map(repr, rows.values())) for n, rows in self.stored.items()}
         return changed

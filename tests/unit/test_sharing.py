@@ -140,3 +140,15 @@ def test_every_partition_is_read_by_one_task(
         assert max(len(part) for _, part in split) <= per_task
     elif slots is not None:
         assert len(split) <= max(slots, len(partitions))
+
+
+def test_stages_are_named_with_the_slots_that_they_need() -> None:
+    sharing = TaskSharing(1)
+    sharing.split([2, 1], slots=4, stages=[4, 1])
+    assert str(sharing.demand) == (
+        "has 8 tasks (stream 0: 2, stream 1: 1, stage 2: 4, stage 3: 1) and needs as many free "
+        "task slots"
+    )
+    alone = TaskSharing(1)
+    alone.split([2], slots=4)
+    assert str(alone.demand) == "has 2 tasks and needs as many free task slots"

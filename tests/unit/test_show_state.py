@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.retention import prune
 from tests.unit.test_cli import GOLDEN, RATE, Captured, called, called_json
 from tests.unit.test_state_retention import Query
@@ -71,3 +73,20 @@ def test_a_query_without_state(capsys: Captured) -> None:
     code, _, err = called(capsys, "state", GOLDEN / RATE)
     assert code == 2
     assert "keeps no state that this engine has written" in err
+
+
+def test_status_tells_watermark_and_state(query: Query, capsys: Captured) -> None:
+    report = {"stateOperators": [OPERATOR]}
+    query.checkpoint.progress.write([report])
+    assert query.checkpoint.offsets.add(10, OffsetEntry((10,)))
+    assert query.checkpoint.commits.add(10, CommitEntry(1_000))
+    code, text, _ = called(capsys, "status", query.checkpoint.url)
+    assert code == 0
+    assert re.search(r"watermark +1970-\S+, [\d,.]+ s behind the clock", text)
+    assert "counts-0: 12,345 rows, 6 late in the epoch" in text
+    _, found = called_json(capsys, "status", query.checkpoint.url)
+    assert found["watermark_ms"] == 1_000
+    assert found["watermark_lag_ms"] > 1_000_000_000_000
+
+
+OPERATOR = {"operatorName": "counts-0", "numRowsTotal": 12345, "numRowsDroppedByWatermark": 6}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from engine.base.options import EngineOptions
 from engine.base.output_modes import ALL_MODES
 from engine.errors import ConfigError
+from engine.pipeline.pipeline import Watermark
 from engine.query.stateful_start import (
+    check_idle_streams,
     check_key_groups,
     check_output_mode,
     refuse_options_of_state,
@@ -68,3 +71,21 @@ def test_a_task_has_a_key_group_at_least() -> None:
         check_key_groups(EngineOptions(reducers=5, key_groups=4))
     with pytest.raises(ConfigError, match="more than 32768"):
         check_key_groups(EngineOptions(key_groups=40_000))
+
+
+def test_an_idle_stream_holds_others_back_or_the_option_is_refused() -> None:
+    def check(after: str | None, marks: int, policy: str = "min") -> None:
+        options, _ = EngineOptions.take({} if after is None else {"watermarkIdleAfter": after})
+        pipeline = SimpleNamespace(steps=[Watermark(0, 1_000, number) for number in range(marks)])
+        check_idle_streams(options, [pipeline], policy)  # type: ignore[list-item]
+
+    check(None, 0)
+    check("5 minutes", 2)
+    for after, marks, policy, why in (
+        ("5 minutes", 1, "min", "has 1 watermark"),
+        ("5 minutes", 0, "min", "has no watermark"),
+        ("5 minutes", 2, "max", "multipleWatermarkPolicy is max"),
+        ("0 seconds", 2, "min", "is zero"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            check(after, marks, policy)

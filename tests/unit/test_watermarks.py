@@ -44,3 +44,24 @@ def test_before_1970_it_stays_at_zero() -> None:
     marks = Watermarks([0])
     marks.take([{0: -1}])
     assert marks.current_ms == 0
+
+
+def test_one_that_sees_nothing_for_a_time_holds_nobody_back() -> None:
+    marks = Watermarks([0, 5_000], idle_after_ms=60_000)
+    marks.take([{0: 100_000_000}], now_ms=1_000)
+    marks.take([{0: 110_000_000}], now_ms=60_999)
+    assert marks.current_ms == 0
+    marks.take([{0: 120_000_000}], now_ms=61_000)
+    assert marks.current_ms == 120_000
+    marks.take([{1: 90_000_000}], now_ms=62_000)  # it is back, and its rows are late
+    marks.take([{0: 130_000_000}], now_ms=63_000)
+    assert marks.current_ms == 120_000
+    marks.take([{1: 140_000_000}], now_ms=64_000)
+    assert marks.current_ms == 130_000
+
+
+def test_when_all_see_nothing_it_stays() -> None:
+    marks = Watermarks([0, 0], idle_after_ms=10)
+    marks.take([{0: 50_000_000}, {1: 70_000_000}], now_ms=0)
+    marks.take([], now_ms=1_000)
+    assert marks.current_ms == 50_000

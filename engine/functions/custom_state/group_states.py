@@ -62,6 +62,9 @@ class GroupStates(KeptRows):
         self._states: dict[Key, StateRow] = {}
         self._timeouts: Due[Key] = Due()
 
+    def __len__(self) -> int:
+        return len(self._states)
+
     def get(self, key: Key) -> Kept | None:
         """None: it has no value."""
         row = self._states.get(key)

@@ -33,6 +33,9 @@ class Applied:
         self._is_new = False
         self.is_done = False
 
+    def __len__(self) -> int:
+        return 0  # a note of the engine's own
+
     def now(self) -> None:
         """It is done in this epoch."""
         self.is_done = self._is_new = True

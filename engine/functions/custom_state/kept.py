@@ -56,6 +56,10 @@ class KeptRows(ABC):
         return 0
 
     @abstractmethod
+    def __len__(self) -> int:
+        """How many rows there are."""
+
+    @abstractmethod
     def _put(self, row: StateRow) -> None:
         """Of a snapshot."""
 
@@ -121,6 +125,9 @@ class Values(Variable):
         super().__init__(layout, ttl_ms)
         self._entries: dict[Key, Entry] = {}
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     def get(self, key: Key) -> Kept | None:
         """None: there is none."""
         entry = self._entries.get(key)
@@ -158,6 +165,10 @@ class _Several(Variable, Generic[Sub]):
     def __init__(self, layout: Layout, ttl_ms: int | None = None) -> None:
         super().__init__(layout, ttl_ms)
         self._entries: dict[Key, dict[Sub, Entry]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
 
     def items(self, key: Key) -> list[tuple[Sub, Kept]]:
         """Those that are there, as they stand now."""
@@ -179,15 +190,18 @@ class _Several(Variable, Generic[Sub]):
         if old is not None:
             self._forget((key, sub), old)
             self._changed[key, sub] = None
+            self._count -= 1
             if not entries:
                 del self._entries[key]
 
     def _set(self, key: Key, sub: Sub, value: Kept) -> None:
         entries = self._entries.setdefault(key, {})
+        self._count += sub not in entries
         entries[sub] = self._entry(value, (key, sub), entries.get(sub))
 
     def _put(self, row: StateRow) -> None:
         self._entries.setdefault(row.key, {})[row.sub] = self._restored(row)
+        self._count += 1
 
     def _find(self, key: Key, sub: Any) -> StateRow | None:
         entry = self._entries.get(key, {}).get(sub)

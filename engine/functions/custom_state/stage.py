@@ -23,6 +23,9 @@ class Rows(Protocol):
     def table(self) -> StateTable:
         """What a snapshot knows of it."""
 
+    def __len__(self) -> int:
+        """How many there are."""
+
     def restore(self, table: pa.Table) -> None:
         """See :meth:`engine.state.contract.StatefulStage.restore`."""
 
@@ -56,6 +59,10 @@ class CustomStateStage(StatefulStage):
     @property
     def tables(self) -> tuple[StateTable, ...]:
         return tuple(rows.table for rows in self._rows)
+
+    @property
+    def row_count(self) -> int:
+        return sum(map(len, self._rows))
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
         for rows in self._rows:

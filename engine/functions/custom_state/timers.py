@@ -21,12 +21,17 @@ class Timers(KeptRows):
         super().__init__(layout)
         self._times: dict[Key, dict[int, None]] = {}
         self._due: Due[Key] = Due()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
 
     def register(self, key: Key, at_ms: int) -> None:
         """One that is there already stays."""
         times = self._times.setdefault(key, {})
         if at_ms not in times:
             times[at_ms] = None
+            self._count += 1
             self._due.add(at_ms, key)
             self._changed[key, at_ms] = None
 
@@ -35,6 +40,7 @@ class Timers(KeptRows):
         times = self._times.get(key, {})
         if at_ms in times:
             del times[at_ms]
+            self._count -= 1
             if not times:
                 del self._times[key]
             self._due.remove(at_ms, key)
@@ -50,6 +56,7 @@ class Timers(KeptRows):
 
     def _put(self, row: StateRow) -> None:
         self._times.setdefault(row.key, {})[row.sub] = None
+        self._count += 1
         self._due.add(row.sub, row.key)
 
     def _find(self, key: Key, sub: Any) -> StateRow | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -47,6 +48,42 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 
 def folders(checkpoint: Checkpoint) -> dict[str, str]:
     return {"checkpoint": checkpoint.url, "output": f"{checkpoint.url}-output"}
+
+
+def test_a_complete_day_and_the_batch_that_agrees_with_it(
+    airflow: AirflowClient, checkpoint: Checkpoint
+) -> None:
+    """The sensor waits for the first reading of the day after, and for its ten minutes."""
+    readings = Path(f"{checkpoint.url}-input")
+    readings.mkdir()
+    arrive(readings, "yesterday", ["2026-11-22T23:59:59Z"])
+    arrive(readings, "morning", [f"2026-11-23T0{n % 10}:{n}:00Z" for n in range(10, 60)])
+    run = DagRun(
+        airflow,
+        "complete_day",
+        **folders(checkpoint),
+        input=str(readings),
+        until="2026-11-24T00:00:00Z",
+    )
+    run.wait_for_task("complete", "deferred")
+    arrive(readings, "evening", [f"2026-11-23T23:{n}:00Z" for n in range(10, 60)])
+    arrive(readings, "next-day", ["2026-11-24T00:00:00Z", "2026-11-24T00:10:01Z"])
+
+    compared = run.succeeds().result("compare")
+
+    assert compared["equal"]
+    assert (compared["readings"], compared["start"]) == (100, "2026-11-23T00:00:00+00:00")
+    assert run.result("complete")["watermark"] == "2026-11-24T00:00:01+00:00"
+    assert checkpoint.status().state is QueryState.STOPPED
+
+
+def arrive(folder: Path, name: str, times: list[str]) -> None:
+    """A file of readings, there as a whole."""
+    lines = [
+        json.dumps({"at": at, "sensor": f"s{n % 3}", "value": n}) for n, at in enumerate(times)
+    ]
+    (folder / f".{name}").write_text("\n".join(lines))
+    (folder / f".{name}").rename(folder / f"{name}.json")
 
 
 def test_always_on_and_the_batches_behind_it(airflow: AirflowClient) -> None:

@@ -1,0 +1,105 @@
+"""Give a query that keeps state more tasks, or fewer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_continuous.arguments import seconds, whole_number
+from airflow_provider_continuous.deferral import wait_or_defer
+from airflow_provider_continuous.errors import final_errors
+from airflow_provider_continuous.hooks.query import ContinuousQueryHook
+from airflow_provider_continuous.links.query import QUERY_LINKS
+from airflow_provider_continuous.memory import TaskMemory
+from airflow_provider_continuous.openlineage.operators import QueryLineage
+from airflow_provider_continuous.operators.query.base import asker, result
+from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.triggers.base import status_event
+from airflow_provider_continuous.triggers.poller import Event
+from airflow_provider_continuous.triggers.query import QueryRescaledTrigger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class RescaleContinuousQueryOperator(QueryLineage, BaseOperator):
+    """Lets each stage of a query that keeps state have another number of tasks.
+
+    The number is noted in the checkpoint: it holds for this run and for later starts, whatever
+    option ``reducers`` says. A query that runs finishes and commits its open epoch, and goes on in
+    place, each new task with the state of the keys that it owns; the task waits until it does. One
+    that does not run begins with the new number. A retry neither asks nor rescales twice. Returns
+    ``{query_id, run_id, checkpoint_location, epoch, state, reducers}``; ``epoch`` is the last
+    committed one.
+
+    :param checkpoint_location: the query's checkpoint (templated); with
+        ``s3://my_conn@bucket/path`` an Airflow connection opens it.
+    :param reducers: how many tasks each stage has, at least 1, as far as there are slots
+        (templated); 0: as many as the query's option says.
+    :param timeout: how long to wait for the new tasks, a timedelta or seconds.
+    :param storage_conn_id: the Airflow connection that opens the storage (templated).
+    :param poll_interval: seconds between two looks at the checkpoint.
+    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot.
+    """
+
+    operator_extra_links = QUERY_LINKS
+    template_fields: Sequence[str] = ("checkpoint_location", "reducers", "storage_conn_id")
+    ui_color = "#f4e7de"
+
+    def __init__(
+        self,
+        *,
+        checkpoint_location: str,
+        reducers: int | str,
+        timeout: timedelta | float = 600.0,
+        storage_conn_id: str | None = None,
+        poll_interval: float = 1.0,
+        deferrable: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.checkpoint_location = checkpoint_location
+        self.reducers = reducers
+        self.timeout = timeout
+        self.storage_conn_id = storage_conn_id
+        self.poll_interval = poll_interval
+        self.deferrable = deferrable
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Ask, unless this task has done so already, and wait."""
+        with final_errors():
+            hook = ContinuousQueryHook(storage_conn_id=self.storage_conn_id)
+            memory = TaskMemory(context)
+            reducers = whole_number("reducers", self.reducers)
+            asked = memory.recall("rescaled")
+            if asked is None:
+                before = hook.rescale(self.checkpoint_location, reducers or None, asker(context))
+                run_id = before.run_id if before.state.is_active else None
+                asked = {"run_id": run_id, "generation": before.generation}
+                memory.remember("rescaled", asked)
+            if asked["run_id"] is None:
+                status = hook.status(self.checkpoint_location)
+                event = status_event("rescaled", status)
+                event["checkpoint_location"] = str(self.checkpoint_location)
+                return self.execute_complete(context, event)
+            trigger = QueryRescaledTrigger(
+                str(self.checkpoint_location),
+                asked["run_id"],
+                asked["generation"],
+                storage_conn_id=self.storage_conn_id,
+                poll_interval_s=self.poll_interval,
+                deadline=time.time() + seconds(self.timeout),
+            )
+        event = wait_or_defer(self, trigger) if self.deferrable else trigger.wait()
+        return self.execute_complete(context, event)
+
+    def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
+        """Return where the query is, or fail as the wait tells."""
+        expect(event, "rescaled")
+        found = result(context, event["checkpoint_location"], event)
+        reducers = whole_number("reducers", self.reducers)
+        return {**found, "state": event["state"], "reducers": reducers or None}

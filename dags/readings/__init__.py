@@ -1,0 +1,1 @@
+"""The pieces of the readings example: the batch job that the query is compared with."""

@@ -1,0 +1,113 @@
+"""PeriodEventTrigger, under Airflow's own runner of shared streams: each period is told of once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from airflow_provider_continuous.assets.uris import query_asset
+from airflow_provider_continuous.triggers.periods import PeriodEventTrigger
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.errors import ConfigError
+from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.airflow.test_event_trigger import AssetStore, Triggerer, run
+
+DAY = datetime(2026, 11, 24, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def store() -> AssetStore:
+    return AssetStore()
+
+
+def commit(live: LiveCheckpoint, epoch: int, watermark: datetime | None) -> None:
+    millis = 0 if watermark is None else int(watermark.timestamp() * 1000)
+    assert live.checkpoint.offsets.add(epoch, OffsetEntry((epoch,)))
+    assert live.checkpoint.commits.add(epoch, CommitEntry(millis))
+
+
+def watch(live: LiveCheckpoint, **arguments: Any) -> PeriodEventTrigger:
+    return PeriodEventTrigger(live.location, **{"poll_interval_s": 0.02, **arguments})
+
+
+async def noted(store: AssetStore, told: datetime | None) -> None:
+    wanted = None if told is None else int(told.timestamp() * 1000)
+    while not store or json.loads(next(iter(store.values())))["told_ms"] != wanted:
+        await asyncio.sleep(0.01)
+
+
+def days(told: list[dict[str, Any]]) -> list[str]:
+    return [event["start"][:10] for event in told]
+
+
+def test_each_day_is_told_once_across_restarts(live: LiveCheckpoint, store: AssetStore) -> None:
+    commit(live, 0, None)  # no day since 1970 is told when the first watermark comes
+
+    async def scenario() -> None:
+        triggerer = Triggerer(watch(live), store)
+        await noted(store, None)
+        commit(live, 1, DAY + timedelta(hours=3))
+        await noted(store, DAY)
+        commit(live, 2, DAY + timedelta(days=1))
+        (event,) = await triggerer.events(1)
+        assert (event["start"], event["end"]) == (DAY.isoformat(), "2026-11-25T00:00:00+00:00")
+        assert (event["epoch"], event["offsets"]) == (2, [2])
+        assert event["id"] == "a-query/2026-11-25T00:00:00+00:00"
+        await noted(store, DAY + timedelta(days=1))
+        await triggerer.dies()
+        commit(live, 3, DAY + timedelta(days=3, hours=1))
+        triggerer = Triggerer(watch(live), store)
+        assert days(await triggerer.events(2)) == ["2026-11-25", "2026-11-26"]
+        await triggerer.dies()
+
+    run(scenario)
+
+
+def test_from_a_time_on(live: LiveCheckpoint, store: AssetStore) -> None:
+    commit(live, 0, DAY + timedelta(hours=2, minutes=59))
+    trigger = watch(live, period_s=3600, offset_s=1800, from_time="2026-11-24T00:45:00Z")
+    told = trigger.read(None)
+    starts = [event["start"][11:16] for event in told.events]
+    assert starts == ["00:30", "01:30"]
+    assert told.until.at == "2026-11-24T03:30:00+00:00"  # type: ignore[attr-defined]
+    again = trigger.read(told.cursor.to_dict())
+    assert (again.events, again.cursor) == ([], told.cursor)
+
+
+def test_a_watermark_that_goes_back_tells_nothing_again(live: LiveCheckpoint) -> None:
+    commit(live, 0, DAY)
+    told = watch(live).read({"told_ms": int((DAY + timedelta(days=1)).timestamp() * 1000)})
+    assert told.events == []
+    assert told.until.at == (DAY + timedelta(days=2)).isoformat()  # type: ignore[attr-defined]
+
+
+def test_many_at_once_are_told_in_turns(live: LiveCheckpoint) -> None:
+    commit(live, 0, DAY)
+    trigger = watch(live, period_s=60, from_time="2026-11-23T22:00:00Z")
+    told = trigger.read(None)
+    assert len(told.events) == 50
+    assert len(trigger.read(told.cursor.to_dict()).events) == 50
+
+
+def test_an_asset_of_days(live: LiveCheckpoint) -> None:
+    (watcher,) = query_asset(live.location, complete_every=timedelta(days=1)).watchers
+    class_path, arguments = watcher.trigger.serialize()  # type: ignore[union-attr]
+    assert class_path.endswith("triggers.periods.PeriodEventTrigger")
+    made = PeriodEventTrigger(**json.loads(json.dumps(arguments)))
+    assert (made.period_s, made.asset_name is not None) == (86_400, True)
+
+
+def test_bad_arguments(live: LiveCheckpoint) -> None:
+    with pytest.raises(ValueError, match="period_s is 0"):
+        watch(live, period_s=0)
+    with pytest.raises(ConfigError, match="from_time is 'noon'"):
+        watch(live, from_time="noon")
+    with pytest.raises(ValueError, match="give the location"):
+        query_asset("orders", complete_every=timedelta(days=1))
+    with pytest.raises(ValueError, match="make another asset"):
+        query_asset(live.location, complete_every=timedelta(days=1), every=1)
