@@ -223,7 +223,7 @@ class TransformError(TaskError):
 
 
 class StateTooLargeError(TaskError):
-    """A task that keeps state has more memory than the query allows: as it would after a restart."""
+    """A task with state has more memory than the query allows, as it would after a restart."""
 
 
 class TaskLostError(TaskError):
