@@ -160,12 +160,14 @@ def _trees() -> Iterator[str]:
     if not found:
         return
     yield "\nRandom trees of these functions and operators, one inside the other (`make invent`,"
-    yield "`make test-spark-matrix`), each with one state of the code:\n"
-    yield "| Spark | Java | trees | values | differ |"
-    yield "|---|---|---|---|---|"
-    for version, run in sorted(found.items()):
-        counts = " | ".join(f"{run[name]:,}" for name in ("trees", "values", "differing"))
-        yield f"| {version} | {run['java']} | {counts} |"
+    yield "`make test-spark-matrix`): with the newest state of the code that was played, and with"
+    yield "all states before. What is found is mended by and by, each with a test.\n"
+    yield "| Spark | Java | trees | values | differ | before: trees | values | differed |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for _, runs in sorted(found.items()):
+        state, *sums = releases.now_and_before(runs)
+        counts = (f"{each.trees:,} | {each.values:,} | {each.differing:,}" for each in sums)
+        yield f"| {state.spark} | {state.java} | {' | '.join(counts)} |"
 
 
 def write_document() -> None:

@@ -27,6 +27,11 @@ def main(spark: SparkSession, arguments: argparse.Namespace) -> int:
     if not chosen:
         raise SystemExit(f"no family {arguments.family!r}: {[f.name for f in families()]}")
     run = Run(spark, arguments.seed, chosen)
+    jvm: Any = spark._jvm
+    java = str(jvm.System.getProperty("java.specification.version"))
+    state = releases.State(
+        spark.version, java
+    )  # the code is that of now, whatever is changed since
     begun = time.monotonic()
     batches = range(arguments.first_batch, -(-arguments.trees // AT_ONCE) + arguments.first_batch)
     for done, batch in enumerate(batches):
@@ -36,6 +41,9 @@ def main(spark: SparkSession, arguments: argparse.Namespace) -> int:
         differing = f"{run.result.differing} differ"
         rate = f"{counts.trees / took:.1f} trees/s"
         print(f"batch {batch}: {counts.trees} trees, {differing}, {rate}", flush=True)
+        if arguments.record:  # each time: a run that is killed counts as far as it went
+            played = releases.Counts(counts.trees, counts.values, run.result.differing)
+            releases.record(releases.Run(state, arguments.seed, played))
     result = run.result
     summary = {
         "seed": arguments.seed,
@@ -51,10 +59,6 @@ def main(spark: SparkSession, arguments: argparse.Namespace) -> int:
         "redrawn": dict(result.counts.redrawn.most_common()),
     }
     print(json.dumps(summary))
-    if arguments.record:
-        jvm: Any = spark._jvm
-        java = str(jvm.System.getProperty("java.specification.version"))
-        releases.record(spark.version, arguments.seed, {**summary, "java": java})
     return 1 if result.differing else 0
 
 
@@ -64,7 +68,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="gives all trees")
     parser.add_argument("--family", help="only this family's templates")
     parser.add_argument("--first-batch", type=int, default=0, help="goes on from there")
-    parser.add_argument("--record", action="store_true", help="add the figures to releases.json")
+    parser.add_argument("--record", action="store_true", help="keep the figures in releases.json")
     return parser.parse_args()
 
 
