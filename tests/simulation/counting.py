@@ -21,6 +21,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
 from engine.execution.launcher import Launcher, ThreadLauncher
+from engine.expressions.releases import SPARK_VERSION
 from engine.expressions.tree import Expr
 from engine.pipeline.pipeline import Pipeline, Project, SourceRelation, Watermark
 from engine.pipeline.stateful import APPEND, Aggregate, Exchange, Exchanged, GroupRows
@@ -49,7 +50,7 @@ def _literal(value: int) -> Expr:
 
 
 def _op(name: str, *children: Expr, dtype: pa.DataType = _LONG) -> Expr:
-    return Expr(name, children, dtype, True, {"eval_mode": "ANSI"})
+    return Expr(name, children, dtype, True, {"eval_mode": "ANSI", SPARK_VERSION: "4.2.0"})
 
 
 def _time(seconds: Expr) -> Expr:

@@ -22,6 +22,7 @@ from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.rewindable import RewindableSink
 from engine.errors import CheckpointCorruptError
 from engine.execution.definition import StreamBinding
+from engine.expressions.releases import SPARK_VERSION
 from engine.expressions.tree import Expr
 from engine.pipeline.pipeline import Pipeline, Project, SourceRelation, Watermark
 from engine.pipeline.stateful import Exchange, Exchanged, StatefulStep
@@ -219,7 +220,7 @@ def literal(value: Any, dtype: pa.DataType = LONG) -> Expr:
 
 
 def op(name: str, *children: Expr, dtype: pa.DataType = LONG) -> Expr:
-    return Expr(name, children, dtype, True, {"eval_mode": "ANSI"})
+    return Expr(name, children, dtype, True, {"eval_mode": "ANSI", SPARK_VERSION: "4.2.0"})
 
 
 def time_of(seq: Expr, later_s: int = 0) -> Expr:

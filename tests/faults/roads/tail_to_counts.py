@@ -22,6 +22,7 @@ from pyspark.sql.types import LongType, StructType, TimestampType
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.epoch_state import EpochState
 from engine.execution.definition import StreamBinding
+from engine.expressions.releases import SPARK_VERSION
 from engine.expressions.tree import Expr
 from engine.pipeline.pipeline import Pipeline, Project, SourceRelation, Watermark
 from engine.pipeline.stateful import APPEND, Aggregate, Exchange, Exchanged, GroupRows
@@ -136,7 +137,7 @@ def _literal(value: int) -> Expr:
 
 def _lines() -> Pipeline:
     def op(name: str, *children: Expr, dtype: pa.DataType = _LONG) -> Expr:
-        return Expr(name, children, dtype, True, {"eval_mode": "ANSI"})
+        return Expr(name, children, dtype, True, {"eval_mode": "ANSI", SPARK_VERSION: "4.2.0"})
 
     number = _column(0, _LONG)
     begins = op("Subtract", number, op("Remainder", number, _literal(WINDOW)))
