@@ -26,6 +26,7 @@
     │ ├ TransformError              an expression or the user's function failed on a record
     │ ├ StateTooLargeError          a task has more memory than the query allows; final
     │ ├ TaskLostError               a task died or fell silent
+    │ │ └ PeerLostError             another task misses it
     │ └ EpochStalledError           an epoch is not committed: names the late partition
     └ ProtocolError                 our bug: please report
       ├ AuthenticationError         a peer that does not know the run's secret
@@ -230,6 +231,11 @@ class TaskLostError(TaskError):
     """A task died, or was silent for too long."""
 
     retryable = True
+
+
+class PeerLostError(TaskLostError):
+    """A task that another one gets rows from, or sends rows to, is gone: it has failed itself, has
+    died, or cannot be reached."""
 
 
 class EpochStalledError(TaskError):

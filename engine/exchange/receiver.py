@@ -17,7 +17,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.errors import AuthenticationError, ProtocolError, TaskLostError
+from engine.errors import AuthenticationError, PeerLostError, ProtocolError
 from engine.exchange.alignment import Alignment, EpochEnd
 from engine.exchange.frames import Place, item_of, sender_of
 from engine.wire.peer import Peer
@@ -74,7 +74,7 @@ class Receiver:
         """What has arrived of the present epoch, with its side; waits for something if there is
         nothing, but no longer than so, and not once the epoch is over.
 
-        :raises TaskLostError: a sender is gone.
+        :raises PeerLostError: a sender is gone.
         :raises ProtocolError: a sender says what it must not.
         """
         self._look(0.0)
@@ -165,7 +165,7 @@ class Receiver:
         sender = self._sender(peer)
         self._drop(peer)
         if sender is not None and not self._is_final and not self._has_ended(sender):
-            raise TaskLostError(f"{str(sender).capitalize()}, which sends rows, is gone: {error}")
+            raise PeerLostError(f"{str(sender).capitalize()}, which sends rows, is gone: {error}")
 
     def _has_ended(self, sender: Place) -> bool:
         """Whether the last that it has sent was the end of the final epoch."""

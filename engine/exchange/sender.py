@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from engine.errors import AuthenticationError, TaskLostError
+from engine.errors import AuthenticationError, PeerLostError
 from engine.exchange import frames
 from engine.exchange.alignment import EpochEnd
 from engine.exchange.frames import Place
@@ -25,7 +25,7 @@ class Sender:
     :param addresses: of its tasks, in the order of the key groups that they own.
     :param secret: of the run.
     :param patience_s: so long one is called again that drops us, for it may be busy.
-    :raises TaskLostError: one of them cannot be reached.
+    :raises PeerLostError: one of them cannot be reached.
     """
 
     def __init__(
@@ -50,21 +50,21 @@ class Sender:
             raise
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """:raises TaskLostError: a task that owns some of its rows is gone."""
+        """:raises PeerLostError: a task that owns some of its rows is gone."""
         for task, part in self._partitioner.split(batch):
             self._send(task, frames.batch_frame(part))
 
     def end(self, end: EpochEnd) -> None:
         """Everything of the epoch was sent.
 
-        :raises TaskLostError: a task is gone.
+        :raises PeerLostError: a task is gone.
         """
         frame = frames.end_frame(end)
         for task in range(len(self._connections)):
             self._send(task, frame)
 
     def close(self) -> None:
-        """End the connections; from any thread. Who waits in :meth:`send` gets a TaskLostError."""
+        """End the connections; from any thread. Who waits in :meth:`send` gets a PeerLostError."""
         for connection in self._connections:
             connection.close()
 
@@ -72,7 +72,7 @@ class Sender:
         try:
             self._connections[task].send_frame(*frame)
         except OSError as exc:
-            raise TaskLostError(f"{str(self._places[task]).capitalize()} is gone: {exc}.") from exc
+            raise PeerLostError(f"{str(self._places[task]).capitalize()} is gone: {exc}.") from exc
 
 
 def _reached(place: Place, address: Address, secret: bytes, patience_s: float) -> Connection:
@@ -80,7 +80,7 @@ def _reached(place: Place, address: Address, secret: bytes, patience_s: float) -
     try:
         return connect(dialing, patience_s)
     except (OSError, AuthenticationError) as exc:
-        raise TaskLostError(
+        raise PeerLostError(
             f"{str(place).capitalize()} cannot be reached at "
             f"{host_and_port(address.host, address.port)}: {exc}",
             hint="Tasks of a query with state send rows to each other: executors have to reach "

@@ -36,6 +36,7 @@ from engine.errors import (
     TaskLostError,
 )
 from engine.execution.committer import CommittedTask, Committer, Reports
+from engine.execution.consequences import Consequences
 from engine.execution.definition import QueryDefinition
 from engine.execution.handing_out import SourceHandingOut
 from engine.execution.health import Stall, StallWatch
@@ -163,6 +164,7 @@ class ContinuousRun:
         self._empty_ms = options.empty_epoch_interval_ms
         self._filled_epoch = -1
         """The newest that is known not to be empty."""
+        self._consequences = Consequences(start.clock)
         self._ended = False
         self._error: ContinuousError | None = None
         self._explaining = threading.Lock()
@@ -220,6 +222,8 @@ class ContinuousRun:
         if isinstance(event, EpochWanted):
             self._hurry()
             return
+        if self._consequences.keeps(event):
+            return
         self._log_failure(event)
         before = self.coordinator.phase
         actions = self.coordinator.handle(event)
@@ -262,6 +266,8 @@ class ContinuousRun:
         self._endpoint.hand_out(messages)
 
     def _tick(self) -> None:
+        if (failed := self._consequences.due()) is not None and not self._ended:
+            self._handle(failed)
         if self._next_tick_s is not None and self._clock.monotonic_s() >= self._next_tick_s:
             self._next_tick_s = None
             if self._interval_ms:
