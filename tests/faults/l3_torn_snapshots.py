@@ -27,7 +27,7 @@ from tests.simulation.story import WAIT_S
 
 LEVEL = "L3 damaged state"
 MISSING, SWAPPED = "missing", "swapped"
-_EPOCHS, _RECORDS = 8, 9
+_EPOCHS, _RECORDS, _MORE = 8, 9, 40
 _FOLDERS = ("state", "offsets", "commits", "control", "metadata")
 
 
@@ -75,8 +75,7 @@ class Story:
         story = CountStory(folder)
         query = story.start(reducers=2)
         for _ in range(_EPOCHS):
-            story.feed.add(_RECORDS)
-            query.processAllAvailable()
+            story.grow(query, _RECORDS)
         query.stop()
         self._folder, self._records = folder, story.records
         self._committed = dict(story.sink.committed)
@@ -120,7 +119,7 @@ class Story:
         kind = case.path.partition("/")[0]
         result.faults[f"{case.damage} in {kind}"] += 1
         result.outcomes[outcome.partition(":")[0]] += 1
-        result.records += 2 * (self._records + 60)
+        result.records += 2 * (self._records + _MORE)
         if outcome.startswith("WRONG"):
             result.blame(f"{case.damage} at {case.at} of {case.path}: {outcome[7:]}")
         shutil.rmtree(folder)
@@ -131,8 +130,7 @@ class Story:
         story.sink.committed.update(self._committed)
         try:
             query = story.start(reducers=3)
-            story.feed.add(60)
-            query.processAllAvailable()
+            story.grow(query, _MORE)
             query.awaitEpoch(query.status["epoch"] + 1, WAIT_S)
             drained = query.drain(WAIT_S)
         except ContinuousError:

@@ -167,6 +167,19 @@ class CountStory:
         """Windows that begin before this second, or at it, are closed when all is committed."""
         return self.records - 1 - DELAY_S
 
+    def grow(self, query: ContinuousQuery, records: int) -> None:
+        """Let so many more appear in every partition: in steps, so that no task reads so far ahead
+        of another that the watermark leaves out what the other has not read."""
+        step = DELAY_S - WINDOW_S
+        for done in range(0, records, step):
+            self.feed.add(min(step, records - done))
+            wait_until(lambda: self._has_read_all or not query.isActive, "all is committed")
+
+    @property
+    def _has_read_all(self) -> bool:
+        wanted = {str(p): count for p, count in enumerate(self.feed.available)}
+        return list(self.checkpoint.committed_offsets() or ()) == [wanted]
+
     def await_counts(self, query: ContinuousQuery) -> None:
         """Until every window is counted that the watermark closes, or the query has ended."""
         wanted = counted(self.records, self.partitions, before_s=self.closed_before_s())

@@ -27,7 +27,7 @@ def story(tmp_path: Path) -> CountStory:
 def test_each_window_is_told_once_when_the_watermark_has_passed_it(story: CountStory) -> None:
     query = story.start()
     for _ in range(5):
-        story.feed.add(20)
+        story.grow(query, 20)
         story.await_counts(query)
     assert query.drain(WAIT_S)
     rows = story.sink.rows()
@@ -37,7 +37,7 @@ def test_each_window_is_told_once_when_the_watermark_has_passed_it(story: CountS
 
 def test_update_tells_what_has_changed_at_once(story: CountStory) -> None:
     query = story.start(output_mode=UPDATE)
-    story.feed.add(30)
+    story.grow(query, 30)
     query.processAllAvailable()
     assert query.drain(WAIT_S)
     assert story.sink.last() == counted(30, 2)
@@ -45,9 +45,9 @@ def test_update_tells_what_has_changed_at_once(story: CountStory) -> None:
 
 def test_complete_tells_everything(story: CountStory) -> None:
     query = story.start(output_mode=COMPLETE)
-    story.feed.add(30)
+    story.grow(query, 30)
     query.processAllAvailable()
-    story.feed.add(15)
+    story.grow(query, 15)
     query.processAllAvailable()
     assert query.drain(WAIT_S)
     newest = max(epoch for epoch, rows in story.sink.committed.items() if rows)
@@ -61,7 +61,7 @@ def test_a_restart_goes_on_with_its_state_on_any_number_of_tasks(
 ) -> None:
     for turn, tasks in enumerate((2, reducers, 1)):
         query = story.start(reducers=tasks)
-        story.feed.add(17)
+        story.grow(query, 17)
         story.await_counts(query)
         if turn == 1:
             query.processAllAvailable()
@@ -69,7 +69,7 @@ def test_a_restart_goes_on_with_its_state_on_any_number_of_tasks(
         else:
             assert query.drain(WAIT_S)
     query = story.start()
-    story.feed.add(60)
+    story.grow(query, 60)
     story.await_counts(query)
     assert query.drain(WAIT_S)
     rows = story.sink.rows()
@@ -81,7 +81,7 @@ def test_a_source_that_fails_in_the_middle_of_an_epoch_changes_no_count(story: C
     story.feed.faults[(1, 33)] = SourceError("away")
     query = story.start(retry_source_for_ms=60_000, restart_delay_ms=1)
     for _ in range(4):
-        story.feed.add(25)
+        story.grow(query, 25)
         story.await_counts(query)
     assert query.drain(WAIT_S)
     assert query.exception() is None
@@ -102,7 +102,7 @@ def test_a_commit_that_fails_is_repeated_with_the_same_rows_and_state(story: Cou
     story.sink.commit = fail_once  # type: ignore[method-assign]
     query = story.start(retry_sink_for_ms=60_000, restart_delay_ms=1)
     for _ in range(4):
-        story.feed.add(25)
+        story.grow(query, 25)
         story.await_counts(query)
     assert query.drain(WAIT_S)
     assert failed
@@ -112,7 +112,7 @@ def test_a_commit_that_fails_is_repeated_with_the_same_rows_and_state(story: Cou
 
 def test_watermark_and_state_stand_in_the_logs(story: CountStory) -> None:
     query = story.start()
-    story.feed.add(50)
+    story.grow(query, 50)
     story.await_counts(query)
     story.feed.add(1)
     query.processAllAvailable()
@@ -166,16 +166,16 @@ def test_late_records_are_counted_and_change_nothing(story: CountStory) -> None:
 
 def test_a_running_query_is_rescaled_in_place(story: CountStory) -> None:
     query = story.start(reducers=1)
-    story.feed.add(40)
+    story.grow(query, 40)
     story.await_counts(query)
     want_reducers(story.checkpoint.storage, 3, by="a test")
     story.checkpoint.requests.ask("rescale", by="a test")
     wait_until(lambda: _tasks(query) == 3, "three tasks")
-    story.feed.add(40)
+    story.grow(query, 40)
     story.await_counts(query)
     assert query.drain(WAIT_S)
     again = story.start(reducers=1)  # what was asked for holds
-    story.feed.add(40)
+    story.grow(again, 40)
     story.await_counts(again)
     assert _tasks(again) == 3
     assert again.drain(WAIT_S)
