@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from engine.base.clock import Clock
-from engine.coordinator.events import Event
+from engine.coordinator.events import Event, TaskLost
 from engine.errors import PeerLostError
 from engine.wire.messages import TaskFailed
 
@@ -23,16 +23,21 @@ class Consequences:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._left: set[int] = set()
+        """The tasks that have failed so: that they are gone then is no news."""
         self._kept: TaskFailed | None = None
         self._told: TaskFailed | None = None
         self._due_s = 0.0
 
     def keeps(self, event: Event) -> bool:
         """Whether this is the failure of a task that misses another: it is :meth:`due` later."""
+        if isinstance(event, TaskLost) and event.partition in self._left:
+            return True
         if not isinstance(event, TaskFailed) or not isinstance(event.error, PeerLostError):
             return False
         if event is self._told:
             return False
+        self._left.add(event.partition)
         if self._kept is None:
             self._kept, self._due_s = event, self._clock.monotonic_s() + CAUSE_WITHIN_S
         return True

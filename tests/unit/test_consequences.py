@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from engine.base.clock import ManualClock
+from engine.coordinator.events import TaskLost
 from engine.errors import PeerLostError, SourceError, TaskLostError
 from engine.execution.consequences import CAUSE_WITHIN_S, Consequences
 from engine.wire.messages import TaskFailed
@@ -30,3 +31,11 @@ def test_without_a_cause_the_first_one_is_told_once() -> None:
     assert kept.due() is first
     assert not kept.keeps(first)
     assert kept.due() is None
+
+
+def test_who_has_said_it_may_leave() -> None:
+    kept = Consequences(ManualClock())
+    assert not kept.keeps(TaskLost(2, "its connection was closed"))
+    assert kept.keeps(failed(PeerLostError("a")))
+    assert kept.keeps(TaskLost(2, "its connection was closed"))
+    assert not kept.keeps(TaskLost(1, "its connection was closed"))
