@@ -55,6 +55,13 @@ def _measure(spark: SparkSession, folder: str) -> float:
         .trigger(continuous="200 milliseconds")
         .start()
     )
+    try:
+        return _restarted(query)
+    finally:
+        query.stop()
+
+
+def _restarted(query: Any) -> float:
     never = threading.Event()
     deadline_s = time.monotonic() + FILL_S + TIMEOUT_S
     while sum(each["numRowsTotal"] for each in _operators(query)) < KEYS:
@@ -66,7 +73,6 @@ def _measure(spark: SparkSession, folder: str) -> float:
     assert query.awaitEpoch(epoch + UNDER_WAY, timeout=TIMEOUT_S)
     took_s = time.monotonic() - began_s
     assert query.status["restarts"] == 1, "the worker was not of the query"
-    query.stop()
     return took_s
 
 
@@ -76,7 +82,16 @@ def _operators(query: Any) -> list[dict[str, Any]]:
 
 def _workers() -> list[psutil.Process]:
     """Those that Spark's daemon has forked for this process's tasks, the oldest first."""
-    below = psutil.Process().children(recursive=True)
-    daemons = {each.pid for each in below if "pyspark.daemon" in " ".join(each.cmdline())}
-    found = [each for each in below if each.ppid() in daemons]
-    return sorted(found, key=lambda each: each.create_time())
+    forked = [each for each in psutil.Process().children(recursive=True) if _is_forked(each)]
+    daemons = {each.pid for each in forked}
+    return sorted(
+        (each for each in forked if each.ppid() in daemons), key=lambda each: each.create_time()
+    )
+
+
+def _is_forked(process: psutil.Process) -> bool:
+    """By the daemon, or the daemon itself: they have one command line."""
+    try:
+        return "engine.spark.daemon" in process.cmdline()
+    except psutil.Error:  # it has just ended
+        return False
