@@ -65,6 +65,9 @@ class EventClock:
     :ivar is_final: whether the task ends behind the present epoch; known then, too.
     :ivar is_filled: whether any task of the stage got rows in the present epoch; known then, too.
     :ivar late: how many records of the present epoch were late, by the name of the stage.
+    :ivar lag_ms: so far behind the query's watermark is the task's own, of which all above is told;
+        see :attr:`engine.pipeline.pipeline.Pipeline.watermark_lag_ms`.
+    :ivar query_next_watermark_ms: the query's, of the next epoch: what other tasks are told.
     """
 
     watermark_ms: int = 0
@@ -74,12 +77,27 @@ class EventClock:
     is_final: bool = False
     is_filled: bool = False
     late: dict[str, int] = field(default_factory=dict)
+    lag_ms: int = 0
+    query_next_watermark_ms: int = 0
+
+    @classmethod
+    def starting(cls, watermark_ms: int, *, opened_ms: int = 0, lag_ms: int = 0) -> EventClock:
+        """That of the first epoch.
+
+        :param watermark_ms: the query's.
+        """
+        return cls(watermark_ms - lag_ms, opened_ms=opened_ms, lag_ms=lag_ms)
 
     def end(
         self, *, next_watermark_ms: int, next_opened_ms: int, final: bool, filled: bool = False
     ) -> None:
-        """The batches of the present epoch have ended."""
-        self.next_watermark_ms, self.next_opened_ms = next_watermark_ms, next_opened_ms
+        """The batches of the present epoch have ended.
+
+        :param next_watermark_ms: the query's.
+        """
+        self.query_next_watermark_ms = next_watermark_ms
+        self.next_watermark_ms = next_watermark_ms - self.lag_ms
+        self.next_opened_ms = next_opened_ms
         self.is_final, self.is_filled = final, filled
 
     def go_on(self) -> None:

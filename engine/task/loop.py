@@ -108,7 +108,11 @@ class _Task:
         self._channel = channel
         self._host = host
         self._whose = spec.numbers or spec.named
-        self._clock = EventClock(spec.time.watermark_ms, opened_ms=spec.time.opened_ms)
+        self._clock = EventClock.starting(
+            spec.time.watermark_ms,
+            opened_ms=spec.time.opened_ms,
+            lag_ms=spec.pipeline.watermark_lag_ms,
+        )
         self._writer = self._its_writer()
         self._bad = BadRecords(spec.writing.on_bad_record, lambda: self._intake.origin)
         self._reporter = Reporter(channel, self._send, self._whose)

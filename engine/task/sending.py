@@ -58,7 +58,7 @@ class SendingWriter(TaskWriter):
             self._sender.send(batch)
             filled = filled or batch.num_rows > 0
         clock = self._clock
-        behind = clock.next_watermark_ms, clock.next_opened_ms
+        behind = clock.query_next_watermark_ms, clock.next_opened_ms
         self._sender.end(EpochEnd(epoch, clock.is_final, *behind, filled))
 
     def close(self) -> None:

@@ -128,6 +128,8 @@ class CountStory:
         self.folder, self.partitions = folder, partitions
         self.feed = Feed(partitions)
         self.sink = CountSink()
+        self.lag_s = 0
+        """So far behind the query's watermark is that of the stage that counts."""
 
     def start(
         self,
@@ -140,6 +142,7 @@ class CountStory:
     ) -> ContinuousQuery:
         """Start the query; without further options its first failure ends it."""
         stream, stage = pipelines(output_mode)
+        stage = replace(stage, watermark_lag_ms=self.lag_s * 1000)
         driver = DriverSink(self.sink.commit, self.sink.abort, delivery="exactly once")
         made = QueryDefinition(
             name="counts",
@@ -165,7 +168,7 @@ class CountStory:
 
     def closed_before_s(self) -> float:
         """Windows that begin before this second, or at it, are closed when all is committed."""
-        return self.records - 1 - DELAY_S
+        return self.records - 1 - DELAY_S - self.lag_s
 
     def grow(self, query: ContinuousQuery, records: int) -> None:
         """Let so many more appear in every partition: in steps, so that no task reads so far ahead

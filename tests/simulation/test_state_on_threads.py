@@ -35,6 +35,17 @@ def test_each_window_is_told_once_when_the_watermark_has_passed_it(story: CountS
     assert story.sink.last() == counted(100, 2, before_s=79)
 
 
+def test_a_stage_behind_a_join_waits_for_rows_that_the_join_holds_back(story: CountStory) -> None:
+    story.lag_s = 25
+    for _ in range(2):
+        query = story.start()
+        for _ in range(3):
+            story.grow(query, 20)
+            story.await_counts(query)
+        assert query.drain(WAIT_S)
+    assert story.sink.last() == counted(120, 2, before_s=99 - 25)
+
+
 def test_update_tells_what_has_changed_at_once(story: CountStory) -> None:
     query = story.start(output_mode=UPDATE)
     story.grow(query, 30)

@@ -84,7 +84,9 @@ class OwnQuery:
             tasks = 1
         made = []
         for place in range(tasks):
-            clock = EventClock(self._watermarks.current_ms - pipeline.watermark_lag_ms)
+            clock = EventClock.starting(
+                self._watermarks.current_ms, lag_ms=pipeline.watermark_lag_ms
+            )
             owned = groups_of(place, tasks, _GROUPS)
             transform = compile_steps(pipeline, clock=clock, groups=_GROUPS, owned=owned)
             made.append(_Task(transform, clock, owned))
@@ -101,7 +103,7 @@ class OwnQuery:
                     read = _read(pipeline, tables)
                 task.inbox = []
                 task.clock.end(
-                    next_watermark_ms=current_ms - pipeline.watermark_lag_ms,
+                    next_watermark_ms=current_ms,
                     next_opened_ms=0,
                     final=False,
                     filled=is_filled,
