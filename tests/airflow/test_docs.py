@@ -21,6 +21,7 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 OFFERED = ("operators", "sensors", "triggers")
 BASES = {  # what they have in common; nobody uses them as they are
     "AwaitedStartOperator",
+    "CheckpointEventTrigger",
     "CheckpointSensor",
     "CheckpointTrigger",
     "EndContinuousQueryOperator",

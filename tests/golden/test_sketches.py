@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from engine.expressions.compile import compile_expression, unsupported
+from engine.expressions.releases import SPARK_VERSION
 from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
 
@@ -42,7 +43,8 @@ def test_as_spark_has_it(op: str) -> None:
         Expr("Column", (), column.type, True, {"ordinal": number})
         for number, column in enumerate(columns)
     )
-    evaluate = compile_expression(Expr(op, children, expected.type))
+    node = Expr(op, children, expected.type, True, {SPARK_VERSION: "4.2.0"})
+    evaluate = compile_expression(node)
     assert evaluate(Rows(len(expected), lambda number: columns[number])).equals(expected)
 
 

@@ -161,7 +161,7 @@ _SEQUENCES = [
     "sequence(date'2024-01-01', date'2024-02-01', interval 7 days)",
     "sequence(date'2024-01-01', date'2024-01-05', interval 36 hours)",
     "sequence(date'2024-01-01', date'2024-01-05', interval 1 hour)",
-    "sequence(date'2024-01-01', date'2024-01-05', interval -1 day)",
+    "sequence(date'2024-01-01', date_add(date'2024-01-05', i * 0), interval -1 day)",
     "sequence(date'2024-01-01', date_add(date'2024-01-01', i))",
     "sequence(date'2024-03-29', date'2024-04-02', interval '1 12' day to hour)",
     "sequence(timestamp'2024-03-30 12:00:00', timestamp'2024-04-02 12:00:00')",

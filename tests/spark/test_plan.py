@@ -21,7 +21,6 @@ from engine.plan.planner import plan_query
 from engine.plan.stream_relation import user_data_source
 from engine.task.transform import compile_steps
 from tests.spark.queries import run as run_over
-from tests.spark.queries import stream_of
 
 pytestmark = pytest.mark.spark
 
@@ -198,11 +197,13 @@ def test_a_union_is_a_pipeline_for_each_of_its_streams(
 def test_the_settings_are_those_of_the_session_of_the_query(spark: SparkSession) -> None:
     other = spark.newSession()
     other.conf.set("spark.sql.mapKeyDedupPolicy", "LAST_WIN")
-    query = stream_of(other, pa.schema([("s", pa.string())])).selectExpr("map(s, 1, 'a', 2) AS m")
+    rate = other.readStream.format("rate").load()
+    query = rate.selectExpr("map(CAST(value AS STRING), 1, '7', 2) AS m")
     spark.createDataFrame([(1,)], "i INT")  # makes that session the active one
     (pipeline,) = plan_query(query)
-    rows = run_over(pipeline, pa.table({"s": ["a"]}))
-    assert rows["m"].to_pylist() == [[("a", 2)]]
+    now = pa.array([0], pa.timestamp("us", tz="UTC"))
+    rows = run_over(pipeline, pa.table({"timestamp": now, "value": [7]}))
+    assert rows["m"].to_pylist() == [[("7", 2)]]
 
 
 @pytest.mark.parametrize("terms", [250, 400])

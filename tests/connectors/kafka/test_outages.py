@@ -102,9 +102,10 @@ def test_a_task_that_does_not_reach_the_brokers_says_so(broker: Kafka, topic: To
     """Its machine may not, while the driver does."""
     topic.send(1)
     driver = reader_of(topic, kafka__socket__timeout__ms="1000")
-    reader = driver.openTogether(driver.partitions(driver.initialOffset()))
-    assert reader is not None
+    partitions = driver.partitions(driver.initialOffset())
     come_back = suspend(broker)
+    reader = driver.openTogether(partitions)
+    assert reader is not None
     with pytest.raises(SourceUnavailableError) as error:
         wait_until(lambda: [reader.read(0.1)] == [], "it gives up")
     come_back()
