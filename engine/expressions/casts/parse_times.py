@@ -77,7 +77,7 @@ def parse_timestamp(text: str, default: Zone | None) -> int | None:
         match = _TIME.fullmatch(text)
     if match is None or (default is None and not has_date):
         return None
-    micros = _micros_of_day(match, "" if has_date else _early_and_late(match))
+    micros = _micros_of_day(match, (match["hour"] or "0") if has_date else _early_and_late(match))
     where = default
     zone_name = match["zone"] or match["zone_at_once"]
     if zone_name is not None:
@@ -105,8 +105,7 @@ def _early_and_late(match: re.Match[str]) -> str:
 
 
 def _micros_of_day(match: re.Match[str], hour_text: str) -> int | None:
-    hour_text = hour_text or match["hour"] or "0"
-    if len(hour_text) > 2:
+    if not 1 <= len(hour_text) <= 2:
         return None
     hour, minute, second = int(hour_text), int(match["minute"] or 0), int(match["second"] or 0)
     if hour > 23 or minute > 59 or second > 59:
