@@ -63,7 +63,7 @@ _OF_NO_KIND |= {"Sequence", "Concat", "ArraysZip", "MapConcat"}
 Spark compiles them at least."""
 _SKIP_IF_COMPILED = {"Concat", "ArraysZip", "MapConcat"}
 """Of these, Spark evaluates every argument where it interprets them."""
-_REPLACED = {"DatetimeSub", "SplitPart"}
+_REPLACED = {"SplitPart"}
 """So does all that Spark puts in the place of these."""
 DERIVED = {
     "data_type", "schema", "use_string_type_when_empty", "legacy_interval",  # the node's type
@@ -75,6 +75,8 @@ DERIVED = {
 }  # fmt: skip
 """Constructor parameters that say nothing which the node does not say by its type and children, or
 that does not matter."""
+_ERRORS = (Py4JJavaError, PySparkException)
+_SHIFT_ZONE = {"FromUTCTimestamp", "ToUTCTimestamp"}
 _ADD_INTERVAL = {"TimestampAddInterval", "DateAddInterval"}
 _OF_SESSION = {"CurrentUser", "CurrentCatalog", "CurrentDatabase", "CurrentPath"}
 _TRANSPARENT = {"Alias", "KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized"}
@@ -171,7 +173,10 @@ class ExpressionReader:
         if op == "RaiseError":
             return self._raise_error(node, dtype, obstacles)
         if op not in KERNELS and dtype == pa.string() and _is_constant(op, node):
-            return Expr("Literal", (), dtype, False, {"value": self._constant_text(op, node)})
+            try:
+                return Expr("Literal", (), dtype, False, {"value": self._constant_text(op, node)})
+            except _ERRORS:  # so does it in each row: it is refused as if it was no constant
+                pass
         if op == "NormalizeNaNAndZero":  # the one value of which it makes another is -0.0
             zero = Expr("Literal", (), dtype, False, {"value": 0.0})
             number = self._convert(node.child(), obstacles)
@@ -182,6 +187,8 @@ class ExpressionReader:
             return later
         if op in _ADD_INTERVAL and (later := self._made_interval_later(node, dtype, obstacles)):
             return later
+        if op in _SHIFT_ZONE and self._is_of_no_zone(node):
+            return Expr("Literal", (), dtype, True, {"value": None})
         children = self._convert_all(scala_seq(node.children()), obstacles)
         if op == "Cast" and children[0].dtype.equals(dtype, check_metadata=True):
             source, target = node.child().dataType(), node.dataType()
@@ -196,7 +203,9 @@ class ExpressionReader:
             params["null_safe"] = True
         if op == "Sequence" and self._is_interpreted():
             params["interpreted"] = True
-        return Expr(op, children, dtype, node.nullable(), params)
+        if op == "CreateMap" and any(map(_can_fail, children)) and self._is_interpreted():
+            op = "MapInTurn"
+        return Expr(op, children, dtype, _nullable(node), params)
 
     def _calendar_later(self, node: JavaObject, obstacles: list[str]) -> Expr | None:
         """A timestamp plus a constant interval of several kinds of units; None if it is none."""
@@ -205,7 +214,7 @@ class ExpressionReader:
             return None
         try:
             value = interval.eval(None)
-        except (Py4JJavaError, PySparkException):  # a text is malformed, an interval too long
+        except _ERRORS:  # a text is malformed, an interval too long
             return None
         params = self._params("TimestampAddInterval", node, obstacles)
         return plus_constant(self._convert(start, obstacles), value, params)
@@ -278,6 +287,16 @@ class ExpressionReader:
         is_one = any(self._is_a(node, f"{_CATALYST}.{kind}Expression") for kind in _NULL_SAFE_KINDS)
         return is_one and (bool(node.nullIntolerant()) or op in _NULL_SAFE)
 
+    def _is_of_no_zone(self, node: JavaObject) -> bool:
+        """Whether the zone is a constant NULL, for which Spark compiles nothing else."""
+        _, zone = scala_seq(node.children())
+        if not zone.foldable() or self._is_interpreted():
+            return False
+        try:
+            return zone.eval(None) is None
+        except _ERRORS:
+            return False
+
     def _is_interpreted(self) -> bool:
         """Whether Spark evaluates the present node without compiling it."""
         return any(map(self._interprets, self._above))
@@ -329,7 +348,7 @@ class ExpressionReader:
             replacement = simplified(self._gateway, replacement)
         dtype = self._dtype(replacement, mine)
         children = self._convert_all(arguments, mine)
-        outer = Expr(op, children, dtype, replacement.nullable(), self._params(op, node, mine))
+        outer = Expr(op, children, dtype, _nullable(replacement), self._params(op, node, mine))
         if op in KERNELS and not mine and not unsupported(outer, self._context):
             fails_late = any(may_raise(child) for child in children[1:])
             propagates = self._propagates_null(replacement, arguments)
@@ -454,6 +473,14 @@ class ExpressionReader:
 
 def _is_constant(op: str, node: JavaObject) -> bool:
     return op in _OF_SESSION or bool(node.foldable())
+
+
+def _nullable(node: JavaObject) -> bool:
+    """As Spark says, which may have to compute a constant for it that raises."""
+    try:
+        return bool(node.nullable())
+    except _ERRORS:
+        return True
 
 
 def _let(name: str, value: Expr, body: Expr) -> Expr:

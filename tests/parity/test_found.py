@@ -252,3 +252,67 @@ def test_arguments_of_what_spark_does_not_compile(spark: SparkSession) -> None:
     assert_parity(
         spark, table, [*expressions, f"upper({concat})", f"array_compact(array({concat}))"]
     )
+
+
+def test_reversed_marks_within_texts_of_two_bytes(spark: SparkSession) -> None:
+    octets = ["0061FFFE", "6100FEFF", "FEFFFFFE", "FFFEFEFF", "FFFE", "00610062FFFE0063"]
+    table = pa.table({"b": [bytes.fromhex(each) for each in octets]})
+    assert_parity(spark, table, [f"decode(b, 'utf-16{end}')" for end in ("", "le", "be")])
+
+
+def test_times_of_no_hour(spark: SparkSession) -> None:
+    texts = ["T", " T", "T:", "T:05", "-T", "1T", "T1", "1T2", "12T3", "T+1", ":05", "TZ", "T UTC"]
+    expressions = ["CAST(s AS TIMESTAMP)", "to_timestamp(s)", "CAST(s AS TIMESTAMP_NTZ)"]
+    assert_parity(spark, pa.table({"s": texts}), expressions)
+
+
+def test_letters_are_masked_by_their_category(spark: SparkSession) -> None:
+    """Not as is told whether they are of a case."""
+    octets = [each.encode() for each in ("aB1-", "\u1d2d", "\u2160\u24b6\u00aa\u01c5\u0661\u00b2")]
+    table = pa.table({"b": [*octets, b"aB\xff1", b"\xe2\x28", "\U00010400".encode()]})
+    text = "CAST(b AS STRING)"
+    marks = ["", ", 'Q', 'q', 'd', 'o'", ", NULL, NULL, NULL, 'o'", ", 'Q', 'q', 'd'"]
+    assert_parity(spark, table, [f"mask({text}{each})" for each in marks])
+
+
+def test_the_longest_negative_intervals_are_subtracted(spark: SparkSession) -> None:
+    """Spark turns their sign first."""
+    table = pa.table(
+        {
+            "n": pa.array([-(2**31), 2**31 - 1, 1, None], pa.int32()),
+            "d": pa.array([-(2**63), 2**63 - 1, 86_400_000_000, None], pa.duration("us")),
+            "dt": pa.array([0, None, 10, 1], pa.date32()),
+            "ts": pa.array([0, None, 10, 1], pa.timestamp("us", "UTC")),
+            "ntz": pa.array([0, None, 10, 1], pa.timestamp("us")),
+        }
+    )
+    months = [f"{each} - INTERVAL '1' MONTH * n" for each in ("dt", "ts", "ntz")]
+    assert_parity(spark, table, [*months, *(f"{each} - d" for each in ("dt", "ts", "ntz"))])
+
+
+def test_parts_of_malformed_texts(spark: SparkSession) -> None:
+    table = pa.table({"b": [b"a\xff", b"", b"\xff", b"a,\xff", None], "s": ["", ",", "", ",", ","]})
+    text = "CAST(b AS STRING)"
+    delimiters = ["s", "','", "''", "collation(s)", "b", "typeof(s)"]
+    expressions = [f"split_part({text}, {each}, {n})" for each in delimiters for n in (1, -1, 2)]
+    assert_parity(spark, table, expressions)
+
+
+def test_times_of_a_zone_that_is_null(spark: SparkSession) -> None:
+    table = pa.table({"s": ["x"], "z": pa.array([0], pa.int32())})
+    raising = "timestamp_seconds(1 div z)"
+    expressions = [f"{way}_utc_timestamp({raising}, NULL)" for way in ("from", "to")]
+    assert_parity(spark, table, [*expressions, f"to_utc_timestamp({raising}, lower(NULL))"])
+
+
+def test_keys_of_interpreted_maps_are_looked_at_in_turn(spark: SparkSession) -> None:
+    table = pa.table({"s": ["a", None, "b", "c"], "z": pa.array([0, 0, 1, 1], pa.int32())})
+    maps = ["map(v, 1, string(1 div z), 2)", "map(v, 1 div z)", "map('a', 1, v, 2, 'q', 1 div z)"]
+    assert_parity(spark, table, [f"transform(array(s), v -> {each})" for each in maps])
+
+
+def test_nullability_that_raises(spark: SparkSession) -> None:
+    csv = "from_csv('x', 'a INT', map('mode', 'FAILFAST')).a"
+    index = f"length(string({csv}))"
+    table = pa.table({"i": pa.array([1], pa.int32())})
+    assert_parity(spark, table, [f"typeof(array(i)[{index}])"])

@@ -38,6 +38,8 @@ _ZERO = "1 div z"
         f"map_concat(IF(n, NULL, map(s, i)), map(s, {_OVERFLOW}))",
         f"sequence(IF(n, NULL, dt), dt + ({_OVERFLOW}), INTERVAL 40 YEARS)",
         f"split_part(IF(n, NULL, s), s, {_OVERFLOW})",
+        f"to_utc_timestamp(timestamp_seconds({_OVERFLOW}), NULL)",
+        f"from_utc_timestamp(timestamp_seconds({_OVERFLOW}), lower(NULL))",
     ],
 )
 def test_order_of_arguments(spark: SparkSession, expression: str) -> None:

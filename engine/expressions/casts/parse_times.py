@@ -41,7 +41,7 @@ _TIMESTAMP: Final = re.compile(
     re.DOTALL,
 )
 _TIME: Final = re.compile(
-    r"(?:[+-]?(?P<early>[0-9]*)T(?P<late>[0-9]*)|(?P<hour>[0-9]{1,2})(?=:))" + _CLOCK, re.DOTALL
+    r"(?:T(?P<late>[0-9]{1,2})|(?P<hour>[0-9]{1,2})(?=:))" + _CLOCK, re.DOTALL
 )
 _EASY_DATE: Final = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z"
 _EASY_TIMESTAMP: Final = (
@@ -77,7 +77,7 @@ def parse_timestamp(text: str, default: Zone | None) -> int | None:
         match = _TIME.fullmatch(text)
     if match is None or (default is None and not has_date):
         return None
-    micros = _micros_of_day(match, "" if has_date else _early_and_late(match))
+    micros = _micros_of_day(match, match["hour"] or ("0" if has_date else match["late"]))
     where = default
     zone_name = match["zone"] or match["zone_at_once"]
     if zone_name is not None:
@@ -99,15 +99,7 @@ def parse_timestamp(text: str, default: Zone | None) -> int | None:
     return int(instant) if fits else None
 
 
-def _early_and_late(match: re.Match[str]) -> str:
-    """Spark reads the digits before and after a T without a date as one number."""
-    return match["hour"] or f"{match['early']}{match['late']}"
-
-
 def _micros_of_day(match: re.Match[str], hour_text: str) -> int | None:
-    hour_text = hour_text or match["hour"] or "0"
-    if len(hour_text) > 2:
-        return None
     hour, minute, second = int(hour_text), int(match["minute"] or 0), int(match["second"] or 0)
     if hour > 23 or minute > 59 or second > 59:
         return None

@@ -10,6 +10,8 @@ Spark.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -23,8 +25,12 @@ from engine.expressions.datum import to_array
 from engine.expressions.lists import Lists, entries, joined, on_arrays, take, valid
 from engine.expressions.logic.ranks import has_floats, normalized, ranks
 from engine.expressions.registry import (
+    ALL,
     Context,
+    Datum,
+    Evaluator,
     ValueFunction,
+    lazy,
     strict,
 )
 from engine.expressions.tree import Expr
@@ -92,12 +98,12 @@ def _create_map_supports(expr: Expr) -> str | None:
 def create_map(expr: Expr, context: Context) -> ValueFunction:
     """``map(key, value, key, value, ...)``. All of them are evaluated before a key that is NULL is
     an error, as in Spark's compiled code."""
-    width, dtype = len(expr.children) // 2, expr.dtype
+    dtype = expr.dtype
 
     def make(*columns: pa.Array) -> pa.Array:
         if not columns:
             return pa.array([[]], dtype)
-        rows = len(columns[0])
+        width, rows = len(columns) // 2, len(columns[0])
         order = np.arange(width * rows).reshape(width, rows).T.ravel()
         keys, values = (
             take(pa.concat_arrays([to_array(column, rows, inner) for column in part]), order)
@@ -107,6 +113,32 @@ def create_map(expr: Expr, context: Context) -> ValueFunction:
         return build_maps(expr, lists, values)
 
     return on_arrays(expr, make)
+
+
+@lazy(
+    "MapInTurn",
+    can_fail=may_have_bad_keys,
+    reads=BUILDERS_READ,
+    presumes=BUILDERS_PRESUME,
+    supports=_create_map_supports,
+    takes=Rare.ALL,
+    always=ALL,
+)
+def map_in_turn(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
+    """``map(...)`` where Spark interprets it: each key is looked at before what is behind it is
+    evaluated."""
+    widths = range(2, len(children) + 1, 2)
+    make = {n: create_map(replace(expr, children=expr.children[:n]), context) for n in widths}
+
+    def evaluate(batch: pa.RecordBatch) -> Datum:
+        columns: list[pa.Array] = []
+        for child, evaluator in zip(expr.children, children, strict=True):
+            if len(columns) in make:
+                make[len(columns)](*columns)  # which raises for keys so far
+            columns.append(to_array(evaluator(batch), batch.num_rows, child.dtype))
+        return make[len(columns)](*columns)
+
+    return evaluate
 
 
 @strict(

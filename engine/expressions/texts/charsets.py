@@ -77,7 +77,6 @@ def decode(expr: Expr) -> RowFunction | None:
     name = _charset(expr)
     codec = CODECS[name]
     little_mark, little = _LITTLE.get(name, (None, ""))
-    is_wide = name.startswith("UTF-16")
 
     def to_text(octets: bytes) -> str:
         used = codec
@@ -86,8 +85,6 @@ def decode(expr: Expr) -> RowFunction | None:
         text = octets.decode(used)
         if little_mark is not None and text.startswith(_MARK):
             text = text[1:]
-        if is_wide and "\ufffe" in text:
-            raise UnicodeError("Java takes this for a byte order mark in a wrong place")
         return text
 
     return _checked(to_text, name)

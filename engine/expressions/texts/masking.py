@@ -26,17 +26,13 @@ def mask(expr: Expr) -> RowFunction:
     which are no letters."""
     by_halves = not is_since(expr, "4.3.0")
     upper, lower, digit, other = (constant_value(child) for child in expr.children[1:5])
+    marks = {"Lu": upper, "Ll": lower, "Nd": digit}
 
     def masked(char: str) -> str:
         if by_halves and char > "\uffff":
             return char if other is None else other * 2
-        if char.isupper():
-            return char if upper is None else str(upper)
-        if char.islower():
-            return char if lower is None else str(lower)
-        if char.isdecimal():
-            return char if digit is None else str(digit)
-        return char if other is None else str(other)
+        mark = marks.get(unicodedata.category(char), other)
+        return char if mark is None else str(mark)
 
     return lambda text: "".join(map(masked, text))
 

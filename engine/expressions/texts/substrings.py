@@ -189,7 +189,7 @@ def split_part(text: str, delimiter: str, number: int) -> str:
     """``split_part``: an empty text where there is no such part."""
     if number == 0:
         raise failure("INVALID_INDEX_OF_ZERO", "The index 0 is invalid: parts count from 1.")
-    parts = text.split(delimiter) if delimiter else [text]
+    parts = str(text).split(delimiter) if delimiter else [text]  # each of them as Java reads it
     if number == _INT_MIN:  # of which Java has no amount
         index = f"Index {len(parts) + number} out of bounds for length {len(parts)}"
         raise java_error("java.lang.ArrayIndexOutOfBoundsException", index)

@@ -32,7 +32,6 @@ from engine.expressions.times.timestamps import (
 )
 from engine.expressions.times.zones import Zone, plus
 from engine.expressions.tree import Expr
-from engine.expressions.types import YEAR_MONTH_INTERVAL
 from engine.expressions.vectors import on_numpy
 
 
@@ -54,17 +53,14 @@ def plus_months(utc: Any, months: Any, local_zone: Zone) -> Any:
     return local_zone.instants(moved, in_day, local_zone.offset_at(utc))
 
 
-def _subtracts_months(expr: Expr) -> str | None:
-    is_months = expr.children[1].dtype == YEAR_MONTH_INTERVAL
-    if expr.children[0].dtype == pa.date32() and not is_months:
-        return "only an interval of months can be subtracted from a date"
-    return None
-
-
 @strict("TimestampAddInterval", can_fail=always, reads=("time_zone_id",), takes=Rare.DAYS)
 def add_day_time(expr: Expr, context: Context) -> ValueFunction:
     """``ts + INTERVAL 1 DAY``."""
-    return _day_time_later(expr, zone_for(expr, expr.children[0].dtype, context), 1)
+    local_zone = zone_for(expr, expr.children[0].dtype, context)
+    return lambda ts, interval: on_numpy(
+        lambda utc, micros: plus_day_time(utc, micros, local_zone),
+        expr.dtype, ts, interval, failure=long_overflow,
+    )  # fmt: skip
 
 
 @strict(
@@ -76,33 +72,14 @@ def add_day_time(expr: Expr, context: Context) -> ValueFunction:
 )
 def add_year_month(expr: Expr, context: Context) -> ValueFunction:
     """``ts + INTERVAL 1 MONTH``."""
-    return _months_later(expr, context, 1)
-
-
-@strict("DatetimeSub", can_fail=always, supports=_subtracts_months, takes=Rare.INTERVALS)
-def subtract_interval(expr: Expr, context: Context) -> ValueFunction:
-    """``ts - INTERVAL ...``."""
-    if expr.children[1].dtype == YEAR_MONTH_INTERVAL:
-        return _months_later(expr, context, -1)
-    return _day_time_later(expr, zone_for(expr, expr.children[0].dtype, context), -1)
-
-
-def _day_time_later(expr: Expr, local_zone: Zone, sign: int) -> ValueFunction:
-    return lambda ts, interval: on_numpy(
-        lambda utc, micros: plus_day_time(utc, sign * micros, local_zone),
-        expr.dtype, ts, interval, failure=long_overflow,
-    )  # fmt: skip
-
-
-def _months_later(expr: Expr, context: Context, sign: int) -> ValueFunction:
     if pa.types.is_date32(expr.dtype):
         return lambda date, interval: on_numpy(
-            lambda days, months: days_later(days, sign * months),
-            expr.dtype, date, interval, failure=lambda *_: arithmetic_overflow(expr.dtype),
+            days_later, expr.dtype, date, interval,
+            failure=lambda *_: arithmetic_overflow(expr.dtype),
         )  # fmt: skip
     local_zone = zone_for(expr, expr.children[0].dtype, context)
     return lambda ts, interval: on_numpy(
-        lambda utc, months: plus_months(utc, sign * months, local_zone),
+        lambda utc, months: plus_months(utc, months, local_zone),
         expr.dtype, ts, interval, failure=long_overflow,
     )  # fmt: skip
 
