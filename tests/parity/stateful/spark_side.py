@@ -33,10 +33,12 @@ def run_in_spark(df: DataFrame, mode: str, folder: Path, given: list[Step]) -> l
         if rows.num_rows:
             batches.append(rows)
 
-    for number, step in enumerate(given):
-        hand_out(folder, number, step)
-        writer = df.writeStream.outputMode(mode).foreachBatch(take)
-        writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
+    writer = df.writeStream.outputMode(mode).foreachBatch(take)
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+    try:
+        for number, step in enumerate(given):
+            hand_out(folder, number, step)
+            query.processAllAvailable()
+    finally:
+        query.stop()
     return batches

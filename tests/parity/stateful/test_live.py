@@ -15,7 +15,7 @@ from engine.sinks import memory
 from tests.parity.stateful.spark_side import hand_out, run_in_spark
 from tests.parity.stateful.steps import EVENTS, steps
 from tests.parity.stateful.templates import TEMPLATES
-from tests.parity.stateful.test_stateful import last_of_each, made
+from tests.parity.stateful.comparing import last_of_each, made
 from tests.spark.queries import compare_tables
 
 pytestmark = pytest.mark.spark

@@ -1,130 +1,31 @@
-"""Append and complete results are Spark's; what updates come to in the end is, too."""
+"""Of all queries the suite plays a few; ``python -m tests.parity.stateful`` plays them all."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from engine.errors import ContinuousError
-from engine.plan.planner import plan_query
-from tests.parity.stateful.own_side import OwnQuery
-from tests.parity.stateful.spark_side import run_in_spark
-from tests.parity.stateful.steps import EVENTS, OTHERS, Step, steps
-from tests.parity.stateful.templates import TEMPLATES, Template
-from tests.spark.expressions import plain_values, same
-from tests.spark.queries import compare_tables
+from tests.parity.stateful.comparing import Case, cases, differences, views
+from tests.parity.stateful.steps import steps
 
 pytestmark = pytest.mark.spark
 
-CASES = [
-    pytest.param(template, mode, ansi, id=f"{template.name}-{mode}-{'ansi' if ansi else 'legacy'}")
-    for number, template in enumerate(TEMPLATES)
-    for place, mode in enumerate(template.modes)
-    for ansi in ((number + place) % 2 == 0, (number + place) % 2 == 1)
-]
-_HINT = re.compile(r"/\*\+ (dedup|within)\((.*?)\) \*/ ")
-
 
 @pytest.fixture
-def session(spark: SparkSession, tmp_path: Path) -> Iterator[SparkSession]:
-    for name, schema, view, time, delay in (
-        ("events", EVENTS, "e", "at", "5 minutes"),
-        ("others", OTHERS, "o", "at2", "10 minutes"),
-    ):
-        (tmp_path / name).mkdir()
-        empty = spark.createDataFrame(schema.empty_table())
-        df = spark.readStream.schema(empty.schema).parquet(str(tmp_path / name))
-        df.createOrReplaceTempView(f"{view}0")
-        df.withWatermark(time, delay).createOrReplaceTempView(view)
-    names = spark.createDataFrame(
-        [(0, "nought"), (1, "one"), (1, "uno")], "number INT, name STRING"
-    )
-    names.createOrReplaceTempView("names")
-    spark.udf.register("plus_one", lambda x: None if x is None else x + 1, "bigint")
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
     yield spark
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)
     spark.conf.unset("spark.sql.ansi.enabled")
 
 
-@pytest.mark.sampled(0.03)
-@pytest.mark.parametrize(("template", "mode", "ansi"), CASES)
-def test_stateful_queries(
-    session: SparkSession, tmp_path: Path, template: Template, mode: str, ansi: bool
-) -> None:
-    session.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
-    df, given = made(session, template.sql), steps()
-    mine = attempt(lambda: run_here(df, mode, given))
-    theirs = attempt(lambda: run_in_spark(df, mode, tmp_path, given))
-    if isinstance(theirs, Exception):
-        assert isinstance(mine, Exception), f"Spark fails: {theirs}"
-        return
-    if isinstance(mine, Exception):
-        raise mine
-    if mode == "complete":
-        theirs, mine = theirs[-1:], mine[-1:]
-    elif mode == "update" and "dedup" not in template.sql:
-        theirs = last_of_each(theirs, template.keys)
-        mine = last_of_each(mine, template.keys)
-    assert theirs, "a query without a row shows nothing"
-    left = pa.concat_tables(theirs)
-    right = pa.concat_tables(mine) if mine else left.schema.empty_table()
-    differences = compared(left, right.cast(left.schema), template.ulps)
-    assert not differences, "\n".join(differences)
-
-
-def made(spark: SparkSession, sql: str) -> DataFrame:
-    """The query; SQL has no words for deduplication, so a comment has."""
-    found = _HINT.search(sql)
-    df = spark.sql(_HINT.sub("", sql))
-    if found is None:
-        return df
-    columns = found[2].split(", ")
-    if found[1] == "within":
-        return df.dropDuplicatesWithinWatermark(columns)
-    return df.dropDuplicates(columns)
-
-
-def attempt(run: Any) -> Any:
-    try:
-        return run()
-    except (ContinuousError, PySparkException) as error:
-        return error
-
-
-def run_here(df: DataFrame, mode: str, given: list[Step]) -> list[pa.Table]:
-    query = OwnQuery(plan_query(df, exact_math=True, output_mode=mode))
-    epochs: list[pa.Table] = []
-    for number, step in enumerate(given):
-        epochs += query.step(step)
-        query.rescale((3, 1, 2)[number % 3])
-    return epochs
-
-
-def last_of_each(tables: list[pa.Table], keys: int) -> list[pa.Table]:
-    """The last row of each key."""
-    if not tables:
-        return []
-    table = pa.concat_tables(tables).combine_chunks()
-    columns = [plain_values(column) for column in table.columns[:keys]]
-    places = {repr(key): row for row, key in enumerate(zip(*columns, strict=True))}
-    return [table.take(sorted(places.values()) if keys else [table.num_rows - 1])]
-
-
-def compared(theirs: pa.Table, mine: pa.Table, ulps: int) -> list[str]:
-    """The differences; DOUBLEs that may differ are compared in the order of the other columns."""
-    if not ulps:
-        return compare_tables(theirs, mine)
-    left, right = (
-        sorted(zip(*map(plain_values, table.columns), strict=True), key=lambda row: repr(row[:-1]))
-        for table in (theirs, mine)
-    )
-    if len(left) != len(right):
-        return [f"{len(left)} rows in Spark, {len(right)} here"]
-    pairs = zip(left, right, strict=True)
-    return [f"{a} in Spark, {b} here" for a, b in pairs if not same(a, b, ulps)]
+@pytest.mark.sampled(0.02)
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in cases()])
+def test_stateful_queries(session: SparkSession, tmp_path: Path, case: Case) -> None:
+    views(session, tmp_path)
+    told = differences(session, tmp_path, case, steps())
+    assert not told, "\n".join(told)

@@ -1,0 +1,80 @@
+"""``python -m tests.parity.stateful``: all queries, or some, in one Spark session.
+
+Differences are printed as they come; the last line is JSON, how many cases there were of each kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.parity.stateful.comparing import Case, cases, differences, views
+from tests.parity.stateful.steps import steps
+
+_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
+    "spark.sql.streaming.pollingDelay": "1ms",
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.parity.stateful")
+    parser.add_argument("--name", default="", help="a part of a query's name")
+    parser.add_argument("--mode", choices=("append", "update", "complete"))
+    parser.add_argument("--ansi", choices=("true", "false"))
+    parser.add_argument("--seed", type=int, default=7, help="of the input")
+    parser.add_argument("--share", type=float, default=1.0, help="of the cases, drawn by the seed")
+    given = parser.parse_args()
+    chosen = [
+        case
+        for case in cases()
+        if given.name in case.template.name
+        and given.mode in (None, case.mode)
+        and given.ansi in (None, str(case.ansi).lower())
+    ]
+    chosen = [
+        case for case in chosen if random.Random(f"{given.seed} {case}").random() < given.share
+    ]
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in _CONF.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    began, found = time.monotonic(), Counter(dict.fromkeys(("equal", "differing", "refused"), 0))
+    for case in chosen:
+        found[_play(spark, case, given.seed)] += 1
+    took = round(time.monotonic() - began)
+    print(json.dumps({"cases": len(chosen), **found, "seconds": took}), flush=True)
+    spark.stop()
+
+
+def _play(spark: SparkSession, case: Case, seed: int) -> str:
+    folder = Path(tempfile.mkdtemp(prefix="parity-"))
+    try:
+        views(spark, folder)
+        told, outcome = differences(spark, folder, case, steps(seed)), "equal"
+    except Exception as error:  # the others are still to be played
+        told, outcome = [f"{type(error).__name__}: {error}"[:600]], "refused"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if told:
+        outcome = "differing" if outcome == "equal" else outcome
+        print(f"{outcome}: {case.name}", *told[:6], sep="\n    ", flush=True)
+    return outcome
+
+
+if __name__ == "__main__":
+    main()

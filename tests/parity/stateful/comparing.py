@@ -1,0 +1,145 @@
+"""A query here and in Spark, and what differs.
+
+Append and complete results are Spark's; what updates come to in the end is, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from engine.errors import ContinuousError
+from engine.plan.planner import plan_query
+from tests.parity.stateful.own_side import OwnQuery
+from tests.parity.stateful.spark_side import run_in_spark
+from tests.parity.stateful.steps import EVENTS, OTHERS, Step
+from tests.parity.stateful.templates import TEMPLATES, Template
+from tests.spark.expressions import plain_values, same
+from tests.spark.queries import compare_tables
+
+_HINT = re.compile(r"/\*\+ (dedup|within)\((.*?)\) \*/ ")
+_Outcome = list[pa.Table] | Exception
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query in one output mode, ANSI or not."""
+
+    template: Template
+    mode: str
+    ansi: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.template.name}-{self.mode}-{'ansi' if self.ansi else 'legacy'}"
+
+
+def cases() -> list[Case]:
+    """All there are."""
+    return [
+        Case(template, mode, ansi)
+        for number, template in enumerate(TEMPLATES)
+        for place, mode in enumerate(template.modes)
+        for ansi in ((number + place) % 2 == 0, (number + place) % 2 == 1)
+    ]
+
+
+def views(spark: SparkSession, folder: Path) -> None:
+    """What the queries read; two streams are files in ``folder``."""
+    for name, schema, view, time, delay in (
+        ("events", EVENTS, "e", "at", "5 minutes"),
+        ("others", OTHERS, "o", "at2", "10 minutes"),
+    ):
+        (folder / name).mkdir()
+        empty = spark.createDataFrame(schema.empty_table())
+        df = spark.readStream.schema(empty.schema).parquet(str(folder / name))
+        df.createOrReplaceTempView(f"{view}0")
+        df.withWatermark(time, delay).createOrReplaceTempView(view)
+    names = spark.createDataFrame(
+        [(0, "nought"), (1, "one"), (1, "uno")], "number INT, name STRING"
+    )
+    names.createOrReplaceTempView("names")
+    spark.udf.register("plus_one", lambda x: None if x is None else x + 1, "bigint")
+
+
+def differences(spark: SparkSession, folder: Path, case: Case, given: list[Step]) -> list[str]:
+    """In words; none if the results are the same, or both fail.
+
+    :raises ContinuousError: it fails here, and not in Spark.
+    """
+    template, mode = case.template, case.mode
+    spark.conf.set("spark.sql.ansi.enabled", str(case.ansi).lower())
+    df = made(spark, template.sql)
+    mine = _attempt(lambda: _run_here(df, mode, given))
+    theirs = _attempt(lambda: run_in_spark(df, mode, folder, given))
+    if isinstance(theirs, Exception):
+        return [] if isinstance(mine, Exception) else [f"Spark fails: {theirs}"]
+    if isinstance(mine, Exception):
+        raise mine
+    if mode == "complete":
+        theirs, mine = theirs[-1:], mine[-1:]
+    elif mode == "update" and "dedup" not in template.sql:
+        theirs = last_of_each(theirs, template.keys)
+        mine = last_of_each(mine, template.keys)
+    assert theirs, "a query without a row shows nothing"
+    left = pa.concat_tables(theirs)
+    right = pa.concat_tables(mine) if mine else left.schema.empty_table()
+    return _compared(left, right.cast(left.schema), template.ulps)
+
+
+def made(spark: SparkSession, sql: str) -> DataFrame:
+    """The query; SQL has no words for deduplication, so a comment has."""
+    found = _HINT.search(sql)
+    df = spark.sql(_HINT.sub("", sql))
+    if found is None:
+        return df
+    columns = found[2].split(", ")
+    if found[1] == "within":
+        return df.dropDuplicatesWithinWatermark(columns)
+    return df.dropDuplicates(columns)
+
+
+def last_of_each(tables: list[pa.Table], keys: int) -> list[pa.Table]:
+    """The last row of each key."""
+    if not tables:
+        return []
+    table = pa.concat_tables(tables).combine_chunks()
+    columns = [plain_values(column) for column in table.columns[:keys]]
+    places = {repr(key): row for row, key in enumerate(zip(*columns, strict=True))}
+    return [table.take(sorted(places.values()) if keys else [table.num_rows - 1])]
+
+
+def _attempt(run: Callable[[], list[pa.Table]]) -> _Outcome:
+    try:
+        return run()
+    except (ContinuousError, PySparkException) as error:
+        return error
+
+
+def _run_here(df: DataFrame, mode: str, given: list[Step]) -> list[pa.Table]:
+    query = OwnQuery(plan_query(df, exact_math=True, output_mode=mode))
+    epochs: list[pa.Table] = []
+    for number, step in enumerate(given):
+        epochs += query.step(step)
+        query.rescale((3, 1, 2)[number % 3])
+    return epochs
+
+
+def _compared(theirs: pa.Table, mine: pa.Table, ulps: int) -> list[str]:
+    """The differences; DOUBLEs that may differ are compared in the order of the other columns."""
+    if not ulps:
+        return compare_tables(theirs, mine)
+    left, right = (
+        sorted(zip(*map(plain_values, table.columns), strict=True), key=lambda row: repr(row[:-1]))
+        for table in (theirs, mine)
+    )
+    if len(left) != len(right):
+        return [f"{len(left)} rows in Spark, {len(right)} here"]
+    pairs = zip(left, right, strict=True)
+    return [f"{a} in Spark, {b} here" for a, b in pairs if not same(a, b, ulps)]
