@@ -46,6 +46,7 @@ from engine.plan.array_items import propagates_constant_null, simplified
 from engine.plan.calendar_intervals import plus_constant
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
 from engine.plan.common_expressions import computed_first, name_of
+from engine.plan.constant_texts import constant_text, is_constant_text
 from engine.plan.java_zones import go_by_java_zones
 from engine.plan.refusals import NESTED_MAX, TOO_DEEP
 from engine.plan.session_settings import SessionSettings
@@ -78,7 +79,6 @@ that does not matter."""
 _ERRORS = (Py4JJavaError, PySparkException)
 _SHIFT_ZONE = {"FromUTCTimestamp", "ToUTCTimestamp"}
 _ADD_INTERVAL = {"TimestampAddInterval", "DateAddInterval"}
-_OF_SESSION = {"CurrentUser", "CurrentCatalog", "CurrentDatabase", "CurrentPath"}
 _TRANSPARENT = {"Alias", "KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized"}
 
 
@@ -172,9 +172,10 @@ class ExpressionReader:
             return Expr(op, (), dtype, node.nullable(), {"name": _variable_name(node)})
         if op == "RaiseError":
             return self._raise_error(node, dtype, obstacles)
-        if op not in KERNELS and dtype == pa.string() and _is_constant(op, node):
+        if op not in KERNELS and dtype == pa.string() and is_constant_text(op, node):
             try:
-                return Expr("Literal", (), dtype, False, {"value": self._constant_text(op, node)})
+                text = constant_text(self._gateway, op, node)
+                return Expr("Literal", (), dtype, False, {"value": text})
             except _ERRORS:  # so does it in each row: it is refused as if it was no constant
                 pass
         if op == "NormalizeNaNAndZero":  # the one value of which it makes another is -0.0
@@ -368,14 +369,6 @@ class ExpressionReader:
         obstacles += mine or ([] if op in KERNELS else theirs)
         return outer
 
-    def _constant_text(self, op: str, node: JavaObject) -> str | None:
-        """``version()``, ``schema_of_json('...')``, ``current_user()``: Spark knows."""
-        if op in _OF_SESSION:
-            session = self._gateway.jvm.org.apache.spark.sql.classic.SparkSession.active()
-            return str(session.sql(f"SELECT {node.prettyName()}()").head().getString(0))
-        value = node.eval(None)
-        return None if value is None else str(value.toString())
-
     def _raise_error(self, node: JavaObject, dtype: pa.DataType, obstacles: list[str]) -> Expr:
         """``raise_error(message)``: the children are the error class and the message."""
         error_class, parameters = scala_seq(node.children())
@@ -469,10 +462,6 @@ class ExpressionReader:
 
     def _is_a(self, value: Any, class_name: str) -> bool:
         return isinstance(value, JavaObject) and is_instance_of(self._gateway, value, class_name)
-
-
-def _is_constant(op: str, node: JavaObject) -> bool:
-    return op in _OF_SESSION or bool(node.foldable())
 
 
 def _nullable(node: JavaObject) -> bool:
