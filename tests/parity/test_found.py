@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine.expressions.decimals import EXACT
-from tests.spark.expressions import assert_parity
+from tests.spark.expressions import assert_parity, frame_of, read_expressions
 
 pytestmark = pytest.mark.spark
 
@@ -316,3 +316,9 @@ def test_nullability_that_raises(spark: SparkSession) -> None:
     index = f"length(string({csv}))"
     table = pa.table({"i": pa.array([1], pa.int32())})
     assert_parity(spark, table, [f"typeof(array(i)[{index}])"])
+
+
+def test_constant_texts_that_raise_are_refused(spark: SparkSession) -> None:
+    frame = frame_of(spark, pa.table({"i": pa.array([1], pa.int32())}))
+    _, problems = read_expressions(frame, ["to_json(map(CAST(NULL AS ARRAY<INT>), 1))"])
+    assert problems
