@@ -12,10 +12,10 @@ from engine import write_stream
 from engine.errors import ConfigError
 from engine.query.writer import ContinuousStreamWriter
 from engine.sinks import memory
+from tests.parity.stateful.comparing import last_of_each, made
 from tests.parity.stateful.spark_side import hand_out, run_in_spark
 from tests.parity.stateful.steps import EVENTS, steps
 from tests.parity.stateful.templates import TEMPLATES
-from tests.parity.stateful.comparing import last_of_each, made
 from tests.spark.queries import compare_tables
 
 pytestmark = pytest.mark.spark
