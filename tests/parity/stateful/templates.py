@@ -127,8 +127,8 @@ def _joined() -> Iterator[Template]:
     Spark's micro-batches let NULL meet NULL, which its batches do not."""
     near = "at2 >= at - INTERVAL 10 MINUTES AND at2 <= at + INTERVAL 20 MINUTES"
     conditions = {
-        "by text": "k = k2 AND k IS NOT NULL",
-        "by numbers": "d = d2 AND d IS NOT NULL",
+        "by text": "k = k2 AND k IS NOT NULL AND k2 IS NOT NULL",
+        "by numbers": "d = d2 AND d IS NOT NULL AND d2 IS NOT NULL",
         "by two": "id = id2 AND n <=> n2",
         "with a rest": "id = id2 AND n + 1 > n2",
         "with a rest of one side": "id = id2 AND n > 0",
@@ -142,7 +142,8 @@ def _joined() -> Iterator[Template]:
     yield Template(
         "join by windows",
         f"SELECT * FROM (SELECT {MINUTES} AS w, k, n FROM e) a FULL JOIN "
-        "(SELECT window(at2, '10 minutes') AS w2, k2 FROM o) b ON w = w2 AND k = k2",
+        "(SELECT window(at2, '10 minutes') AS w2, k2 FROM o) b ON w = w2 AND k = k2 "
+        "AND w IS NOT NULL AND k IS NOT NULL AND w2 IS NOT NULL AND k2 IS NOT NULL",
     )
     yield Template(
         "windows of a join",
