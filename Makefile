@@ -6,7 +6,7 @@ SHELL := /bin/sh
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-whole test-unit test-spark test-matrix test-spark-matrix parity parity-changed invent faults airflow-faults check demo demo-kafka servers up docker-up bench clean
+.PHONY: help install test test-whole test-unit test-spark test-matrix test-spark-matrix parity parity-changed parity-state invent faults airflow-faults check demo demo-kafka servers up docker-up bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ parity: install ## every expression beside Spark over a million generated values
 
 parity-changed: install ## the same for what has changed since: a function that you have added
 	$(PYTHON_IN_VENV) -m tests.parity --changed
+
+parity-state: install ## queries with state beside Spark's micro-batches; SEED=7 gives their input
+	$(PYTHON_IN_VENV) -m tests.parity.stateful --seed $(or $(SEED),7)
 
 invent: install ## random trees of expressions, and queries of them, beside Spark; TREES=2000 QUERIES=100 SEED=1
 	$(PYTHON_IN_VENV) -m tests.parity.invented --trees $(or $(TREES),2000) --seed $(or $(SEED),1)

@@ -45,8 +45,8 @@ is new. How a function is added: [adding a function](adding-a-function.md).
   rpad overlay levenshtein` read the memory behind it; here the character ends with the text.
 - Texts of DOUBLEs are those of Java 19 and later, also where Spark runs on Java 17.
 - A damaged KLL sketch that promises more than it holds, or one of another type, is an error here.
-  Spark reads what stands beside it, or runs out of memory: in 4 of 276,000 values that were compared,
-  of `kll_sketch_get_n_*` and `kll_sketch_to_string_*`.
+  Spark reads what stands beside it, or runs out of memory: in 4 of 276,000 values that were
+  compared, of `kll_sketch_get_n_*` and `kll_sketch_to_string_*`.
 
 `rand()`, `randn()`, `randstr()`, `uniform()`, `shuffle()` and `uuid()` run as well. With a seed
 (not `uuid()`) a task begins with the values of the same partition of a Spark batch and goes on with
