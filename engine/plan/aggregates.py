@@ -12,11 +12,13 @@ from engine.expressions.registry import Context
 from engine.expressions.tree import Expr
 from engine.pipeline.stateful import Aggregate
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
+from engine.state.aggregates.distinct_counts import REGISTER_BITS_MIN, register_bits
 from engine.state.aggregates.functions import FUNCTIONS, why_not
 
 Read = Callable[[list[Any]], tuple[Expr, ...]]
 """From Spark's expressions over the rows to ours."""
 _REPLACEABLE: Final = "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
+_APPROXIMATE: Final = "HyperLogLogPlusPlus"
 _OF_SPARKS_BUFFERS: Final = {
     "mutable_agg_buffer_offset",
     "input_agg_buffer_offset",
@@ -123,6 +125,8 @@ class FunctionReader:
         if kind == "Count":  # a constant is there in every row
             parts = [part for part in parts if part.op != "Literal" or part.params["value"] is None]
         params = self._parameters(function)
+        if kind == _APPROXIMATE:
+            params |= self._corrections(params["relative_sd"])
         aggregate = Aggregate(
             kind,
             tuple(inputs.add(part, text) for part, text in zip(parts, texts, strict=False)),
@@ -136,6 +140,20 @@ class FunctionReader:
         if reason:
             self._problems.append(f"the aggregate {node.sql()}: {reason}")
         return aggregate
+
+    def _corrections(self, relative_sd: float) -> dict[str, Any]:
+        """What Spark corrects small counts by, of this many registers."""
+        place = register_bits(relative_sd) - REGISTER_BITS_MIN
+        helpers = self._gateway.jvm.org.apache.spark.sql.catalyst.util
+        tables = getattr(getattr(helpers, "HyperLogLogPlusPlusHelper$"), "MODULE$")
+        thresholds = tables.THRESHOLDS()
+        if place >= len(thresholds):
+            return {}
+        return {
+            "threshold": float(thresholds[place]),
+            "estimates": tuple(map(float, tables.RAW_ESTIMATE_DATA()[place])),
+            "biases": tuple(map(float, tables.BIAS_DATA()[place])),
+        }
 
 
 def _unread(aggregate: Aggregate) -> str | None:

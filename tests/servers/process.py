@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -87,8 +88,9 @@ class Process:
         self._popen.wait()
 
     def suspend(self) -> None:
-        """It is there, and does not answer."""
+        """It is there, and does not answer: none of its threads runs any more."""
         self._popen.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._popen.pid, os.WSTOPPED | os.WNOWAIT)
 
     def resume(self) -> None:
         self._popen.send_signal(signal.SIGCONT)

@@ -29,6 +29,8 @@ _ALPHAS: Final = {4: 0.673, 5: 0.697, 6: 0.709}
 _CORRECTED_BELOW: Final = 19
 _NEIGHBOURS: Final = 6
 _SEED: Final = 42
+REGISTER_BITS_MIN: Final = 4
+"""Spark's tables begin there."""
 
 
 def register_bits(relative_sd: float) -> int:

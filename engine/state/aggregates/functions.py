@@ -189,5 +189,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "PercentileDisc": Function(
         DiscretePercentile, _discrete_percentile, ("reverse", "legacy_calculation")
     ),
-    "HyperLogLogPlusPlus": Function(DistinctCount, _distinct_count, ("relative_sd",)),
+    "HyperLogLogPlusPlus": Function(
+        DistinctCount, _distinct_count, ("relative_sd", "threshold", "estimates", "biases")
+    ),
 }
