@@ -28,6 +28,7 @@ ALL: Final = ("append", "update", "complete")
 CHANGES: Final = ("update", "complete")
 MINUTES: Final = "window(at, '10 minutes')"
 
+# Without mode(n): of values that are as frequent Spark takes any.
 AGGREGATES: Final = (
     "count(*)", "count(n)", "count(k, n)", "count_if(flag)", "count(*) FILTER (WHERE n > 0)",
     "sum(n)", "sum(id)", "sum(m)", "sum(d)", "sum(f)", "try_sum(id)", "sum(n) FILTER (WHERE flag)",
@@ -37,7 +38,7 @@ AGGREGATES: Final = (
     "first(k)", "first(k, true)", "last(n)", "last(n, true)", "any_value(id)",
     "bool_and(flag)", "bool_or(flag)", "bit_and(n)", "bit_or(n)", "bit_xor(n)",
     "sort_array(collect_list(n))", "sort_array(collect_set(k))", "collect_list(id)",
-    "max_by(k, id)", "min_by(n, at)", "mode(n)", "median(n)", "percentile(n, 0.25)",
+    "max_by(k, id)", "min_by(n, at)", "median(n)", "percentile(n, 0.25)",
     "percentile(n, array(0.1, 0.9))", "approx_count_distinct(k)", "approx_count_distinct(d, 0.1)",
     "listagg(k, ',')", "regr_count(n, id)",
 )  # fmt: skip
@@ -85,7 +86,7 @@ def _windowed() -> Iterator[Template]:
         yield Template(f"windows {name}", sql, ALL, 1)
     for name, session in SESSIONS.items():
         sql = f"SELECT k, {session} AS w, count(*) AS c, max(n) AS m FROM e GROUP BY k, {session}"
-        yield Template(f"sessions {name}", sql, ("append", "complete"))
+        yield Template(f"sessions {name}", sql)
     inner = f"SELECT {MINUTES} AS w, k, count(*) AS c FROM e GROUP BY {MINUTES}, k"
     yield Template("window_time", f"SELECT window_time(w) AS t, c FROM ({inner})")
     yield Template(
@@ -135,6 +136,8 @@ def _joined() -> Iterator[Template]:
     }
     for kind in ("INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI"):
         for name, condition in conditions.items():
+            if (kind, name) == ("LEFT", "with a rest"):
+                continue  # Spark loses rows here that its full join, with the same condition, has
             sql = f"SELECT * FROM e {kind} JOIN o ON {condition} AND {near}"
             yield Template(f"{kind.lower()} join {name}", sql)
     yield Template("join without end", "SELECT at, k, n2 FROM e0 JOIN o0 ON k = k2 AND n = n2")
