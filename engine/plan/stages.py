@@ -201,8 +201,8 @@ class StagePlanning:
             self._scope.problems.append("several session windows in one GROUP BY")
         if self._output_mode == COMPLETE and self._event_time(keys) is not None:
             self._scope.problems.append(
-                "session_window with a watermark in output mode complete: Spark leaves late rows out"
-                " there, and this engine does not; use append, or leave out withWatermark"
+                "session_window with a watermark in output mode complete: Spark leaves late rows"
+                " out there, and this engine does not; use append, or leave out withWatermark"
             )
         if len(keys) == len(sessions):
             self._scope.problems.append(
