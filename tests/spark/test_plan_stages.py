@@ -191,6 +191,19 @@ def test_sessions(timed: DataFrame) -> None:
     assert "alone" in problems_of(timed.groupBy(session).count())
 
 
+def test_sessions_with_a_watermark_are_not_shown_whole(timed: DataFrame) -> None:
+    """Spark leaves late rows out of them, though it forgets none."""
+    sessions = timed.groupBy(F.session_window("timestamp", "5 minutes"), "value").count()
+    assert "in output mode complete" in problems_of(sessions, "complete")
+
+
+def test_small_counts_are_corrected_as_spark_does(rate: DataFrame) -> None:
+    counted = rate.groupBy("value").agg(F.approx_count_distinct("timestamp"))
+    (function,) = step_of(planned(counted, "update"), GroupRows).aggregates
+    assert function.params["threshold"] > 0
+    assert len(function.params["estimates"]) == len(function.params["biases"]) > 0
+
+
 def test_deduplication(timed: DataFrame) -> None:
     df = timed.selectExpr("value % 5 AS k", "timestamp", "value AS unused", "value AS v")
     below, above = planned(df.dropDuplicates(["k", "timestamp"]).select("v", "k"))
