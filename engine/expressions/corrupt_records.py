@@ -47,14 +47,13 @@ def check_corrupt_field(field: pa.Field | None, options: Mapping[str, Any]) -> N
 
 
 def with_records(
-    array: pa.StructArray, dtype: pa.StructType, name: str, bad: Mapping[int, str | None]
+    array: pa.StructArray, dtype: pa.StructType, name: str, records: pa.StringArray
 ) -> pa.StructArray:
     """The structs with that field among theirs.
 
     :param dtype: of the result.
-    :param bad: the texts of bad rows, by their numbers; the others have NULL.
+    :param records: the texts of bad rows; the others have NULL.
     """
-    records = pa.array([bad.get(row) for row in range(len(array))], pa.string())
     columns = iter(array.flatten() if array.type.num_fields else [])
     fields = [records if field.name == name else next(columns) for field in dtype]
     return pa.StructArray.from_arrays(fields, fields=list(dtype), mask=array.is_null())

@@ -148,6 +148,16 @@ def test_json(spark: SparkSession) -> None:
     assert_parity(spark, _table([*_JSON, *_CUT]), [*paths, *records, *outlines], ansi=[True])
 
 
+def test_corrupt_records(spark: SparkSession) -> None:
+    """The column has the bytes of a JSON text, and of a CSV text what Java has read."""
+    expressions = [
+        f"{reader}(s, '{schema}', map('mode', 'PERMISSIVE'))"
+        for reader in ("from_json", "from_csv")
+        for schema in ("a int, _corrupt_record string", "a float, _corrupt_record string")
+    ]
+    assert_parity(spark, _table([*_JSON, *_WHOLE, *_CUT]), expressions, ansi=[True])
+
+
 def test_urls(spark: SparkSession) -> None:
     parts = [f"try_parse_url(s, '{part}')" for part in ("HOST", "PATH", "QUERY")]
     more = ["parse_url(s, 'QUERY', 'a')", "try_url_decode(s)"]

@@ -103,7 +103,8 @@ def from_csv(expr: Expr, context: Context) -> ValueFunction:
         result = pa.StructArray.from_arrays(columns, fields=list(dtype), mask=mask)
         if corrupt is None:
             return result
-        return with_records(result, expr.dtype, corrupt.name, bad)
+        records = pa.array([bad.get(row) for row in range(len(texts))], pa.string())
+        return with_records(result, expr.dtype, corrupt.name, records)
 
     return of_columns(convert)
 

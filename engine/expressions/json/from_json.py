@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.expressions.corrupt_records import (
     CORRUPT_RECORD,
@@ -91,37 +92,39 @@ def from_json(expr: Expr, context: Context) -> ValueFunction:
     dtype = without_corrupt(expr.dtype, corrupt)
     decode = _decoder(dtype, reading, tells_bad=reading.fails_fast or corrupt is not None)
 
-    def exactly(texts: list[Any]) -> pa.Array:
+    def exactly(array: pa.Array) -> pa.Array:
+        texts = to_list(array)
         rows = range(len(texts))
         irregular: set[int] = set()
         values = [_decoded(decode, text, row, irregular) for row, text in enumerate(texts)]
         result = Builder(reading.times, irregular).build(values, dtype, rows)
-        bad: dict[int, str | None] = {}
+        bad = [False] * len(texts)
         if irregular:
             reader = RecordReader(reading.times, reading.features)
             for row in irregular:
                 values[row], is_whole = reader.read(texts[row], dtype)
-                if not is_whole:
-                    bad[row] = texts[row]
+                bad[row] = not is_whole
                 if reading.fails_fast and not is_whole:
                     raise malformed_record(texts[row])
             result = Builder(reading.times, None).build(values, dtype, rows)
         if corrupt is None:
             return result
-        return with_records(result, expr.dtype, corrupt.name, bad)
+        # Of the column, not of what was read: its bytes stay also where they are no UTF-8.
+        records = pc.if_else(pa.array(bad, pa.bool_()), array, pa.scalar(None, pa.string()))
+        return with_records(result, expr.dtype, corrupt.name, records)
 
     if not TypedRecords.fit(dtype, reading.times):
-        return of_columns(lambda array: exactly(to_list(array)))
+        return of_columns(exactly)
     typed = TypedRecords(dtype, reading.times)
 
     def convert(array: pa.Array) -> pa.Array:
-        texts = to_list(array)
-        result, odd = typed.read(texts)
+        result, odd = typed.read(to_list(array))
         if corrupt is not None:
-            result = with_records(result, expr.dtype, corrupt.name, {})
+            none = pa.nulls(len(array), pa.string())
+            result = with_records(result, expr.dtype, corrupt.name, none)
         if not odd:
             return result
-        return replaced(result, np.array(odd), exactly([texts[row] for row in odd]))
+        return replaced(result, np.array(odd), exactly(array.take(pa.array(odd, pa.int64()))))
 
     return of_columns(convert)
 
