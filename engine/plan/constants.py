@@ -23,6 +23,7 @@ from engine.plan.catalyst import scala_seq, simple_name
 _PLAIN: Final = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT"})
 _OF_DAYS: Final = "TIMESTAMP"
 """What is computed of a text may depend on the day: ``CAST('10:00' AS TIMESTAMP)``."""
+_COLLECTIONS: Final = frozenset({"CreateArray", "CreateMap"})
 _SPECIAL: Final = re.compile(r"epoch|now|today|tomorrow|yesterday", re.IGNORECASE)
 """In texts that become dates; computed by another rule, of which there is none here."""
 
@@ -61,11 +62,27 @@ class Constants:
         """The largest ones that are not written as such."""
         if not node.containsPattern(self._literal) or simple_name(node) == "Literal":
             return
-        if not self._foldable(node):
+        if self._known(node) is not None:
+            yield node
+        elif not self._foldable(node):
             for child in scala_seq(node.children()):
                 yield from self._constants(child)
         elif not node.containsPattern(self._current) and not _depends_on_the_day(node):
             yield node
+
+    def _known(self, node: JavaObject) -> JavaObject | None:
+        """Of what is no constant, but has one value: ``x IN (NULL, NULL)`` and ``size(map(..))``.
+
+        Source: ``OptimizeIn``, of which the rest makes sets that no kernel reads, and
+        ``ConstantFolding``."""
+        name = simple_name(node)
+        if name == "In" and all(map(_is_null, scala_seq(node.list()))):
+            null: JavaObject = self._catalyst.expressions.Literal.create(None, node.dataType())
+            return null
+        if name == "Size" and simple_name(node.child()) in _COLLECTIONS:
+            folded = self._rule.apply(self._holder(node)).condition()
+            return folded if simple_name(folded) == "Literal" else None
+        return None
 
     def _foldable(self, node: JavaObject) -> bool:
         if not node.containsPattern(self._replaceable):
@@ -82,6 +99,8 @@ class Constants:
 
     def _value(self, constant: JavaObject) -> JavaObject | None:
         """None if it raises, or is not what rules look at."""
+        if (known := self._known(constant)) is not None:
+            return known
         try:
             holder = self._rule.apply(self._replacing.apply(self._holder(constant)))
         except (Py4JJavaError, PySparkException):
@@ -93,6 +112,10 @@ class Constants:
         return value if is_plain else None
 
 
+def _is_null(node: JavaObject) -> bool:
+    return simple_name(node) == "Literal" and node.value() is None
+
+
 def _expressions(plan: JavaObject) -> Iterator[JavaObject]:
     yield from scala_seq(plan.expressions())
     for child in scala_seq(plan.children()):
@@ -100,9 +123,16 @@ def _expressions(plan: JavaObject) -> Iterator[JavaObject]:
 
 
 def _depends_on_the_day(node: JavaObject) -> bool:
-    if simple_name(node) == "Literal":
+    name = simple_name(node)
+    if name == "Literal":
         return False
-    sql = str(node.dataType().sql())
-    if _OF_DAYS in sql or (sql == "DATE" and _SPECIAL.search(str(node.sql()))):
-        return True
-    return any(map(_depends_on_the_day, scala_seq(node.children())))
+    children = scala_seq(node.children())
+    if name not in _COLLECTIONS and not (name == "Cast" and not _has_text(node.child())):
+        sql = str(node.dataType().sql())
+        if _OF_DAYS in sql or (sql == "DATE" and _SPECIAL.search(str(node.sql()))):
+            return True
+    return any(map(_depends_on_the_day, children))
+
+
+def _has_text(node: JavaObject) -> bool:
+    return "STRING" in str(node.dataType().sql())

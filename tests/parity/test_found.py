@@ -322,3 +322,35 @@ def test_constant_texts_that_raise_are_refused(spark: SparkSession) -> None:
     frame = frame_of(spark, pa.table({"i": pa.array([1], pa.int32())}))
     _, problems = read_expressions(frame, ["to_json(map(CAST(NULL AS ARRAY<INT>), 1))"])
     assert problems
+
+
+def test_decimals_next_to_a_whole_number(spark: SparkSession) -> None:
+    """One that Spark keeps as a BigDecimal becomes an INT by way of a DOUBLE."""
+    numbers = ["0.999999999999999999", "-0.999999999999999999", "0.4"]
+    table = pa.table({"q": pa.array(list(map(Decimal, numbers)), pa.decimal128(18, 18))})
+    wide = "cast(q as decimal(38, 18))"
+    of = ["q", "q * 1", "q + 0", "q + q - q", "-q", "abs(q)", "nvl(q, q)", "round(q, 18)", wide]
+    constants = ["0.999999999999999999BD", "cast('0.999999999999999999' as decimal(18, 18))"]
+    of += [f"cast({wide} as decimal(18, 18))", "array(q)[0]", "q / 1", *constants]
+    assert_parity(spark, table, [f"try_cast({each} as int)" for each in of])
+    assert_parity(spark, table, [f"cast({each} as bigint)" for each in of])
+
+
+def test_seconds_of_the_earliest_timestamp(spark: SparkSession) -> None:
+    table = pa.table({"p": [-1e300, -1.5, -1e-6, 0.0, 1e300]})
+    names = ("to_unix_timestamp", "unix_timestamp", "unix_seconds")
+    assert_parity(spark, table, [f"{name}(timestamp_seconds(p))" for name in names])
+
+
+def test_what_has_one_value_without_being_constant(spark: SparkSession) -> None:
+    """Spark's optimizer keeps it from raising."""
+    table = pa.table({"t": [True, False, None], "n": pa.array([1, 1, None], pa.int32())})
+    ntz = "hash(CAST(array() AS array<timestamp_ntz>), array(TIMESTAMP_NTZ'2024-10-27 01:00:00'))"
+    expressions = ["assert_true(t) IN (NULL, NULL)", "size(map(n, 1, 1, 2))", f"array(n, n)[{ntz}]"]
+    assert_parity(spark, table, [*expressions, "size(array(n, n))", "n IN (NULL, NULL)"])
+
+
+def test_kll_without_levels(spark: SparkSession) -> None:
+    head = bytes.fromhex("05010f0008000800") + (1).to_bytes(8, "little") + b"\x08\x00\x00\x00"
+    table = pa.table({"b": pa.array([head + bytes(16), head + bytes(80)], pa.binary())})
+    assert_parity(spark, table, ["kll_sketch_get_quantile_bigint(b, 0.5D)"])

@@ -76,6 +76,13 @@ def test_zones_are_looked_at_after_the_other_parts_of_a_time(
     assert _differences(spark, table, f"{name}(y, 2, 3, 0, 0, 0, z)", ansi) == []
 
 
+def test_dates_that_are_no_timestamps_behind_null(spark: SparkSession) -> None:
+    """They overflow in every mode, where they are looked at."""
+    table = pa.table({"n": pa.array([2**31 - 2, 1], pa.int32())})
+    expression = "months_between(CAST(NULL AS date), date_add(date'1970-01-01', n), false)"
+    assert _differences(spark, table, expression, ansi=False) == []
+
+
 def _differences(
     spark: SparkSession, table: pa.Table, expression: str, ansi: bool = True
 ) -> list[str]:

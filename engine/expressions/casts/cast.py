@@ -14,6 +14,7 @@ import pyarrow as pa
 
 # Imported for the conversions that they register.
 from engine.expressions.argument_types import Rare
+from engine.expressions.casts.held_decimals import held_as_long
 from engine.expressions.casts.rules import Casting, any_part, castable, converter, kind
 from engine.expressions.casts.special_times import special_moment
 from engine.expressions.datum import constant
@@ -31,7 +32,8 @@ _NEVER_FAIL = {("integral", "floating"), ("integral", "boolean"), ("integral", "
 def _casting(expr: Expr, context: Context) -> Casting:
     (child,) = expr.children
     zone_name = expr.params.get("time_zone_id") or context.session_timezone
-    return Casting(child.dtype, expr.dtype, expr.params["eval_mode"], zone_name)
+    held = held_as_long(child) if pa.types.is_decimal(child.dtype) else None
+    return Casting(child.dtype, expr.dtype, expr.params["eval_mode"], zone_name, held)
 
 
 def _supports(expr: Expr) -> str | None:
@@ -48,7 +50,14 @@ def _can_fail(expr: Expr) -> bool:
     (child,) = expr.children
     if has_variant(child.dtype) or has_variant(expr.dtype):
         return True
+    if any_part(child.dtype, expr.dtype, _may_overflow):
+        return True
     return expr.params["eval_mode"] == "ANSI" and any_part(child.dtype, expr.dtype, _may_not_fit)
+
+
+def _may_overflow(source: pa.DataType, target: pa.DataType) -> bool:
+    """In every mode."""
+    return kind(source) in _MOMENTS and kind(target) in _MOMENTS[1:] and source != target
 
 
 def _may_not_fit(source: pa.DataType, target: pa.DataType) -> bool:

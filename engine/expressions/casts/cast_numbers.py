@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.buffers import room, values_of, with_nulls_of
+from engine.expressions.casts.held_decimals import UNSCALED_MAX
 from engine.expressions.casts.rules import Casting, Convert, conversion
-from engine.expressions.decimals import fit, fit_array, low_64_bits
+from engine.expressions.decimals import EXACT, fit, fit_array, low_64_bits
 from engine.expressions.java_doubles import double_text
 from engine.expressions.vectors import per_row
 
@@ -144,15 +145,19 @@ def decimal_to_floating(casting: Casting) -> Convert:
 
 @conversion(("decimal", "integral"))
 def decimal_to_integral(casting: Casting) -> Convert:
-    """Towards zero. Too large: an error; LEGACY cuts off the higher bits. Where Spark checks a
-    DECIMAL of more than 18 digits, it does so by way of a DOUBLE, but not for BIGINT: the DOUBLE
-    nearest to 0.9999999999999999999 is 1."""
-    bits = casting.target.bit_width
+    """Towards zero. Too large: an error; LEGACY cuts off the higher bits. Where Spark checks what
+    it keeps as a BigDecimal, it does so by way of a DOUBLE, but not for BIGINT."""
+    bits, source = casting.target.bit_width, casting.source
     half = 1 << (bits - 1)
-    by_double = casting.exact and bits < 64 and casting.source.precision > _COMPACT_DIGITS
+    held = casting.held_as_long
+    if held is None:
+        held = source.precision <= _COMPACT_DIGITS
+    by_double = casting.exact and bits < 64
 
     def whole(value: Decimal) -> int:
-        return int(float(value)) if by_double else int(value)
+        if by_double and (not held or abs(EXACT.scaleb(value, source.scale)) >= UNSCALED_MAX):
+            return int(float(value))
+        return int(value)
 
     def row(value: Decimal) -> int:
         return int((low_64_bits(whole(value)) + half) % (2 * half) - half)

@@ -36,12 +36,14 @@ class Casting:
 
     :param mode: ``ANSI``, ``TRY`` or ``LEGACY``.
     :param zone_name: where dates and times without a zone are.
+    :param held_as_long: of a decimal, see :mod:`.held_decimals`; None where only the type is known.
     """
 
     source: pa.DataType
     target: pa.DataType
     mode: str
     zone_name: str
+    held_as_long: bool | None = None
 
     @property
     def ansi(self) -> bool:

@@ -72,11 +72,11 @@ class KllSketch:
             raise bad_argument("The sketch must not be empty for this operation. ")
         starts = [level - self.levels[0] for level in self.levels]
         parts = [self.items[start:end] for start, end in pairwise(starts)]
+        if not any(map(len, parts)):
+            raise bad_argument("The sketch has no values.")
         if not self.sorted:
             parts[0] = in_order(parts[0])
         weights = [np.full(len(part), 1 << level) for level, part in enumerate(parts)]
-        if not sum(map(len, parts)):
-            raise bad_argument("The sketch has no values.")
         items, each = _merged(list(zip(parts, weights, strict=True)))
         return self._with_ends(items, np.cumsum(each, dtype=np.int64))
 

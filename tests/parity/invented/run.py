@@ -21,7 +21,7 @@ from tests.parity.invented.trees import Tree, operators, sql
 from tests.parity.templates import Family
 from tests.spark.expressions import configured
 
-AT_ONCE = 60
+AT_ONCE = 150
 """Trees in a batch."""
 _TRIES = 6
 _ALIKE_MAX = 4

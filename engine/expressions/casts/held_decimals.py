@@ -1,0 +1,46 @@
+"""Which decimals Spark keeps as a BIGINT, and which as a BigDecimal.
+
+It can be told: in ANSI mode a BigDecimal becomes an INT by way of a DOUBLE, and the DOUBLE nearest
+to 0.999999999999999999 is 1. What a column of up to 18 digits holds is a BIGINT; a constant, a
+product, a quotient and what was a text are BigDecimals. What depends on the row is taken for what
+its type says.
+
+Source: ``Decimal`` of Spark.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from engine.expressions.tree import Expr
+from engine.expressions.types import is_integral
+
+_LONG_DIGITS: Final = 18
+UNSCALED_MAX: Final = 10**_LONG_DIGITS
+"""A number of more digits is a BigDecimal whatever it was made of; exclusive."""
+_FIRST_DECIDES: Final = frozenset({"UnaryMinus", "UnaryPositive", "Abs", "Round", "BRound"})
+_SUMS: Final = frozenset({"Add", "Subtract"})
+_NEVER: Final = frozenset({"Literal", "Multiply", "Divide", "Remainder", "Pmod"})
+
+
+def held_as_long(expr: Expr) -> bool:
+    """Whether the values of a DECIMAL expression are kept as a BIGINT where they fit."""
+    if expr.op in _NEVER:
+        return False
+    if expr.op == "Cast":
+        (child,) = expr.children
+        if pa.types.is_decimal(child.dtype):
+            return held_as_long(child)
+        return is_integral(child.dtype) or pa.types.is_boolean(child.dtype)
+    if expr.op in _FIRST_DECIDES:
+        return held_as_long(expr.children[0])
+    if expr.op in _SUMS:
+        alike = len({child.dtype.scale for child in expr.children}) == 1
+        return alike and all(_few_digits(child) and held_as_long(child) for child in expr.children)
+    return _few_digits(expr)
+
+
+def _few_digits(expr: Expr) -> bool:
+    return bool(expr.dtype.precision <= _LONG_DIGITS)
