@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -10,10 +11,17 @@ import pytest
 
 from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.rescaling import want_reducers
-from engine.errors import ConfigError, SinkCommitUnknownError, SourceError, StateTooLargeError
+from engine.errors import (
+    CheckpointError,
+    ConfigError,
+    SinkCommitUnknownError,
+    SourceError,
+    StateTooLargeError,
+)
 from engine.pipeline.stateful import COMPLETE, UPDATE
 from engine.query.handle import ContinuousQuery
 from engine.state.committed_state import committed_state, tables_of
+from engine.state.snapshots import SnapshotWriter
 from tests.simulation.counting import CountStory, counted
 from tests.simulation.story import WAIT_S
 from tests.waiting import wait_until
@@ -223,3 +231,18 @@ def test_a_task_with_more_memory_than_it_may_have_ends_the_query_with_a_reason(
     assert "stateMemoryMaxBytes allows 1,000." in text
     assert "more reducers" in text
     assert query.status["restarts"] == 0
+
+
+def test_a_snapshot_that_fails_ends_the_run_though_the_next_epoch_stays_open(
+    story: CountStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(SnapshotWriter, "_create", full)
+    query = story.start(empty_epoch_interval="1 hour")
+    story.feed.add(5)
+    wait_until(lambda: not query.isActive, "the end")
+    error = query.exception()
+    assert isinstance(error, CheckpointError)
+    assert "No space left on device" in str(error)
