@@ -466,6 +466,8 @@ class ContinuousRun:
                 event = self._inbox.get_nowait()
             except queue.Empty:
                 return
+            if self._consequences.keeps(event):  # who was to send, or to take, has left before
+                continue
             self._log_failure(event)
             for action in self.coordinator.handle(event):
                 self._act(action)

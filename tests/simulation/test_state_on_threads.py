@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import re
 from pathlib import Path
 
@@ -246,3 +247,13 @@ def test_a_snapshot_that_fails_ends_the_run_though_the_next_epoch_stays_open(
     error = query.exception()
     assert isinstance(error, CheckpointError)
     assert "No space left on device" in str(error)
+
+
+def test_tasks_that_miss_each_other_when_the_query_is_stopped_are_no_failures(
+    story: CountStory, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(6):  # which of them hears first that it is over is a race
+        query = story.start()
+        story.grow(query, 1)
+        query.stop()
+    assert [each.message for each in caplog.records if each.levelno >= logging.ERROR] == []
