@@ -129,6 +129,18 @@ def test_every_row_reaches_the_owner_of_its_key_in_its_epoch(tls: bool) -> None:
         assert not owners[0] & owners[1]
 
 
+def test_a_large_batch_travels_in_pieces(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.exchange.sender.BATCH_BYTES_MAX", 1_000)
+    monkeypatch.setattr("engine.wire.session.FRAME_BYTES_MAX", 2_000)
+    reading = ends.receiver(A)
+    sender = ends.sender(A)
+    sender.send(rows(*range(500)))
+    sender.end(over(0))
+    await_that(lambda: bool(reading.ends) or reading.error is not None)
+    assert reading.error is None
+    assert reading.epochs[0] == list(range(500))
+
+
 def test_a_sender_that_leaves_in_the_middle_is_told(ends: Ends) -> None:
     reading = ends.receiver(A)
     sender = ends.sender(A)
