@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.errors import StateTooLargeError
 from engine.expressions.types import YEAR_MONTH_INTERVAL
 from engine.state.columns import column_of
 
@@ -69,3 +70,14 @@ def test_what_is_overwritten_is_not_kept() -> None:
         column.put(np.arange(10), pa.array([f"{number} " * 100] * 10))
     assert pa.total_allocated_bytes() - before < 20_000_000
     assert column.take(np.arange(2)).to_pylist() == ["1999 " * 100] * 2
+
+
+def test_more_than_arrow_can_count_is_told() -> None:
+    items = 1 << 30  # of no size
+    column = column_of(pa.list_(pa.null()))
+    column.grow(2)
+    for slot in range(2):
+        value = pa.ListArray.from_arrays(pa.array([0, items], pa.int32()), pa.nulls(items))
+        column.put(np.array([slot]), value)
+    with pytest.raises(StateTooLargeError, match="2\\*\\*31 bytes"):
+        column.take(np.array([0, 1]))
