@@ -214,6 +214,14 @@ def test_other_key_groups_than_those_of_the_checkpoint_are_refused(story: CountS
     assert story.start().drain(WAIT_S)
 
 
+def test_more_tasks_than_key_groups_are_refused(story: CountStory) -> None:
+    with pytest.raises(ConfigError, match="cannot have 200 tasks: the query has 128 key groups"):
+        story.start(reducers=200)
+    want_reducers(story.checkpoint.storage, 129, by="a test")
+    with pytest.raises(ConfigError, match="cannot have 129 tasks"):
+        story.start()
+
+
 def _tasks(query: ContinuousQuery) -> int:
     progress = query.lastProgress
     return 0 if progress is None else progress["stateOperators"][0]["numShufflePartitions"]
