@@ -20,6 +20,7 @@ import pyarrow as pa
 from engine.errors import AuthenticationError, PeerLostError, ProtocolError
 from engine.exchange.alignment import Alignment, EpochEnd
 from engine.exchange.frames import Place, item_of, sender_of
+from engine.wire.listening import make_room
 from engine.wire.peer import Peer
 from engine.wire.session import HANDSHAKE_TIMEOUT_S
 
@@ -37,6 +38,7 @@ class Receiver:
     :param senders: every task that will send, and which side of the input its rows are.
     :param schemas: of each side.
     :raises OSError: it cannot be listened on.
+    :raises ConfigError: there cannot be so many connections.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Receiver:
         senders: Mapping[Place, int],
         schemas: Sequence[pa.Schema],
     ) -> None:
+        make_room(len(senders), 0)
         self._secret, self._tls = secret, tls
         self._sides, self._schemas = senders, schemas
         self._alignment: Alignment[Place, pa.RecordBatch] = Alignment(senders)

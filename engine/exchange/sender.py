@@ -13,7 +13,7 @@ from engine.exchange.alignment import EpochEnd
 from engine.exchange.frames import Place
 from engine.exchange.partitioning import Partitioner
 from engine.wire.connection import PATIENCE_S, Connection, Dialing, connect
-from engine.wire.listening import host_and_port
+from engine.wire.listening import host_and_port, make_room
 from engine.wire.messages import Address
 
 BATCH_BYTES_MAX: Final = 1 << 26
@@ -30,6 +30,7 @@ class Sender:
     :param secret: of the run.
     :param patience_s: so long one is called again that drops us, for it may be busy.
     :raises PeerLostError: one of them cannot be reached.
+    :raises ConfigError: there cannot be so many connections.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Sender:
         partitioner: Partitioner,
         patience_s: float = PATIENCE_S,
     ) -> None:
+        make_room(len(addresses), 0)
         self._partitioner = partitioner
         self._places = [Place(stage, task) for task in range(len(addresses))]
         self._connections: list[Connection] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -139,6 +140,19 @@ def test_a_large_batch_travels_in_pieces(ends: Ends, monkeypatch: pytest.MonkeyP
     await_that(lambda: bool(reading.ends) or reading.error is not None)
     assert reading.error is None
     assert reading.epochs[0] == list(range(500))
+
+
+def test_there_are_as_many_open_files_as_a_task_needs_for_the_others(ends: Ends) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (700, limits[1]))
+        ends.receiver(*(Place(0, task) for task in range(400)))
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 400 + 512
+        ends.addresses *= 450
+        ends.sender(A)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 450 + 512
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_a_sender_that_leaves_in_the_middle_is_told(ends: Ends) -> None:
