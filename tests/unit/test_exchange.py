@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -61,7 +62,7 @@ class Reading:
     """Reads in a thread until told to stop."""
 
     def __init__(self, receiver: Receiver) -> None:
-        self._receiver = receiver
+        self.receiver = receiver
         self.epochs: list[list[int]] = [[]]
         self.ends: list[EpochEnd] = []
         self.error: Exception | None = None
@@ -76,21 +77,21 @@ class Reading:
                 if self.hold.is_set():
                     self._stop.wait(0.01)
                     continue
-                for _, batch in self._receiver.read(0.05):
+                for _, batch in self.receiver.read(0.05):
                     batch.validate(full=True)
                     self.epochs[-1] += batch.column(0).to_pylist()
-                if (end := self._receiver.end) is not None:
+                if (end := self.receiver.end) is not None:
                     self.ends.append(end)
                     self.epochs.append([])
-                    self._receiver.go_on()
+                    self.receiver.go_on()
         except Exception as exc:
             self.error = exc
 
     def close(self) -> None:
         self._stop.set()
-        self._receiver.interrupt()
+        self.receiver.interrupt()
         self._thread.join()
-        self._receiver.close()
+        self.receiver.close()
 
 
 @pytest.fixture
@@ -153,6 +154,14 @@ def test_there_are_as_many_open_files_as_a_task_needs_for_the_others(ends: Ends)
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 450 + 512
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_the_system_asks_whether_the_machine_of_a_silent_sender_is_there(ends: Ends) -> None:
+    reading = ends.receiver(A)
+    ends.sender(A).send(rows(1))
+    await_that(lambda: reading.epochs == [[1]])
+    (peer,) = reading.receiver._peers.values()
+    assert peer._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
 
 def test_a_sender_that_leaves_in_the_middle_is_told(ends: Ends) -> None:
