@@ -20,7 +20,7 @@ from engine.state.restoring import read_tables
 class CommittedState:
     """What the logs tell of it.
 
-    :param watermark_ms: that the epoch has ended with.
+    :param watermark_ms: the query's, that the epoch has ended with.
     :param handles: of all tasks that keep state.
     """
 
@@ -36,6 +36,10 @@ class CommittedState:
     def of_stage(self, stage: int) -> list[SnapshotHandle]:
         """The handles of one of them."""
         return [handle for handle in self.handles if handle.stage == stage]
+
+    def watermark_of(self, stage: int) -> int:
+        """By which the rows of one of them are closed."""
+        return self.watermark_ms - max(handle.lag_ms for handle in self.of_stage(stage))
 
 
 def committed_state(checkpoint: CheckpointFolder, epoch: int | None = None) -> CommittedState:
@@ -88,5 +92,5 @@ def tables_of(
         handles,
         range(max(handle.end_group for handle in handles)),
         query_id=checkpoint.query_id(),
-        watermark_ms=state.watermark_ms,
+        watermark_ms=state.watermark_of(stage),
     )

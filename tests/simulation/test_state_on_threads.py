@@ -53,6 +53,9 @@ def test_a_stage_behind_a_join_waits_for_rows_that_the_join_holds_back(story: Co
             story.await_counts(query)
         assert query.drain(WAIT_S)
     assert story.sink.last() == counted(120, 2, before_s=99 - 25)
+    state = committed_state(story.checkpoint)
+    (rows,) = tables_of(story.checkpoint, state, 1).values()
+    assert rows.num_rows == len(counted(120, 2)) - len(story.sink.last())
 
 
 def test_update_tells_what_has_changed_at_once(story: CountStory) -> None:
