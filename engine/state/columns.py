@@ -22,6 +22,9 @@ Slots = npt.NDArray[np.int64]
 _NULL: Final = -1
 _ROWS_MIN: Final = 1 << 12
 """As long as there are fewer, nothing is tidied up."""
+_DEAD_SHARE_MAX: Final = 0.125
+"""So many of the rows may stay though no slot remembers them: to move all others takes ten times as
+long as to put two arrays together."""
 
 
 class Column(ABC):
@@ -227,8 +230,11 @@ class _RowsColumn(Column):
         return np.asarray(self._rows[slots] != _NULL)
 
     def _tidy_up(self) -> None:
-        """Keeps the rows that a slot remembers, in one array."""
+        """Keeps the rows that a slot remembers, in one array; or all, if few others are there."""
         slots = np.flatnonzero(self._rows != _NULL)
+        if self._count - len(slots) <= _DEAD_SHARE_MAX * self._count:
+            self._older, self._newer = _joined([self._older, *self._newer]), []
+            return
         self._older, self._newer = self.take(slots), []
         self._rows[slots] = np.arange(len(slots))
         self._count = len(slots)
