@@ -46,11 +46,14 @@ def committed_state(checkpoint: CheckpointFolder, epoch: int | None = None) -> C
     """What the logs, or a pin, tell of the state behind an epoch.
 
     :param epoch: None: the last committed one.
-    :raises ConfigError: the epoch is not there; lists those that are. Or the query keeps no state.
+    :raises ConfigError: the epoch is not there; lists those that are. Or the query keeps no state,
+        or has committed nothing.
     :raises CheckpointCorruptError: an entry is unreadable.
     """
     if epoch is None:
         epoch = checkpoint.committed_epoch()
+        if epoch < 0:
+            raise ConfigError(f"No epoch of {checkpoint.url} is committed yet.")
     pin = next((pin for pin in all_pins(checkpoint.storage) if pin.epoch == epoch), None)
     offsets, commit = (
         committed_entries(checkpoint, epoch) if pin is None else (pin.offsets, pin.commit)
