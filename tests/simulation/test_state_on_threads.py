@@ -18,11 +18,14 @@ from engine.errors import (
     SinkCommitUnknownError,
     SourceError,
     StateTooLargeError,
+    TaskLostError,
 )
 from engine.pipeline.stateful import COMPLETE, UPDATE
 from engine.query.handle import ContinuousQuery
 from engine.state.committed_state import committed_state, tables_of
 from engine.state.snapshots import SnapshotWriter
+from engine.task.channel import Channel
+from engine.task.sending import SendingWriter
 from tests.simulation.counting import CountStory, counted
 from tests.simulation.story import WAIT_S
 from tests.waiting import wait_until
@@ -268,3 +271,18 @@ def test_tasks_that_miss_each_other_when_the_query_is_stopped_are_no_failures(
         story.grow(query, 1)
         query.stop()
     assert [each.message for each in caplog.records if each.levelno >= logging.ERROR] == []
+
+
+def test_a_task_that_falls_silent_before_it_has_reached_the_others_is_lost(
+    story: CountStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channels: list[Channel] = []
+
+    def hang(*_: object) -> None:
+        wait_until(lambda: any(each.dismissed for each in channels), "the end")
+
+    monkeypatch.setattr(SendingWriter, "connect", hang)
+    monkeypatch.setattr(Channel, "_say_alive", lambda self: channels.append(self))
+    query = story.start(task_timeout_s=1)
+    with pytest.raises(TaskLostError, match="is lost: it was silent for 1 s"):
+        query.awaitTermination(WAIT_S)
