@@ -15,12 +15,15 @@ epochs are committed one at a time and in order::
 Mostly an epoch is logged and committed in one. A sink that commits several epochs together gets
 those that are logged when it is due: a restart finishes them, so nothing else waits for it.
 
-Two things can be behind, and each has its limit:
+Three things can be behind, and each has its limit:
 
 - the sink: an epoch is closed only while fewer than :data:`COMPLETE_MAX` are complete and not
   logged. One is being committed, the next is at hand when that is done, and the open one grows:
   a slow sink gets fewer and longer epochs, and lag and memory do not pile up. That it has elapsed
   is not forgotten: it is closed as soon as there is room;
+- tasks that get their rows from others, which write their state to a slow storage for example: at
+  most :data:`~engine.coordinator.reducing.REDUCED_MAX` epochs wait for them alone, and the open one
+  grows. If it would have ended ``backlog_max`` times, and none is logged meanwhile, the run fails;
 - a partition: at most ``backlog_max`` epochs, and the final one, are closed and not logged.
   When that many wait for a partition, the run fails and names it.
 
@@ -71,6 +74,7 @@ from engine.coordinator.events import (
     TasksEnded,
     WireTasks,
 )
+from engine.coordinator.reducing import Reducing
 from engine.coordinator.watermarks import Watermarks
 from engine.errors import ContinuousError, EpochBacklogError, ProtocolError, TaskLostError
 from engine.wire.messages import (
@@ -139,6 +143,7 @@ class EpochCoordinator:
         self.started: set[int] = set()
         self.wired: set[int] = set()
         self._places = list(places) or [None] * partitions
+        self._reducing = Reducing(self._places)
         self._addresses: dict[int, Address] = {}
         self._watermarks = Watermarks(()) if watermarks is None else watermarks
         self._watermarks_ms = {first_epoch: self._watermarks.current_ms}
@@ -246,13 +251,15 @@ class EpochCoordinator:
         oldest = self.logged + 1
         if self._has_room:
             return [self._close()]
-        if self._waiting < self.backlog_max or self._is_complete(oldest):
-            self.is_overdue = True  # the sink is behind, and no partition too far
+        self._reducing.elapsed()
+        behind = max(self._waiting, self._reducing.held)
+        if behind < self.backlog_max or self._is_complete(oldest):
+            self.is_overdue = True  # the sink is behind, or a task, and no partition too far
             return []
         late, reducers = self.missing(oldest), self.missing_reducers(oldest)
         return self._fail(
             EpochBacklogError(
-                f"{self.backlog_max} epochs wait for epoch {oldest}, which "
+                f"{behind} epochs wait for epoch {oldest}, which "
                 f"{late_named(late, reducers)} have not finished.",
                 epoch=oldest,
                 partition=late[0] if late else None,
@@ -272,12 +279,14 @@ class EpochCoordinator:
                 )
             )
         self.reports.setdefault(event.epoch, {})[event.partition] = event
+        self._reducing.reported(event.epoch, event.partition)
         if self._is_complete(event.epoch):
+            self._reducing.completed(event.epoch)
             reports = self.reports[event.epoch].values()
             self._watermarks.take(
                 (report.counters.event_times_us for report in reports), self._now_ms
             )
-        return self._next_commit()
+        return self._go_on()
 
     def _epoch_logged(self, event: EpochLogged) -> list[Action]:
         if event.epoch != self.committing or event.epoch == self.final_epoch:
@@ -300,6 +309,7 @@ class EpochCoordinator:
 
     def _log(self, epoch: int) -> None:
         self.logged, self.committing = epoch, None
+        self._reducing.logged()
         del self.reports[epoch]
         del self._watermarks_ms[epoch]
 
@@ -374,7 +384,8 @@ class EpochCoordinator:
     @property
     def _has_room(self) -> bool:
         complete = sum(map(self._is_complete, self.reports))
-        return complete < COMPLETE_MAX and self._waiting < self.backlog_max
+        has_room = complete < COMPLETE_MAX and self._waiting < self.backlog_max
+        return has_room and self._reducing.has_room
 
     def _is_complete(self, epoch: int) -> bool:
         return len(self.reports.get(epoch, ())) == self.partitions

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import pyarrow as pa
 
@@ -12,8 +13,11 @@ from engine.exchange.alignment import EpochEnd
 from engine.exchange.frames import Place
 from engine.exchange.partitioning import Partitioner
 from engine.wire.connection import PATIENCE_S, Connection, Dialing, connect
-from engine.wire.listening import host_and_port
+from engine.wire.listening import host_and_port, make_room
 from engine.wire.messages import Address
+
+BATCH_BYTES_MAX: Final = 1 << 26
+"""Larger batches travel in pieces: a frame is in memory as a whole, at either end."""
 
 
 class Sender:
@@ -26,6 +30,7 @@ class Sender:
     :param secret: of the run.
     :param patience_s: so long one is called again that drops us, for it may be busy.
     :raises PeerLostError: one of them cannot be reached.
+    :raises ConfigError: there cannot be so many connections.
     """
 
     def __init__(
@@ -37,6 +42,7 @@ class Sender:
         partitioner: Partitioner,
         patience_s: float = PATIENCE_S,
     ) -> None:
+        make_room(len(addresses), 0)
         self._partitioner = partitioner
         self._places = [Place(stage, task) for task in range(len(addresses))]
         self._connections: list[Connection] = []
@@ -52,7 +58,8 @@ class Sender:
     def send(self, batch: pa.RecordBatch) -> None:
         """:raises PeerLostError: a task that owns some of its rows is gone."""
         for task, part in self._partitioner.split(batch):
-            self._send(task, frames.batch_frame(part))
+            for piece in _pieces(part):
+                self._send(task, frames.batch_frame(piece))
 
     def end(self, end: EpochEnd) -> None:
         """Everything of the epoch was sent.
@@ -73,6 +80,18 @@ class Sender:
             self._connections[task].send_frame(*frame)
         except OSError as exc:
             raise PeerLostError(f"{str(self._places[task]).capitalize()} is gone: {exc}.") from exc
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows in their order; one that is larger by itself stays whole."""
+    # The size of the buffers is known at once; that of the rows, if they are a part, is not.
+    is_small = batch.get_total_buffer_size() <= BATCH_BYTES_MAX or batch.nbytes <= BATCH_BYTES_MAX
+    if is_small or batch.num_rows == 1:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _pieces(batch.slice(0, half))
+    yield from _pieces(batch.slice(half))
 
 
 def _reached(place: Place, address: Address, secret: bytes, patience_s: float) -> Connection:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.coordinator.watermarks import MIN, Watermarks
+from engine.errors import ConfigError
 from engine.pipeline.pipeline import Pipeline, Watermark
 from engine.sinks.contract import SinkBinding
 from engine.sources.contract import DataSourceContinuousReader
@@ -76,8 +77,17 @@ class QueryDefinition:
         shuffles.
 
         :param groups: how many key groups the query has.
+        :raises ConfigError: more were asked for than that.
         """
-        wanted = asked or self.options.reducers or min(partitions, self.shuffle_partitions)
+        named = asked or self.options.reducers
+        if named > groups:
+            raise ConfigError(
+                f"A stage cannot have {named} tasks: the query has {groups} key groups, and each "
+                "task needs one.",
+                hint="Set option reducers lower, or ask for fewer by `continuous rescale`. Option "
+                "keyGroups sets how many groups there are, for a new checkpoint.",
+            )
+        wanted = named or min(partitions, self.shuffle_partitions)
         exchanges = [each.exchange for each in self.pipelines if each.exchange is not None]
         without_keys = {each.stage for each in exchanges if not each.keys}
         numbers = range(len(self.streams), len(self.pipelines))

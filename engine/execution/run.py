@@ -320,12 +320,12 @@ class ContinuousRun:
         if now_s < self._next_watch_s:
             return  # each look goes over all partitions: too much to do after every message
         self._next_watch_s = now_s + _WATCH_S
-        if self.coordinator.phase in (Phase.STARTING, Phase.WIRING):
-            self._watch_start(now_s, launched_s)
-            return
         for partition in self._endpoint.silent(self._options.task_timeout_s):
             silence = f"it was silent for {self._options.task_timeout_s:g} s"
             self._handle(TaskLost(partition, silence))
+        if self.coordinator.phase in (Phase.STARTING, Phase.WIRING):
+            self._watch_start(now_s, launched_s)
+            return
         self._watch_health(now_s)
         self._committer.look()
         self._source_watch.look(now_s)
@@ -466,6 +466,8 @@ class ContinuousRun:
                 event = self._inbox.get_nowait()
             except queue.Empty:
                 return
+            if self._consequences.keeps(event):  # who was to send, or to take, has left before
+                continue
             self._log_failure(event)
             for action in self.coordinator.handle(event):
                 self._act(action)

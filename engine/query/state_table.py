@@ -124,7 +124,7 @@ class StateTableReader(DataSourceReader):
             [handle],
             range(handle.first_group, handle.end_group),
             query_id=self._query_id,
-            watermark_ms=self._state.watermark_ms,
+            watermark_ms=self._state.watermark_of(self._stage),
         )
         rows = found.get(self._head)
         if rows is None:

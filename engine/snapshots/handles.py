@@ -18,6 +18,7 @@ class SnapshotHandle:
     :param since: the oldest epoch whose file the chain needs; that of the snapshot without one.
     :param rows: how many the state has, as far as it is known.
     :param nbytes: of all files of the chain.
+    :param lag_ms: so far behind the query's watermark is that of its rows.
     """
 
     stage: int
@@ -28,10 +29,14 @@ class SnapshotHandle:
     since: int
     rows: int = 0
     nbytes: int = 0
+    lag_ms: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """For the offset log."""
-        return asdict(self)
+        entry = asdict(self)
+        if not self.lag_ms:
+            del entry["lag_ms"]
+        return entry
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> SnapshotHandle:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from engine.errors import StateTooLargeError
 from engine.expressions.buffers import bits_of, valid_of
 from engine.expressions.lists import validity
 from engine.expressions.row_context import taken
@@ -21,6 +22,9 @@ Slots = npt.NDArray[np.int64]
 _NULL: Final = -1
 _ROWS_MIN: Final = 1 << 12
 """As long as there are fewer, nothing is tidied up."""
+_DEAD_SHARE_MAX: Final = 0.125
+"""So many of the rows may stay though no slot remembers them: to move all others takes ten times as
+long as to put two arrays together."""
 
 
 class Column(ABC):
@@ -178,7 +182,9 @@ class _NullColumn(Column):
 
 
 class _RowsColumn(Column):
-    """Rows are in two arrays, the newer of which grows until it is as long as the older one."""
+    """Rows are in two arrays, the newer of which grows until it is as long as the older one. Arrow
+    counts the bytes of texts, and the items of arrays, with 32 bits: an array has 2**31 at most.
+    """
 
     def __init__(self, dtype: pa.DataType) -> None:
         self.dtype = dtype
@@ -202,7 +208,7 @@ class _RowsColumn(Column):
         rows = self._rows[slots]
         border = len(self._older)
         if len(self._newer) > 1:
-            self._newer = [pa.concat_arrays(self._newer)]
+            self._newer = [_joined(self._newer)]
         is_null = rows == _NULL
         is_new = rows >= border
         if not is_new.any():
@@ -215,7 +221,7 @@ class _RowsColumn(Column):
             _taken(self._newer[0], rows[new] - border, is_null[new]),
         ]
         order = np.argsort(np.concatenate([old, new]))
-        return taken(pa.concat_arrays(parts), pa.array(order))
+        return taken(_joined(parts), pa.array(order))
 
     def clear(self, slots: Slots) -> None:
         self._rows[slots] = _NULL
@@ -224,11 +230,26 @@ class _RowsColumn(Column):
         return np.asarray(self._rows[slots] != _NULL)
 
     def _tidy_up(self) -> None:
-        """Keeps the rows that a slot remembers, in one array."""
+        """Keeps the rows that a slot remembers, in one array; or all, if few others are there."""
         slots = np.flatnonzero(self._rows != _NULL)
+        if self._count - len(slots) <= _DEAD_SHARE_MAX * self._count:
+            self._older, self._newer = _joined([self._older, *self._newer]), []
+            return
         self._older, self._newer = self.take(slots), []
         self._rows[slots] = np.arange(len(slots))
         self._count = len(slots)
+
+
+def _joined(parts: list[pa.Array]) -> pa.Array:
+    """:raises StateTooLargeError: there is more in them than fits an array."""
+    try:
+        return pa.concat_arrays(parts)
+    except pa.ArrowInvalid as exc:
+        raise StateTooLargeError(
+            f"A task keeps values of type {parts[0].type} with more than 2**31 bytes, or items, in "
+            f"one column of its state: {exc}.",
+            hint="Start the query with more reducers, which share the state.",
+        ) from exc
 
 
 def _taken(rows: pa.Array, positions: Slots, is_null: npt.NDArray[np.bool_]) -> pa.Array:

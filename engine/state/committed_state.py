@@ -20,7 +20,7 @@ from engine.state.restoring import read_tables
 class CommittedState:
     """What the logs tell of it.
 
-    :param watermark_ms: that the epoch has ended with.
+    :param watermark_ms: the query's, that the epoch has ended with.
     :param handles: of all tasks that keep state.
     """
 
@@ -37,16 +37,23 @@ class CommittedState:
         """The handles of one of them."""
         return [handle for handle in self.handles if handle.stage == stage]
 
+    def watermark_of(self, stage: int) -> int:
+        """By which the rows of one of them are closed."""
+        return self.watermark_ms - max(handle.lag_ms for handle in self.of_stage(stage))
+
 
 def committed_state(checkpoint: CheckpointFolder, epoch: int | None = None) -> CommittedState:
     """What the logs, or a pin, tell of the state behind an epoch.
 
     :param epoch: None: the last committed one.
-    :raises ConfigError: the epoch is not there; lists those that are. Or the query keeps no state.
+    :raises ConfigError: the epoch is not there; lists those that are. Or the query keeps no state,
+        or has committed nothing.
     :raises CheckpointCorruptError: an entry is unreadable.
     """
     if epoch is None:
         epoch = checkpoint.committed_epoch()
+        if epoch < 0:
+            raise ConfigError(f"No epoch of {checkpoint.url} is committed yet.")
     pin = next((pin for pin in all_pins(checkpoint.storage) if pin.epoch == epoch), None)
     offsets, commit = (
         committed_entries(checkpoint, epoch) if pin is None else (pin.offsets, pin.commit)
@@ -88,5 +95,5 @@ def tables_of(
         handles,
         range(max(handle.end_group for handle in handles)),
         query_id=checkpoint.query_id(),
-        watermark_ms=state.watermark_ms,
+        watermark_ms=state.watermark_of(stage),
     )

@@ -14,7 +14,7 @@ task goes on, and the next file that is written follows the new one in the place
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -52,6 +52,7 @@ class SnapshotWriter:
     :param generation: of the run.
     :param chain: what :func:`engine.state.restoring.restore` has returned; None: the first snapshot
         is a whole one.
+    :param lag_ms: see :class:`engine.snapshots.handles.SnapshotHandle`.
     :param later: where files are made into one; a thread of its own, or epochs wait for it.
     """
 
@@ -64,6 +65,7 @@ class SnapshotWriter:
         groups: range,
         generation: int,
         chain: Chain | None = None,
+        lag_ms: int = 0,
         later: Later = at_once,
     ) -> None:
         self._storage = storage
@@ -71,12 +73,13 @@ class SnapshotWriter:
         self._stage = stage
         self._groups = groups
         self._generation = generation
+        self._lag_ms = lag_ms
         self._later = later
         # What the task knows.
         self._has_whole = chain is not None and bool(chain.links)
         self._whole_rows = chain.links[0].rows if chain is not None and chain.links else 0
         # What the writing thread knows.
-        self._last = None if chain is None else chain.handle
+        self._last = None if chain is None else replace(chain.handle, lag_ms=lag_ms)
         self._links = () if chain is None else chain.links
         self._asked_at = 0  # the length of the chain that is being made into one file
         self._shortened: tuple[tuple[Link, ...], Link] | None = None
@@ -201,6 +204,7 @@ class SnapshotWriter:
             since=since,
             rows=sum(link.rows for link in links),
             nbytes=sum(link.nbytes for link in links),
+            lag_ms=self._lag_ms,
         )
 
 

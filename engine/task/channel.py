@@ -76,9 +76,10 @@ class Channel:
             del self._markers[old]
         return marker
 
-    def wake(self) -> None:
-        """Have a waiting :meth:`await_word` return. From any thread."""
-        self._word.set()
+    def leave(self, reason: str) -> None:
+        """Have the task leave as if the driver had said so. From any thread."""
+        self.dismissed = self.dismissed or reason
+        self._tell()
 
     def close(self) -> None:
         """End the connection and the threads."""

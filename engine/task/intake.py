@@ -23,7 +23,8 @@ from engine.task.spec import Reading, TaskSpec
 from engine.wire.messages import Address, RecordsArrived
 
 _ROWS_MAX: Final = 1 << 17
-"""So many rows are put together at most, of what has arrived at once."""
+_BYTES_MAX: Final = 1 << 28
+"""So many rows, and bytes, are put together at most, of what has arrived at once."""
 
 
 class Origin(NamedTuple):
@@ -257,15 +258,17 @@ class ExchangeIntake(Intake):
         """What has arrived at once, in batches that are worth while."""
         for side, schema in enumerate(self._schemas):
             waiting: list[pa.RecordBatch] = []
-            rows = 0
+            rows = nbytes = 0
             for each, batch in arrived:
                 if each != side:
                     continue
-                if rows + batch.num_rows > _ROWS_MAX and waiting:
-                    yield _joined(waiting, schema)
-                    waiting, rows = [], 0
-                waiting.append(batch)
+                size = batch.get_total_buffer_size()
                 rows += batch.num_rows
+                nbytes += size
+                if waiting and (rows > _ROWS_MAX or nbytes > _BYTES_MAX):
+                    yield _joined(waiting, schema)
+                    waiting, rows, nbytes = [], batch.num_rows, size
+                waiting.append(batch)
             if waiting:
                 yield _joined(waiting, schema)
 

@@ -52,6 +52,7 @@ class Keeping:
             groups=groups,
             generation=identity.generation,
             chain=chain,
+            lag_ms=self._clock.lag_ms,
             later=self._later,
         )
 

@@ -85,8 +85,7 @@ def run_task(spec: TaskSpec) -> None:
     except TaskDismissed:
         pass
     except BaseException as exc:  # SystemExit of a user's function, too
-        error = _as_continuous_error(exc, spec)
-        channel.send(TaskFailed(spec.run_id, spec.index, error, traceback.format_exc()))
+        _tell_failure(channel, exc, spec)
     finally:
         EpochContext.set(None)
         channel.close()
@@ -98,6 +97,11 @@ def _is_welcome(connection: Connection) -> bool:
         return isinstance(connection.receive(), Welcome)
     except (EOFError, OSError):
         return False
+
+
+def _tell_failure(channel: Channel, error: BaseException, spec: TaskSpec) -> None:
+    trace = "".join(traceback.format_exception(error))
+    channel.send(TaskFailed(spec.run_id, spec.index, _as_continuous_error(error, spec), trace))
 
 
 class _Task:
@@ -115,7 +119,7 @@ class _Task:
         )
         self._writer = self._its_writer()
         self._bad = BadRecords(spec.writing.on_bad_record, lambda: self._intake.origin)
-        self._reporter = Reporter(channel, self._send, self._whose)
+        self._reporter = Reporter(channel, self._send, self._fail, self._whose)
         self._ends: dict[int, tuple[Offset, ...]] = {}
         """Where the epochs end that are reported, and not known to be committed."""
         self._failure: BaseException | None = None
@@ -177,6 +181,11 @@ class _Task:
         if self._channel.dismissed is not None and isinstance(self._writer, SendingWriter):
             self._writer.close()  # who is to take what it sends may have left
 
+    def _fail(self, error: BaseException) -> None:
+        """An epoch cannot be reported; on the reporter's thread."""
+        _tell_failure(self._channel, error, self._spec)
+        self._channel.leave("an epoch could not be reported")
+
     def _start(self, address: Address | None) -> None:
         spec, channel = self._spec, self._channel
         where = socket.gethostname(), os.getpid()
@@ -214,7 +223,6 @@ class _Task:
             if self._clock.is_final:
                 while channel.dismissed is None:  # the writer is to know whether it was committed
                     channel.await_word(INTERRUPTED_POLL_S)
-                    self._reporter.check()
             self._clock.go_on()
             epoch += 1
         self._tell_committed(committed)

@@ -28,15 +28,20 @@ class Reporter:
     """Reports in the order of the epochs.
 
     :param send: tells the driver.
+    :param fail: ends the task, for a snapshot could not be written, or an epoch not be reported.
+        Called at once, on the thread: when the present epoch ends nobody knows.
     :param whose: the task, as errors name it.
     """
 
     def __init__(
-        self, channel: Channel, send: Callable[[EpochCommitMessage], None], whose: Whose
+        self,
+        channel: Channel,
+        send: Callable[[EpochCommitMessage], None],
+        fail: Callable[[BaseException], None],
+        whose: Whose,
     ) -> None:
-        self._channel, self._send, self._whose = channel, send, whose
+        self._channel, self._send, self._fail, self._whose = channel, send, fail, whose
         self._waiting: queue.Queue[tuple[EpochCommitMessage, Job] | None] = queue.Queue(AHEAD_MAX)
-        self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
 
     def report(self, message: EpochCommitMessage, snapshot: Job | None) -> None:
@@ -44,7 +49,6 @@ class Reporter:
 
         :raises TaskDismissed: the task has to leave.
         """
-        self.check()
         if snapshot is None:
             self._send(message)
             return
@@ -56,14 +60,8 @@ class Reporter:
                 self._waiting.put((message, snapshot), timeout=INTERRUPTED_POLL_S)
                 return
             except queue.Full:
-                self.check()
                 if self._channel.dismissed is not None:
                     raise TaskDismissed from None
-
-    def check(self) -> None:
-        """:raises ContinuousError: a snapshot could not be written, or an epoch not be reported."""
-        if self._failure is not None:
-            raise self._failure
 
     def close(self) -> None:
         """End the thread behind what it is at; what waits is not reported."""
@@ -84,6 +82,5 @@ class Reporter:
                     state = snapshot.write()
                 self._send(replace(message, state=state))
             except BaseException as exc:
-                self._failure = exc
-                self._channel.wake()
+                self._fail(exc)
                 return

@@ -1,4 +1,4 @@
-"""Where the driver listens: address family, port, and how many connections it may hold."""
+"""Where the driver listens: address family, port, and how many connections a process may hold."""
 
 from __future__ import annotations
 
@@ -87,6 +87,6 @@ def make_room(tasks: int, others: int) -> None:
             return
         raise ConfigError(
             f"{tasks} tasks need {needed} open files, and this process may have {soft}: {exc}.",
-            hint=f"Raise the limit before the driver starts: ulimit -n {needed}; or reduce the "
-            "source's partitions.",
+            hint=f"Raise the limit where Spark's processes start: ulimit -n {needed}; or reduce "
+            "the source's partitions, or the reducers.",
         ) from exc

@@ -26,6 +26,7 @@ BASES = {  # what they have in common; nobody uses them as they are
     "CheckpointTrigger",
     "EndContinuousQueryOperator",
     "KillableTrigger",
+    "QueryAskingOperator",
     "QueryStartingOperator",
 }
 

@@ -72,7 +72,6 @@ _ROADS: Mapping[str, int | None] = {
     "redis_to_http": 2,  # what it reads is that of redis_to_redis
     "mqtt_to_mqtt": 2,
     "tail_to_s3": 2,
-    "tail_to_counts": 2,
     "tail_to_delta": None,  # what it writes to is that of kafka_to_delta
     "queries_with_state:AppendedCounts": None,  # its state is that of the next one
     "queries_with_state:UpdatedCounts": 2,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import re
 from pathlib import Path
 
@@ -10,10 +12,20 @@ import pytest
 
 from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.rescaling import want_reducers
-from engine.errors import ConfigError, SinkCommitUnknownError, SourceError, StateTooLargeError
+from engine.errors import (
+    CheckpointError,
+    ConfigError,
+    SinkCommitUnknownError,
+    SourceError,
+    StateTooLargeError,
+    TaskLostError,
+)
 from engine.pipeline.stateful import COMPLETE, UPDATE
 from engine.query.handle import ContinuousQuery
 from engine.state.committed_state import committed_state, tables_of
+from engine.state.snapshots import SnapshotWriter
+from engine.task.channel import Channel
+from engine.task.sending import SendingWriter
 from tests.simulation.counting import CountStory, counted
 from tests.simulation.story import WAIT_S
 from tests.waiting import wait_until
@@ -44,6 +56,9 @@ def test_a_stage_behind_a_join_waits_for_rows_that_the_join_holds_back(story: Co
             story.await_counts(query)
         assert query.drain(WAIT_S)
     assert story.sink.last() == counted(120, 2, before_s=99 - 25)
+    state = committed_state(story.checkpoint)
+    (rows,) = tables_of(story.checkpoint, state, 1).values()
+    assert rows.num_rows == len(counted(120, 2)) - len(story.sink.last())
 
 
 def test_update_tells_what_has_changed_at_once(story: CountStory) -> None:
@@ -205,6 +220,14 @@ def test_other_key_groups_than_those_of_the_checkpoint_are_refused(story: CountS
     assert story.start().drain(WAIT_S)
 
 
+def test_more_tasks_than_key_groups_are_refused(story: CountStory) -> None:
+    with pytest.raises(ConfigError, match="cannot have 200 tasks: the query has 128 key groups"):
+        story.start(reducers=200)
+    want_reducers(story.checkpoint.storage, 129, by="a test")
+    with pytest.raises(ConfigError, match="cannot have 129 tasks"):
+        story.start()
+
+
 def _tasks(query: ContinuousQuery) -> int:
     progress = query.lastProgress
     return 0 if progress is None else progress["stateOperators"][0]["numShufflePartitions"]
@@ -223,3 +246,43 @@ def test_a_task_with_more_memory_than_it_may_have_ends_the_query_with_a_reason(
     assert "stateMemoryMaxBytes allows 1,000." in text
     assert "more reducers" in text
     assert query.status["restarts"] == 0
+
+
+def test_a_snapshot_that_fails_ends_the_run_though_the_next_epoch_stays_open(
+    story: CountStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(SnapshotWriter, "_create", full)
+    query = story.start(empty_epoch_interval="1 hour")
+    story.feed.add(5)
+    wait_until(lambda: not query.isActive, "the end")
+    error = query.exception()
+    assert isinstance(error, CheckpointError)
+    assert "No space left on device" in str(error)
+
+
+def test_tasks_that_miss_each_other_when_the_query_is_stopped_are_no_failures(
+    story: CountStory, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(6):  # which of them hears first that it is over is a race
+        query = story.start()
+        story.grow(query, 1)
+        query.stop()
+    assert [each.message for each in caplog.records if each.levelno >= logging.ERROR] == []
+
+
+def test_a_task_that_falls_silent_before_it_has_reached_the_others_is_lost(
+    story: CountStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channels: list[Channel] = []
+
+    def hang(*_: object) -> None:
+        wait_until(lambda: any(each.dismissed for each in channels), "the end")
+
+    monkeypatch.setattr(SendingWriter, "connect", hang)
+    monkeypatch.setattr(Channel, "_say_alive", lambda self: channels.append(self))
+    query = story.start(task_timeout_s=1)
+    with pytest.raises(TaskLostError, match="is lost: it was silent for 1 s"):
+        query.awaitTermination(WAIT_S)

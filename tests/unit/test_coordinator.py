@@ -29,7 +29,9 @@ from engine.coordinator.events import (
     StopAsked,
     TaskLost,
     TasksEnded,
+    WireTasks,
 )
+from engine.coordinator.reducing import REDUCED_MAX
 from engine.errors import (
     ContinuousError,
     EpochBacklogError,
@@ -39,6 +41,7 @@ from engine.errors import (
 )
 from engine.progress.counters import EpochCounters
 from engine.wire.messages import (
+    Address,
     EpochCommitMessage,
     RecordsArrived,
     TaskFailed,
@@ -50,7 +53,7 @@ RUN = "run-1"
 
 
 def started(partition: int, run_id: str = RUN) -> TaskStarted:
-    return TaskStarted(run_id, partition, "host", 1)
+    return TaskStarted(run_id, partition, "host", 1, Address("host", 1))
 
 
 def report(epoch: int, partition: int = 0, run_id: str = RUN) -> EpochCommitMessage:
@@ -66,13 +69,17 @@ class Driver:
         first_epoch: int = 1,
         backlog_max: int = 10,
         read: Sequence[range] | None = None,
+        reducers: int = 0,
     ) -> None:
+        """:param reducers: so many of the tasks, the last ones, get their rows from others."""
+        places = [None] * (partitions - reducers) + [(1, place) for place in range(reducers)]
         self.coordinator = EpochCoordinator(
             run_id=RUN,
             partitions=partitions,
             first_epoch=first_epoch,
             backlog_max=backlog_max,
             read=read,
+            places=places,
         )
         self.committed: list[int] = []
         self.closed: list[int] = []
@@ -90,6 +97,10 @@ class Driver:
                     self.closed.append(action.epoch)
                 elif isinstance(action, EndRun):
                     self.ended.append(action.error)
+                elif isinstance(action, WireTasks):
+                    self.feed(
+                        *(TaskWired(RUN, task) for task in range(self.coordinator.partitions))
+                    )
                 elif self.auto_commit:
                     self.commit(action)
         return all_actions
@@ -154,7 +165,8 @@ def test_any_order_of_messages(data: st.DataObject) -> None:
 def test_random_walk_keeps_the_invariants(data: st.DataObject) -> None:
     """Ticks, reports and slow commits interleaved in any way."""
     partitions = data.draw(st.integers(1, 3))
-    driver = Driver(partitions, backlog_max=4)
+    reducers = data.draw(st.integers(0, partitions - 1))
+    driver = Driver(partitions, backlog_max=data.draw(st.sampled_from([4, 8])), reducers=reducers)
     driver.auto_commit = False
     driver.run(epochs=0)
     next_report = [1] * partitions
@@ -209,6 +221,36 @@ def test_a_slow_sink_lets_the_open_epoch_grow() -> None:
             driver.feed(report(epoch))
     assert driver.closed == [1, 2]
     assert driver.ended == []
+
+
+def test_slow_state_lets_the_open_epoch_grow() -> None:
+    """What is read waits for who writes its state: no more epochs are closed than can be."""
+    driver = Driver(2, backlog_max=50, reducers=1).run(epochs=0)
+    written = 1
+    for elapsed in range(1, 400):
+        before = len(driver.closed)
+        driver.feed(EpochElapsed())
+        driver.feed(*(report(epoch, 0) for epoch in driver.closed[before:]))
+        if elapsed % 10 == 0:
+            before = len(driver.closed)
+            driver.feed(report(written, 1))
+            driver.feed(*(report(epoch, 0) for epoch in driver.closed[before:]))
+            written += 1
+            assert driver.closed[-1] == driver.coordinator.committed + REDUCED_MAX
+    assert driver.ended == []
+
+
+def test_a_task_that_never_writes_its_state_ends_the_run() -> None:
+    read = [range(1), range(0)]
+    driver = Driver(2, backlog_max=50, read=read, reducers=1).run(epochs=0)
+    for elapsed in range(1, 51 + REDUCED_MAX):
+        assert driver.ended == []
+        driver.feed(EpochElapsed())
+        if elapsed <= REDUCED_MAX:
+            driver.feed(report(elapsed, 0))
+    (error,) = driver.ended
+    assert isinstance(error, EpochBacklogError)
+    assert "50 epochs wait for epoch 1, which task 0 of stage 1 have not finished" in str(error)
 
 
 def test_an_epoch_that_elapsed_without_room_is_closed_as_soon_as_there_is_room() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -60,7 +62,7 @@ class Reading:
     """Reads in a thread until told to stop."""
 
     def __init__(self, receiver: Receiver) -> None:
-        self._receiver = receiver
+        self.receiver = receiver
         self.epochs: list[list[int]] = [[]]
         self.ends: list[EpochEnd] = []
         self.error: Exception | None = None
@@ -75,21 +77,21 @@ class Reading:
                 if self.hold.is_set():
                     self._stop.wait(0.01)
                     continue
-                for _, batch in self._receiver.read(0.05):
+                for _, batch in self.receiver.read(0.05):
                     batch.validate(full=True)
                     self.epochs[-1] += batch.column(0).to_pylist()
-                if (end := self._receiver.end) is not None:
+                if (end := self.receiver.end) is not None:
                     self.ends.append(end)
                     self.epochs.append([])
-                    self._receiver.go_on()
+                    self.receiver.go_on()
         except Exception as exc:
             self.error = exc
 
     def close(self) -> None:
         self._stop.set()
-        self._receiver.interrupt()
+        self.receiver.interrupt()
         self._thread.join()
-        self._receiver.close()
+        self.receiver.close()
 
 
 @pytest.fixture
@@ -127,6 +129,39 @@ def test_every_row_reaches_the_owner_of_its_key_in_its_epoch(tls: bool) -> None:
         owners = [set(each.epochs[0]) for each in readings]
         assert all(owners)
         assert not owners[0] & owners[1]
+
+
+def test_a_large_batch_travels_in_pieces(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.exchange.sender.BATCH_BYTES_MAX", 1_000)
+    monkeypatch.setattr("engine.wire.session.FRAME_BYTES_MAX", 2_000)
+    reading = ends.receiver(A)
+    sender = ends.sender(A)
+    sender.send(rows(*range(500)))
+    sender.end(over(0))
+    await_that(lambda: bool(reading.ends) or reading.error is not None)
+    assert reading.error is None
+    assert reading.epochs[0] == list(range(500))
+
+
+def test_there_are_as_many_open_files_as_a_task_needs_for_the_others(ends: Ends) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (700, limits[1]))
+        ends.receiver(*(Place(0, task) for task in range(400)))
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 400 + 512
+        ends.addresses *= 450
+        ends.sender(A)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 450 + 512
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_the_system_asks_whether_the_machine_of_a_silent_sender_is_there(ends: Ends) -> None:
+    reading = ends.receiver(A)
+    ends.sender(A).send(rows(1))
+    await_that(lambda: reading.epochs == [[1]])
+    (peer,) = reading.receiver._peers.values()
+    assert peer._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
 
 def test_a_sender_that_leaves_in_the_middle_is_told(ends: Ends) -> None:

@@ -90,3 +90,12 @@ def test_status_tells_watermark_and_state(query: Query, capsys: Captured) -> Non
 
 
 OPERATOR = {"operatorName": "counts-0", "numRowsTotal": 12345, "numRowsDroppedByWatermark": 6}
+
+
+def test_nothing_is_committed_yet(tmp_path: Path, capsys: Captured) -> None:
+    checkpoint = Checkpoint(str(tmp_path / "new"))
+    checkpoint.create_or_read_query_id("query")
+    code, _, err = called(capsys, "state", checkpoint.url)
+    assert code == 2
+    assert "No epoch of" in err
+    assert "is committed yet" in err

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.errors import StateTooLargeError
 from engine.expressions.types import YEAR_MONTH_INTERVAL
-from engine.state.columns import column_of
+from engine.state.columns import _RowsColumn, column_of
 
 STRUCT = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))])
 SAMPLES: dict[pa.DataType, list[Any]] = {
@@ -69,3 +70,41 @@ def test_what_is_overwritten_is_not_kept() -> None:
         column.put(np.arange(10), pa.array([f"{number} " * 100] * 10))
     assert pa.total_allocated_bytes() - before < 20_000_000
     assert column.take(np.arange(2)).to_pylist() == ["1999 " * 100] * 2
+
+
+def test_more_than_arrow_can_count_is_told() -> None:
+    items = 1 << 30  # of no size
+    column = column_of(pa.list_(pa.null()))
+    column.grow(2)
+    for slot in range(2):
+        value = pa.ListArray.from_arrays(pa.array([0, items], pa.int32()), pa.nulls(items))
+        column.put(np.array([slot]), value)
+    with pytest.raises(StateTooLargeError, match="2\\*\\*31 bytes"):
+        column.take(np.array([0, 1]))
+
+
+def test_keys_that_only_come_are_never_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    column = column_of(pa.string())
+    column.grow(1 << 14)
+    texts = pa.array([f"key {slot}" for slot in range(1 << 14)])
+    with monkeypatch.context() as patched:
+        patched.setattr("engine.state.columns.taken", None)
+        for start in range(0, 1 << 14, 1_000):
+            part = texts.slice(start, 1_000)
+            column.put(np.arange(start, start + len(part)), part)
+    assert column.take(np.arange(1 << 14)) == texts
+
+
+@pytest.mark.parametrize("share", [1, 20])
+def test_what_no_slot_remembers_goes_when_it_is_much(share: int) -> None:
+    column = column_of(pa.string())
+    assert isinstance(column, _RowsColumn)
+    column.grow(20_000)
+    for turn in range(40):
+        slots = np.arange(20_000)[turn % share :: share] if turn else np.arange(20_000)
+        column.put(slots, pa.array([f"{turn} {slot}" for slot in slots]))
+    newest = {slot: turn for turn in range(40) for slot in range(turn % share, 20_000, share)}
+    assert column.take(np.arange(20_000)).to_pylist() == [
+        f"{newest[slot]} {slot}" for slot in range(20_000)
+    ]
+    assert len(column._older) + sum(map(len, column._newer)) < 3 * 20_000

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow.sdk import BaseOperator
-
-from airflow_provider_continuous.arguments import seconds
-from airflow_provider_continuous.deferral import wait_or_defer
 from airflow_provider_continuous.errors import QueryEndedError, final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.links.query import QUERY_LINKS
-from airflow_provider_continuous.openlineage.operators import QueryLineage
+from airflow_provider_continuous.operators.query.asking import QueryAskingOperator
 from airflow_provider_continuous.operators.query.base import asker, result
 from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.triggers.poller import Event
@@ -26,30 +18,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class EndContinuousQueryOperator(QueryLineage, BaseOperator):
+class EndContinuousQueryOperator(QueryAskingOperator):
     """Asks a query to end and waits until it has."""
 
-    operator_extra_links = QUERY_LINKS
-    template_fields: Sequence[str] = ("checkpoint_location", "storage_conn_id")
-    ui_color = "#f4e7de"
     _ask: Literal["drain", "stop"]
-
-    def __init__(
-        self,
-        *,
-        checkpoint_location: str,
-        timeout: timedelta | float = 600.0,
-        storage_conn_id: str | None = None,
-        poll_interval: float = 1.0,
-        deferrable: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.checkpoint_location = checkpoint_location
-        self.timeout = timeout
-        self.storage_conn_id = storage_conn_id
-        self.poll_interval = poll_interval
-        self.deferrable = deferrable
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Ask, unless the query has ended already, and wait."""
@@ -63,17 +35,12 @@ class EndContinuousQueryOperator(QueryLineage, BaseOperator):
                     "checkpoint_location.",
                 )
             trigger = QueryEndedTrigger(
-                str(self.checkpoint_location),
-                str(status.run_id),
-                storage_conn_id=self.storage_conn_id,
-                poll_interval_s=self.poll_interval,
-                deadline=time.time() + seconds(self.timeout),
+                str(self.checkpoint_location), str(status.run_id), **self._waiting()
             )
             if status.state.is_active:
                 ask = hook.drain if self._ask == "drain" else hook.stop
                 ask(self.checkpoint_location, by=asker(context), run_id=status.run_id)
-        event = wait_or_defer(self, trigger) if self.deferrable else trigger.wait()
-        return self.execute_complete(context, event)
+        return self.execute_complete(context, self._await(trigger))
 
     def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
         """Return where the query has ended, or fail as the wait tells."""

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
-from airflow_provider_continuous.arguments import seconds, whole_number
-from airflow_provider_continuous.deferral import wait_or_defer
+from airflow_provider_continuous.arguments import whole_number
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.links.query import QUERY_LINKS
 from airflow_provider_continuous.memory import TaskMemory
-from airflow_provider_continuous.openlineage.operators import QueryLineage
+from airflow_provider_continuous.operators.query.asking import QueryAskingOperator
 from airflow_provider_continuous.operators.query.base import asker, result
 from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.triggers.base import status_event
@@ -26,7 +20,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class RescaleContinuousQueryOperator(QueryLineage, BaseOperator):
+class RescaleContinuousQueryOperator(QueryAskingOperator):
     """Lets each stage of a query that keeps state have another number of tasks.
 
     The number is noted in the checkpoint: it holds for this run and for later starts, whatever
@@ -46,28 +40,11 @@ class RescaleContinuousQueryOperator(QueryLineage, BaseOperator):
     :param deferrable: after a few seconds, wait in the triggerer, without a worker slot.
     """
 
-    operator_extra_links = QUERY_LINKS
     template_fields: Sequence[str] = ("checkpoint_location", "reducers", "storage_conn_id")
-    ui_color = "#f4e7de"
 
-    def __init__(
-        self,
-        *,
-        checkpoint_location: str,
-        reducers: int | str,
-        timeout: timedelta | float = 600.0,
-        storage_conn_id: str | None = None,
-        poll_interval: float = 1.0,
-        deferrable: bool = True,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, reducers: int | str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.checkpoint_location = checkpoint_location
         self.reducers = reducers
-        self.timeout = timeout
-        self.storage_conn_id = storage_conn_id
-        self.poll_interval = poll_interval
-        self.deferrable = deferrable
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Ask, unless this task has done so already, and wait."""
@@ -90,12 +67,9 @@ class RescaleContinuousQueryOperator(QueryLineage, BaseOperator):
                 str(self.checkpoint_location),
                 asked["run_id"],
                 asked["generation"],
-                storage_conn_id=self.storage_conn_id,
-                poll_interval_s=self.poll_interval,
-                deadline=time.time() + seconds(self.timeout),
+                **self._waiting(),
             )
-        event = wait_or_defer(self, trigger) if self.deferrable else trigger.wait()
-        return self.execute_complete(context, event)
+        return self.execute_complete(context, self._await(trigger))
 
     def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
         """Return where the query is, or fail as the wait tells."""
