@@ -7,7 +7,8 @@ complete    all keys at the end of each epoch in which any task of the stage has
 ==========  =====================================================================================
 
 In append and update mode a row whose event time is behind the watermark is late, and a key that is
-behind the next one is forgotten. Without keys there is one group.
+behind the next one is forgotten. Without keys there is one group, which the first epoch tells of
+even if it has got no rows: the count of nothing is 0.
 
 Source: Spark's ``StateStoreSaveExec``.
 """
@@ -68,6 +69,7 @@ class Grouping(StatefulStage):
         else:
             self._table = StateTable(_TABLE, schema.append(EXPIRES), width, len(schema))
         self._grow()
+        self._is_untold = width == 0
         if width == 0:
             self._find_or_add([], 1)
 
@@ -87,18 +89,20 @@ class Grouping(StatefulStage):
                 continue
             columns, slots = self._fold(batch)
             if mode == UPDATE and len(slots):
+                self._is_untold = False
                 yield self._updated(columns, slots)
-        if mode == COMPLETE:
-            # All tasks tell theirs if one has got rows: together they are the whole.
-            if self._clock.is_filled:
-                yield from self._told(self._keys.slots)
-        else:
+        # In complete mode all tasks tell theirs if one has got rows: together they are the whole.
+        if self._is_untold or (mode == COMPLETE and self._clock.is_filled):
+            self._is_untold = False
+            yield from self._told(self._keys.slots)
+        if mode != COMPLETE:
             yield from self._closed()
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
         table = tables.get(_TABLE)
         if table is None:
             return
+        self._is_untold = False
         self._keys.reserve(table.num_rows)
         for batch in table.to_batches():
             columns = batch.columns[2:]  # behind GROUP and GONE
