@@ -31,6 +31,7 @@ from engine.state.columns import Slots, grown
 from engine.state.contract import GONE, GROUP, EventClock, StatefulStage, StateTable
 from engine.state.event_times import EXPIRES, NEVER, microseconds, stored, times_of
 from engine.state.keyed_slots import KeyedSlots
+from engine.state.late_rows import rows_in_time
 from engine.task.column_batches import as_batch
 from engine.task.folds import Folds
 
@@ -141,14 +142,8 @@ class Grouping(StatefulStage):
 
     def _in_time(self, columns: list[pa.Array], event_time: int) -> list[pa.Array]:
         """The rows that are not late."""
-        watermark = microseconds(self._clock.watermark_ms)
-        times = times_of(columns[event_time])
-        if not len(times) or times.min() > watermark:
-            return columns
-        rows = np.flatnonzero(times > watermark)
-        self._clock.count_late(self.name, len(times) - len(rows))
-        positions = pa.array(rows)
-        return [taken(column, positions) for column in columns]
+        rows = rows_in_time(columns[event_time], self._clock, self.name)
+        return columns if rows is None else [taken(column, rows) for column in columns]
 
     def _find_or_add(self, keys: list[pa.Array], rows: int) -> Slots:
         slots, added = self._keys.find_or_add(keys, rows)
