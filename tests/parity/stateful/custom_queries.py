@@ -31,11 +31,13 @@ class CustomQuery:
     :param build: from the stream to the query.
     :param output_mode: ``update`` or ``append``.
     :param keys: of its results: in update mode the last row of each counts.
+    :param goes_by_clock: see :func:`tests.parity.stateful.spark_side.run_in_spark`.
     """
 
     build: Callable[[DataFrame], DataFrame]
     output_mode: str = "update"
     keys: tuple[str, ...] = ("k",)
+    goes_by_clock: bool = False
 
 
 # -- transformWithState --------------------------------------------------------------------------
@@ -56,6 +58,12 @@ class CountFrames(CountRows):
         total = (self.count.get() or (0,))[0] + sum(len(frame) for frame in rows)
         self.count.update((total,))
         yield pd.DataFrame({"k": [key[0]], "n": [total]})
+
+
+class CountByTwo(CountRows):
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        for row in super().handleInputRows(key, rows, timerValues):
+            yield Row(k=key[0], g=key[1], n=row.n)
 
 
 class Statistics(StatefulProcessor):
@@ -238,6 +246,56 @@ def _moment(t: Any) -> Any:
     return None if t is pd.NaT else t.tz_localize("UTC").to_pydatetime()
 
 
+class AtOnce(StatefulProcessor):
+    """The sum so far, by a timer of processing time that has come when it is set; of two others
+    one is deleted, and one is never due."""
+
+    def init(self, handle: Any) -> None:
+        self.handle = handle
+        self.total = handle.getValueState("total", "n BIGINT")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        numbers = [row.n or 0 for row in rows]
+        self.total.update(((self.total.get() or (0,))[0] + sum(numbers),))
+        now = timerValues.getCurrentProcessingTimeInMs()
+        for at in (now, now - 1, now + 86_400_000):
+            self.handle.registerTimer(at)
+        self.handle.deleteTimer(now - 1)
+        yield from ()
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        assert expiredTimerInfo.getExpiryTimeInMs() <= timerValues.getCurrentProcessingTimeInMs()
+        yield Row(k=key[0], n=self.total.get()[0])
+
+
+class AtOnceFrames(AtOnce):
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
+        given = (Row(n=None if n != n else int(n)) for frame in rows for n in frame["n"])
+        yield from AtOnce.handleInputRows(self, key, given, timerValues)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        for row in AtOnce.handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
+            yield pd.DataFrame([row.asDict()])
+
+
+class Living(StatefulProcessor):
+    """Variables of all kinds that live for a day."""
+
+    def init(self, handle: Any) -> None:
+        self.count = handle.getValueState("count", "n BIGINT", 86_400_000)
+        self.numbers = handle.getListState("numbers", "n BIGINT", 86_400_000)
+        self.seen = handle.getMapState("seen", "n BIGINT", "x INT", 86_400_000)
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        numbers = [row.n or 0 for row in rows]
+        self.count.update(((self.count.get() or (0,))[0] + len(numbers),))
+        self.numbers.appendList([(n,) for n in numbers])
+        for n in numbers:
+            self.seen.updateValue((n,), (1,))
+        told = sum(n for (n,) in self.numbers.get())
+        yield Row(k=key[0], n=self.count.get()[0], total=told, seen=len(list(self.seen.keys())))
+
+
 class Minutes(StatefulProcessor):
     """A sum for each minute of event time, told when it is over; with the time of the minute."""
 
@@ -388,6 +446,18 @@ def idle(key: Any, frames: Any, state: GroupState) -> Iterator[pd.DataFrame]:
     state.setTimeoutTimestamp(max(until, state.getCurrentWatermarkMs() + 1))
 
 
+def soon(key: Any, frames: Any, state: GroupState) -> Iterator[pd.DataFrame]:
+    """The sum of a key, a millisecond later."""
+    if state.hasTimedOut:
+        (total,) = state.get
+        state.remove()
+        yield pd.DataFrame({"k": [key[0]], "n": [total]})
+        return
+    (total,) = state.getOption or (0,)
+    state.update((total + sum(int(frame["n"].fillna(0).sum()) for frame in frames),))
+    state.setTimeoutDuration(1)
+
+
 def _groups(
     function: Callable[..., Any],
     returned: str,
@@ -419,7 +489,23 @@ _PASSED: Final = "n BIGINT, k STRING, t TIMESTAMP"
 QUERIES: Final[Mapping[str, CustomQuery]] = {
     "count in rows": CustomQuery(_rows(CountRows(), _COUNTS)),
     "count in frames": CustomQuery(_frames(CountFrames(), _COUNTS)),
-    "count in processing time": CustomQuery(_rows(CountRows(), _COUNTS, time="ProcessingTime")),
+    "count in processing time": CustomQuery(
+        _rows(CountRows(), _COUNTS, time="ProcessingTime"), goes_by_clock=True
+    ),
+    "timers of processing time": CustomQuery(
+        _rows(AtOnce(), _COUNTS, mode="append", time="ProcessingTime"),
+        "append",
+        goes_by_clock=True,
+    ),
+    "timers of processing time in frames": CustomQuery(
+        _frames(AtOnceFrames(), _COUNTS, mode="append", time="ProcessingTime"),
+        "append",
+        goes_by_clock=True,
+    ),
+    "variables that live for a day": CustomQuery(
+        _rows(Living(), "k STRING, n BIGINT, total BIGINT, seen INT", time="ProcessingTime"),
+        goes_by_clock=True,
+    ),
     "fields of many types": CustomQuery(
         _rows(Statistics(), "k STRING, rows BIGINT, total DOUBLE, day STRING, texts ARRAY<STRING>")
     ),
@@ -437,7 +523,9 @@ QUERIES: Final[Mapping[str, CustomQuery]] = {
     "without state in frames": CustomQuery(
         _frames(PassingFrames(), _PASSED, mode="append"), "append"
     ),
-    "by two keys": CustomQuery(_rows(CountRows(), _COUNTS, "k", "g"), keys=("k", "n")),
+    "by two keys": CustomQuery(
+        _rows(CountByTwo(), "k STRING, g INT, n BIGINT", "k", "g"), keys=("k", "g")
+    ),
     "by a time": CustomQuery(_rows(CountRows(), "k TIMESTAMP, n BIGINT", "t")),
     "by a number": CustomQuery(_rows(CountRows(), "k INT, n BIGINT", "g")),
     "by a number in frames": CustomQuery(
@@ -484,7 +572,20 @@ QUERIES: Final[Mapping[str, CustomQuery]] = {
         "append",
     ),
     "groups: with a timeout that is never set": CustomQuery(
-        _groups(count, _COUNTS, "n BIGINT", timeout=GroupStateTimeout.ProcessingTimeTimeout)
+        _groups(count, _COUNTS, "n BIGINT", timeout=GroupStateTimeout.ProcessingTimeTimeout),
+        goes_by_clock=True,
+    ),
+    "groups: timeouts of processing time": CustomQuery(
+        # Its last step is there to let time pass in Spark.
+        lambda df: _groups(
+            soon,
+            _COUNTS,
+            "n BIGINT",
+            mode="append",
+            timeout=GroupStateTimeout.ProcessingTimeTimeout,
+        )(df.where("NOT k <=> 'last'")),
+        "append",
+        goes_by_clock=True,
     ),
 }
 # A worker of Spark's cannot import this file.
