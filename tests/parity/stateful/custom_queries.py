@@ -7,6 +7,7 @@ of its rows, in append mode each row is a function of itself, or of all rows up 
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ class Statistics(StatefulProcessor):
         count, total, first, _, texts = self.seen.get() or (0, None, None, None, [])
         for row in rows:
             count += 1
-            if row.v is not None and row.v == row.v:
+            if row.v is not None and math.isfinite(row.v):
                 total = (total or 0.0) + round(row.v)
             if row.t is not None:
                 moment = row.t.astimezone().replace(tzinfo=None)
