@@ -9,11 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.triggers.telling import EVENTS_MAX
 from engine.checkpoint.rewind import ASIDE
 from engine.checkpoint.rewound import last_rewind
 
-EVENTS_MAX = 50
-"""So many events at most before Airflow has stored them."""
 REPORT_WAIT_S = 3.0
 """The progress report follows the commit, at most this late while the query runs."""
 

@@ -7,11 +7,9 @@ from typing import Any
 
 from airflow_provider_continuous.arguments import instant, iso_time
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.triggers.telling import CheckpointEventTrigger, Told
+from airflow_provider_continuous.triggers.telling import EVENTS_MAX, CheckpointEventTrigger, Told
 from airflow_provider_continuous.triggers.watermark import WatermarkTrigger
 
-EVENTS_MAX = 50
-"""So many events at most before Airflow has stored them."""
 DAY_S = 86_400
 
 

@@ -25,6 +25,8 @@ from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import wait_for_event
 from engine.errors import ConfigError, ContinuousError
 
+EVENTS_MAX = 50
+"""So many events at most before Airflow has stored them."""
 RETRY_S = 30.0
 """A watcher has nobody to fail to: after an error it looks again so much later."""
 

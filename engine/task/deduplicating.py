@@ -22,7 +22,7 @@ from engine.state.columns import Slots, grown
 from engine.state.contract import GONE, GROUP, EventClock, StatefulStage, StateTable
 from engine.state.event_times import EXPIRES, NEVER, Times, microseconds, stored, times_of
 from engine.state.keyed_slots import KeyedSlots
-from engine.task.late_rows import in_time
+from engine.state.late_rows import in_time
 
 _TABLE: Final = "keys"
 

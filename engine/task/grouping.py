@@ -7,7 +7,8 @@ complete    all keys at the end of each epoch in which any task of the stage has
 ==========  =====================================================================================
 
 In append and update mode a row whose event time is behind the watermark is late, and a key that is
-behind the next one is forgotten. Without keys there is one group.
+behind the next one is forgotten. Without keys there is one group, which the first epoch tells of
+even if it has got no rows: the count of nothing is 0.
 
 Source: Spark's ``StateStoreSaveExec``.
 """
@@ -30,6 +31,7 @@ from engine.state.columns import Slots, grown
 from engine.state.contract import GONE, GROUP, EventClock, StatefulStage, StateTable
 from engine.state.event_times import EXPIRES, NEVER, microseconds, stored, times_of
 from engine.state.keyed_slots import KeyedSlots
+from engine.state.late_rows import rows_in_time
 from engine.task.column_batches import as_batch
 from engine.task.folds import Folds
 
@@ -68,6 +70,7 @@ class Grouping(StatefulStage):
         else:
             self._table = StateTable(_TABLE, schema.append(EXPIRES), width, len(schema))
         self._grow()
+        self._is_untold = width == 0
         if width == 0:
             self._find_or_add([], 1)
 
@@ -87,18 +90,20 @@ class Grouping(StatefulStage):
                 continue
             columns, slots = self._fold(batch)
             if mode == UPDATE and len(slots):
+                self._is_untold = False
                 yield self._updated(columns, slots)
-        if mode == COMPLETE:
-            # All tasks tell theirs if one has got rows: together they are the whole.
-            if self._clock.is_filled:
-                yield from self._told(self._keys.slots)
-        else:
+        # In complete mode all tasks tell theirs if one has got rows: together they are the whole.
+        if self._is_untold or (mode == COMPLETE and self._clock.is_filled):
+            self._is_untold = False
+            yield from self._told(self._keys.slots)
+        if mode != COMPLETE:
             yield from self._closed()
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
         table = tables.get(_TABLE)
         if table is None:
             return
+        self._is_untold = False
         self._keys.reserve(table.num_rows)
         for batch in table.to_batches():
             columns = batch.columns[2:]  # behind GROUP and GONE
@@ -137,14 +142,8 @@ class Grouping(StatefulStage):
 
     def _in_time(self, columns: list[pa.Array], event_time: int) -> list[pa.Array]:
         """The rows that are not late."""
-        watermark = microseconds(self._clock.watermark_ms)
-        times = times_of(columns[event_time])
-        if not len(times) or times.min() > watermark:
-            return columns
-        rows = np.flatnonzero(times > watermark)
-        self._clock.count_late(self.name, len(times) - len(rows))
-        positions = pa.array(rows)
-        return [taken(column, positions) for column in columns]
+        rows = rows_in_time(columns[event_time], self._clock, self.name)
+        return columns if rows is None else [taken(column, rows) for column in columns]
 
     def _find_or_add(self, keys: list[pa.Array], rows: int) -> Slots:
         slots, added = self._keys.find_or_add(keys, rows)

@@ -26,10 +26,10 @@ from engine.pipeline.stateful import SIDE, JoinStreams
 from engine.state.contract import EventClock, StatefulStage, StateTable
 from engine.state.event_times import microseconds
 from engine.state.joined_rows import Run
+from engine.state.late_rows import in_time
 from engine.task.column_batches import as_batch
 from engine.task.join_conditions import compile_mask, split
 from engine.task.join_side import Flags, Side
-from engine.task.late_rows import in_time
 from engine.task.pairs import Places, pairs, slices
 
 _LEFT, _RIGHT = 0, 1

@@ -23,8 +23,9 @@ from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import COMPLETE, GroupSessions
 from engine.state.columns import Slots, fixed_array, fixed_values, grown
 from engine.state.contract import GONE, GROUP, EventClock, StatefulStage, StateTable
-from engine.state.event_times import EXPIRES, NEVER, microseconds, stored, times_of
+from engine.state.event_times import EXPIRES, NEVER, microseconds, stored
 from engine.state.keyed_slots import KeyedSlots
+from engine.state.late_rows import rows_in_time
 from engine.state.sessions import Pieces, Sessions
 from engine.task.column_batches import as_batch
 from engine.task.folds import Folds
@@ -154,13 +155,8 @@ class SessionGrouping(StatefulStage):
 
     def _in_time(self, columns: list[pa.Array]) -> list[pa.Array]:
         """The rows that are not late."""
-        times = times_of(columns[self._step.session])
-        rows = np.flatnonzero(times > microseconds(self._clock.watermark_ms))
-        if len(rows) == len(times):
-            return columns
-        self._clock.count_late(self.name, len(times) - len(rows))
-        positions = pa.array(rows)
-        return [taken(column, positions) for column in columns]
+        rows = rows_in_time(columns[self._step.session], self._clock, self.name)
+        return columns if rows is None else [taken(column, rows) for column in columns]
 
     def _states_of_rows(self, rows: Rows) -> list[pa.Array]:
         """Each row as a session of its own."""

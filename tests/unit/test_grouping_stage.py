@@ -229,12 +229,12 @@ def test_keys_of_any_type(dtype: pa.DataType, values: list[Any], kept: list[Any]
 
 
 @pytest.mark.parametrize("mode", ["update", "complete"])
-def test_without_keys_there_is_one_group_and_nothing_is_told_before_rows_come(mode: str) -> None:
+def test_without_keys_there_is_one_group_which_the_first_epoch_tells_of(mode: str) -> None:
     schema = pa.schema([("n", pa.int64()), ("s", pa.int64())])
     total = Aggregate("Sum", (column(ROWS, "value"),), pa.int64())
     grouped = GroupRows("g", (), (AGGREGATES[0], total), schema, mode)
     tasks = Tasks(lambda clock: grouping_stage(grouped, clock, Context(), GROUPS), ())
-    assert tasks.epoch([]) == []
+    assert tasks.epoch([]) == [{"n": 0, "s": None}]
     tasks.restart(1)
     assert tasks.epoch([]) == []
     batch = batch_of([(0, "a", 5), (0, "b", 6)])

@@ -357,3 +357,18 @@ def test_an_outer_row_without_a_key_is_returned_when_it_expires() -> None:
     ]  # fmt: skip
     check(case, history)
     check(replace(case, kind="inner"), history)
+
+
+def test_a_run_goes_whole_whatever_has_left_it_before() -> None:
+    waiting = JoinedRows()
+    keys = pa.array(["a", "b", "c", "d"])
+    rows = pa.record_batch([keys], ["key"])
+    expires = np.array([1, 5, 5, 7])
+    waiting.add(hash_rows([keys], 4), rows, expires, np.array([False, True, False, False]))
+    gone = [[batch.column(0).to_pylist() for batch in waiting.expire(at)] for at in (0, 1, 5, 7, 9)]
+    assert gone == [[], [["a"]], [["c"]], [["d"]], []]
+    assert waiting.runs == []
+    waiting.add(hash_rows([keys], 4), rows, np.full(4, 9), np.ones(4, np.bool_))
+    assert list(waiting.expire(9)) == []  # all have had a match
+    assert waiting.runs == []
+    assert list(waiting.find(hash_rows([keys], 4))) == []

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from engine.functions.custom_state.keys import Keys
 from engine.functions.invoke import blamed
 from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import RunCustomState
 from engine.state.contract import EventClock, StatefulStage, StateTable
+from engine.state.late_rows import in_time
 
 
 class Rows(Protocol):
@@ -82,7 +82,7 @@ class CustomStateStage(StatefulStage):
             if batch is IDLE:
                 yield batch
                 continue
-            rows = self._in_time(batch)
+            rows = in_time(batch, self._event_time, self._clock, self.name)
             if rows.num_rows:
                 yield from self._run(rows)
         yield from self._end()
@@ -98,18 +98,3 @@ class CustomStateStage(StatefulStage):
     @abstractmethod
     def _end(self) -> Iterator[pa.RecordBatch]:
         """Behind the last batch of an epoch: what is due."""
-
-    def _in_time(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that are not late; one without a time never is."""
-        if self._event_time is None:
-            return batch
-        column = batch.column(self._event_time)
-        if pa.types.is_struct(column.type):  # a window; its end
-            column = pc.struct_field(column, [1])
-        limit = pa.scalar(self._clock.watermark_ms * 1000, pa.int64())
-        late = pc.fill_null(pc.less_equal(column.cast(pa.int64()), limit), False)
-        if not pc.any(late).as_py():
-            return batch
-        rows = batch.filter(pc.invert(late))
-        self._clock.count_late(self.name, batch.num_rows - rows.num_rows)
-        return rows

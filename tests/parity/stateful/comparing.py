@@ -76,7 +76,7 @@ def differences(spark: SparkSession, folder: Path, case: Case, given: list[Step]
     template, mode = case.template, case.mode
     spark.conf.set("spark.sql.ansi.enabled", str(case.ansi).lower())
     df = made(spark, template.sql)
-    mine = _attempt(lambda: _run_here(df, mode, given))
+    mine = _attempt(lambda: run_here(df, mode, given))
     theirs = _attempt(lambda: run_in_spark(df, mode, folder, given))
     if isinstance(theirs, Exception):
         return [] if isinstance(mine, Exception) else [f"Spark fails: {theirs}"]
@@ -122,8 +122,10 @@ def _attempt(run: Callable[[], list[pa.Table]]) -> _Outcome:
         return error
 
 
-def _run_here(df: DataFrame, mode: str, given: list[Step]) -> list[pa.Table]:
-    query = OwnQuery(plan_query(df, exact_math=True, output_mode=mode))
+def run_here(df: DataFrame, mode: str, given: list[Step]) -> list[pa.Table]:
+    """The rows of each epoch that had some."""
+    policy = df.sparkSession.conf.get("spark.sql.streaming.multipleWatermarkPolicy")
+    query = OwnQuery(plan_query(df, exact_math=True, output_mode=mode), policy=str(policy))
     epochs: list[pa.Table] = []
     for number, step in enumerate(given):
         epochs += query.step(step)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from engine.coordinator.watermarks import Watermarks
+from engine.coordinator.watermarks import MIN, Watermarks
 from engine.exchange.key_groups import groups_of
 from engine.exchange.partitioning import Partitioner
 from engine.pipeline.pipeline import Pipeline, Watermark
@@ -23,6 +23,7 @@ from engine.task.transform import Transform, compile_steps
 from tests.parity.stateful.steps import Step
 
 _GROUPS = 32
+_BEGAN_MS = 1_800_000_000_000
 _ROWS = 5
 """Of a batch."""
 
@@ -44,18 +45,20 @@ class OwnQuery:
     """One query, and what it remembers.
 
     :param tasks: of each stage, at first.
+    :param policy: see :class:`Watermarks`.
     """
 
-    def __init__(self, pipelines: tuple[Pipeline, ...], tasks: int = 2) -> None:
+    def __init__(self, pipelines: tuple[Pipeline, ...], tasks: int = 2, policy: str = MIN) -> None:
         self._pipelines = pipelines
         steps = (step for pipeline in pipelines for step in pipeline.steps)
         delays = {step.number: step.delay_ms for step in steps if isinstance(step, Watermark)}
-        self._watermarks = Watermarks([delays[number] for number in sorted(delays)])
+        self._watermarks = Watermarks([delays[number] for number in sorted(delays)], policy)
         self._without_keys = {
             each.exchange.stage
             for each in pipelines
             if each.exchange is not None and not each.exchange.keys
         }
+        self._epochs = 0
         self._tasks = [self._made(number, tasks) for number in range(len(pipelines))]
 
     def step(self, step: Step) -> Iterator[pa.Table]:
@@ -85,7 +88,9 @@ class OwnQuery:
         made = []
         for place in range(tasks):
             clock = EventClock.starting(
-                self._watermarks.current_ms, lag_ms=pipeline.watermark_lag_ms
+                self._watermarks.current_ms,
+                opened_ms=self._opened_ms,
+                lag_ms=pipeline.watermark_lag_ms,
             )
             owned = groups_of(place, tasks, _GROUPS)
             transform = compile_steps(pipeline, clock=clock, groups=_GROUPS, owned=owned)
@@ -94,6 +99,7 @@ class OwnQuery:
 
     def _epoch(self, tables: Mapping[str, pa.Table]) -> pa.Table:
         out: list[pa.RecordBatch] = []
+        self._epochs += 1
         current_ms, seen = self._watermarks.current_ms, []
         for pipeline, tasks in zip(self._pipelines, self._tasks, strict=True):
             is_filled = any(task.inbox for task in tasks)
@@ -104,7 +110,7 @@ class OwnQuery:
                 task.inbox = []
                 task.clock.end(
                     next_watermark_ms=current_ms,
-                    next_opened_ms=0,
+                    next_opened_ms=self._opened_ms,
                     final=False,
                     filled=is_filled,
                 )
@@ -118,6 +124,11 @@ class OwnQuery:
         self._watermarks.take(seen)
         schema = next(each.schema for each in self._pipelines if each.exchange is None)
         return pa.Table.from_batches(out, schema)
+
+    @property
+    def _opened_ms(self) -> int:
+        """An epoch takes a second."""
+        return _BEGAN_MS + self._epochs * 1000
 
     def _send(self, pipeline: Pipeline, batch: pa.RecordBatch) -> None:
         exchange = pipeline.exchange

@@ -20,10 +20,14 @@ def hand_out(folder: Path, number: int, step: Step) -> None:
         part.rename(folder / name / part.name)
 
 
-def run_in_spark(df: DataFrame, mode: str, folder: Path, given: list[Step]) -> list[pa.Table]:
+def run_in_spark(
+    df: DataFrame, mode: str, folder: Path, given: list[Step], *, goes_by_clock: bool = False
+) -> list[pa.Table]:
     """The rows of each batch that had some.
 
     :param folder: where ``df`` reads; a checkpoint is kept there, too.
+    :param goes_by_clock: Spark makes batches for ever, whether there are rows or not: one of a
+        step is enough.
     :raises StreamingQueryException: the query failed.
     """
     batches: list[pa.Table] = []
@@ -34,7 +38,13 @@ def run_in_spark(df: DataFrame, mode: str, folder: Path, given: list[Step]) -> l
             batches.append(rows)
 
     writer = df.writeStream.outputMode(mode).foreachBatch(take)
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    if goes_by_clock:
+        for number, step in enumerate(given):
+            hand_out(folder, number, step)
+            writer.trigger(once=True).start().awaitTermination()
+        return batches
+    query = writer.start()
     try:
         for number, step in enumerate(given):
             hand_out(folder, number, step)

@@ -76,6 +76,8 @@ def _grouped() -> Iterator[Template]:
         sql = f"SELECT {keys}, count(*) AS c, sum(n) AS t FROM e0 GROUP BY {keys}"
         yield Template(f"by {keys}", sql, CHANGES, width)
     yield Template("all rows", "SELECT count(*) AS c, sum(m) AS t, max(k) AS l FROM e0", CHANGES)
+    nothing = "SELECT count(*) AS c, sum(m) AS t, collect_list(k) AS l FROM e0 WHERE id > 1000"
+    yield Template("all of no rows", nothing, CHANGES)
     yield Template("no function", f"SELECT {MINUTES} AS w, k FROM e GROUP BY {MINUTES}, k", ALL, 2)
     yield Template("by event time", "SELECT at, count(*) AS c FROM e GROUP BY at", ALL, 1)
 
