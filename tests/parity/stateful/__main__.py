@@ -27,6 +27,9 @@ _CONF = {
     "spark.sql.streaming.pollingDelay": "1ms",
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.adaptive.enabled": "false",
+    # Each query is another one: compiling it well takes longer than it runs.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
 }
 
 
@@ -53,9 +56,13 @@ def main() -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
+    # Whatever is done when somebody interrupts it is a sample.
+    random.Random(given.seed).shuffle(chosen)
     began, found = time.monotonic(), Counter(dict.fromkeys(("equal", "differing", "refused"), 0))
     for case in chosen:
         found[_play(spark, case, given.seed)] += 1
+        if found.total() % 20 == 0:
+            print(json.dumps({"so far": found.total(), **found}), flush=True)
     took = round(time.monotonic() - began)
     print(json.dumps({"cases": len(chosen), **found, "seconds": took}), flush=True)
     spark.stop()

@@ -71,6 +71,14 @@ def _grouped() -> Iterator[Template]:
             keys = f"{MINUTES}, id % 2"
             sql = f"SELECT {MINUTES} AS w, id % 2 AS g, {function} AS r FROM e GROUP BY {keys}"
             yield Template(function, sql, ("append", "update"), 2, ulps)
+    every = ", ".join(f"{function} AS r{place}" for place, function in enumerate(AGGREGATES))
+    for name, window, modes in (
+        ("windows", MINUTES, ALL),
+        ("sliding windows", WINDOWS["sliding"], ("append", "update")),
+        ("sessions", SESSIONS["of an hour"], ("append",)),
+    ):
+        sql = f"SELECT {window} AS w, k, {every} FROM e GROUP BY {window}, k"
+        yield Template(f"all functions by {name}", sql, modes, 2)
     for keys in KEYS:
         width = keys.count(", ") + 1 if keys == "k, n" else 1
         sql = f"SELECT {keys}, count(*) AS c, sum(n) AS t FROM e0 GROUP BY {keys}"
