@@ -1,7 +1,7 @@
 """Random queries with state: whole ones, drawn from a seed and a number.
 
-What is drawn has one right answer: no ``mode(x)``, no HAVING in ``update`` that may be true within an
-epoch and false behind it, and joins say ``IS NOT NULL`` of their keys (docs/state.md tells why).
+What is drawn has one right answer: no ``mode(x)``, no HAVING in ``update`` that may be true within
+an epoch and false behind it, and joins say ``IS NOT NULL`` of their keys (docs/state.md tells why).
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ _LEAVES: Final = {
              "CAST(m AS STRING)", "CAST(d AS STRING)"),
     "decimal": ("m", "m * 2", "m + n", "CAST(n AS DECIMAL(20, 3))", "CAST(id AS DECIMAL(38, 0))",
                 "m / 3", "round(m, 1)"),
-    "bool": ("flag", "n > 0", "k LIKE '%a%'", "d > 1", "isnan(d)", "k IS NULL", "m <=> 1.5", "d = 0"),
-    "time": ("at", "date_trunc('hour', at)", "at + INTERVAL 90 SECONDS", "CAST(at AS TIMESTAMP_NTZ)"),
+    "bool": ("flag", "n > 0", "k LIKE '%a%'", "d > 1", "isnan(d)", "k IS NULL", "m <=> 1.5",
+             "d = 0"),
+    "time": ("at", "date_trunc('hour', at)", "at + INTERVAL 90 SECONDS",
+             "CAST(at AS TIMESTAMP_NTZ)"),
     "date": ("CAST(at AS DATE)", "date_add(at, n)"),
     "struct": ("s", "struct(n, k)", "named_struct('x', d, 'y', f)", "struct(m, flag)",
                "struct(s, d, at)"),
@@ -30,7 +32,8 @@ _LEAVES: Final = {
 """By kind: NULLs, both zeros, NaN and texts of any Unicode are in the columns."""
 _OF_ANY: Final = (
     "count({})", "first({})", "first({}, true)", "last({})", "any_value({}, true)", "min({})",
-    "max({})", "collect_list({})", "sort_array(collect_set({}))", "max_by({}, at)", "min_by(id, {})",
+    "max({})", "collect_list({})", "sort_array(collect_set({}))", "max_by({}, at)",
+    "min_by(id, {})",
     "count(DISTINCT {})",
 )  # fmt: skip
 _OF_NUMBERS: Final = ("sum({})", "avg({})", "try_sum({})", "try_avg({})", "median({})")
