@@ -54,7 +54,9 @@ _SESSIONS: Final = (
 )
 _PAIRS: Final = (
     ("id", "id2"), ("n", "n2"), ("k", "k2"), ("d", "d2"), ("id % 3", "id2 % 3"),
-    ("upper(k)", "upper(k2)"), ("struct(n, k)", "struct(n2, k2)"), ("array(d)", "array(d2)"),
+    ("upper(k)", "upper(k2)"),
+    ("named_struct('x', n, 'y', k)", "named_struct('x', n2, 'y', k2)"),
+    ("array(d)", "array(d2)"),
     ("CAST(n AS DECIMAL(5, 1))", "CAST(n2 AS DECIMAL(5, 1))"),
 )  # fmt: skip
 
