@@ -50,7 +50,7 @@ _WINDOWS: Final = (
 )  # fmt: skip
 _SESSIONS: Final = (
     "session_window(at, '4 minutes')",
-    "session_window(at, CASE WHEN n > 1 THEN '2 minutes' ELSE '20 minutes' END)",
+    "session_window(at, if(n > 1, '2 minutes', '20 minutes'))",
 )
 _PAIRS: Final = (
     ("id", "id2"), ("n", "n2"), ("k", "k2"), ("d", "d2"), ("id % 3", "id2 % 3"),
