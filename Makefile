@@ -38,8 +38,8 @@ parity: install ## every expression beside Spark over a million generated values
 parity-changed: install ## the same for what has changed since: a function that you have added
 	$(PYTHON_IN_VENV) -m tests.parity --changed
 
-parity-state: install ## queries with state beside Spark's micro-batches; SEED=7 gives their input
-	$(PYTHON_IN_VENV) -m tests.parity.stateful --seed $(or $(SEED),7)
+parity-state: install ## queries with state beside Spark's micro-batches; SEED=7 gives their input, RANDOM=300 random ones
+	$(PYTHON_IN_VENV) -m tests.parity.stateful --seed $(or $(SEED),7) $(if $(RANDOM),--random $(RANDOM))
 
 invent: install ## random trees of expressions, and queries of them, beside Spark; TREES=2000 QUERIES=100 SEED=1
 	$(PYTHON_IN_VENV) -m tests.parity.invented --trees $(or $(TREES),2000) --seed $(or $(SEED),1)

@@ -36,6 +36,7 @@ from engine.pipeline.pipeline import (
     Project,
     StaticJoin,
     Step,
+    Watermark,
     schema_behind,
 )
 
@@ -91,6 +92,8 @@ def _before(step: Step, condition: Expr) -> Expr | None:
         return None
     if isinstance(step, Project):
         return _through(step.columns, condition)
+    if isinstance(step, Watermark):  # a row that is filtered out does not move it, as in Spark
+        return None if step.ordinal in ordinals(condition) else condition
     if isinstance(step, EvalPython) and not all(f.deterministic for f in step.functions):
         return None
     if isinstance(step, (Generate, StaticJoin)) and may_raise(condition):

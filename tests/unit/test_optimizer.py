@@ -22,6 +22,7 @@ from engine.pipeline.pipeline import (
     SourceRelation,
     StaticJoin,
     Step,
+    Watermark,
     schema_behind,
 )
 from engine.pipeline.pruning import pruned
@@ -329,3 +330,13 @@ def test_what_a_null_skips_is_not_computed_for_all_rows() -> None:
     )
     result = compile_steps(optimize(pipeline(step)))(rows)
     assert result.to_pydict() == {"x": [None, 2], "y": [0, 1]}
+
+
+def test_rows_that_a_filter_leaves_out_do_not_move_the_watermark() -> None:
+    of_another = Filter(comparison("GreaterThan", column(SOURCE, 1), literal(2)))
+    assert optimize(pipeline(Watermark(0, 0), of_another)).steps == (of_another, Watermark(0, 0))
+
+
+def test_a_filter_of_the_event_time_stays_behind_its_watermark() -> None:
+    of_the_time = Filter(comparison("GreaterThan", column(SOURCE, 0), literal(2)))
+    assert optimize(pipeline(Watermark(0, 0), of_the_time)).steps == (Watermark(0, 0), of_the_time)

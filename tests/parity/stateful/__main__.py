@@ -16,7 +16,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.parity.stateful.comparing import Case, cases, differences, views
+from tests.parity.stateful.comparing import Case, NothingToCompare, cases, differences, views
+from tests.parity.stateful.inventing import invented
 from tests.parity.stateful.steps import steps
 
 _CONF = {
@@ -27,6 +28,9 @@ _CONF = {
     "spark.sql.streaming.pollingDelay": "1ms",
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.adaptive.enabled": "false",
+    # Each query is another one: compiling it well takes longer than it runs.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
 }
 
 
@@ -37,7 +41,13 @@ def main() -> None:
     parser.add_argument("--ansi", choices=("true", "false"))
     parser.add_argument("--seed", type=int, default=7, help="of the input")
     parser.add_argument("--share", type=float, default=1.0, help="of the cases, drawn by the seed")
+    parser.add_argument("--random", type=int, help="so many random queries, drawn by the seed")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first of these")
     given = parser.parse_args()
+    if given.random is not None:
+        numbers = range(given.first, given.first + given.random)
+        _play_all([invented(given.seed, number) for number in numbers], given.seed)
+        return
     chosen = [
         case
         for case in cases()
@@ -48,6 +58,12 @@ def main() -> None:
     chosen = [
         case for case in chosen if random.Random(f"{given.seed} {case}").random() < given.share
     ]
+    # Whatever is done when somebody interrupts it is a sample.
+    random.Random(given.seed).shuffle(chosen)
+    _play_all(chosen, given.seed)
+
+
+def _play_all(chosen: list[Case], seed: int) -> None:
     builder = SparkSession.builder.master("local[2]")
     for name, value in _CONF.items():
         builder = builder.config(name, value)
@@ -55,7 +71,9 @@ def main() -> None:
     spark.sparkContext.setLogLevel("OFF")
     began, found = time.monotonic(), Counter(dict.fromkeys(("equal", "differing", "refused"), 0))
     for case in chosen:
-        found[_play(spark, case, given.seed)] += 1
+        found[_play(spark, case, seed)] += 1
+        if found.total() % 20 == 0:
+            print(json.dumps({"so far": found.total(), **found}), flush=True)
     took = round(time.monotonic() - began)
     print(json.dumps({"cases": len(chosen), **found, "seconds": took}), flush=True)
     spark.stop()
@@ -66,13 +84,15 @@ def _play(spark: SparkSession, case: Case, seed: int) -> str:
     try:
         views(spark, folder)
         told, outcome = differences(spark, folder, case, steps(seed)), "equal"
+    except NothingToCompare:
+        return "empty"
     except Exception as error:  # the others are still to be played
         told, outcome = [f"{type(error).__name__}: {error}"[:600]], "refused"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if told:
         outcome = "differing" if outcome == "equal" else outcome
-        print(f"{outcome}: {case.name}", *told[:6], sep="\n    ", flush=True)
+        print(f"{outcome}: {case.name}", case.template.sql, *told[:6], sep="\n    ", flush=True)
     return outcome
 
 

@@ -42,6 +42,16 @@ AGGREGATES: Final = (
     "percentile(n, array(0.1, 0.9))", "approx_count_distinct(k)", "approx_count_distinct(d, 0.1)",
     "listagg(k, ',')", "regr_count(n, id)",
 )  # fmt: skip
+BY_ORDER: Final = (
+    "first(",
+    "last(",
+    "any_value(",
+    "collect_list(",
+    "listagg(",
+    "max_by(",
+    "min_by(",
+)
+"""What the order of rows tells, which in a session is each engine's own."""
 INEXACT: Final = (
     "stddev(n)", "stddev_pop(n)", "variance(id)", "var_pop(n)", "skewness(n)", "kurtosis(n)",
     "corr(n, id)", "covar_pop(n, id)", "covar_samp(n, id)", "regr_slope(n, id)",
@@ -71,6 +81,16 @@ def _grouped() -> Iterator[Template]:
             keys = f"{MINUTES}, id % 2"
             sql = f"SELECT {MINUTES} AS w, id % 2 AS g, {function} AS r FROM e GROUP BY {keys}"
             yield Template(function, sql, ("append", "update"), 2, ulps)
+    for name, window, modes in (
+        ("windows", MINUTES, ALL),
+        ("sliding windows", WINDOWS["sliding"], ("append", "update")),
+        ("sessions", SESSIONS["of an hour"], ("append",)),
+    ):
+        of_order = BY_ORDER if name == "sessions" else ()
+        functions = [each for each in AGGREGATES if not each.startswith(of_order)]
+        every = ", ".join(f"{function} AS r{place}" for place, function in enumerate(functions))
+        sql = f"SELECT {window} AS w, k, {every} FROM e GROUP BY {window}, k"
+        yield Template(f"all functions by {name}", sql, modes, 2)
     for keys in KEYS:
         width = keys.count(", ") + 1 if keys == "k, n" else 1
         sql = f"SELECT {keys}, count(*) AS c, sum(n) AS t FROM e0 GROUP BY {keys}"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.parity.stateful.comparing import Case, cases, differences, views
+from tests.parity.stateful.comparing import Case, NothingToCompare, cases, differences, views
+from tests.parity.stateful.inventing import invented
 from tests.parity.stateful.steps import steps
 
 pytestmark = pytest.mark.spark
@@ -29,3 +30,15 @@ def test_stateful_queries(session: SparkSession, tmp_path: Path, case: Case) -> 
     views(session, tmp_path)
     told = differences(session, tmp_path, case, steps())
     assert not told, "\n".join(told)
+
+
+@pytest.mark.sampled(0.3)
+@pytest.mark.parametrize("number", range(4))
+def test_random_queries(session: SparkSession, tmp_path: Path, number: int) -> None:
+    views(session, tmp_path)
+    case = invented(3, number)
+    try:
+        told = differences(session, tmp_path, case, steps(3))
+    except NothingToCompare:
+        return
+    assert not told, "\n".join([case.template.sql, *told])
