@@ -48,9 +48,8 @@ class Constants:
         """The plan with the constants computed that rules look at."""
         known = self._jvm.java.util.HashMap()
         for expression in _expressions(plan):
-            for constant in self._constants(expression):
-                if (value := self._value(constant)) is not None:
-                    known.put(constant, value)
+            for constant, value in self._constants(expression):
+                known.put(constant, value)
         if known.isEmpty():
             return plan
         # A map of Scala's is a partial function.
@@ -58,17 +57,19 @@ class Constants:
         replaced: JavaObject = plan.transformAllExpressions(to_scala(known))
         return replaced
 
-    def _constants(self, node: JavaObject) -> Iterator[JavaObject]:
-        """The largest ones that are not written as such."""
+    def _constants(self, node: JavaObject) -> Iterator[tuple[JavaObject, JavaObject]]:
+        """The largest ones that are not written as such, and their values."""
         if not node.containsPattern(self._literal) or simple_name(node) == "Literal":
             return
-        if self._known(node) is not None:
-            yield node
+        if (value := self._known(node)) is not None:
+            yield node, value
         elif not self._foldable(node):
             for child in scala_seq(node.children()):
                 yield from self._constants(child)
         elif not node.containsPattern(self._current) and not _depends_on_the_day(node):
-            yield node
+            value = self._folded(self._replacing.apply(self._holder(node)))
+            if value is not None and _is_plain(value):
+                yield node, value
 
     def _known(self, node: JavaObject) -> JavaObject | None:
         """Of what is no constant, but has one value: ``x IN (NULL, NULL)`` and ``size(map(..))``.
@@ -80,8 +81,7 @@ class Constants:
             null: JavaObject = self._catalyst.expressions.Literal.create(None, node.dataType())
             return null
         if name == "Size" and simple_name(node.child()) in _COLLECTIONS:
-            folded = self._rule.apply(self._holder(node)).condition()
-            return folded if simple_name(folded) == "Literal" else None
+            return self._folded(self._holder(node))
         return None
 
     def _foldable(self, node: JavaObject) -> bool:
@@ -97,19 +97,18 @@ class Constants:
         plan: JavaObject = logical.Filter(node, logical.OneRowRelation())
         return plan
 
-    def _value(self, constant: JavaObject) -> JavaObject | None:
-        """None if it raises, or is not what rules look at."""
-        if (known := self._known(constant)) is not None:
-            return known
+    def _folded(self, holder: JavaObject) -> JavaObject | None:
+        """None if it raises, or stays what it is."""
         try:
-            holder = self._rule.apply(self._replacing.apply(self._holder(constant)))
+            value: JavaObject = self._rule.apply(holder).condition()
         except (Py4JJavaError, PySparkException):
             return None
-        value: JavaObject = holder.condition()
-        if simple_name(value) != "Literal":
-            return None
-        is_plain = str(value.dataType().sql()) in _PLAIN or value.value() is None
-        return value if is_plain else None
+        return value if simple_name(value) == "Literal" else None
+
+
+def _is_plain(value: JavaObject) -> bool:
+    """Whether rules look at such a value."""
+    return str(value.dataType().sql()) in _PLAIN or value.value() is None
 
 
 def _is_null(node: JavaObject) -> bool:

@@ -354,3 +354,12 @@ def test_kll_without_levels(spark: SparkSession) -> None:
     head = bytes.fromhex("05010f0008000800") + (1).to_bytes(8, "little") + b"\x08\x00\x00\x00"
     table = pa.table({"b": pa.array([head + bytes(16), head + bytes(80)], pa.binary())})
     assert_parity(spark, table, ["kll_sketch_get_quantile_bigint(b, 0.5D)"])
+
+
+def test_the_least_position(spark: SparkSession) -> None:
+    """Not of arrays in columns: there Spark reads beyond them, and its process may end."""
+    table = pa.table({"i": pa.array([-(2**31), 1, -2, 7, None], pa.int32())})
+    functions = [
+        f"{name}(array(1, 2), coalesce(i, 1))" for name in ("element_at", "try_element_at")
+    ]
+    assert_parity(spark, table, functions)

@@ -5,12 +5,15 @@ Source: ``complexTypeExtractors.scala`` and ``collectionOperations.scala`` of Sp
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
 
 from engine.expressions.ansi import failure
 from engine.expressions.argument_types import Rare
 from engine.expressions.collections.array_errors import (
+    beyond_memory,
     index_of_zero,
     invalid_index,
     invalid_index_in_element_at,
@@ -31,6 +34,9 @@ from engine.expressions.logic.ranks import is_orderable
 from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.tree import Expr
 from engine.expressions.types import sql_name
+
+_LEAST: Final = -(2**31)
+"""Of an INT; the only one that is negative still when its sign is taken away."""
 
 
 def _null_taken_for_index(expr: Expr) -> str | None:
@@ -103,6 +109,8 @@ def element_at(expr: Expr, context: Context) -> ValueFunction:
         outside = known & ~inside
         if np.any(known & (at == 0)):
             raise index_of_zero()
+        if np.any(least := known & (at == _LEAST)):
+            raise beyond_memory(at[least][0], lists.lengths[least][0])
         if strictly and np.any(outside):
             row = int(np.argmax(outside))
             raise invalid_index_in_element_at(at[row], lists.lengths[row])

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
-from engine.expressions.java_errors import illegal_argument, null_pointer
+from engine.expressions.java_errors import illegal_argument, java_error, null_pointer
 from engine.expressions.malformed import value_of
 
 LENGTH_MAX: Final = 2**31 - 1 - 15
@@ -33,6 +33,16 @@ def invalid_index_in_element_at(index: Any, length: Any) -> TransformError:
         "INVALID_ARRAY_INDEX_IN_ELEMENT_AT",
         f"The index {index} is out of bounds: the array has {length} elements.",
         "Use try_element_at to get NULL instead.",
+    )
+
+
+def beyond_memory(index: Any, length: Any) -> TransformError:
+    """``element_at`` of the least INT, which Spark does not find out of bounds. Of an array in a
+    column it then reads memory that is none of it."""
+    return java_error(
+        "java.lang.ArrayIndexOutOfBoundsException",
+        f"Index {index + length} out of bounds for length {length}",
+        "Filter out such positions first: try_element_at does not help here.",
     )
 
 

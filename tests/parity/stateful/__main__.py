@@ -77,6 +77,8 @@ def _play_all(chosen: list[Case], seed: int) -> None:
     took = round(time.monotonic() - began)
     print(json.dumps({"cases": len(chosen), **found, "seconds": took}), flush=True)
     spark.stop()
+    if found["differing"]:
+        raise SystemExit(1)
 
 
 def _play(spark: SparkSession, case: Case, seed: int) -> str:
