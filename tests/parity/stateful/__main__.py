@@ -1,6 +1,7 @@
 """``python -m tests.parity.stateful``: all queries, or some, in one Spark session.
 
 Differences are printed as they come; the last line is JSON, how many cases there were of each kind.
+Exits with 1 if any differs.
 """
 
 from __future__ import annotations
