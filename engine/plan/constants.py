@@ -24,6 +24,11 @@ _PLAIN: Final = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT"})
 _OF_DAYS: Final = "TIMESTAMP"
 """What is computed of a text may depend on the day: ``CAST('10:00' AS TIMESTAMP)``."""
 _COLLECTIONS: Final = frozenset({"CreateArray", "CreateMap"})
+_AS_THEY_ARE: Final = frozenset({"Literal", "KnownFloatingPointNormalized"})
+_SETS: Final = frozenset(
+    {"ArrayDistinct", "ArrayUnion", "ArrayIntersect", "ArrayExcept", "ArraysOverlap"}
+)
+_FLOATS: Final = ("FLOAT", "DOUBLE")
 _SPECIAL: Final = re.compile(r"epoch|now|today|tomorrow|yesterday", re.IGNORECASE)
 """In texts that become dates; computed by another rule, of which there is none here."""
 
@@ -59,7 +64,7 @@ class Constants:
 
     def _constants(self, node: JavaObject) -> Iterator[tuple[JavaObject, JavaObject]]:
         """The largest ones that are not written as such, and their values."""
-        if not node.containsPattern(self._literal) or simple_name(node) == "Literal":
+        if not node.containsPattern(self._literal) or simple_name(node) in _AS_THEY_ARE:
             return
         if (value := self._known(node)) is not None:
             yield node, value
@@ -104,6 +109,43 @@ class Constants:
         except (Py4JJavaError, PySparkException):
             return None
         return value if simple_name(value) == "Literal" else None
+
+
+def without_null_sets(jvm: Any, plan: JavaObject) -> JavaObject:
+    """The plan with NULL hidden from the rules where an array of floating numbers is a set: Spark
+    has put it into a function by then, which makes -0.0 in arrays 0.0."""
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    pattern = catalyst.trees.TreePattern.NULL_LITERAL()
+    hidden = jvm.java.util.HashMap()
+    for expression in _expressions(plan):
+        for node in _with_pattern(expression, pattern):
+            if simple_name(node) in _SETS:
+                children = list(scala_seq(node.children()))
+                if any(map(_is_null_of_floats, children)):
+                    known = catalyst.expressions.KnownFloatingPointNormalized
+                    of = [known(each) if _is_null_of_floats(each) else each for each in children]
+                    to_seq = jvm.org.apache.spark.api.python.PythonUtils.toSeq
+                    hidden.put(node, node.withNewChildren(to_seq(of)))
+    if hidden.isEmpty():
+        return plan
+    to_scala = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap
+    replaced: JavaObject = plan.transformAllExpressions(to_scala(hidden))
+    return replaced
+
+
+def _with_pattern(node: JavaObject, pattern: JavaObject) -> Iterator[JavaObject]:
+    if node.containsPattern(pattern):
+        yield node
+        for child in scala_seq(node.children()):
+            yield from _with_pattern(child, pattern)
+
+
+def _is_null_of_floats(node: JavaObject) -> bool:
+    if simple_name(node) == "Cast":
+        node, dtype = node.child(), node.dataType()
+    else:
+        dtype = node.dataType()
+    return _is_null(node) and any(name in str(dtype.sql()) for name in _FLOATS)
 
 
 def _is_plain(value: JavaObject) -> bool:

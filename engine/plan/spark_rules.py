@@ -29,7 +29,7 @@ from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from engine.plan.constants import Constants
+from engine.plan.constants import Constants, without_null_sets
 from engine.plan.stream_join import joins_streams
 from engine.plan.subqueries import has_subqueries, with_plans
 
@@ -125,6 +125,7 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
         plan = with_plans(spark, plan, partial(_plain_subquery, analysis, optimizer, patterns))
         for rule in rules(_SUBQUERIES_FIRST):
             plan = _applied(rule, plan)
+    plan = without_null_sets(jvm, plan)
     operators = rules(_OPERATORS)
     plan = _repeated(operators, plan)
     if joins_streams(plan):  # a row without a key matches none, and moves no watermark

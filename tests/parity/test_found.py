@@ -336,6 +336,49 @@ def test_decimals_next_to_a_whole_number(spark: SparkSession) -> None:
     assert_parity(spark, table, [f"cast({each} as bigint)" for each in of])
 
 
+def test_decimals_of_more_places_than_a_bigint_are_refused(spark: SparkSession) -> None:
+    """Spark divides by a power of ten that it has not; what it keeps as a BigDecimal it can."""
+    zeros = map(Decimal, ("0.0000", "0E-19"))
+    table = pa.table(
+        {name: [zero, None] for name, zero in zip(("few", "many"), zeros, strict=True)}
+    )
+    casts = ["cast(nvl2(many, few, many) as tinyint)", "int(cast(few as decimal(30, 19)))"]
+    _, problems = read_expressions(frame_of(spark, table), casts)
+    assert len(problems) == len(casts)
+    assert_parity(spark, table, ["int(many)", "int(round(cast(few as decimal(30, 19)), 5))"])
+
+
+def test_products_of_intervals_that_do_not_fit(spark: SparkSession) -> None:
+    table = pa.table(
+        {
+            "i": pa.array([0, -1, 2**31 - 1], pa.int32()),
+            "l": pa.array([2**30, 2**62, 1], pa.int64()),
+            "q": pa.array(map(Decimal, ("0.001", "-1", "1e6")), pa.decimal128(10, 3)),
+        }
+    )
+    intervals = ["INTERVAL '-178956970-8' YEAR TO MONTH", "INTERVAL '106751991' DAY"]
+    scaled = [f"{each} {op} {n}" for each in intervals for op in "*/" for n in ("i", "l", "q")]
+    assert_parity(spark, table, [f"timestamp_ntz'2000-01-01' + ({each})" for each in scaled])
+
+
+def test_digits_of_any_script_in_an_url(spark: SparkSession) -> None:
+    table = pa.table(
+        {"s": ["%D\uff46", "%\uff21\u0663", "%\uff271", "%-\u0660", "%+\u0967", "%-1"]}
+    )
+    assert_parity(spark, table, ["url_decode(s)", "try_url_decode(s)"])
+
+
+def test_arrays_of_floats_that_are_null(spark: SparkSession) -> None:
+    """Spark does not see it; the array beside it may raise."""
+    table = pa.table({"z": pa.array([0, 1, None], pa.int32())})
+    null = "CAST(NULL AS ARRAY<DOUBLE>)"
+    names = ["array_union", "array_intersect", "array_except", "arrays_overlap"]
+    sets = [f"{name}(array(double(1 div z)), {null})" for name in names]
+    assert_parity(
+        spark, table, [*sets, f"array_intersect(array(1 div z), CAST({null} AS ARRAY<INT>))"]
+    )
+
+
 def test_seconds_of_the_earliest_timestamp(spark: SparkSession) -> None:
     table = pa.table({"p": [-1e300, -1.5, -1e-6, 0.0, 1e300]})
     names = ("to_unix_timestamp", "unix_timestamp", "unix_seconds")

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 # Imported for the conversions that they register.
 from engine.expressions.argument_types import Rare
-from engine.expressions.casts.held_decimals import held_as_long
+from engine.expressions.casts.held_decimals import held_as_long, may_lack_power
 from engine.expressions.casts.rules import Casting, any_part, castable, converter, kind
 from engine.expressions.casts.special_times import special_moment
 from engine.expressions.datum import constant
@@ -41,6 +41,11 @@ def _supports(expr: Expr) -> str | None:
     source, target = casting.source, casting.target
     if not castable(source, target):
         return f"casting {sql_name(source)} to {sql_name(target)} is not supported"
+    if pa.types.is_decimal(source) and is_integral(target) and may_lack_power(expr.children[0]):
+        return (
+            f"Spark fails for a {sql_name(source)} that was one of fewer decimal places: round it "
+            "to 18 places at most before it is cast"
+        )
     if not is_zone(casting.zone_name):
         return f"the time zone {casting.zone_name} is not known"
     return None

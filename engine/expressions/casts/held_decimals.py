@@ -32,7 +32,7 @@ def held_as_long(expr: Expr) -> bool:
     if expr.op == "Cast":
         (child,) = expr.children
         if pa.types.is_decimal(child.dtype):
-            return held_as_long(child)
+            return _keeps_long(expr, child) and held_as_long(child)
         return is_integral(child.dtype) or pa.types.is_boolean(child.dtype)
     if expr.op in _FIRST_DECIDES:
         return held_as_long(expr.children[0])
@@ -40,6 +40,28 @@ def held_as_long(expr: Expr) -> bool:
         alike = len({child.dtype.scale for child in expr.children}) == 1
         return alike and all(_few_digits(child) and held_as_long(child) for child in expr.children)
     return _few_digits(expr)
+
+
+def may_lack_power(expr: Expr) -> bool:
+    """Whether Spark may be asked for the whole part of a BIGINT with more than 18 decimal places:
+    it has no power of ten for that and raises ArrayIndexOutOfBoundsException."""
+    return bool(expr.dtype.scale > _LONG_DIGITS) and _has_long_with_places(expr)
+
+
+def _has_long_with_places(expr: Expr) -> bool:
+    if expr.op in _NEVER:
+        return False
+    if expr.op == "Cast" and pa.types.is_decimal(expr.dtype):
+        (child,) = expr.children
+        if not pa.types.is_decimal(child.dtype) or not _keeps_long(expr, child):
+            return False
+        return _few_digits(child) or _has_long_with_places(child)
+    return any(map(_has_long_with_places, expr.children))
+
+
+def _keeps_long(cast: Expr, child: Expr) -> bool:
+    """Whether a BIGINT stays one, if it fits: not with so many more decimal places."""
+    return bool(cast.dtype.scale - child.dtype.scale <= _LONG_DIGITS)
 
 
 def _few_digits(expr: Expr) -> bool:

@@ -6,12 +6,14 @@ Source: ``urlExpressions.scala`` of Spark; ``java.net.URLEncoder``, ``java.net.U
 from __future__ import annotations
 
 import re
+import unicodedata
 import urllib.parse
 from collections.abc import Callable
 from typing import Final
 
 from engine.expressions.ansi import failure
 from engine.expressions.datum import constant, constant_value
+from engine.expressions.java_characters import DIGIT
 from engine.expressions.java_utf8 import decoded
 from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.texts.java_regex.errors import UnsupportedRegexError
@@ -48,7 +50,9 @@ def url_decode(expr: Expr) -> RowFunction:
 
 
 _ESCAPES: Final = re.compile("(?:%..)+|%", re.DOTALL)
-_ESCAPED: Final = re.compile(r"\+?[0-9a-fA-F]+|-0")
+_HEX_DIGIT: Final = f"(?:{DIGIT}|[a-fA-F\uff21-\uff26\uff41-\uff46])"
+"""``Character.digit`` to the base of 16 knows letters of full width, too."""
+_ESCAPED: Final = re.compile(rf"\+?{_HEX_DIGIT}+|-{DIGIT}")
 
 
 def _decoded(text: str) -> str:
@@ -66,7 +70,7 @@ def _characters(match: re.Match[str]) -> str:
     for digits in re.findall("%(..)", match[0], re.DOTALL) or [""]:
         if _ESCAPED.fullmatch(digits) is None:
             raise ValueError(digits)
-        octets.append(int(digits, 16))
+        octets.append(int(unicodedata.normalize("NFKC", digits), 16))
     return decoded(bytes(octets))
 
 

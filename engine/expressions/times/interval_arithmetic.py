@@ -117,8 +117,13 @@ def scale(expr: Expr, context: Context) -> ValueFunction:
         except ArithmeticError:
             raise arithmetic_exception("input is infinite or NaN") from None
         if not -limit <= result < limit:
-            if exact or not isinstance(number, float):
+            if exact and divides:
                 raise _overflow()
+            if exact:
+                is_long = not is_months or not -_LONG <= result < _LONG
+                raise arithmetic_exception(f"{'long' if is_long else 'integer'} overflow")
+            if not isinstance(number, float):
+                raise arithmetic_exception("Overflow")
             unrounded = interval / number if divides else interval * number
             told = f"input {double_text(unrounded)} and rounding mode HALF_UP"
             raise arithmetic_exception(f"rounded value is out of range for {told}")

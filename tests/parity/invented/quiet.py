@@ -15,6 +15,9 @@ LOGGER: Final = PySparkLogger.getLogger("SQLQueryContextLogger")
 _JAVA: Final = "-XX:TieredStopAtLevel=1"
 """Each query is another one: what Java's second compiler gains is less than what it takes."""
 
+_RETAINED: Final = "10"
+"""Spark would remember a thousand queries, however large their plans."""
+
 
 def be_quiet() -> None:
     """PySpark logs nothing of what its analyzer refuses, for the rest of this process."""
@@ -24,6 +27,12 @@ def be_quiet() -> None:
 def start_quietly() -> SparkSession:
     """A session of such a process; Spark logs nothing of what fails, which the comparison tells."""
     be_quiet()
-    session = start(spark__driver__extraJavaOptions=_JAVA)
+    session = start(
+        spark__driver__extraJavaOptions=_JAVA,
+        spark__driver__memory="2g",
+        spark__sql__ui__retainedExecutions=_RETAINED,
+        spark__ui__retainedJobs=_RETAINED,
+        spark__ui__retainedStages=_RETAINED,
+    )
     session.sparkContext.setLogLevel("OFF")
     return session

@@ -45,13 +45,21 @@ class Unicode:
     def __init__(self, version: int) -> None:
         self._version = version
 
+    def category_of(self, char: str) -> str:
+        """Of one character, as ``Lu``."""
+        return self._changed.get(ord(char)) or unicodedata.category(char)
+
+    @cached_property
+    def _changed(self) -> dict[int, str]:
+        return dict(self._at_version(CATEGORIES))
+
     def category(self, *names: str) -> CharSet:
         """Of these categories, as ``Lu``."""
         return CharSet.of(r for name in names for r in self._categories.get(name, NONE).ranges)
 
     @cached_property
     def _categories(self) -> dict[str, CharSet]:
-        changed = dict(self._at_version(CATEGORIES))
+        changed = self._changed
         ranges: dict[str, list[tuple[int, int]]] = {}
         start, current = 0, "Cc"
         for point in range(LAST + 1):
