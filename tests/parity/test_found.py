@@ -368,6 +368,12 @@ def test_digits_of_any_script_in_an_url(spark: SparkSession) -> None:
     assert_parity(spark, table, ["url_decode(s)", "try_url_decode(s)"])
 
 
+def test_letters_that_java_does_not_know_yet(spark: SparkSession) -> None:
+    """Of Unicode 14; a Python that knows them does not change what is masked."""
+    table = pa.table({"c": ["\u2c2fa", "\ua7c0\u2c5f", "\ua7d1", "\u0663", "\u0e58\u0662"]})
+    assert_parity(spark, table, ["mask(c)", "mask(c, 'X', 'x', 'n', 'o')", "luhn_check(c)"])
+
+
 def test_arrays_of_floats_that_are_null(spark: SparkSession) -> None:
     """Spark does not see it; the array beside it may raise."""
     table = pa.table({"z": pa.array([0, 1, None], pa.int32())})
