@@ -199,6 +199,7 @@ class Lease:
         application_url: str | None = None,
         heartbeat_interval_ms: int = 1_000,
         clock: Clock | None = None,
+        lost: LeaseRecord | None = None,
     ) -> Lease:
         """Take the checkpoint, as the next generation and in the state STARTING.
 
@@ -206,6 +207,7 @@ class Lease:
         restarted in place: what it has said of itself stays.
 
         :param heartbeat_interval_ms: how often the caller will call :meth:`heartbeat`.
+        :param lost: what the caller has watched for as long as a lease lasts, and nobody renewed.
         :raises ConcurrentRunError: another run holds it; names it.
         :raises CheckpointError: the storage cannot be written.
         """
@@ -222,7 +224,7 @@ class Lease:
             holder = _holder(storage, generations)
             own = holder is not None and holder.run_id == run_id
             is_in_place = is_in_place and own
-            if holder is not None and not own:
+            if holder is not None and not own and holder != lost:
                 _refuse_if_alive(storage, holder, clock)
             generation = max(newest, -1 if holder is None else holder.generation) + 1
             now_ms = clock.now_ms()

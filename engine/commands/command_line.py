@@ -85,6 +85,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("spec", metavar="SPEC", help="its YAML or JSON file; - is standard input")
     forget = "delete SPEC once it is read: it may hold secrets"
     run.add_argument("--forget", action="store_true", help=forget)
+    standby = "wait, ready to run, while another process runs the query; take over if that is lost"
+    run.add_argument("--standby", action="store_true", help=standby)
 
     on_checkpoint("status", "status:status", "who runs a query, and how far it has come")
     epochs = on_checkpoint("epochs", "status:epochs", "the committed epochs")

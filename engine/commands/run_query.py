@@ -15,8 +15,10 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.standby import NoTurn, Standby, ended_error
 from engine.commands.live import ProgressDisplay
 from engine.commands.result import DONE, FAILED, Result
+from engine.errors import ConcurrentRunError
 from engine.query.spec import QuerySpec, build, load_spec
 from engine.spark.failure import describe_error
 from engine.spark.session import build_session
@@ -51,10 +53,10 @@ def run(args: Namespace) -> Result:
         if args.forget:
             path.unlink(missing_ok=True)
     with _prints_go_to_stderr() if args.json else nullcontext():
-        return _run(spec)
+        return _run(spec, stands_by=args.standby)
 
 
-def _run(spec: QuerySpec) -> Result:
+def _run(spec: QuerySpec, *, stands_by: bool) -> Result:
     with EndSignals() as signals:
         try:
             name = spec.name or "continuous query"
@@ -68,11 +70,44 @@ def _run(spec: QuerySpec) -> Result:
         try:
             if signals.count:
                 return _NOT_STARTED
-            query = build(spec, spark).start()
+            try:
+                query = _start(spec, spark, signals, stands_by=stands_by)
+            except NoTurn as ended:
+                return _not_needed(spec, ended)
             logger.info("query %s, run %s, is running", query.id, query.runId)
             return _result(query, spec, _stay_with(query, signals))
         finally:
             _stop(spark)
+
+
+def _start(spec: QuerySpec, spark: SparkSession, signals: EndSignals, *, stands_by: bool) -> Query:
+    """:raises NoTurn: it stood by, and is not needed."""
+    while True:
+        writer = build(spec, spark)
+        if stands_by:
+            writer.request.standby = Standby(lambda: signals.count > 0)
+        try:
+            return writer.start()
+        except ConcurrentRunError:
+            if not stands_by:
+                raise
+            logger.info("another standby was faster")
+
+
+def _not_needed(spec: QuerySpec, ended: NoTurn) -> Result:
+    holder = ended.holder
+    if holder is None:
+        return _NOT_STARTED
+    error = ended_error(holder)
+    data = {
+        "run_id": holder.run_id,
+        "name": spec.name,
+        "state": holder.state.value,
+        "epoch": ended.epoch,
+        "error": None if error is None else str(error),
+    }
+    told = f"Run {holder.run_id} on {holder.host} is {holder.state}: its standby is not needed."
+    return Result(data, told, DONE if error is None else FAILED, error)
 
 
 def _stop(spark: SparkSession) -> None:

@@ -16,7 +16,7 @@ from engine.checkpoint.storage.opening import prove_create_if_absent
 from engine.checkpoint.whose_state import refuse_sparks_state
 from engine.errors import ConfigError
 from engine.execution.definition import QueryDefinition
-from engine.pipeline.fingerprint import compare, fingerprint, without_tuning
+from engine.pipeline.fingerprint import Change, compare, fingerprint, without_tuning
 from engine.sinks.contract import EXACTLY_ONCE
 
 logger = logging.getLogger(__name__)
@@ -85,28 +85,54 @@ def _forget_where_it_began(definition: QueryDefinition, lease: Lease) -> None:
         forget_first_offsets(checkpoint.storage, len(definition.streams))
 
 
-def _check_fingerprint(
-    definition: QueryDefinition, lease: Lease, old: dict[str, Any] | None
-) -> None:
-    storage, sink = definition.checkpoint.storage, definition.sink
-    new = fingerprint(
+def refuse_changed_query(definition: QueryDefinition) -> None:
+    """As :func:`admit` does, for who has no lease yet.
+
+    :raises ConfigError: it is not the checkpoint's query.
+    :raises CheckpointError: the checkpoint cannot be read.
+    """
+    old = read_fingerprint(definition.checkpoint.storage)
+    if old is not None:
+        _changes(definition, old, _fingerprint(definition))
+
+
+def _fingerprint(definition: QueryDefinition) -> dict[str, Any]:
+    sink = definition.sink
+    return fingerprint(
         [(stream.pipeline, stream.reader.tuningOptions) for stream in definition.streams],
         definition.stages,
         sink_format=sink.format,
         sink_options=sink.options,
         sink_tuning=sink.driver.tuning_options,
     )
+
+
+def _changes(definition: QueryDefinition, old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
+    """What the query may go on with, or the user has allowed.
+
+    :raises ConfigError: it is another one.
+    """
+    tuning = [stream.reader.tuningOptions for stream in definition.streams]
+    sink_tuning = definition.sink.driver.tuning_options
+    changes = list(compare(without_tuning(old, tuning, sink_tuning), new))
+    unsafe = [change for change in changes if not change.is_safe]
+    if unsafe and not definition.options.allow_changed_query:
+        listed = "; ".join(map(str, unsafe))
+        raise ConfigError(
+            f"This is not the query that {definition.checkpoint.storage.url} belongs to. "
+            f"Changed: {listed}.",
+            hint="Start it with a checkpoint of its own. If you know that it may go on from "
+            'this one, set option("allowChangedQuery", "true").',
+        )
+    return changes
+
+
+def _check_fingerprint(
+    definition: QueryDefinition, lease: Lease, old: dict[str, Any] | None
+) -> None:
+    new = _fingerprint(definition)
     if old is not None:
-        tuning = [stream.reader.tuningOptions for stream in definition.streams]
-        changes = compare(without_tuning(old, tuning, sink.driver.tuning_options), new)
-        unsafe = [change for change in changes if not change.is_safe]
-        if unsafe and not definition.options.allow_changed_query:
-            listed = "; ".join(map(str, unsafe))
-            raise ConfigError(
-                f"This is not the query that {storage.url} belongs to. Changed: {listed}.",
-                hint="Start it with a checkpoint of its own. If you know that it may go on from "
-                'this one, set option("allowChangedQuery", "true").',
-            )
+        changes = _changes(definition, old, new)
         for change in changes:
             logger.log(
                 logging.INFO if change.is_safe else logging.WARNING,
@@ -115,7 +141,7 @@ def _check_fingerprint(
             )
         if not changes and old == {**old, **new}:  # it may have secrets that are hidden by now
             return
-        if any(change.part.startswith("source") for change in unsafe):
+        if any(change.part.startswith("source") for change in changes if not change.is_safe):
             _forget_where_it_began(definition, lease)
     lease.check()
-    write_fingerprint(storage, new)
+    write_fingerprint(definition.checkpoint.storage, new)

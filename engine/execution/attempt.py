@@ -164,6 +164,7 @@ class Attempt:
             application_url=launcher.application_url,
             heartbeat_interval_ms=options.lease_heartbeat_ms,
             clock=self._clock,
+            lost=definition.lost,
         )
         self._keep(lease)  # a sink may take its time to recover
         readers = [stream.reader for stream in definition.streams]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.lease import LeaseRecord
 from engine.coordinator.watermarks import MIN, Watermarks
 from engine.errors import ConfigError
 from engine.pipeline.pipeline import Pipeline, Watermark
@@ -35,6 +36,7 @@ class QueryDefinition:
     :param stages: the pipelines behind exchanges; their numbers follow those of the streams.
     :param watermark_policy: see :class:`engine.coordinator.watermarks.Watermarks`.
     :param shuffle_partitions: a stage has no more tasks, unless option ``reducers`` says it.
+    :param lost: the run that was stood by for, see :meth:`engine.checkpoint.lease.Lease.acquire`.
     :param read_again: the streams and stages, with the tables that they are joined with read again;
         None if there are no tables.
     :param temporary_checkpoint: delete the checkpoint when the query has ended without an error,
@@ -53,6 +55,7 @@ class QueryDefinition:
     stages: tuple[Pipeline, ...] = ()
     watermark_policy: str = MIN
     shuffle_partitions: int = 200
+    lost: LeaseRecord | None = None
 
     @property
     def pipelines(self) -> tuple[Pipeline, ...]:

@@ -88,8 +88,11 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
         heartbeat_interval_ms=own.lease_heartbeat_ms,
         temporary=temporary,
     )
-    writer = _writer(request, options)
-    return SparkQuery(execution.start(lambda: _start(writer, table)), execution)
+    writer, standby = _writer(request, options), request.standby
+    if standby is not None:
+        standby.await_turn(checkpoint)
+    lost = None if standby is None else standby.lost
+    return SparkQuery(execution.start(lambda: _start(writer, table), lost), execution)
 
 
 def _refuse_what_spark_cannot(request: WriteRequest, options: dict[str, str]) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE, Options
 from engine.base.options import DEAD_LETTER, EngineOptions, parse_interval_ms
 from engine.base.output_modes import COMPLETE
 from engine.errors import ConfigError
+from engine.execution.admission import refuse_changed_query
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
 from engine.pipeline.explain import explain
@@ -92,6 +94,14 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
         temporary_checkpoint=temporary,
         read_again=(lambda: _planned(request, options)) if joins else None,
     )
+    standby = request.standby
+    if standby is not None:
+        refuse_changed_query(definition)
+        if (
+            standby.await_turn(definition.checkpoint, launcher.warm_up) and joins
+        ):  # tables are as old as the plan
+            streams, stages = _planned(request, options)
+        definition = replace(definition, streams=streams, stages=stages, lost=standby.lost)
     execution = ContinuousExecution(definition, launcher)
     try:
         execution.start()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from engine.base.nested_settings import pop_settings
 from engine.base.output_modes import APPEND
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.standby import Standby
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError
 from engine.sinks.builtin_sinks import sink_kind
@@ -29,6 +30,7 @@ class WriteRequest:
 
     :param df: what is written.
     :param trigger_kind: the keyword that ``trigger()`` was given, with its ``trigger_value``.
+    :param standby: waits for the run that holds the checkpoint, before anything starts.
     :param function: what foreach or foreachBatch was given; ``sink_format`` tells which.
     """
 
@@ -41,6 +43,7 @@ class WriteRequest:
     trigger_kind: str = "continuous"
     trigger_value: Any = DEFAULT_INTERVAL
     function: Any = None
+    standby: Standby | None = None
 
 
 def checkpoint_location(request: WriteRequest, location: str | None) -> tuple[str, bool]:

@@ -63,6 +63,29 @@ class SparkLauncher:
             total = context.maxNumConcurrentTasks(profile)
             return Slots(total, max(total - _root_pool(self._context).runningTasks(), 0))
 
+    def warm_up(self) -> None:
+        """Let each free slot have a Python that has loaded what tasks are made of.
+
+        :raises ConfigError: an executor could not run them.
+        """
+        slots = self.slots()
+        count = 1 if slots is None else slots.free
+        if not count:
+            return
+        look = look_at_worker()
+
+        def load(_: int) -> None:
+            look()
+            __import__("engine.task.loop")
+
+        try:
+            self._context.setJobGroup("continuous-standby", "continuous: standing by")
+            self._context.parallelize(range(count), count).foreach(load)
+        except Exception as error:
+            if (refused := refusal(error)) is not None:
+                raise refused from error
+            logger.warning("the executors were not warmed up: %s", gist(error))
+
     def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> LaunchedTasks:
         return _Job(self._context, run_id, specs, on_end)
 

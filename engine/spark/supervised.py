@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.base.clock import Clock, SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.lease import Lease
+from engine.checkpoint.lease import Lease, LeaseRecord
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import finish_rewind
 from engine.coordinator.events import DrainAsked, RunFailed
@@ -81,9 +81,12 @@ class SparkExecution:
 
     # -- starting -------------------------------------------------------------------------------
 
-    def start(self, start_query: Callable[[], StreamingQuery]) -> StreamingQuery:
+    def start(
+        self, start_query: Callable[[], StreamingQuery], lost: LeaseRecord | None = None
+    ) -> StreamingQuery:
         """Take the checkpoint, then let Spark start the query.
 
+        :param lost: see :meth:`engine.checkpoint.lease.Lease.acquire`.
         :raises ConcurrentRunError: another run holds the checkpoint; Spark has started nothing.
         :raises CheckpointError: the checkpoint cannot be used.
         """
@@ -95,6 +98,7 @@ class SparkExecution:
             application=self._application,
             heartbeat_interval_ms=self._heartbeat_interval_ms,
             clock=self._clock,
+            lost=lost,
         )
         self._keeper = LeaseKeeper(self._lease, checkpoint, self.tell, self._clock)
         self._keeper.start(self._look)

@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_compl
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from tests.faults import l4_spark
+from tests.faults import l4_spark, l4_standby
 from tests.faults.result import LevelResult
 from tests.faults.roads import driver, kept
 
@@ -98,6 +98,12 @@ LEVELS = {
         "tests.faults.l4_spark",
         None,
         {"faults": _CLUSTER, "master": l4_spark.CLUSTER},
+        needs_spark=True,
+    ),
+    "L4 standby": Level(
+        "tests.faults.l4_standby",
+        None,  # tests/spark/test_cli_run.py has one
+        {"faults": (*[l4_standby.KILLED] * 20, *[l4_standby.SUSPENDED] * 10)},
         needs_spark=True,
     ),
     "L4 state": Level(

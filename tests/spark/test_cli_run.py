@@ -16,6 +16,7 @@ import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
+from tests.sink_files import committed
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -51,10 +52,10 @@ def spec(folder: Path, **changes: Any) -> dict[str, Any]:
 class Run:
     """``python -m engine run --json`` on a specification."""
 
-    def __init__(self, folder: Path, document: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, document: dict[str, Any], *options: str) -> None:
         path = folder / "query.json"
         path.write_text(json.dumps(document))
-        self._start(folder, "-m", "engine", "run", "--json", str(path))
+        self._start(folder, "-m", "engine", "run", "--json", str(path), *options)
 
     def _start(self, folder: Path, *arguments: str) -> None:
         self.log = folder / f"run-{time.monotonic_ns()}.log"
@@ -89,8 +90,8 @@ def run() -> Iterator[Callable[[Path, dict[str, Any]], Run]]:
     """Starts processes, and kills those that a failing test left behind."""
     started: list[Run] = []
 
-    def body(folder: Path, document: dict[str, Any]) -> Run:
-        started.append(Run(folder, document))
+    def body(folder: Path, document: dict[str, Any], *options: str) -> Run:
+        started.append(Run(folder, document, *options))
         return started[-1]
 
     yield body
@@ -128,6 +129,39 @@ def test_a_signal_drains_and_the_next_run_goes_on(
     code, result = second.result()
     assert (code, result["state"], result["id"]) == (0, "STOPPED", drained.id)
     assert checkpoint.epochs() == list(range(result["epoch"] + 1)), "no gap, nothing twice"
+
+
+def test_a_standby_takes_over_and_ends_with_who_it_waits_for(
+    tmp_path: Path, run: Callable[..., Run]
+) -> None:
+    checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
+    out = {"format": "parquet", "options": {"path": str(tmp_path / "out")}}
+    document = spec(tmp_path, sink=out)
+    first = run(tmp_path, document, "--standby")  # the first to come runs the query
+    first.wait_for(lambda: checkpoint.committed_epoch() >= 2)
+    second = run(tmp_path, document, "--standby")
+    second.wait_for(lambda: "standing by: run " in second.log.read_text())
+    epoch = checkpoint.committed_epoch()
+    os.killpg(first.process.pid, signal.SIGKILL)
+    second.wait_for(lambda: checkpoint.committed_epoch() >= epoch + 2)
+    assert checkpoint.status().pid == second.process.pid
+    other = spec(tmp_path, sink=out, sql="SELECT value FROM source")
+    code, result = run(tmp_path, other, "--standby").result()
+    assert code == 2, "that it is another query is told at once"
+    assert "source.schema" in result["error"] or "Changed: " in result["error"]
+    third, unneeded = (run(tmp_path, document, "--standby") for _ in range(2))
+    for each in (third, unneeded):
+        each.wait_for(lambda: "standing by: run " in each.log.read_text())  # noqa: B023
+    unneeded.process.send_signal(signal.SIGTERM)
+    code, result = unneeded.result()
+    assert (code, result["state"]) == (0, None)
+    second.process.send_signal(signal.SIGTERM)
+    _, drained = second.result()
+    code, result = third.result()
+    assert (code, result["state"], result["epoch"]) == (0, "STOPPED", drained["epoch"])
+    assert result["run_id"] == drained["run_id"]
+    values = sorted(committed(tmp_path / "out", "value"))
+    assert values == list(range(0, 2 * len(values), 2)), "nothing is lost, nothing is twice"
 
 
 def test_a_failure_exits_with_its_reason(

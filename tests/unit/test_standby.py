@@ -1,0 +1,167 @@
+"""A standby: when it is its turn, and when it is not needed any more."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.base.clock import ManualClock
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.lease import EXPIRES_AFTER_INTERVALS, Lease
+from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.standby import NoTurn, Standby, ended_error
+from engine.errors import CheckpointError
+from tests.unit.leases import acquire, elsewhere
+
+
+class EventfulClock(ManualClock):
+    """Something happens at each pause."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        super().__init__()
+        self._happens = happens
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        self._happens()
+
+
+def never() -> bool:
+    return False
+
+
+def test_nobody_to_wait_for(checkpoint: Checkpoint, clock: ManualClock) -> None:
+    standby = Standby(never, clock)
+    assert not standby.await_turn(checkpoint)
+    acquire(checkpoint, clock).release(QueryState.FAILED, "broken")
+    assert not standby.await_turn(checkpoint), "that one failed before we came: a start is a start"
+    assert standby.lost is None
+
+
+@pytest.mark.parametrize("error", [None, "the sink is gone"])
+def test_a_run_that_ends_ends_its_standby(checkpoint: Checkpoint, error: str | None) -> None:
+    state = QueryState.STOPPED if error is None else QueryState.FAILED
+    clock = EventfulClock(lambda: lease.release(state, error))
+    lease = acquire(checkpoint, clock)
+    with pytest.raises(NoTurn) as ended:
+        Standby(never, clock).await_turn(checkpoint)
+    assert ended.value.holder is not None
+    assert (ended.value.holder.run_id, ended.value.holder.state) == ("run-a", state)
+    told = ended_error(ended.value.holder)
+    assert told is None if error is None else "the sink is gone" in str(told)
+
+
+def test_who_is_not_to_wait_any_longer(checkpoint: Checkpoint, clock: ManualClock) -> None:
+    acquire(checkpoint, clock)
+    with pytest.raises(NoTurn) as ended:
+        Standby(lambda: True, clock).await_turn(checkpoint)
+    assert ended.value.holder is None
+
+
+def test_a_process_that_has_died_is_followed_at_once(tmp_path: Path) -> None:
+    code = (
+        "import sys; from engine.checkpoint.checkpoint import Checkpoint; "
+        "from engine.checkpoint.lease import Lease; "
+        "Lease.acquire(Checkpoint(sys.argv[1]), run_id='run-a')"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    checkpoint, clock = Checkpoint(str(tmp_path)), ManualClock()
+    standby = Standby(never, clock)
+    assert standby.await_turn(checkpoint)
+    assert clock.monotonic_s() == 0
+    Lease.acquire(checkpoint, run_id="run-b", clock=clock, lost=standby.lost)
+
+
+def test_one_that_was_stopped_and_has_ended_is_not_followed(tmp_path: Path) -> None:
+    """Its process is gone before the standby looks at the lease again."""
+    code = (
+        "import sys; from engine.checkpoint.checkpoint import Checkpoint; "
+        "from engine.checkpoint.lease import Lease; "
+        "lease = Lease.acquire(Checkpoint(sys.argv[1]), run_id='run-a'); print(flush=True); "
+        "input(); from engine.checkpoint.query_state import QueryState; "
+        "lease.release(QueryState.STOPPED)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        checkpoint = Checkpoint(str(tmp_path))
+
+        def end() -> None:
+            if process.poll() is None:
+                process.communicate("\n")
+
+        with pytest.raises(NoTurn) as ended:
+            Standby(never, EventfulClock(end)).await_turn(checkpoint)
+    assert ended.value.holder is not None
+    assert ended.value.holder.state is QueryState.STOPPED
+
+
+def test_one_elsewhere_is_followed_when_its_lease_is_over(checkpoint: Checkpoint) -> None:
+    clock = ManualClock()
+    elsewhere(checkpoint, acquire(checkpoint, clock))
+    clock.jump(-3_600)  # the clocks of two machines need not agree
+    standby = Standby(never, clock)
+    assert standby.await_turn(checkpoint)
+    waited_s = clock.monotonic_s()
+    assert EXPIRES_AFTER_INTERVALS <= waited_s < EXPIRES_AFTER_INTERVALS + 1
+    Lease.acquire(checkpoint, run_id="run-b", clock=clock, lost=standby.lost)
+    assert clock.monotonic_s() == waited_s, "it is not watched a second time"
+
+
+def test_one_that_wakes_up_keeps_what_it_has(checkpoint: Checkpoint, clock: ManualClock) -> None:
+    lease = acquire(checkpoint, clock)
+    standby = Standby(never, clock)
+    elsewhere(checkpoint, lease)
+    assert standby.await_turn(checkpoint)
+    lease.heartbeat()
+    with pytest.raises(Exception, match="is held by run run-a"):
+        Lease.acquire(checkpoint, run_id="run-b", clock=clock, lost=standby.lost)
+
+
+def test_each_heartbeat_makes_it_wait_longer(checkpoint: Checkpoint) -> None:
+    beats = iter(range(400))  # twenty seconds of pauses
+
+    def beat() -> None:
+        if next(beats, None) is not None:
+            lease.heartbeat()
+            elsewhere(checkpoint, lease)
+
+    clock = EventfulClock(beat)
+    lease = acquire(checkpoint, clock)
+    elsewhere(checkpoint, lease)
+    warmed: list[float] = []
+    Standby(never, clock).await_turn(checkpoint, lambda: warmed.append(clock.monotonic_s()))
+    assert clock.monotonic_s() == pytest.approx(20 + EXPIRES_AFTER_INTERVALS, abs=1.1)
+    assert warmed[0] == 0
+    assert len(warmed) in (1, 2)
+
+
+def test_storage_that_is_away_for_a_moment(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a reason to take over nor to give up."""
+    looks: list[bool] = []
+    read = type(checkpoint.storage).list
+
+    def failing(storage: object, *arguments: object) -> object:
+        looks.append(len(looks) == 1)
+        if looks[-1]:
+            raise CheckpointError("the storage is away")
+        return read(storage, *arguments)  # type: ignore[arg-type]
+
+    clock = ManualClock()
+    elsewhere(checkpoint, acquire(checkpoint, clock))
+    monkeypatch.setattr(type(checkpoint.storage), "list", failing)
+    assert Standby(never, clock).await_turn(checkpoint)
+    assert any(looks)
+    assert clock.monotonic_s() >= EXPIRES_AFTER_INTERVALS
