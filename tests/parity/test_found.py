@@ -368,6 +368,15 @@ def test_digits_of_any_script_in_an_url(spark: SparkSession) -> None:
     assert_parity(spark, table, ["url_decode(s)", "try_url_decode(s)"])
 
 
+def test_zones_that_are_no_utf8(spark: SparkSession) -> None:
+    raw = pa.array([b"UTC \xff", b"\xff", b"UTC", None], pa.binary()).view(pa.string())
+    table = pa.table({"raw": raw, "y": pa.array([1916, 1, 2, 3], pa.int32())})
+    names = ["make_timestamp", "make_timestamp_ltz"]
+    zoned = [f"{name}(y, 2, 4, 0, 0, 0, raw)" for name in names]
+    at = "timestamp_seconds(y)"
+    assert_parity(spark, table, [*zoned, f"from_utc_timestamp({at}, raw)"])
+
+
 def test_letters_that_java_does_not_know_yet(spark: SparkSession) -> None:
     """Of Unicode 14; a Python that knows them does not change what is masked."""
     table = pa.table({"c": ["\u2c2fa", "\ua7c0\u2c5f", "\ua7d1", "\u0663", "\u0e58\u0662"]})

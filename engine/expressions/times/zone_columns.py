@@ -14,7 +14,7 @@ from engine.expressions.malformed import value_of
 from engine.expressions.registry import Datum
 from engine.expressions.times.zones import is_zone, zone
 from engine.expressions.tree import Expr
-from engine.expressions.vectors import all_null, to_list
+from engine.expressions.vectors import all_null
 
 
 def unknown_zone(position: int) -> Callable[[Expr], str | None]:
@@ -57,10 +57,10 @@ def per_zone(
     for value in values:
         reached = pc.and_(reached, pc.is_valid(value))
     result = pa.nulls(count, dtype)
-    for name in to_list(pc.unique(zones.filter(reached))):
+    for name in pc.unique(zones.filter(reached)):  # scalars: a name may be no UTF-8
         mask = pc.fill_null(pc.and_(pc.equal(zones, name), reached), False)
         part = [v if isinstance(v, pa.Scalar) else v.filter(mask) for v in values]
-        found = of(name, part)
+        found = of(value_of(name), part)
         if isinstance(found, pa.Scalar):
             found = pa.repeat(found, mask.true_count)
         result = pc.replace_with_mask(result, mask, found)

@@ -12,8 +12,9 @@ from tests.spark.conftest import start
 
 LOGGER: Final = PySparkLogger.getLogger("SQLQueryContextLogger")
 """By PySpark's own way: another logger of the name would not take what PySpark says."""
-_JAVA: Final = "-XX:TieredStopAtLevel=1"
-"""Each query is another one: what Java's second compiler gains is less than what it takes."""
+_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""Each query is another one: what Java's second compiler gains is less than what it takes; and the
+code of so many fills what is set aside for it."""
 
 _RETAINED: Final = "10"
 """Spark would remember a thousand queries, however large their plans."""
