@@ -22,7 +22,7 @@ Source: ``Optimizer.scala`` of Spark, ``operatorOptimizationBatch``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.java_gateway import JavaObject
@@ -74,6 +74,11 @@ _SUBQUERIES_LAST: Final = (
     "CollapseProject",
 )
 """Before and behind the others."""
+_JOINS_IN_SUBQUERIES: Final = (
+    "RewriteCorrelatedScalarSubquery",
+    "RewriteLateralSubquery",
+    "RewritePredicateSubquery",
+)
 _NOT_EXCLUDABLE: Final = frozenset(
     {
         "RewriteNonCorrelatedExists",
@@ -122,18 +127,23 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
 
     subqueries = has_subqueries(spark, plan)
     if subqueries:
-        plan = with_plans(spark, plan, partial(_plain_subquery, analysis, optimizer, patterns))
-        for rule in rules(_SUBQUERIES_FIRST):
-            plan = _applied(rule, plan)
+        first, joins = rules(_SUBQUERIES_FIRST), rules(_JOINS_IN_SUBQUERIES)
+        plain = partial(_plain_subquery, analysis, optimizer, patterns)
+
+        def pulled_up(plan: JavaObject) -> JavaObject:
+            return with_plans(spark, _all_applied(first, with_plans(spark, plan, plain)), joined)
+
+        def joined(plan: JavaObject) -> JavaObject:
+            """Once the subquery is a side of a join, nobody makes joins of its own ones."""
+            return _all_applied(joins, pulled_up(plan)) if has_subqueries(spark, plan) else plan
+
+        plan = pulled_up(plan)
     operators = rules(_OPERATORS)
     plan = _repeated(operators, plan)
     if joins_streams(plan):  # a row without a key matches none, and moves no watermark
         for rule in rules(["InferFiltersFromConstraints"]):
             plan = _repeated(operators, _applied(rule, plan))
-    if subqueries:
-        for rule in rules(_SUBQUERIES_LAST):
-            plan = _applied(rule, plan)
-    return plan
+    return _all_applied(rules(_SUBQUERIES_LAST), plan) if subqueries else plan
 
 
 def with_grouping_columns(spark: SparkSession, plan: JavaObject) -> JavaObject:
@@ -161,11 +171,14 @@ def _repeated(rules: Sequence[Any], plan: JavaObject) -> JavaObject:
     """Until nothing changes any more."""
     for _ in range(_ROUNDS_MAX):
         before = plan
-        for rule in rules:
-            plan = _applied(rule, plan)
+        plan = _all_applied(rules, plan)
         if before.fastEquals(plan):
             break
     return plan
+
+
+def _all_applied(rules: Iterable[Any], plan: JavaObject) -> JavaObject:
+    return reduce(lambda changed, rule: _applied(rule, changed), rules, plan)
 
 
 def _applied(rule: Any, plan: JavaObject) -> JavaObject:
