@@ -106,6 +106,8 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
     plan = _plain(optimizer.InlineCTE).apply(plan.clone())
     for name in _FINISH_ANALYSIS:
         plan = _singleton(analysis, name).apply(plan)
+    pipes = _singleton(jvm.org.apache.spark.sql.catalyst.expressions, "EliminatePipeOperators")
+    plan = plan if pipes is None else pipes.apply(plan)
     plan = with_grouping_columns(spark, plan)
     patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     # A table is read once, when the query starts: what tells the time stays above the join.

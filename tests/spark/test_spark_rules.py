@@ -52,6 +52,8 @@ PLANS = [
     "SELECT x, y, e FROM (SELECT x, 1 / x AS y, l FROM t) LATERAL VIEW OUTER explode(l) AS e",
     "SELECT * FROM (SELECT x, y, e FROM (SELECT x, 1 / x AS y, l FROM t)"
     " LATERAL VIEW posexplode(l) AS p, e) WHERE e > 0",
+    "FROM t |> SELECT x + 1 AS z, 1 / x AS y |> WHERE z > 1 |> EXTEND z + 1 AS w |> DROP y",
+    "FROM t |> JOIN d ON x = k |> WHERE 1 / x > 0 |> SET v = upper(v) |> AS q |> SELECT q.v, x",
     # A projection is computed where its result is used.
     "SELECT if(x > 0, y, 0) FROM (SELECT x, 1 / x AS y FROM t)",
     "SELECT if(x > 0, y, y * 2) FROM (SELECT x, 1 / x AS y FROM t)",
