@@ -28,8 +28,8 @@ _NULL_STAYS = "spark.sql.legacy.nullInEmptyListBehavior"
 
 def _null_stays(expr: Expr) -> bool:
     """Whether NULL in an empty list is NULL: if it is not set, by the mode."""
-    said = expr.params[_NULL_STAYS].lower()
-    return said == "true" if said in ("true", "false") else expr.params[_ANSI].lower() == "false"
+    said, ansi = (str(expr.params[key]).lower() for key in (_NULL_STAYS, _ANSI))
+    return said == "true" if said in ("true", "false") else ansi == "false"
 
 
 def _in_nothing(expr: Expr, value: Evaluator) -> Evaluator:
