@@ -50,7 +50,7 @@ def to_array(datum: Datum, num_rows: int, dtype: pa.DataType) -> pa.Array:
         type that differs only in which of its fields may be null.
     """
     if isinstance(datum, pa.Scalar):
-        if not datum.is_valid:
+        if not datum.is_valid or not num_rows:  # Arrow repeats no list zero times
             return pa.nulls(num_rows, dtype)
         datum = pa.repeat(datum, num_rows)
     if datum.type == dtype:

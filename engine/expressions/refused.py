@@ -7,6 +7,10 @@ from typing import Final
 _PLACE: Final = "names a place in a Spark batch, which a continuous query does not have"
 _STATE: Final = "is made of several rows: it belongs into groupBy(...).agg(...)"
 _PYTHON: Final = "is a Python function: use built-in functions, or write it into foreach"
+_SCALA: Final = (
+    "is a function of Java or Scala, as sampleBy() has one, and expressions run in Python: use"
+    " built-in functions, such as rand(seed) < CASE ... END"
+)
 _TOP_K: Final = (
     "goes through a table of Java's objects in the order of their hash codes, and no kernel does"
     " that: keep the struct, and use it where the sink is read"
@@ -49,6 +53,7 @@ REFUSED: Final[dict[str, str]] = {
     **dict.fromkeys(_TIMES, _TIME),
     **dict.fromkeys((f"ST_{name}" for name in _ON_EARTH), _PLACES_ON_EARTH),
     "Sentences": _SENTENCES,
-    **dict.fromkeys(("PythonUDF", "PythonUDTF", "ScalaUDF"), _PYTHON),
+    **dict.fromkeys(("PythonUDF", "PythonUDTF"), _PYTHON),
+    "ScalaUDF": _SCALA,
 }
 """Class name → why not, to be read after the name."""

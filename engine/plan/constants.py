@@ -82,7 +82,8 @@ class Constants:
         Source: ``OptimizeIn``, of which the rest makes sets that no kernel reads, and
         ``ConstantFolding``."""
         name = simple_name(node)
-        if name == "In" and all(map(_is_null, scala_seq(node.list()))):
+        items = list(scala_seq(node.list())) if name == "In" else []
+        if items and all(map(_is_null, items)):
             null: JavaObject = self._catalyst.expressions.Literal.create(None, node.dataType())
             return null
         if name == "Size" and simple_name(node.child()) in _COLLECTIONS:

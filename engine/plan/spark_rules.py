@@ -22,7 +22,7 @@ Source: ``Optimizer.scala`` of Spark, ``operatorOptimizationBatch``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.java_gateway import JavaObject
@@ -74,6 +74,11 @@ _SUBQUERIES_LAST: Final = (
     "CollapseProject",
 )
 """Before and behind the others."""
+_JOINS_IN_SUBQUERIES: Final = (
+    "RewriteCorrelatedScalarSubquery",
+    "RewriteLateralSubquery",
+    "RewritePredicateSubquery",
+)
 _NOT_EXCLUDABLE: Final = frozenset(
     {
         "RewriteNonCorrelatedExists",
@@ -101,6 +106,8 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
     plan = _plain(optimizer.InlineCTE).apply(plan.clone())
     for name in _FINISH_ANALYSIS:
         plan = _singleton(analysis, name).apply(plan)
+    pipes = _singleton(jvm.org.apache.spark.sql.catalyst.expressions, "EliminatePipeOperators")
+    plan = plan if pipes is None else pipes.apply(plan)
     plan = with_grouping_columns(spark, plan)
     patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     # A table is read once, when the query starts: what tells the time stays above the join.
@@ -122,19 +129,24 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
 
     subqueries = has_subqueries(spark, plan)
     if subqueries:
-        plan = with_plans(spark, plan, partial(_plain_subquery, analysis, optimizer, patterns))
-        for rule in rules(_SUBQUERIES_FIRST):
-            plan = _applied(rule, plan)
+        first, joins = rules(_SUBQUERIES_FIRST), rules(_JOINS_IN_SUBQUERIES)
+        plain = partial(_plain_subquery, analysis, optimizer, patterns)
+
+        def pulled_up(plan: JavaObject) -> JavaObject:
+            return with_plans(spark, _all_applied(first, with_plans(spark, plan, plain)), joined)
+
+        def joined(plan: JavaObject) -> JavaObject:
+            """Once the subquery is a side of a join, nobody makes joins of its own ones."""
+            return _all_applied(joins, pulled_up(plan)) if has_subqueries(spark, plan) else plan
+
+        plan = pulled_up(plan)
     plan = without_null_sets(jvm, plan)
     operators = rules(_OPERATORS)
     plan = _repeated(operators, plan)
     if joins_streams(plan):  # a row without a key matches none, and moves no watermark
         for rule in rules(["InferFiltersFromConstraints"]):
             plan = _repeated(operators, _applied(rule, plan))
-    if subqueries:
-        for rule in rules(_SUBQUERIES_LAST):
-            plan = _applied(rule, plan)
-    return plan
+    return _all_applied(rules(_SUBQUERIES_LAST), plan) if subqueries else plan
 
 
 def with_grouping_columns(spark: SparkSession, plan: JavaObject) -> JavaObject:
@@ -162,11 +174,14 @@ def _repeated(rules: Sequence[Any], plan: JavaObject) -> JavaObject:
     """Until nothing changes any more."""
     for _ in range(_ROUNDS_MAX):
         before = plan
-        for rule in rules:
-            plan = _applied(rule, plan)
+        plan = _all_applied(rules, plan)
         if before.fastEquals(plan):
             break
     return plan
+
+
+def _all_applied(rules: Iterable[Any], plan: JavaObject) -> JavaObject:
+    return reduce(lambda changed, rule: _applied(rule, changed), rules, plan)
 
 
 def _applied(rule: Any, plan: JavaObject) -> JavaObject:

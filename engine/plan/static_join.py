@@ -72,7 +72,7 @@ def refresh(plan: Any) -> None:
 
 def collected(frame: DataFrame, bytes_max: int) -> pa.RecordBatch:
     """The rows of a static DataFrame; see :func:`static_table`."""
-    table = frame.toArrow()
+    table = _arrow_table(frame)
     if table.nbytes > bytes_max:
         raise ConfigError(
             f"The static side of a join has {table.num_rows} rows and {table.nbytes} bytes; "
@@ -81,13 +81,22 @@ def collected(frame: DataFrame, bytes_max: int) -> pa.RecordBatch:
             "task holds a copy.",
         )
     schema = schema_from_spark(frame.schema.jsonValue())
+    loose = schema_from_spark(frame.schema.toNullable().jsonValue())
     arrays = [
-        column.combine_chunks().cast(field.type)
-        for column, field in zip(table.columns, schema, strict=True)
+        to_array(column.combine_chunks().cast(kept.type), table.num_rows, field.type)
+        for column, kept, field in zip(table.columns, loose, schema, strict=True)
     ]
     if not arrays:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * table.num_rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _arrow_table(frame: DataFrame) -> pa.Table:
+    """PySpark refuses a NULL of a struct whose fields have none: then types say less."""
+    try:
+        return frame.toArrow()
+    except pa.ArrowInvalid:
+        return frame.to(frame.schema.toNullable()).toArrow()
 
 
 def static_join(

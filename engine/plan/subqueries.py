@@ -41,7 +41,7 @@ def has_subqueries(spark: SparkSession, node: JavaObject) -> bool:
 
 
 def with_plans(spark: SparkSession, plan: JavaObject, rewrite: Rewrite) -> JavaObject:
-    """The plan with other plans in its subqueries, and in those of these.
+    """The plan with other plans in its subqueries; those of these are left to ``rewrite``.
 
     :param rewrite: from a subquery's plan to the one that takes its place.
     """
@@ -131,7 +131,7 @@ class _Rewriting:
             return expr
         expr = self._with_children(expr, self._expression)
         if self._is_a(expr, _SUBQUERY):
-            changed: JavaObject = expr.withNewPlan(self._rewrite(self.plan(expr.plan())))
+            changed: JavaObject = expr.withNewPlan(self._rewrite(expr.plan()))
             return changed
         return expr
 

@@ -64,7 +64,7 @@ from engine.plan.table_functions import table_function_step
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_PASS_THROUGH = {"SubqueryAlias", "View", "ResolvedHint"}
+_PASS_THROUGH = {"SubqueryAlias", "View", "ResolvedHint", "PipeOperator"}
 _EXCHANGES = {"Repartition", "RepartitionByExpression", "RebalancePartitions"}
 _GENERATORS = ("Explode", "PosExplode", "Inline", "Stack")
 _DEDUPLICATIONS = ("Deduplicate", "DeduplicateWithinWatermark")

@@ -421,3 +421,11 @@ def test_the_least_position(spark: SparkSession) -> None:
         f"{name}(array(1, 2), coalesce(i, 1))" for name in ("element_at", "try_element_at")
     ]
     assert_parity(spark, table, functions)
+
+
+def test_constants_of_no_rows(spark: SparkSession) -> None:
+    """Arrow repeats no list zero times."""
+    table = pa.table({"i": pa.array([], pa.int32()), "a": pa.array([], pa.list_(pa.int32()))})
+    constants = ["array_repeat('x', 3)", "str_to_map('a:1')", "named_struct('a', array(1))"]
+    assert_parity(spark, table, [*constants, "transform(array(1, 2), v -> v + i)", "i = 1 / i"])
+    assert_parity(spark, table, ["arrays_zip(a, array('a'))", "array_position(a, i)", "upper('x')"])

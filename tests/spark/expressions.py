@@ -145,7 +145,8 @@ def compare_trees(
     """
     table = table.combine_chunks()
     longer = pa.concat_tables([table, table]).combine_chunks() if sliced else table
-    batch = longer.to_batches()[0].slice(longer.num_rows - table.num_rows)
+    (batch,) = longer.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+    batch = batch.slice(longer.num_rows - table.num_rows)
     context = Context(timezone, exact_math=exact_math)
     rows = Rows(batch.num_rows, batch.column)  # as in a task
     ours = [_evaluate(tree, rows, context) for tree in trees]
@@ -239,6 +240,8 @@ def _evaluate(tree: Expr, rows: Rows, context: Context) -> OurResult:
     try:
         return OurResult(tree, _values(evaluator, rows, tree.dtype))
     except Exception as error:
+        if not rows.num_rows:  # there is no row to tell it of
+            raise
         together = _complaint(error)
     result = OurResult(tree, [])
     for row in every:

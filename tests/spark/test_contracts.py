@@ -26,7 +26,6 @@ pytestmark = pytest.mark.spark
         ("split(s, '')", "spark.sql.legacy.truncateForEmptyRegexSplit", "true"),
         ("str_to_map(s)", "spark.sql.legacy.truncateForEmptyRegexSplit", "true"),
         ("format_string('%s', s)", "spark.sql.legacy.allowZeroIndexInFormatString", "true"),
-        ("i IN (1, i)", "spark.sql.legacy.nullInEmptyListBehavior", "true"),
     ],
 )
 def test_a_setting_that_is_not_looked_at_keeps_its_default(

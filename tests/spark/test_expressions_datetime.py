@@ -9,9 +9,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from engine.errors import TransformError
+from engine.expressions.compile import compile_expression
+from engine.expressions.registry import Context
+from engine.expressions.row_context import Rows
 from engine.expressions.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.spark.edges import table
-from tests.spark.expressions import assert_parity, read_expressions
+from tests.spark.expressions import assert_parity, frame_of, read_each, read_expressions
 
 pytestmark = pytest.mark.spark
 
@@ -271,8 +275,7 @@ def test_the_ends_of_all_dates(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     "expression",
     [
-        "date_format(ts, 'GGGG yyyy')",
-        "date_format(ts, s)",
+        "date_format(ts, 'GGGGG yyyy')",
         "to_timestamp(s, 'Md')",
         "to_timestamp(s, 'yyyy[-MM]-dd')",
         "to_timestamp(s, 'z')",
@@ -306,3 +309,47 @@ def test_casts_between_intervals(spark: SparkSession) -> None:
         "date'2024-02-29' + greatest(interval '1' day, make_dt_interval(i))",
     ]
     assert_parity(spark, table({"i": (pa.int32(), [0, 1])}), finer)
+
+
+def test_eras(spark: SparkSession) -> None:
+    moments = [_micros("2024-02-29T00:00:00"), -62135596800000000, -62135596800000001, None]
+    texts = {
+        "s": ["2020 AD", "0044 bc", "2020", "0000 AD"],
+        "f": ["Anno Domini 2020-02-29", "before christ 0005-02-29", "AD 2020-02-29", None],
+    }
+    rows = pa.table({"ts": pa.array([*moments[:3], None], TIMESTAMP), **texts})
+    printed = [f"date_format(ts, '{p}')" for p in ("G", "yyyy-MM-dd GG", "y GGGG", "GGG yy")]
+    parsed = ["to_date(s, 'yyyy[ G]')", "try_to_timestamp(s, 'y GGG')", "to_date(f, 'GGGG y-MM-d')"]
+    assert_parity(spark, rows, [*printed, *parsed])
+
+
+def test_patterns_that_are_columns(spark: SparkSession) -> None:
+    patterns = ["yyyy-MM-dd", "dd/MM/yyyy", None, "yyyy", "yyyy-MM-dd HH:mm", "yyyy"]
+    texts = ["2020-01-02", "02/01/2020", "2020", None, "2020-01-02 03:04", "x"]
+    moments = pa.array([0, -1, 1, 2, None, 1_700_000_000_123_456], TIMESTAMP)
+    rows = pa.table({"s": texts, "p": patterns, "ts": moments, "n": pa.array(range(6), pa.int64())})
+    parsers = ["to_date", "to_timestamp", "try_to_timestamp", "unix_timestamp"]
+    expressions = [f"{name}(s, p)" for name in parsers] + [f"{name}('2020', p)" for name in parsers]
+    expressions += ["date_format(ts, p)", "from_unixtime(n, p)", "date_format(DATE'2024-02-29', p)"]
+    for zone in ("UTC", "America/New_York"):
+        assert_parity(spark, rows, expressions, timezone=zone)
+
+
+def test_a_pattern_of_a_column_that_is_not_known(spark: SparkSession) -> None:
+    """Only the row that has it fails."""
+    rows = pa.table(
+        {"s": ["2020", "2020"], "p": ["yyyy", "YYYY"], "d": pa.array([0, 0], pa.date32())}
+    )
+    ((tree, problems),) = read_each(frame_of(spark, rows), ["date_format(d, p)"])
+    assert problems == []
+    evaluate = compile_expression(tree, Context("UTC"))
+    batch = rows.to_batches()[0]
+    assert evaluate(Rows(1, batch.slice(0, 1).column)).to_pylist() == ["1970"]
+    with pytest.raises(TransformError, match="'YYYY' is not supported: 'YYYY' is not known"):
+        evaluate(Rows(2, batch.column))
+
+
+def test_a_field_twice_is_refused(spark: SparkSession) -> None:
+    frame = frame_of(spark, pa.table({"s": ["2020 2020"]}))
+    _, (problem,) = read_expressions(frame, ["to_date(s, 'yyyy yyyy')"])
+    assert "'yyyy yyyy' is not supported: it has a field twice" in problem

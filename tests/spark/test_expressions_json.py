@@ -267,3 +267,19 @@ def test_writing(spark: SparkSession, zone: str) -> None:
 def test_refused(spark: SparkSession, expression: str) -> None:
     with pytest.raises(AssertionError, match="unsupported: the expression"):
         assert_parity(spark, _texts("{}"), [expression], ansi=[True])
+
+
+def test_keys_of_maps(spark: SparkSession) -> None:
+    """Those of dates and timestamps are numbers."""
+    table = pa.table(
+        {
+            "b": [True, False],
+            "n": pa.array([Decimal("1.20"), Decimal("-0.05")], pa.decimal128(10, 2)),
+            "d": pa.array([0, -3], pa.date32()),
+            "t": pa.array([0, 1_700_000_000_123_456], pa.timestamp("us", tz="UTC")),
+        }
+    )
+    written = [f"to_json(map({column}, 1))" for column in table.column_names]
+    numbers = "array(CAST('NaN' AS DOUBLE), 1e10D, 0.5D)"
+    written += [f"to_json(map_from_arrays({numbers}, array(1, 2, 3)))"]
+    assert_parity(spark, table, [*written, "to_json(map(CAST(t AS TIMESTAMP_NTZ), map(n, d)))"])

@@ -8,10 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
+from engine.errors import TransformError
 from tests.spark.edges import DOUBLES, NAN, TEXTS, pairs, table
-from tests.spark.expressions import assert_parity
+from tests.spark.expressions import assert_parity, configured
+from tests.spark.queries import assert_same_query, ours
 
 pytestmark = pytest.mark.spark
 
@@ -222,3 +224,23 @@ def test_what_is_used_twice_is_computed_first(spark: SparkSession) -> None:
         "case when i > 1 then 1 when 1 div z between 1 and 2 then 3 end",
     ]
     assert_parity(spark, columns, everywhere + in_place)
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("null_stays", ["true", "false", None])
+def test_in_an_empty_list(spark: SparkSession, ansi: str, null_stays: str | None) -> None:
+    rows = pa.table({"i": pa.array([1, None, 0], pa.int32())})
+    conf = {"spark.sql.ansi.enabled": ansi}
+    if null_stays is not None:
+        conf["spark.sql.legacy.nullInEmptyListBehavior"] = null_stays
+
+    def query(df: DataFrame) -> DataFrame:
+        raising = (functions.lit(1) / functions.col("i")).isin([])
+        return df.select(functions.col("i").isin([]), ~functions.col("i").isin([]), raising)
+
+    with configured(spark, conf):
+        if ansi == "true" and null_stays == "true":
+            with pytest.raises(TransformError, match="DIVIDE_BY_ZERO"):
+                ours(spark, rows, query)
+        else:
+            assert_same_query(spark, rows, query)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from engine.errors import UnsupportedQueryError
+from engine.plan.planner import plan_query
 from tests.spark.expressions import configured, read_expressions
+from tests.spark.queries import stream_of
 
 pytestmark = pytest.mark.spark
 
@@ -42,3 +46,17 @@ def test_by_name(spark: SparkSession, expression: str, words: list[str]) -> None
         _, problems = read_expressions(frame, [expression])
     missing = [each for each in words if not any(each in problem for problem in problems)]
     assert missing == [], problems
+
+
+def test_samples_by_strata(spark: SparkSession) -> None:
+    """Which are a function of Scala's; what is said to do instead is the same by chance only."""
+    stream = stream_of(spark, pa.schema([("s", pa.string())]))
+    with pytest.raises(UnsupportedQueryError, match="ScalaUDF is a function of Java or Scala"):
+        plan_query(stream.sampleBy("s", {"a": 0.5}, seed=1))
+    plan_query(stream.where("rand(1) < CASE s WHEN 'a' THEN 0.5 ELSE 0 END"))
+
+
+def test_character_sets_that_spark_fails_for(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("a",)], "s STRING")
+    (problem,) = read_expressions(frame, ["encode(s, 'utf8')"])[1]
+    assert "UTF8 is none of US-ASCII, ISO-8859-1, UTF-8," in problem

@@ -28,8 +28,7 @@ ROWS = pa.table(
     }
 )
 TABLE = pa.table({"k": pa.array([1, 3], pa.int32()), "v": pa.array(["a", "b"], pa.string())})
-PLANS = [
-    # A filter that may raise moves before what drops or multiplies rows.
+PREDICATES = [
     "SELECT * FROM (SELECT x, explode(l) e FROM t) WHERE 1 / x > 0",
     "SELECT * FROM (SELECT s, explode(l) e FROM t) WHERE raise_error(s) IS NULL",
     "SELECT x, e FROM t LATERAL VIEW explode(l) AS e WHERE e > 0 AND 1 / x > 0",
@@ -39,7 +38,11 @@ PLANS = [
     "SELECT * FROM t JOIN d ON t.x = d.k WHERE raise_error(s) IS NULL",
     "SELECT * FROM t LEFT SEMI JOIN d ON t.x = d.k WHERE CAST(s AS INT) > 0",
     "SELECT * FROM t LEFT JOIN d ON t.x = d.k AND 1 / x > 0",
-    # It keeps rows away from what is computed in front of it.
+]
+"""Predicates that may raise, and where Spark computes them: it may move them before what drops or
+multiplies rows."""
+PLANS = [
+    # A filter keeps rows away from what is computed in front of it.
     "SELECT * FROM (SELECT x + 1 AS z, 1 / x AS y FROM t) WHERE z > 1",
     "WITH c AS (SELECT x + 1 AS z, 1 / x AS y FROM t) SELECT * FROM c WHERE z > 1",
     "SELECT * FROM (SELECT x, 1 / x AS y FROM t) WHERE x > 0 AND y > 0",
@@ -49,6 +52,8 @@ PLANS = [
     "SELECT x, y, e FROM (SELECT x, 1 / x AS y, l FROM t) LATERAL VIEW OUTER explode(l) AS e",
     "SELECT * FROM (SELECT x, y, e FROM (SELECT x, 1 / x AS y, l FROM t)"
     " LATERAL VIEW posexplode(l) AS p, e) WHERE e > 0",
+    "FROM t |> SELECT x + 1 AS z, 1 / x AS y |> WHERE z > 1 |> EXTEND z + 1 AS w |> DROP y",
+    "FROM t |> JOIN d ON x = k |> WHERE 1 / x > 0 |> SET v = upper(v) |> AS q |> SELECT q.v, x",
     # A projection is computed where its result is used.
     "SELECT if(x > 0, y, 0) FROM (SELECT x, 1 / x AS y FROM t)",
     "SELECT if(x > 0, y, y * 2) FROM (SELECT x, 1 / x AS y FROM t)",
@@ -129,6 +134,13 @@ def assert_alike(spark: SparkSession, text: str, *excluded: str) -> None:
         )
     else:
         assert compare_tables(theirs, mine) == []
+
+
+@pytest.mark.parametrize("text", PREDICATES)
+def test_a_predicate_that_may_raise_is_above_explode_and_joins_where_spark_has_it(
+    spark: SparkSession, text: str
+) -> None:
+    assert_alike(spark, text)
 
 
 @pytest.mark.parametrize("text", PLANS)

@@ -170,3 +170,18 @@ def test_conditions_on_one_side_guard_the_keys(spark: SparkSession, table: DataF
             STREAM,
             lambda df, kind=kind: df.alias("l").join(table.alias("r"), F.expr(on), kind),
         )
+
+
+def test_a_struct_that_is_null_though_its_fields_never_are(
+    spark: SparkSession, table: DataFrame
+) -> None:
+    text = """
+        SELECT k, IF(k > 1, named_struct('a', k, 'b', array(named_struct('c', 1))), NULL) AS z
+        FROM VALUES (0), (1), (2), (3) AS t(k)
+    """
+    dims = spark.sql(text).withColumn("z", F.col("z").withField("d", F.lit("x")))
+    assert_same_query(
+        spark,
+        STREAM,
+        lambda df: df.join(F.broadcast(dims), "k", "left").select("id", "z.d", "z.b.c", "z.a"),
+    )

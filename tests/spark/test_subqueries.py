@@ -88,6 +88,12 @@ FILTERS = [
     "id > 0 AND 10 div id IN (SELECT k FROM {t})",
     "upper(s) IN (SELECT upper(t) FROM {t})",
     "EXISTS (SELECT 1 FROM {t} d WHERE d.k = e.k AND d.v IN (SELECT v FROM sub_dims))",
+    "EXISTS (SELECT 1 FROM {t} d WHERE k = e.k AND EXISTS (SELECT 1 FROM sub_dims WHERE v = d.v))",
+    "k IN (SELECT k FROM {t} d WHERE v NOT IN (SELECT v FROM sub_dims WHERE t = d.t))",
+    "k IN (SELECT k FROM {t} d WHERE v = (SELECT max(v) FROM sub_dims WHERE k = d.k))",
+    "k = (SELECT max(k) FROM {t} d WHERE EXISTS (SELECT 1 FROM sub_dims WHERE k = d.k))",
+    "s = (SELECT max(t) FROM {t} d WHERE k = e.k AND v IN (SELECT v FROM sub_dims WHERE k > d.k))",
+    "s = (SELECT max(t) FROM {t} d WHERE v = (SELECT max(v) FROM sub_dims WHERE k = d.k))",
 ]
 
 

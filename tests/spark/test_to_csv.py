@@ -53,10 +53,33 @@ def test_types(spark: SparkSession, zone: str) -> None:
     assert_parity(spark, _random_columns(), expressions, ansi=[True], timezone=zone)
 
 
+def test_arrays_maps_and_structs(spark: SparkSession) -> None:
+    """Where NULL is in one, and what it is written as, decides about blanks."""
+    inner = pa.struct([("x", pa.int32()), ("y", pa.string())])
+    table = pa.table(
+        {
+            "i": pa.array([1, None, 2, 3], pa.int32()),
+            "a": pa.array([[1, None], [], None, [None, 2, 3]], pa.list_(pa.int32())),
+            "t": pa.array([["", "a,b"], ['"'], [None], None], pa.list_(pa.string())),
+            "s": pa.array([{"x": 1, "y": None}, {"x": None, "y": ""}, None, {}], inner),
+            "m": pa.array(
+                [[("k", 1), ("l", None)], [], None, [("", 2)]], pa.map_(pa.string(), pa.int32())
+            ),
+            "d": pa.array([0.5, None, float("nan"), 1e10], pa.float64()),
+            "ts": pa.array([0, 1, None, 2], pa.timestamp("us", tz="UTC")),
+        }
+    )
+    fields = [
+        "i, a", "a, t, s", "m, i", "i, array(s, NULL)", "array(a, a), map(1, m)", "i, array(m)",
+        "array(d, 1D) AS x, array(ts) AS y, struct(DATE(ts), array(d)) AS z",
+    ]  # fmt: skip
+    options = ["", ", map('nullValue', 'N')", ", map('quoteAll', 'true', 'dateFormat', 'yyyy')"]
+    assert_parity(spark, table, [f"to_csv(struct({each}){o})" for each in fields for o in options])
+
+
 @pytest.mark.parametrize(
     "expression",
     [
-        "to_csv(struct(array(s)))",
         "to_csv(struct(s))",
         "to_csv(struct(s, s), map('ignoreLeadingWhiteSpace', 'false'))",
         "to_csv(struct(s, s), map('quote', ''))",

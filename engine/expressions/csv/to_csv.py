@@ -5,7 +5,7 @@ Source: ``StructsToCsv`` and ``UnivocityGenerator`` of Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -16,22 +16,19 @@ from engine.expressions.casts.rules import Casting
 from engine.expressions.csv.csv_options import CsvWriting, csv_writing
 from engine.expressions.csv.csv_writing import LineWriter
 from engine.expressions.java_doubles import double_text
+from engine.expressions.lists import Lists
 from engine.expressions.options import OptionError, refused_for
-from engine.expressions.record_printing import RecordPrinting, Texts
+from engine.expressions.record_printing import Texts
 from engine.expressions.registry import Context, ValueFunction, strict
 from engine.expressions.times.timestamps import zone_for
 from engine.expressions.times.zones import zone
 from engine.expressions.tree import Expr
-from engine.expressions.types import TIMESTAMP, sql_name
+from engine.expressions.types import TIMESTAMP
 from engine.expressions.vectors import of_columns, to_list
 
 
 def _writing(expr: Expr) -> CsvWriting:
     """:raises OptionError: the options, or the type, are not supported."""
-    for field in expr.children[0].dtype:
-        dtype = field.type
-        if pa.types.is_nested(dtype):
-            raise OptionError(f"the type {sql_name(dtype)} is not supported in a struct")
     if not expr.children[0].dtype.num_fields:
         raise OptionError("a struct without fields is not supported")
     writing = csv_writing(expr, zone("UTC"))
@@ -65,7 +62,7 @@ def to_csv(expr: Expr, context: Context) -> ValueFunction:
 
     def convert(array: pa.StructArray) -> pa.Array:
         fields = range(array.type.num_fields)
-        columns = [_texts(pc.struct_field(array, [at]), writing.times) for at in fields]
+        columns = [_texts(pc.struct_field(array, [at]), writing) for at in fields]
         lines = [
             writing.lines.line(row) if ok else None
             for ok, row in zip(
@@ -77,9 +74,27 @@ def to_csv(expr: Expr, context: Context) -> ValueFunction:
     return of_columns(convert)
 
 
-def _texts(array: pa.Array, times: RecordPrinting) -> Texts:
+def _texts(array: pa.Array, writing: CsvWriting) -> Texts:
     """Each value as Spark writes it, None for NULL."""
-    dtype = array.type
+    dtype, times = array.type, writing.times
+    if pa.types.is_list(dtype) or pa.types.is_map(dtype):
+        lists = Lists.of(array)
+        if pa.types.is_list(dtype):
+            return _grouped(lists, _texts(lists.items, writing), ("[", "]"), writing)
+        keys, values = (_texts(column, writing) for column in lists.items.flatten())
+        null = _null(writing)
+        pairs: Texts = [
+            f"{key} ->{null if value is None else ' ' + value}"
+            for key, value in zip(keys, values, strict=True)
+        ]
+        return _grouped(lists, pairs, ("{", "}"), writing)
+    if pa.types.is_struct(dtype):
+        columns = [_texts(pc.struct_field(array, [at]), writing) for at in range(len(dtype))]
+        rows = zip(*columns, strict=True) if columns else ((),) * len(array)
+        return [
+            f"{{{_joined(row, writing)}}}" if ok else None
+            for ok, row in zip(array.is_valid().to_pylist(), rows, strict=True)
+        ]
     if pa.types.is_date32(dtype):
         return times.dates_of(array)
     if pa.types.is_timestamp(dtype):
@@ -96,6 +111,30 @@ def _texts(array: pa.Array, times: RecordPrinting) -> Texts:
     elif pa.types.is_binary(dtype):
         write = _bytes
     return [None if value is None else write(value) for value in to_list(array)]
+
+
+def _grouped(lists: Lists, items: Texts, brackets: tuple[str, str], writing: CsvWriting) -> Texts:
+    opening, closing = brackets
+    spans = zip(lists.starts.tolist(), lists.lengths.tolist(), lists.valid.tolist(), strict=True)
+    return [
+        opening + _joined(items[start : start + length], writing) + closing if ok else None
+        for start, length, ok in spans
+    ]
+
+
+def _joined(items: Iterable[str | None], writing: CsvWriting) -> str:
+    """What stands in one array, map or struct: a blank is in front of all but the first, and in
+    front of what NULL is written as, wherever it is."""
+    null = _null(writing)
+    parts = [
+        null if item is None else f" {item}" if position else item
+        for position, item in enumerate(items)
+    ]
+    return ",".join(parts)
+
+
+def _null(writing: CsvWriting) -> str:
+    return writing.lines.null_value and f" {writing.lines.null_value}"
 
 
 def _boolean(value: bool) -> str:

@@ -27,7 +27,7 @@ from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.times.timestamps import zone_for
 from engine.expressions.times.zones import Zone, zone
 from engine.expressions.tree import Expr
-from engine.expressions.types import TIMESTAMP, is_integral, is_variant, sql_name
+from engine.expressions.types import TIMESTAMP, is_variant, sql_name
 from engine.expressions.vectors import to_list
 
 VariantTexts = Callable[[pa.StructArray, Zone], Texts]
@@ -46,7 +46,7 @@ def _why_not(dtype: pa.DataType) -> str | None:
     if pa.types.is_struct(dtype):
         return next((why for field in dtype if (why := _why_not(field.type))), None)
     if pa.types.is_map(dtype):
-        if not (pa.types.is_string(dtype.key_type) or is_integral(dtype.key_type)):
+        if pa.types.is_nested(dtype.key_type) or pa.types.is_binary(dtype.key_type):
             return f"keys of the type {sql_name(dtype.key_type)} are not supported"
         return _why_not(dtype.item_type)
     if pa.types.is_list(dtype):
@@ -155,7 +155,7 @@ class _Writer:
         return _grouped(array, items, ("[", ",", "]", "[]"))
 
     def _maps(self, array: pa.MapArray, depth: int) -> Texts:
-        keys = [self._name(str(key)) for key in to_list(array.keys)]
+        keys = [self._name(key) for key in _keys(array.keys)]
         items = [text or "null" for text in self.texts(array.items, depth + 1)]
         pairs = [key + item for key, item in zip(keys, items, strict=True)]
         return _grouped(array, pairs, self._object(depth))
@@ -172,14 +172,26 @@ def _grouped(array: pa.Array, items: list[str], signs: tuple[str, str, str, str]
     ]
 
 
-def _floats(array: pa.Array) -> Texts:
+def _keys(array: pa.Array) -> list[str]:
+    """As Java writes what Spark has of them: days of a date, microseconds of a timestamp."""
+    if pa.types.is_floating(array.type):
+        return [str(text) for text in _numbers(array)]
+    if pa.types.is_boolean(array.type):
+        return ["true" if key else "false" for key in array.to_pylist()]
+    return list(map(str, to_list(array)))
+
+
+def _numbers(array: pa.Array) -> Texts:
     if pa.types.is_float64(array.type):
-        texts = [None if value is None else double_text(value) for value in array.to_pylist()]
-    else:
-        casting = Casting(array.type, pa.string(), "LEGACY", "UTC")
-        texts = floating_to_string(casting)(array).to_pylist()
+        return [None if value is None else double_text(value) for value in array.to_pylist()]
+    casting = Casting(array.type, pa.string(), "LEGACY", "UTC")
+    texts: Texts = floating_to_string(casting)(array).to_pylist()
+    return texts
+
+
+def _floats(array: pa.Array) -> Texts:
     # What is not a number is quoted.
-    return [t if t is None or t[-1].isdigit() else f'"{t}"' for t in texts]
+    return [t if t is None or t[-1].isdigit() else f'"{t}"' for t in _numbers(array)]
 
 
 _ATOMIC: dict[pa.DataType, Callable[..., str]] = {

@@ -1,4 +1,8 @@
-"""``value IN (a, b, ...)``: null if the value is, or if it is not found and the list has a null."""
+"""``value IN (a, b, ...)``: null if the value is, or if it is not found and the list has a null.
+
+An empty list (``isin([])``) has nothing, not even for null, and nobody looks at the value; without
+ANSI mode the value is looked at, and null stays null.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +22,27 @@ from engine.expressions.types import YEAR_MONTH_INTERVAL
 _NULL = pa.scalar(None, pa.bool_())
 
 
-def _supports(expr: Expr) -> str | None:
-    if len(expr.children) < 2:
-        return "an empty list is not supported: its meaning depends on Spark's configuration"
-    return comparable(expr)
+_ANSI = "spark.sql.ansi.enabled"
+_NULL_STAYS = "spark.sql.legacy.nullInEmptyListBehavior"
 
 
-@lazy(
-    "In", supports=_supports, presumes=("spark.sql.legacy.nullInEmptyListBehavior",), takes=Rare.ALL
-)
+def _null_stays(expr: Expr) -> bool:
+    """Whether NULL in an empty list is NULL: if it is not set, by the mode."""
+    said, ansi = (str(expr.params[key]).lower() for key in (_NULL_STAYS, _ANSI))
+    return said == "true" if said in ("true", "false") else ansi == "false"
+
+
+def _in_nothing(expr: Expr, value: Evaluator) -> Evaluator:
+    if not _null_stays(expr):
+        return lambda batch: pa.scalar(False)
+    return lambda batch: pc.if_else(pc.is_valid(value(batch)), pa.scalar(False), _NULL)
+
+
+@lazy("In", supports=comparable, reads=(_ANSI, _NULL_STAYS), takes=Rare.ALL)
 def is_in(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """Constants are looked up in a hash table; anything else is compared one by one."""
+    if len(expr.children) == 1:
+        return _in_nothing(expr, children[0])
     dtype = expr.children[0].dtype
     constants = [scalar for item in expr.children[1:] if (scalar := constant(item)) is not None]
     if (

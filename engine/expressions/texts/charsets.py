@@ -34,7 +34,9 @@ def _supports(expr: Expr) -> str | None:
     if constant(expr.children[1]) is None:
         return "the character set must be a constant"
     if constant_value(expr.children[1]) is not None and _charset(expr) not in CODECS:
-        return f"the character set {_charset(expr)} is not supported"
+        return (
+            f"the character set {_charset(expr)} is none of {', '.join(CODECS)}: Spark fails for it"
+        )
     source, expected = expr.children[0].dtype, (pa.string() if expr.op == "Encode" else pa.binary())
     if expr.params.get("legacy_error_action") or expr.params.get("legacy_charsets"):
         return "the settings spark.sql.legacy.* of encode and decode are not supported"

@@ -1,6 +1,6 @@
 """Texts to timestamps by a pattern.
 
-Letters: ``y M L d H h K k m s S a X x Z``; the end may be optional. As in Spark, what a text does
+Letters: ``G y M L d H h K k m s S a X x Z``; the end may be optional. As in Spark, what a text does
 not say is taken from 1970-01-01 00:00:00, letter case does not matter, and a fraction may be
 shorter than its pattern. Refused are patterns whose numbers run into each other without a fixed
 width.
@@ -17,7 +17,7 @@ from typing import Final
 from engine.expressions.times import civil
 from engine.expressions.times.civil import MICROS_PER_SECOND
 from engine.expressions.times.dates import MONTHS, YEAR_MAX
-from engine.expressions.times.datetime_patterns import Token, refusal, tokens
+from engine.expressions.times.datetime_patterns import ERAS, Token, refusal, tokens
 
 _NUMBER_ANY: Final = "[0-9]{1,19}"
 _PARSED: Final = {
@@ -25,6 +25,7 @@ _PARSED: Final = {
     ("y", 4): ("year", r"[0-9]{4}|\+[0-9]{5,19}|-[0-9]{4,19}"),
     ("S", 1): ("fraction", ""),
     ("a", 1): ("half", "AM|PM"),
+    **{("G", count): ("era", "|".join(ERAS[count == 4])) for count in range(1, 5)},
     ("X", 1): ("offset", "Z|[+-][0-9]{2}(?:[0-9]{2})?"), ("X", 2): ("offset", "Z|[+-][0-9]{4}"),
     ("X", 3): ("offset", "Z|[+-][0-9]{2}:[0-9]{2}"),
     ("x", 1): ("offset", "[+-][0-9]{2}(?:[0-9]{2})?"), ("x", 2): ("offset", "[+-][0-9]{4}"),
@@ -48,7 +49,7 @@ class TextParser:
     def __init__(self, pattern: str) -> None:
         self._fields: list[str] = []
         self._pattern = pattern
-        self._regex = re.compile(self._translated(), re.IGNORECASE)
+        regex = self._translated()
         fields = set(self._fields)
         if len(fields) < len(self._fields) or {"year", "short_year"} <= fields:
             raise refusal(pattern, "it has a field twice")
@@ -56,6 +57,7 @@ class TextParser:
             raise refusal(pattern, "it has the hour twice")
         if "half" in fields and not fields & {"half_hour", "half_clock_hour"}:
             raise refusal(pattern, "'a' needs an 'h'")
+        self._regex = re.compile(regex, re.IGNORECASE)
 
     def parse(self, text: str) -> tuple[int, int, int | None] | None:
         """What calendar and clock show: days since 1970, microseconds since midnight, and the
@@ -67,7 +69,7 @@ class TextParser:
         if match is None:
             return None
         found = {name: value for name, value in match.groupdict().items() if value is not None}
-        days, in_day = _date(found), _time(found)
+        days, in_day = _date(found, of_era="era" in self._fields), _time(found)
         offset = _offset(found["offset"]) if "offset" in found else None
         if days is None or in_day is None or (offset is None and "offset" in found):
             return None
@@ -100,8 +102,8 @@ class TextParser:
                 previous_is_open = False
             else:
                 name, form = self._form(token)
-                variable = token.count == 1 and name not in ("half", "offset")
-                if previous_is_open and not form.startswith(("[+-]", "Z|", "AM", "Jan")):
+                variable = token.count == 1 and name not in ("half", "offset", "era")
+                if previous_is_open and not form.startswith(("[+-]", "Z|", "AM", "Jan", "B")):
                     raise refusal(self._pattern, "a number follows one without a fixed width")
                 previous_is_open = variable or name == "fraction"
                 self._fields.append(name)
@@ -122,12 +124,20 @@ class TextParser:
         raise refusal(self._pattern, f"{letter * count!r} cannot be parsed here")
 
 
-def _date(found: dict[str, str]) -> int | None:
+def _date(found: dict[str, str], *, of_era: bool) -> int | None:
+    """:param of_era: years are those of an era: without it they say nothing."""
     year = int(found.get("year", 1970))
     if abs(year) > YEAR_MAX or (year == 0 and found["year"].startswith("-")):
         return None
     if "short_year" in found:
         year = 2000 + int(found["short_year"])
+    if of_era and {"year", "short_year"} & set(found):
+        if year < 1:
+            return None
+        if "era" not in found:
+            year = 1970
+        elif found["era"][0] in "Bb":
+            year = 1 - year
     month = int(found.get("month", 1))
     if "month_name" in found:
         month = _MONTH_NUMBERS[found["month_name"][:3].upper()]

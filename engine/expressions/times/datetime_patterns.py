@@ -13,6 +13,10 @@ import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
+
+ERAS: Final = (("BC", "AD"), ("Before Christ", "Anno Domini"))
+"""Before the year 1 and since, short and full."""
 
 
 class UnsupportedPatternError(ValueError):

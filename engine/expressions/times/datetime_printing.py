@@ -1,8 +1,8 @@
 """Timestamps to text by a pattern.
 
-Letters: ``y M L d D Q q H h K k m s S a E X x Z V``. As in Spark, names are English, ``y`` is the
-year and not that of the era (year 0 exists, and those before it are negative), and years beyond
-9999 have a plus sign.
+Letters: ``G y M L d D Q q H h K k m s S a E X x Z V``. As in Spark, names are English, ``y`` is the
+year and not that of the era (year 0 exists, and those before it are negative) without a ``G``,
+and years beyond 9999 have a plus sign.
 
 Source: Spark's ``DateTimeFormatterHelper``; ``java.time.format.DateTimeFormatterBuilder``.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from engine.expressions.times import civil
 from engine.expressions.times.civil import MICROS_PER_SECOND
 from engine.expressions.times.dates import MONTHS, WEEKDAYS
-from engine.expressions.times.datetime_patterns import Token, refusal, tokens
+from engine.expressions.times.datetime_patterns import ERAS, Token, refusal, tokens
 from engine.expressions.times.zones import Zone
 
 _QUARTERS: Final = ("1st quarter", "2nd quarter", "3rd quarter", "4th quarter")
@@ -58,6 +58,15 @@ class Moments:
 _Field = Callable[[Moments], Any]
 
 
+def _year(moments: Moments) -> Any:
+    return moments.date[0]
+
+
+def _year_of_era(moments: Moments) -> Any:
+    years = _year(moments)
+    return np.where(years < 1, 1 - years, years)
+
+
 def _hour(moments: Moments) -> Any:
     return moments.of_day(3_600 * MICROS_PER_SECOND)
 
@@ -85,6 +94,7 @@ def printer(pattern: str) -> Callable[[Moments], list[str]]:
     """
     depth = 0
     template, columns = "", []
+    of_era = any(token.letter == "G" for token in tokens(pattern))
     for token in tokens(pattern):
         if token.letter in ("[", "]"):
             # Whatever is optional is there when printing.
@@ -94,7 +104,7 @@ def printer(pattern: str) -> Callable[[Moments], list[str]]:
         elif not token.letter:
             template += token.text.replace("%", "%%")
         else:
-            form, column = _printed(token, pattern)
+            form, column = _printed(token, pattern, of_era)
             template += form
             columns.append(column)
     if not columns:
@@ -109,13 +119,17 @@ def printer(pattern: str) -> Callable[[Moments], list[str]]:
     return render
 
 
-def _printed(token: Token, pattern: str) -> tuple[str, Callable[[Moments], Any]]:
+def _printed(token: Token, pattern: str, of_era: bool) -> tuple[str, Callable[[Moments], Any]]:
     """A conversion for Python's ``%`` and the values for it."""
     letter, count = token.letter, token.count
     if letter == "y" and count <= 6:
+        years = _year_of_era if of_era else _year
         if count == 2:
-            return "%02d", lambda moments: np.abs(moments.date[0]) % 100
-        return "%s", lambda moments: [_year_text(y, count) for y in moments.date[0].tolist()]
+            return "%02d", lambda moments: np.abs(years(moments)) % 100
+        return "%s", lambda moments: [_year_text(y, count) for y in years(moments).tolist()]
+    if letter == "G" and count <= 4:
+        before, since = ERAS[count == 4]
+        return "%s", lambda moments: np.where(_year(moments) < 1, before, since)
     if letter in "MLQq" and letter and count in (3, 4):
         names: tuple[str, ...] = MONTHS if letter in "ML" else _QUARTERS
         if count == 3:

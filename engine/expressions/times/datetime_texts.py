@@ -1,20 +1,23 @@
 """Dates and times to text and back, by a pattern: ``date_format``, ``to_timestamp``, ...
 
-The pattern must be a constant, and one that is known here.
+A pattern is one that is known here: of a constant it is told when the query starts, of a column for
+the row that has it.
 
 Source: ``datetimeExpressions.scala`` of Spark.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
+from engine.expressions.buffers import valid_of
 from engine.expressions.datum import constant
 from engine.expressions.java_errors import long_overflow
 from engine.expressions.malformed import value_of
@@ -30,20 +33,61 @@ from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP_NTZ
 from engine.expressions.vectors import from_numpy, on_numpy, to_list, to_numpy
 
+_PATTERNS_MAX: Final = 1_000
+"""Kept of a column; those beyond are read again."""
+
 
 def _understood_by(use: Callable[[str], Any]) -> Callable[[Expr], str | None]:
     def supports(expr: Expr) -> str | None:
         pattern = constant(expr.children[1])
-        if pattern is None:
-            return "the pattern must be a constant"
         try:
-            if pattern.is_valid and pa.types.is_string(pattern.type):
+            if pattern is not None and pattern.is_valid and pa.types.is_string(pattern.type):
                 use(value_of(pattern))
         except UnsupportedPatternError as error:
             return str(error)
         return None
 
     return supports
+
+
+def _has_column(expr: Expr) -> bool:
+    """Whether the pattern is none that is known when the query starts."""
+    return constant(expr.children[1]) is None
+
+
+def _by_pattern(
+    make: Callable[[str], Callable[[Datum], Datum]], dtype: pa.DataType
+) -> ValueFunction:
+    """The rows of each pattern together.
+
+    :param make: what a pattern makes of values.
+    """
+
+    @functools.lru_cache(_PATTERNS_MAX)
+    def known(pattern: pa.Scalar) -> Callable[[Datum], Datum]:
+        try:
+            return make(value_of(pattern))
+        except UnsupportedPatternError as error:
+            hint = "Leave such rows out, or handle them in a function, with mapInArrow for example."
+            raise TransformError(str(error), hint=hint) from None
+
+    def function(value: Datum, pattern: Datum) -> Datum:
+        if isinstance(pattern, pa.Scalar):
+            return known(pattern)(value) if pattern.is_valid else pa.scalar(None, dtype)
+        if isinstance(value, pa.Scalar):
+            value = pa.repeat(value, len(pattern))
+        codes = pattern.dictionary_encode()
+        numbers = to_numpy(codes.indices)[0]
+        given = valid_of(value) & valid_of(pattern)
+        parts, places = [pa.nulls(1, dtype)], np.zeros(len(pattern), np.int64)
+        for number, each in enumerate(codes.dictionary):
+            rows = np.flatnonzero(given & (numbers == number))
+            if len(rows):
+                places[rows] = sum(map(len, parts)) + np.arange(len(rows))
+                parts.append(known(each)(value.take(pa.array(rows))))
+        return pa.concat_arrays(parts).take(pa.array(places))
+
+    return function
 
 
 def format_timestamps(
@@ -70,20 +114,17 @@ def _formatter(pattern: str, zone: Zone, unit: int) -> Callable[[Datum], Datum]:
     "DateFormatClass",
     "FromUnixTime",
     supports=_understood_by(printer),
+    can_fail=_has_column,
     loop=True,
     reads=("time_zone_id",),
     presumes=("spark.sql.legacy.timeParserPolicy",),
 )
 def date_format(expr: Expr, context: Context) -> ValueFunction:
     """``date_format`` of a timestamp, ``from_unixtime`` of seconds."""
-    pattern = constant(expr.children[1])
-    assert pattern is not None
-    if not pattern.is_valid:
-        return lambda value, _: pa.scalar(None, expr.dtype)
     source = expr.children[0].dtype
     unit = MICROS_PER_SECOND if expr.op == "FromUnixTime" else 1
-    function = _formatter(value_of(pattern), zone_for(expr, source, context), unit)
-    return lambda value, _: function(value)
+    local_zone = zone_for(expr, source, context)
+    return _by_pattern(lambda pattern: _formatter(pattern, local_zone, unit), expr.dtype)
 
 
 def _parse_supports(expr: Expr) -> str | None:
@@ -105,28 +146,27 @@ def to_timestamp(expr: Expr, context: Context) -> ValueFunction:
     unit = 1 if expr.op == "GetTimestamp" else MICROS_PER_SECOND
     if not pa.types.is_string(source):
         return _from_temporal(expr, context, unit)
-    pattern = constant(expr.children[1])
-    assert pattern is not None
-    if not pattern.is_valid:
-        return lambda value, _: pa.scalar(None, expr.dtype)
-    parser = TextParser(value_of(pattern))
     local_zone = None if expr.dtype == TIMESTAMP_NTZ else zone_for(expr, source, context)
     strictly = bool(expr.params["fail_on_error"])
 
-    def convert(texts: pa.Array) -> pa.Array:
-        parsed = [None if text is None else parser.parse(text) for text in to_list(texts)]
-        valid = np.array([result is not None for result in parsed], np.bool_)
-        if strictly and int(valid.sum()) < len(texts) - texts.null_count:
-            raise _cannot_parse(texts, valid, value_of(pattern))
-        micros, fits = _instants([(0, 0, None) if r is None else r for r in parsed], local_zone)
-        if not np.all(fits):
-            raise long_overflow()
-        return from_numpy(truncated(micros, unit), valid, expr.dtype)
+    def reader(pattern: str) -> Callable[[Datum], Datum]:
+        parser = TextParser(pattern)
 
-    def function(value: Datum, _: Datum) -> Datum:
-        return convert(pa.repeat(value, 1))[0] if isinstance(value, pa.Scalar) else convert(value)
+        def convert(texts: pa.Array) -> pa.Array:
+            parsed = [None if text is None else parser.parse(text) for text in to_list(texts)]
+            valid = np.array([result is not None for result in parsed], np.bool_)
+            if strictly and int(valid.sum()) < len(texts) - texts.null_count:
+                raise _cannot_parse(texts, valid, pattern)
+            micros, fits = _instants([(0, 0, None) if r is None else r for r in parsed], local_zone)
+            if not np.all(fits):
+                raise long_overflow()
+            return from_numpy(truncated(micros, unit), valid, expr.dtype)
 
-    return function
+        return lambda value: (
+            convert(pa.repeat(value, 1))[0] if isinstance(value, pa.Scalar) else convert(value)
+        )
+
+    return _by_pattern(reader, expr.dtype)
 
 
 def _instants(parsed: list[tuple[int, int, int | None]], local_zone: Zone | None) -> Checked:
