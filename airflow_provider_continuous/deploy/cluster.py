@@ -15,7 +15,7 @@ from airflow.sdk import BaseHook
 
 from airflow_provider_continuous.compat import AirflowNotFoundException
 from airflow_provider_continuous.deploy.options import SubmitOptions
-from airflow_provider_continuous.submission import Submission
+from airflow_provider_continuous.deploy.submission import Submission
 from engine.errors import ConfigError
 from engine.spark.java import find_java, use_java
 

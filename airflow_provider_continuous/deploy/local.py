@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_provider_continuous.launch import launch_detached
-from airflow_provider_continuous.submission import Submission, SubmittedQuery
+from airflow_provider_continuous.deploy.launch import launch_detached
+from airflow_provider_continuous.deploy.submission import Submission, SubmittedQuery
 
 
 def start(submission: Submission) -> SubmittedQuery:

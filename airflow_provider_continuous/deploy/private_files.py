@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from airflow_provider_continuous.submission import Submission
+from airflow_provider_continuous.deploy.submission import Submission
 from engine.errors import ConfigError
 from engine.redaction.logs import redact
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import engine
 from airflow_provider_continuous.deploy.cluster import Cluster, spark_home
+from airflow_provider_continuous.deploy.launch import launch_detached
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.private_files import (
     PROPERTIES_SUFFIX,
@@ -32,8 +33,7 @@ from airflow_provider_continuous.deploy.private_files import (
     write_properties,
 )
 from airflow_provider_continuous.deploy.shipping import zip_modules, zip_package
-from airflow_provider_continuous.launch import launch_detached
-from airflow_provider_continuous.submission import SPEC_SUFFIX, Submission, SubmittedQuery
+from airflow_provider_continuous.deploy.submission import SPEC_SUFFIX, Submission, SubmittedQuery
 from engine.errors import ConfigError
 
 SPECIFICATION = "CONTINUOUS_SPECIFICATION"

@@ -13,16 +13,20 @@ from airflow.sdk import BaseHook
 
 from airflow_provider_continuous.compat import AirflowNotFoundException
 from airflow_provider_continuous.connections.document import storage_options, with_connections
+from airflow_provider_continuous.connections.location import CheckpointLocation
 from airflow_provider_continuous.deploy import local, spark_submit
 from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.interpreter import check_interpreter
+from airflow_provider_continuous.deploy.launch import query_environment
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings, read_settings
+from airflow_provider_continuous.deploy.submission import (
+    Submission,
+    SubmittedQuery,
+    default_log_dir,
+)
 from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.launch import query_environment
-from airflow_provider_continuous.location import CheckpointLocation
-from airflow_provider_continuous.submission import Submission, SubmittedQuery, default_log_dir
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.rescaling import rescale
 from engine.errors import CheckpointError, ConfigError

@@ -18,16 +18,16 @@ import pytest
 from airflow.jobs.triggerer_job_runner import TriggerRunner
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
-from airflow_provider_continuous import killing
 from airflow_provider_continuous.compat import RELEASE, TaskDeferred
+from airflow_provider_continuous.deploy.submission import SubmittedQuery
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.killing import QueryOfTask, TaskIdentity, task_state
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,
     StartContinuousQueryOperator,
     base,
 )
-from airflow_provider_continuous.submission import SubmittedQuery
+from airflow_provider_continuous.tasks import killing
+from airflow_provider_continuous.tasks.killing import QueryOfTask, TaskIdentity, task_state
 from airflow_provider_continuous.triggers.kill import KillableTrigger
 from airflow_provider_continuous.triggers.query import QueryRunningTrigger, StartedEpochTrigger
 from airflow_provider_continuous.triggers.supervise import (

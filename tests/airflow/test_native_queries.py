@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_continuous.deploy.submission import SubmittedQuery
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import (
     DrainContinuousQueryOperator,
     StartContinuousQueryOperator,
 )
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
-from airflow_provider_continuous.submission import SubmittedQuery
 
 pytestmark = pytest.mark.spark
 WAIT_S = 180

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_continuous import roots
 from airflow_provider_continuous.plugins.queries import all_queries, query_details
-from airflow_provider_continuous.roots import NotBelowRootsError, Root, checkpoint_below
+from airflow_provider_continuous.view import roots
+from airflow_provider_continuous.view.roots import NotBelowRootsError, Root, checkpoint_below
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 

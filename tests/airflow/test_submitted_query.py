@@ -14,9 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
+from airflow_provider_continuous.deploy.submission import QueryStartError, SubmittedQuery, is_run_of
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.rest import wait_for
-from airflow_provider_continuous.submission import QueryStartError, SubmittedQuery, is_run_of
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
 from tests.airflow.live_checkpoint import LiveCheckpoint

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_continuous.arguments import seconds
 from airflow_provider_continuous.assets.events import emit
 from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.deferral import wait_or_defer
+from airflow_provider_continuous.deploy.driver_log import tail
+from airflow_provider_continuous.deploy.submission import QueryStartError, is_run_of
 from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.killing import (
+from airflow_provider_continuous.links.query import QUERY_LINKS
+from airflow_provider_continuous.openlineage.operators import QueryLineage
+from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.tasks.arguments import seconds
+from airflow_provider_continuous.tasks.killing import (
     EndsWithTask,
     KillAction,
     QueryOfTask,
@@ -25,12 +30,7 @@ from airflow_provider_continuous.killing import (
     TaskIdentity,
     check_action,
 )
-from airflow_provider_continuous.launch import tail
-from airflow_provider_continuous.links.query import QUERY_LINKS
-from airflow_provider_continuous.memory import TaskMemory
-from airflow_provider_continuous.openlineage.operators import QueryLineage
-from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.submission import QueryStartError, is_run_of
+from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_continuous.arguments import whole_number
 from airflow_provider_continuous.errors import QueryEndedError, final_errors
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.operators.query.base import (
@@ -14,6 +13,7 @@ from airflow_provider_continuous.operators.query.base import (
     result,
 )
 from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.tasks.arguments import whole_number
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, status_event
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryRunningTrigger, StartedEpochTrigger

@@ -17,10 +17,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-
 if TYPE_CHECKING:
-    from airflow_provider_continuous.submission import SubmittedQuery
+    from airflow_provider_continuous.deploy.submission import SubmittedQuery
+    from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 
 KillAction = Literal["drain", "stop", "detach"]
 """What to ask of the query when its task is killed; ``detach``: nothing."""

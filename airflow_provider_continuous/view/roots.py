@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import fsspec
 
-from airflow_provider_continuous.location import CheckpointLocation
+from airflow_provider_continuous.connections.location import CheckpointLocation
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.opening import open_storage
 from engine.errors import CheckpointError, ConfigError, ContinuousError

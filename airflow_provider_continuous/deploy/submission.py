@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.compat import conf
-from airflow_provider_continuous.driver_log import DriverLog
-from airflow_provider_continuous.launch import query_environment, tail
+from airflow_provider_continuous.deploy.driver_log import DriverLog, tail
+from airflow_provider_continuous.deploy.launch import query_environment
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.commands.result import WRONG_USE
 from engine.errors import ConfigError, ContinuousError
