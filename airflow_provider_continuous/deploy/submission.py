@@ -1,44 +1,27 @@
-"""A query that is being started: its process, and the files beside it."""
+"""A query that is to be started, and the files that go with it."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import signal
-import socket
-import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.compat import conf
-from airflow_provider_continuous.deploy.driver_log import DriverLog, tail
 from airflow_provider_continuous.deploy.launch import query_environment
-from engine.checkpoint.checkpoint import CheckpointStatus
-from engine.commands.result import WRONG_USE
-from engine.errors import ConfigError, ContinuousError
 
 ENGINE = (sys.executable, "-m", "engine")
 """The engine's command line."""
-Driver = Literal["process", "child", "elsewhere"]
-"""Where the query's driver is: it is the process that was started, or a child of it (spark-submit's
-client mode), or on the cluster."""
 SPEC_SUFFIX = ".spec.json"
-_TERMINATE_S = 10.0
-
-
-class QueryStartError(ContinuousError):
-    """The query's process ended, or hung, before it held its checkpoint."""
-
-    retryable = True
+LOG_SUFFIX = ".log"
+PROPERTIES_SUFFIX = ".properties"
 
 
 @dataclass(frozen=True)
@@ -89,115 +72,6 @@ class Submission:
     def engine(self) -> tuple[str, ...]:
         """Return the engine's command line on this machine."""
         return ENGINE if self.python is None else (self.python, "-m", "engine")
-
-
-@dataclass(frozen=True)
-class SubmittedQuery:
-    """A query's process, just started.
-
-    :param process: the driver, or spark-submit.
-    :param spec_path: deleted once the query has started.
-    :param previous_run_id: the run that held the checkpoint before, if there was one.
-    :param driver: what the process is to the query.
-    :param private_files: deleted together with the specification.
-    """
-
-    checkpoint_location: str
-    process: subprocess.Popen[bytes]
-    log_path: Path
-    spec_path: Path
-    previous_run_id: str | None
-    driver: Driver = "process"
-    private_files: tuple[Path, ...] = ()
-
-    def runs(self, status: CheckpointStatus) -> bool:
-        """Tell whether the run that holds, or held, the checkpoint is the one that was submitted.
-
-        A driver on the cluster cannot be told from one that somebody else has started since.
-        """
-        return is_run_of(self.record(), status)
-
-    def record(self) -> dict[str, Any]:
-        """Return what a later attempt of the task needs, in JSON; see :func:`is_run_of`."""
-        return {
-            "host": socket.gethostname(),
-            "pid": self.process.pid,
-            "log": str(self.log_path),
-            "driver": self.driver,
-            "log_position": self.driver_log.position,
-            "previous_run_id": self.previous_run_id,
-        }
-
-    @cached_property
-    def driver_log(self) -> DriverLog:
-        """What its process writes, followed from the beginning."""
-        return DriverLog(self.log_path)
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the driver, and to spark-submit before it if there is one."""
-        if self.driver == "process":
-            self.process.send_signal(number)
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
-
-    def end(self) -> None:
-        """End a process that hangs, and what it has started in its session."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            self.signal(number)
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(_TERMINATE_S)
-
-    def forget_secrets(self) -> None:
-        """Delete the files that the query has read by now."""
-        for path in (self.spec_path, *self.private_files):
-            path.unlink(missing_ok=True)
-
-    def start_error(self, reason: str, exit_code: int | None = None) -> ContinuousError:
-        """Return the error of a query that did not start, with the end of its log.
-
-        :param exit_code: the engine's, if it has ended; it tells whether a retry can help.
-        """
-        output = tail(self.log_path)
-        wrong = exit_code == WRONG_USE and self.driver != "elsewhere"
-        return (ConfigError if wrong else QueryStartError)(
-            f"The query of {self.checkpoint_location} {reason} before it held its checkpoint.",
-            hint=f"The end of its log, {self.log_path}:\n{output}" if output else None,
-        )
-
-
-def is_run_of(record: Mapping[str, Any], status: CheckpointStatus) -> bool:
-    """Tell whether a run is the one that was submitted.
-
-    :param record: :meth:`SubmittedQuery.record`; with the key ``run_id``, once the run is known,
-        the answer is exact. Without it, a driver on the cluster cannot be told from one that
-        somebody else has started since.
-    """
-    if status.run_id is None or status.run_id == record.get("previous_run_id"):
-        return False
-    if record.get("run_id"):
-        return bool(status.run_id == record["run_id"])
-    driver = record.get("driver", "process")
-    if driver == "elsewhere":
-        return True
-    if status.pid is None or status.host != record["host"]:
-        return False
-    if driver == "process":
-        return bool(status.pid == record["pid"])
-    if record["host"] != socket.gethostname():
-        return True
-    try:
-        return bool(os.getsid(status.pid) == record["pid"])
-    except ProcessLookupError:
-        return not _runs(record["pid"])
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.getsid(pid)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def default_log_dir(checkpoint_url: str) -> Path:

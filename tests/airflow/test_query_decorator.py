@@ -13,7 +13,7 @@ import pytest
 from airflow.sdk import DAG, task
 
 from airflow_provider_continuous.compat import AirflowFailException, conf
-from airflow_provider_continuous.deploy.submission import SubmittedQuery
+from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,
     StartContinuousQueryOperator,

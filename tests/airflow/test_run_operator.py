@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
-from airflow_provider_continuous.deploy.submission import SubmittedQuery
+from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,

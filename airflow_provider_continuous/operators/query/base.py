@@ -13,8 +13,9 @@ from airflow.sdk import BaseOperator
 from airflow_provider_continuous.assets.events import emit
 from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.deferral import wait_or_defer
+from airflow_provider_continuous.deploy.contract import Handle
 from airflow_provider_continuous.deploy.driver_log import tail
-from airflow_provider_continuous.deploy.submission import QueryStartError, is_run_of
+from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery, is_run_of
 from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
@@ -247,7 +248,7 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
     def _is_own(self, status: CheckpointStatus, context: Context) -> bool:
         """Tell whether this task, in whichever attempt, has started this run."""
         records = TaskMemory(context).recall("submissions") or []
-        return any(is_run_of(record, status) for record in records)
+        return any(is_run_of(Handle.read(record), status) for record in records)
 
     def _submit(
         self,
@@ -257,18 +258,17 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         context: Context,
         on_running: OnRunning,
     ) -> CheckpointStatus:
-        submitted = hook.submit(document)
+        submitted = self._submitted(document, hook, context, on_running)
         self._watched = StartOfTask(
             self.on_kill_action, submitted, TaskIdentity.of(context["ti"]), self.log
         )
         memory = TaskMemory(context)
         # All of them: one that was killed early may have started a run that appears only now.
         earlier = (memory.recall("submissions") or [])[-_SUBMISSIONS_MAX:]
-        memory.remember("submissions", [*earlier, submitted.record()])
+        memory.remember("submissions", [*earlier, submitted.handle.to_dict()])
         try:
             status = hook.wait_until_started(submitted, max(1.0, deadline - time.time()))
-            started = {**submitted.record(), "run_id": status.run_id}
-            memory.remember("submissions", [*earlier, started])
+            memory.remember("submissions", [*earlier, submitted.handle.to_dict()])
             return status
         except QueryStartError:
             # Two tasks may start the same query at once: one of them gets the lease.
@@ -279,6 +279,30 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
                 raise
             self.log.info("Adopted run %s, which was faster", winner.run_id)
             return winner
+
+    def _submitted(
+        self,
+        document: Mapping[str, Any],
+        hook: ContinuousQueryHook,
+        context: Context,
+        on_running: OnRunning,
+    ) -> SubmittedQuery:
+        """Submit the query, or find that this is done already: by an earlier attempt, whose worker
+        may have died before it could remember, or by somebody else."""
+        own = str(TaskIdentity.of(context["ti"]))
+        submitted = hook.submit(document, own)
+        handle = submitted.handle
+        if handle.by == own or on_running == "adopt":
+            return submitted
+        if on_running == "fail":
+            raise AirflowFailException(
+                f"The query of {submitted.checkpoint_location} was submitted by {handle.by} "
+                f"({handle.name}), and may start at any time. Wait for it or end it first, or "
+                "choose on_running='adopt' or 'replace'."
+            )
+        if not submitted.end():
+            raise submitted.start_error(f"was submitted by {handle.by}, and could not be ended")
+        return hook.submit(document, own)
 
 
 def result(context: Context, location: str, event: Event) -> dict[str, Any]:

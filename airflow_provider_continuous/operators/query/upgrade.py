@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from airflow_provider_continuous.deploy.submission import QueryStartError
+from airflow_provider_continuous.deploy.submitted import QueryStartError
 from airflow_provider_continuous.errors import QueryEndedError, final_errors, is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.observing.source_ends import SourceEnds
