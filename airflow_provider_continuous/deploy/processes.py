@@ -22,9 +22,15 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 
 def start(command: list[str], handle: Handle, environment: Mapping[str, str]) -> Handle:
     """Start a command in a session of its own, under a submission's name."""
-    process = launch_detached(command, Path(handle.log), {**environment, MARK: handle.name})
+    pid = launch(command, Path(handle.log), {**environment, MARK: handle.name})
+    return replace(handle, pid=pid, started=Process.of(pid).started)
+
+
+def launch(command: list[str], log_path: Path, environment: Mapping[str, str]) -> int:
+    """Start a command in a session of its own; return its pid."""
+    process = launch_detached(command, log_path, environment)
     _children[process.pid] = process
-    return replace(handle, pid=process.pid, started=Process.of(process.pid).started)
+    return process.pid
 
 
 def child(handle: Handle) -> subprocess.Popen[bytes] | None:

@@ -91,15 +91,16 @@ class ClusterMode(SparkSubmit):
     def status(self, handle: Handle) -> DriverStatus:
         """Ask the manager; before it knows the driver, look how the submission goes."""
         submits = processes.status(handle)
-        if submits.exit_code:
+        known = handle.driver_id is not None and self._manager.id_is_proof
+        if submits.exit_code and not known:
             return submits
-        if submits.state in (DriverState.RUNNING, DriverState.STARTING):
+        if submits.state in (DriverState.RUNNING, DriverState.STARTING) and not known:
             return DriverStatus(DriverState.STARTING, f"{submits.detail} submits it")
         if handle.driver_id is None:
             never = submits.state is DriverState.ENDED and handle.pid is None
             return submits if never else DriverStatus(DriverState.UNKNOWN, "it has no id yet")
         told = self._manager.status(handle.driver_id)
-        may_come = submits.state is DriverState.UNKNOWN and not self._manager.id_is_proof
+        may_come = submits.state is DriverState.UNKNOWN and not known
         if told.state is DriverState.ENDED and may_come:
             return DriverStatus(DriverState.UNKNOWN, f"{told.detail}, {submits.detail}")
         return told

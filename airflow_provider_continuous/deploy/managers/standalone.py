@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from airflow_provider_continuous.deploy import processes
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
-from airflow_provider_continuous.deploy.launch import launch_detached
 from airflow_provider_continuous.deploy.managers.contract import Manager, ManagerError, ask, said
 
 WEB_PORT = 8080
@@ -82,7 +82,7 @@ class StandaloneMaster(Manager):
             return False
         client = "org.apache.spark.deploy.Client"
         command = [self._spark_class(), client, "kill", self._master, driver_id]
-        launch_detached(command, Path(f"{handle.log}.kill"), self._environment())
+        processes.launch(command, Path(f"{handle.log}.kill"), self._environment())
         return True
 
 
