@@ -126,6 +126,12 @@ class Backend(ABC):
     name: str
     """As :attr:`Handle.backend` has it."""
 
+    def check(self) -> None:  # noqa: B027
+        """Look whether a driver can be started from here at all.
+
+        :raises ConfigError: it cannot.
+        """
+
     @abstractmethod
     def submit(self, submission: Submission, handle: Handle) -> Handle:
         """Start a driver; return at once, with a handle that tells the process.

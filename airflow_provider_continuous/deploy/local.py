@@ -5,12 +5,17 @@ from __future__ import annotations
 from airflow_provider_continuous.deploy import processes
 from airflow_provider_continuous.deploy.contract import Backend, DriverStatus, Handle
 from airflow_provider_continuous.deploy.submission import Submission
+from airflow_provider_continuous.deploy.worker_end import check_outlives_worker
 
 
 class LocalProcess(Backend):
     """See the module."""
 
     name = "local"
+
+    def check(self) -> None:
+        """Refuse a machine where the driver would end with the worker."""
+        check_outlives_worker()
 
     def submit(self, submission: Submission, handle: Handle) -> Handle:
         """Start the process, detached from the task."""

@@ -25,6 +25,7 @@ from airflow_provider_continuous.deploy.submission import (
     SPEC_SUFFIX,
     Submission,
 )
+from airflow_provider_continuous.deploy.worker_end import check_outlives_worker
 
 
 class SparkSubmit(Backend):
@@ -60,6 +61,10 @@ class ClientMode(SparkSubmit):
     """The driver is a child of spark-submit, on the machine that has submitted it."""
 
     name = "client"
+
+    def check(self) -> None:
+        """Refuse a machine where the driver would end with the worker."""
+        check_outlives_worker()
 
     def status(self, handle: Handle) -> DriverStatus:
         """Look whether spark-submit runs."""

@@ -184,8 +184,9 @@ class ContinuousQueryHook(BaseHook):
             if known is not None:
                 self.log.info("Waiting for what %s has submitted", known.handle.by or "somebody")
                 return known
-            submission = self._submission(document)
             backend, master = backend_of(self.settings)
+            backend.check()
+            submission = self._submission(document)
             handle = Handle(
                 backend.name,
                 label_of(self._checkpoint(location).location.url),

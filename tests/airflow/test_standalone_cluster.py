@@ -134,7 +134,8 @@ def test_a_query_lives_on_the_cluster(
     told = task_log + submitted.log_path.read_text() + cluster.driver_logs()
     assert SECRET not in told
     assert not psutil.pid_exists(status.pid or -1)
-    assert submitted.look().state is DriverState.ENDED
+    # A master hears of the end when the worker has told it.
+    wait_for(lambda: submitted.look().state is DriverState.ENDED, 240, "its end as told", 0.1)
 
 
 def is_executor(process: psutil.Process) -> bool:
