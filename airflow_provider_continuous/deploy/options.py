@@ -80,6 +80,11 @@ class SubmitOptions:
             raise ConfigError("spark_submit.conf is no mapping.")
         return options
 
+    @property
+    def given(self) -> bool:
+        """Whether any option is."""
+        return self != SubmitOptions()
+
     def of_the_hook(self) -> dict[str, Any]:
         """Return those that ``SparkSubmitHook`` takes as they are."""
         own = {"conf", "deploy_mode", "application", "ship_engine", "driver_jar", "master_web"}

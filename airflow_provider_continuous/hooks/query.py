@@ -186,6 +186,8 @@ class ContinuousQueryHook(BaseHook):
                 return known
             backend, master = backend_of(self.settings)
             backend.check()
+            if backend.name == "local" and SubmitOptions.read(self.settings.spark_submit).given:
+                self.log.info("A local process has no size: spark_submit is not looked at")
             submission = self._submission(document)
             handle = Handle(
                 backend.name,

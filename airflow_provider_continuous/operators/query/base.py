@@ -65,6 +65,8 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         "source_connection",
         "sink_connection",
         "connections",
+        "environment",
+        "spark_submit",
     )
     template_fields_renderers = {"spec": "json"}  # noqa: RUF012  # Airflow's declaration
     ui_color = "#e4f4de"
@@ -82,6 +84,9 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         source_connection: str | None = None,
         sink_connection: str | None = None,
         connections: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        spark_submit: Mapping[str, Any] | None = None,
         poll_interval: float = 1.0,
         deferrable: bool = True,
         on_kill_action: KillAction = "detach",
@@ -100,6 +105,9 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         self.source_connection = source_connection
         self.sink_connection = sink_connection
         self.connections = connections
+        self.environment = environment
+        self.secrets = secrets
+        self.spark_submit = spark_submit
         self.poll_interval = poll_interval
         self.deferrable = deferrable
         self.on_kill_action = check_action(on_kill_action)
@@ -115,7 +123,13 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
     # -- for the operators ------------------------------------------------------------------------
 
     def _query_hook(self) -> ContinuousQueryHook:
-        return ContinuousQueryHook(self.continuous_conn_id, self.storage_conn_id)
+        return ContinuousQueryHook(
+            self.continuous_conn_id,
+            self.storage_conn_id,
+            environment=self.environment,
+            secrets=self.secrets,
+            spark_submit=self.spark_submit,
+        )
 
     def _document(
         self, hook: ContinuousQueryHook, spec: Mapping[str, Any] | str | None = None

@@ -95,6 +95,13 @@ class StartContinuousQueryOperator(AwaitedStartOperator):
     :param connections: for a query that is a function: Airflow connections, and the format of the
         connector that is to use each, ``{"kafka_main": "kafka"}`` (templated). The function gets
         their options by ``engine.connection_options("kafka_main")``.
+    :param environment: environment variables of this query, over those of the connection
+        (templated).
+    :param secrets: environment variables of this query whose values are in connections, such as
+        ``{"KAFKA_PASSWORD": "kafka_default.password"}``, over those of the connection.
+    :param spark_submit: how large the application is and what goes along with it, over what the
+        connection says (templated): ``{"executor_memory": "4g", "num_executors": 8}``, see
+        :class:`airflow_provider_continuous.deploy.options.SubmitOptions`.
     :param poll_interval: seconds between two looks at the checkpoint.
     :param deferrable: once the query has started, and after a few seconds, wait in the triggerer,
         without a worker slot.
