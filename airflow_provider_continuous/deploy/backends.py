@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from airflow_provider_continuous.deploy.cluster import Cluster
@@ -16,6 +17,9 @@ from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings
 from airflow_provider_continuous.deploy.spark_submit import ClientMode, ClusterMode
 from airflow_provider_continuous.deploy.submission import Submission
+from engine.redaction.logs import redact
+
+logger = logging.getLogger(__name__)
 
 
 def backend_of(settings: ConnectionSettings) -> tuple[Backend, str]:
@@ -92,9 +96,11 @@ def _manager(cluster: Cluster, options: SubmitOptions, settings: ConnectionSetti
 
 
 def _kubernetes_client() -> Any:
-    """The client that Airflow's provider for Kubernetes configures; None without that."""
+    """The client that Airflow's provider for Kubernetes configures; None where it cannot."""
     try:
         from airflow.providers.cncf.kubernetes.kube_client import get_kube_client
-    except ImportError:
+
+        return get_kube_client()
+    except Exception as error:  # of a package that need not be installed, or of its configuration
+        logger.info("Nothing can be asked of Kubernetes: %s", redact(str(error)))
         return None
-    return get_kube_client()
