@@ -51,7 +51,7 @@ class Root:
         try:
             options = parsed.storage_options()
         except Exception as error:  # of whichever provider has the connection
-            raise CheckpointError(f"{parsed.url} cannot be opened: {error}") from error
+            raise CheckpointError(f"{self.location} cannot be opened: {error}") from error
         for folder in checkpoints_below(parsed.url, options):
             found = f"{self.location.rstrip('/')}/{folder}".rstrip("/")
             if self.holds(found):
