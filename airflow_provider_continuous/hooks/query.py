@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import threading
-import time
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -17,36 +12,23 @@ from airflow.sdk import BaseHook
 from airflow_provider_continuous.compat import AirflowNotFoundException
 from airflow_provider_continuous.connections.document import storage_options, with_connections
 from airflow_provider_continuous.connections.location import CheckpointLocation
-from airflow_provider_continuous.deploy.backends import backend_of, backend_that_knows
 from airflow_provider_continuous.deploy.cluster import Cluster
-from airflow_provider_continuous.deploy.contract import (
-    DriverState,
-    DriverStatus,
-    Handle,
-    label_of,
-)
+from airflow_provider_continuous.deploy.deployment import Deployment
 from airflow_provider_continuous.deploy.interpreter import check_interpreter
 from airflow_provider_continuous.deploy.launch import query_environment
-from airflow_provider_continuous.deploy.notes import Notes
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings, read_settings
 from airflow_provider_continuous.deploy.submission import (
-    LOG_SUFFIX,
     Submission,
     default_log_dir,
 )
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery
-from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
-from engine.checkpoint.process import Process
 from engine.checkpoint.rescaling import rescale
-from engine.errors import CheckpointError, ConfigError, ContinuousError
+from engine.errors import ConfigError
 from engine.query.spec import load_spec, read_document
 
-_POLL_S = 0.2
-UNSEEN_MAX_S = 300.0
-"""A submission by another machine, of which no driver is known, may come to run for so long."""
 __all__ = ["ConnectionSettings", "ContinuousQueryHook"]
 
 
@@ -169,76 +151,20 @@ class ContinuousQueryHook(BaseHook):
         """Start a query as the connection's deploy mode says, unless a submission of before may
         still come to run: then return that one. Returns at once.
 
-        The submission is noted in the checkpoint before anything starts.
-
         :param document: what :meth:`specification` returned.
-        :param by: who submits, for whoever finds the note.
+        :param by: who submits, for whoever finds the submission.
         :raises ConfigError: something is missing; nothing was started.
         :raises CheckpointError: the checkpoint cannot be read, or not be written.
         """
-        location = str(document["checkpoint_location"])
-        notes = self._notes(location)
-        while True:
-            number = notes.next_number()
-            known = self.on_its_way(location)
-            if known is not None:
-                self.log.info("Waiting for what %s has submitted", known.handle.by or "somebody")
-                return known
-            backend, master = backend_of(self.settings)
-            backend.check()
-            if backend.name == "local" and SubmitOptions.read(self.settings.spark_submit).given:
-                self.log.info("A local process has no size: spark_submit is not looked at")
-            submission = self._submission(document)
-            handle = Handle(
-                backend.name,
-                label_of(self._checkpoint(location).location.url),
-                number,
-                by,
-                submission.started_at.timestamp(),
-                str(submission.path(LOG_SUFFIX)),
-                previous_run_id=submission.previous_run_id,
-                host=socket.gethostname(),
-                submitter=(os.getpid(), Process.current().started),
-                cluster=master,
-            )
-            if notes.take(handle):
-                break
-        try:
-            handle = backend.submit(submission, handle)
-        except BaseException:
-            notes.write(replace(handle, ended=True))
-            raise
-        notes.write(handle)
-        self.log.info(
-            "Started the query of %s: process %s, log %s", location, handle.pid, handle.log
-        )
-        return SubmittedQuery(location, handle, backend, notes.write)
+        deployment = self._deployment(document["checkpoint_location"])
+        return deployment.submit(lambda: self._submission(document), by)
 
     def on_its_way(self, checkpoint_location: str) -> SubmittedQuery | None:
         """Return the last submission if it may still come to run, None if it has run, or ended.
 
         Whatever the lease tells goes before this.
         """
-        notes = self._notes(checkpoint_location)
-        handle = notes.last()
-        if handle is None or handle.ended or handle.run_id:
-            return None
-        folder = self._log_dir(self._checkpoint(checkpoint_location).location.url)
-        if Path(handle.log).parent != folder:  # a note could name any file
-            handle = replace(handle, log="")
-        backend = backend_that_knows(handle, self.settings)
-        found = SubmittedQuery(checkpoint_location, handle, backend, notes.write)
-        driver = found.look()
-        if driver.state is DriverState.STARTING:
-            return found
-        if driver.state is DriverState.ENDED or found.runs(self.status(checkpoint_location)):
-            return None
-        if driver.state is DriverState.UNKNOWN and found.handle.driver_id is None:
-            age_s = time.time() - handle.submitted_at
-            if age_s > UNSEEN_MAX_S:
-                self.log.warning("Given up after %d s: %s", age_s, driver.detail)
-                return None
-        return found
+        return self._deployment(checkpoint_location).find()
 
     def wait_until_started(
         self, submitted: SubmittedQuery, timeout_s: float = 120.0
@@ -252,34 +178,8 @@ class ContinuousQueryHook(BaseHook):
         :raises QueryStartError: it ended or hung before; the message has the end of its log.
         :raises ConfigError: it ended because the specification or the machine is wrong.
         """
-        deadline = time.monotonic() + timeout_s
-        never, told = threading.Event(), ""
-        try:
-            while True:
-                driver = submitted.look()
-                ended = driver.state is DriverState.ENDED
-                for line in submitted.new_lines(ended=ended):
-                    self.log.info("%s", line)
-                if driver.detail != told:
-                    told = driver.detail
-                    self.log.info("The driver: %s, %s", driver.state.value, told)
-                try:
-                    status = self.status(submitted.checkpoint_location)
-                except CheckpointError as error:  # the storage may answer at the next look
-                    if is_final(error) or time.monotonic() >= deadline:
-                        raise
-                    status = None
-                if status is not None and submitted.runs(status):
-                    submitted.started(status)
-                    return status
-                if ended:
-                    how = "ended with" if driver.exit_code is not None else "has ended:"
-                    raise submitted.start_error(f"{how} {driver.detail}", driver.exit_code)
-                if time.monotonic() >= deadline:
-                    raise self._taken_back(submitted, driver, timeout_s)
-                never.wait(_POLL_S)
-        finally:
-            submitted.forget_secrets()
+        deployment = self._deployment(submitted.checkpoint_location)
+        return deployment.wait_until_started(submitted, timeout_s)
 
     def status(self, checkpoint_location: str) -> CheckpointStatus:
         """Return who runs the query, in which state, and how far it has come."""
@@ -314,14 +214,6 @@ class ContinuousQueryHook(BaseHook):
         self.log.info("Asked the query of %s for %s tasks", checkpoint_location, reducers)
         return before
 
-    def _taken_back(
-        self, submitted: SubmittedQuery, driver: DriverStatus, timeout_s: float
-    ) -> ContinuousError:
-        hung = f"hung for {timeout_s:g} seconds ({driver.detail})"
-        if submitted.end():
-            return submitted.start_error(hung)
-        return submitted.start_error(f"{hung}, and could not be ended: a retry waits for it,")
-
     def _submission(self, document: Mapping[str, Any]) -> Submission:
         """What is to be started, with its secrets, looked up now."""
         status = self.status(document["checkpoint_location"])
@@ -341,8 +233,10 @@ class ContinuousQueryHook(BaseHook):
         log_dir = self.settings.log_dir
         return Path(log_dir) if log_dir else default_log_dir(checkpoint_url)
 
-    def _notes(self, checkpoint_location: str) -> Notes:
-        return Notes(self._checkpoint(checkpoint_location).checkpoint.storage)
+    def _deployment(self, checkpoint_location: str) -> Deployment:
+        hook = self._checkpoint(checkpoint_location)
+        folder = self._log_dir(hook.location.url)
+        return Deployment(checkpoint_location, hook.checkpoint, self.settings, folder, self.log)
 
     def _cluster(self) -> Cluster | None:
         if self.settings.deploy_mode == "local":

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from airflow_provider_continuous.compat import AirflowFailException
-from airflow_provider_continuous.deploy import processes
+from airflow_provider_continuous.deploy import deployment, processes
 from airflow_provider_continuous.deploy.contract import DriverState, Handle
 from airflow_provider_continuous.deploy.notes import Notes
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
-from airflow_provider_continuous.hooks import query as hooks
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
 from airflow_provider_continuous.rest import wait_for
+from airflow_provider_continuous.tasks.killing import TaskIdentity
 from engine.checkpoint.process import Process
 from engine.checkpoint.storage.opening import open_storage
 
@@ -57,20 +57,20 @@ def notes(spec: dict[str, Any]) -> Notes:
 
 
 def dies(
-    hook: ContinuousQueryHook, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    hook: ContinuousQueryHook,
+    spec: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    by: str = "a_dag.a_task, a_run",
 ) -> SubmittedQuery:
     """Submit; the worker dies before it can note, or remember, what it has started."""
     with monkeypatch.context() as patch:
         patch.setattr(Notes, "write", lambda *_: None)
-        submitted = hook.submit(hook.specification(spec), "a_dag.a_task, a_run")
-    patch_children(monkeypatch)
+        submitted = hook.submit(hook.specification(spec), by)
+    monkeypatch.setattr(processes, "child", lambda _: None)
+    unknown = replace(submitted.handle, pid=None, started="")
+    # The system shows the environment of a program a moment after it has started.
+    wait_for(lambda: processes.find(unknown).pid, 30, "the process to have its name", 0.01)
     return submitted
-
-
-def patch_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    children = dict(processes._children)
-    monkeypatch.setattr(processes, "child", lambda handle: None)
-    assert children
 
 
 def test_what_a_dead_worker_has_started_is_waited_for(
@@ -146,7 +146,7 @@ def test_another_machine_is_believed_for_some_minutes(
     hook: ContinuousQueryHook, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_700_000_000.0
-    monkeypatch.setattr(hooks.time, "time", lambda: now)
+    monkeypatch.setattr(deployment.time, "time", lambda: now)
     claim = Handle("local", "continuous-x", 0, host="elsewhere", submitted_at=now - 100, pid=7)
     notes(spec).take(claim)
 
@@ -154,7 +154,7 @@ def test_another_machine_is_believed_for_some_minutes(
 
     assert found.handle == claim
     assert not found.kill(), "a process of another machine cannot be reached"
-    monkeypatch.setattr(hooks.time, "time", lambda: now + hooks.UNSEEN_MAX_S)
+    monkeypatch.setattr(deployment.time, "time", lambda: now + deployment.UNSEEN_MAX_S)
     assert hook.on_its_way(spec["checkpoint_location"]) is None
 
 
@@ -201,7 +201,7 @@ def test_a_retry_waits_for_what_the_attempt_before_has_submitted(
     context: Any,
 ) -> None:
     """Also with ``on_running="fail"``: it is this task's own."""
-    first = dies_as(hook, waiting, monkeypatch, context)
+    first = dies(hook, waiting, monkeypatch, str(TaskIdentity.of(context["ti"])))
     task = StartContinuousQueryOperator(
         task_id="start", spec=waiting, on_running="fail", deferrable=False
     )
@@ -211,21 +211,6 @@ def test_a_retry_waits_for_what_the_attempt_before_has_submitted(
 
     assert hook.status(waiting["checkpoint_location"]).pid == first.handle.pid
     assert started["run_id"] == hook.status(waiting["checkpoint_location"]).run_id
-
-
-def dies_as(
-    hook: ContinuousQueryHook,
-    spec: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    context: Any,
-) -> SubmittedQuery:
-    from airflow_provider_continuous.tasks.killing import TaskIdentity
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Notes, "write", lambda *_: None)
-        submitted = hook.submit(hook.specification(spec), str(TaskIdentity.of(context["ti"])))
-    patch_children(monkeypatch)
-    return submitted
 
 
 def test_what_somebody_else_has_submitted_is_no_ground_to_submit_again(
@@ -267,7 +252,7 @@ def test_who_may_still_start_is_told_when_it_cannot_be_ended(
     hook: ContinuousQueryHook, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_700_000_000.0
-    monkeypatch.setattr(hooks, "time", SimpleNamespace(time=lambda: now, monotonic=counting()))
+    monkeypatch.setattr(deployment, "time", SimpleNamespace(time=lambda: now, monotonic=counting()))
     notes(spec).take(Handle("local", "x", 0, host="elsewhere", submitted_at=now, pid=7))
     found = hook.submit(hook.specification(spec))
 
@@ -286,8 +271,8 @@ def test_the_process_is_known_by_its_name(
     started = hook.submit(hook.specification(waiting))
     unknown = replace(started.handle, pid=None, started="")
 
-    found: Handle = wait_for(lambda: processes.find(unknown), 30, "the process", 0.05)
+    wait_for(lambda: processes.find(unknown).pid, 30, "the process to have its name", 0.01)
 
-    assert found == started.handle
+    assert processes.find(unknown) == started.handle
     gate.touch()
     hook.wait_until_started(started, 30)
