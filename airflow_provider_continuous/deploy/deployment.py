@@ -70,6 +70,7 @@ class Deployment:
             number = self._notes.next_number()
             known = self.find()
             if known is not None:
+                known.own = known.handle.by == by
                 self._log.info("Waiting for what %s has submitted", known.handle.by or "somebody")
                 return known
             backend, master = backend_of(self._settings)
@@ -159,6 +160,8 @@ def _taken_back(
     submitted: SubmittedQuery, driver: DriverStatus, timeout_s: float
 ) -> ContinuousError:
     hung = f"hung for {timeout_s:g} seconds ({driver.detail})"
+    if not submitted.own:
+        return submitted.start_error(f"{hung}, and is left to {submitted.handle.by},")
     if submitted.end():
         return submitted.start_error(hung)
     return submitted.start_error(f"{hung}, and could not be ended: a retry waits for it,")

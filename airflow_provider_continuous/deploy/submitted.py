@@ -40,6 +40,8 @@ class SubmittedQuery:
 
     :param changed: is told each time when more is known about the submission.
     :ivar handle: what is known about it by now.
+    :ivar own: whether who waits for it has submitted it; somebody else's is not ended for being
+        late.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class SubmittedQuery:
     ) -> None:
         self.checkpoint_location = checkpoint_location
         self.handle = handle
+        self.own = True
         self._backend = backend
         self._changed = changed
 

@@ -190,6 +190,22 @@ def fails(*_: Any) -> Any:
     raise OSError("no more processes")
 
 
+def test_a_note_has_no_secret(
+    hook: ContinuousQueryHook, waiting: dict[str, Any], connection: Any, tmp_path: Path
+) -> None:
+    connection("a_vault", "generic", password="correct-horse")
+    waiting["source"]["options"]["password"] = "correct-horse"
+    hook = ContinuousQueryHook(
+        environment={"TOKEN": "correct-horse"}, secrets={"WORD": "a_vault.password"}
+    )
+
+    hook.submit(hook.specification(waiting))
+
+    folder = Path(waiting["checkpoint_location"]) / "control" / "submissions"
+    assert [file.name for file in folder.iterdir()] == ["0"]
+    assert "correct-horse" not in (folder / "0").read_text()
+
+
 # -- the operators' ways with what is on its way --------------------------------------------------
 
 
@@ -276,3 +292,15 @@ def test_the_process_is_known_by_its_name(
     assert processes.find(unknown) == started.handle
     gate.touch()
     hook.wait_until_started(started, 30)
+
+
+def test_who_waits_for_somebody_elses_submission_does_not_end_it(
+    hook: ContinuousQueryHook, waiting: dict[str, Any]
+) -> None:
+    first = hook.submit(hook.specification(waiting), "another_dag.start, a_run")
+    found = hook.submit(hook.specification(waiting), "a_dag.start, a_run")
+
+    with pytest.raises(QueryStartError, match=r"is left to another_dag\.start, a_run"):
+        hook.wait_until_started(found, 0)
+
+    assert first.process.poll() is None
