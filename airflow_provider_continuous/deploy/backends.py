@@ -45,18 +45,11 @@ def backend_that_knows(handle: Handle, settings: ConnectionSettings) -> Backend:
     """
     if handle.backend in ("local", "client"):
         # A process is a process, whatever the connection says by now.
-        return _Process(handle.backend)
+        return LocalProcess(handle.backend)
     backend, master = backend_of(settings)
     if (backend.name, master) == (handle.backend, handle.cluster):
         return backend
     return _OfAnother(handle)
-
-
-class _Process(LocalProcess):
-    """A process on this machine, or on another one."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
 
 
 class _OfAnother(Backend):

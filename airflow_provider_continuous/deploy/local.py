@@ -9,9 +9,13 @@ from airflow_provider_continuous.deploy.worker_end import check_outlives_worker
 
 
 class LocalProcess(Backend):
-    """See the module."""
+    """See the module.
 
-    name = "local"
+    :param name: ``client`` for a spark-submit of before: to look at it, or to end it, is the same.
+    """
+
+    def __init__(self, name: str = "local") -> None:
+        self.name = name
 
     def check(self) -> None:
         """Refuse a machine where the driver would end with the worker."""
@@ -36,5 +40,5 @@ class LocalProcess(Backend):
         return processes.status(handle)
 
     def kill(self, handle: Handle, *, hard: bool = False) -> bool:
-        """Ask the driver to end: it drains, should it run by now. It alone answers the signal."""
-        return processes.send(handle, processes.ending(hard), group=hard)
+        """Ask the driver to end: it drains, should it run by now."""
+        return processes.end(handle, hard=hard)

@@ -66,11 +66,14 @@ def status(handle: Handle) -> DriverStatus:
     return DriverStatus(DriverState.RUNNING if runs else DriverState.ENDED, told)
 
 
-def send(handle: Handle, number: int, *, group: bool) -> bool:
-    """Send a signal to the process, if it is here and was started for this submission.
+def end(handle: Handle, *, hard: bool = False) -> bool:
+    """Ask the process to end, if it is here and was started for this submission; tell whether it
+    was asked. spark-submit is asked with all that it has started, a driver alone: it lets its own
+    processes end in order.
 
-    :param group: to what it has started as well.
+    :param hard: end it at once, with all that it has started.
     """
+    group = hard or handle.backend != "local"
     process, own = handle.process, child(handle)
     if process is None:
         return False
@@ -79,15 +82,11 @@ def send(handle: Handle, number: int, *, group: bool) -> bool:
     if own is not None and own.poll() is not None and not group:
         return False  # what it has started may still run
     try:
+        number = signal.SIGKILL if hard else signal.SIGTERM
         (os.killpg if group else os.kill)(process.pid, number)
     except ProcessLookupError:
         return False
     return True
-
-
-def ending(hard: bool) -> int:
-    """Return the signal that asks a process to end, or that ends it."""
-    return signal.SIGKILL if hard else signal.SIGTERM
 
 
 def _before(handle: Handle) -> DriverStatus:

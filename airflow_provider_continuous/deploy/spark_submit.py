@@ -72,7 +72,7 @@ class ClientMode(SparkSubmit):
 
     def kill(self, handle: Handle, *, hard: bool = False) -> bool:
         """Ask spark-submit and its driver to end."""
-        return processes.send(handle, processes.ending(hard), group=True)
+        return processes.end(handle, hard=hard)
 
 
 class ClusterMode(SparkSubmit):
@@ -112,7 +112,7 @@ class ClusterMode(SparkSubmit):
 
     def kill(self, handle: Handle, *, hard: bool = False) -> bool:
         """Ask spark-submit to end, if it runs still, and the manager to kill the driver."""
-        stopped = processes.send(handle, processes.ending(hard), group=True)
+        stopped = processes.end(handle, hard=hard)
         driver_id = handle.driver_id or self._manager.find(handle)
         if driver_id is None:
             return stopped
