@@ -110,8 +110,11 @@ class Handle:
 
     @property
     def name(self) -> str:
-        """What names this one submission wherever it gets a name: letters, digits and ``-``."""
-        return f"{self.label}-{self.number}"
+        """What names this one submission wherever it gets a name: letters, digits and ``-``.
+
+        With its time, for numbers begin anew in a checkpoint that was deleted.
+        """
+        return f"{self.label}-{self.number}-{int(self.submitted_at):x}"
 
     @property
     def process(self) -> Process | None:

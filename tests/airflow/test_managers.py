@@ -19,7 +19,9 @@ from tests.airflow.manager_stand_in import StandIn, standing_in
 
 DRIVER = "driver-20260101000000-0001"
 APPLICATION = "application_1700000000000_0007"
-HANDLE = Handle("yarn", "continuous-abc", 3)
+HANDLE = Handle("yarn", "continuous-abc", 3, submitted_at=1_700_000_000.5)
+NAME = "continuous-abc-3-6553f100"
+POD = f"{NAME}-driver"
 
 
 @pytest.fixture
@@ -153,13 +155,13 @@ def test_an_application_is_found_by_its_tag(server: StandIn, tmp_path: Path) -> 
     older = "application_1700000000000_0006"
 
     def tagged(query: dict[str, list[str]]) -> Any:
-        assert query == {"applicationTags": ["continuous-abc-3"]}
+        assert query == {"applicationTags": [NAME]}
         return {"apps": {"app": [{"id": older}, {"id": APPLICATION}]}}
 
     server.answers[APPS] = tagged
     yarn = Yarn(server.address + "/")
 
-    assert yarn.marks(HANDLE) == {"spark.yarn.tags": "continuous-abc-3"}
+    assert yarn.marks(HANDLE) == {"spark.yarn.tags": NAME}
     assert yarn.find(HANDLE) == APPLICATION
     server.answers[APPS] = {"apps": None}
     assert yarn.find(HANDLE) is None
@@ -195,7 +197,7 @@ class Client:
     """As ``CoreV1Api``."""
 
     def __init__(self, **pods: Any) -> None:
-        self.pods = {name.replace("_", "-"): pod for name, pod in pods.items()}
+        self.pods = pods
 
     def read_namespaced_pod(self, name: str, namespace: str, _request_timeout: float) -> Any:
         assert namespace == "streams"
@@ -219,9 +221,9 @@ def pod(phase: str, label: str | None = HANDLE.label) -> Any:
 def test_a_pod_has_its_submissions_name() -> None:
     kubernetes = Kubernetes("streams", None)
 
-    assert kubernetes.find(HANDLE) == "continuous-abc-3-driver"
+    assert kubernetes.find(HANDLE) == POD
     assert kubernetes.marks(HANDLE) == {
-        "spark.kubernetes.driver.pod.name": "continuous-abc-3-driver",
+        "spark.kubernetes.driver.pod.name": POD,
         "spark.kubernetes.driver.label.continuous-checkpoint": "continuous-abc",
     }
 
@@ -238,13 +240,13 @@ def test_a_pod_has_its_submissions_name() -> None:
     ],
 )
 def test_what_kubernetes_says(found: Any, expected: DriverState) -> None:
-    kubernetes = Kubernetes("streams", Client(continuous_abc_3_driver=found))
+    kubernetes = Kubernetes("streams", Client(**{POD: found}))
 
-    assert state(kubernetes, "continuous-abc-3-driver") is expected
+    assert state(kubernetes, POD) is expected
 
 
 def test_no_pod_and_no_client() -> None:
-    assert state(Kubernetes("streams", Client()), "continuous-abc-3-driver") is DriverState.ENDED
+    assert state(Kubernetes("streams", Client()), POD) is DriverState.ENDED
     assert state(Kubernetes("streams", None), "a-pod") is DriverState.UNKNOWN
     assert not Kubernetes("streams", None).kill("a-pod", HANDLE)
 
@@ -253,7 +255,7 @@ def test_no_pod_and_no_client() -> None:
     ("label", "killed"), [(HANDLE.label, True), ("continuous-other", False), (None, False)]
 )
 def test_only_a_pod_of_this_checkpoint_is_deleted(label: str | None, killed: bool) -> None:
-    client = Client(a_pod=pod("Running", label))
+    client = Client(**{"a-pod": pod("Running", label)})
 
     assert Kubernetes("streams", client).kill("a-pod", HANDLE) is killed
     assert ("a-pod" in client.pods) is not killed

@@ -65,3 +65,11 @@ def test_a_checkpoint_has_one_label() -> None:
     assert label_of("s3://bucket/orders/") == label_of("s3://bucket/orders")
     assert label_of("s3://bucket/orders") != label_of("s3://bucket/order")
     assert len(label_of("s3://bucket/orders")) == 31
+
+
+def test_a_number_that_is_given_again_is_another_name() -> None:
+    """A checkpoint was deleted; the cluster still knows what was submitted before."""
+    first, second = replace(FIRST, submitted_at=1_700_000_000.0), replace(FIRST, submitted_at=1.8e9)
+
+    assert first.name != second.name
+    assert len(f"{first.name}-driver") <= 63, "what Kubernetes takes"
