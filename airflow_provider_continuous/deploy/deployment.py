@@ -108,10 +108,15 @@ class Deployment:
         handle = self._notes.last()
         if handle is None or handle.ended or handle.run_id:
             return None
-        if Path(handle.log).parent != self._log_dir:  # a note could name any file
+        noted_log = handle.log
+        if Path(noted_log).parent != self._log_dir:  # a note could name any file
             handle = replace(handle, log="")
-        backend = backend_that_knows(handle, self._settings)
-        found = SubmittedQuery(self._location, handle, backend, self._notes.write)
+        found = SubmittedQuery(
+            self._location,
+            handle,
+            backend_that_knows(handle, self._settings),
+            lambda known: self._notes.write(replace(known, log=noted_log)),
+        )
         driver = found.look()
         if driver.state is DriverState.STARTING:
             return found

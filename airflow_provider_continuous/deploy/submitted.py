@@ -118,7 +118,7 @@ class SubmittedQuery:
 
     def forget_secrets(self) -> None:
         """Delete the files that the query has read by now, if they are on this machine."""
-        if self.handle.host == socket.gethostname():
+        if self.handle.log and self.handle.host == socket.gethostname():
             for suffix in (SPEC_SUFFIX, PROPERTIES_SUFFIX):
                 self._file(suffix).unlink(missing_ok=True)
 

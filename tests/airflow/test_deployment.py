@@ -171,6 +171,25 @@ def test_a_note_ends_no_process_that_is_another_one(
     assert found is not None
     assert not found.kill()
     assert found.new_lines(ended=True) == [], "nor is any file shown"
+    found.forget_secrets()
+
+
+def test_a_log_in_another_folder_stays_noted(
+    hook: ContinuousQueryHook, waiting: dict[str, Any], connection: Any, tmp_path: Path
+) -> None:
+    """The connection says another log folder since."""
+    first = hook.submit(hook.specification(waiting))
+    connection("continuous_default", "continuous", extra={"log-dir": str(tmp_path / "logs")})
+
+    found = ContinuousQueryHook().on_its_way(waiting["checkpoint_location"])
+
+    assert found is not None
+    assert found.handle.log == ""
+    assert found.end()
+    last = notes(waiting).last()
+    assert last is not None
+    assert last.ended
+    assert last.log == first.handle.log
 
 
 def test_a_query_that_could_not_be_started_is_not_on_its_way(
