@@ -26,6 +26,12 @@ def python() -> str | None:
     return _option("python") or None
 
 
+def end_with_worker() -> bool:
+    """Whether drivers may be started where they end with Airflow's worker."""
+    load_provider_defaults()
+    return conf.getboolean(SECTION, "end_with_worker", fallback=False)
+
+
 def page_refresh_s() -> int:
     """Seconds after which the pages that show the queries look again; 0: never."""
     return int(_option("page_refresh"))

@@ -48,6 +48,17 @@ _CONFIGURATION = {
             "example": "/opt/queries/bin/python",
             "default": "",
         },
+        "end_with_worker": {
+            "description": (
+                "Whether drivers may be started on the worker's machine also where they end with "
+                "Airflow's worker: in a container or a pod of its own, or in a systemd unit that "
+                "ends its control group."
+            ),
+            "version_added": "0.3.0",
+            "type": "boolean",
+            "example": None,
+            "default": "False",
+        },
         "page_refresh": {
             "description": (
                 "Seconds after which the pages that show the queries look again; 0: never."

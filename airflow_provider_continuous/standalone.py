@@ -23,7 +23,7 @@ from types import TracebackType
 
 import psutil
 
-from airflow_provider_continuous.launch import tail
+from airflow_provider_continuous.deploy.driver_log import tail
 from airflow_provider_continuous.rest import AirflowApiError, AirflowClient, wait_for
 
 COMPONENTS = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset
 
-from airflow_provider_continuous.memory import TaskMemory
+from airflow_provider_continuous.tasks.memory import TaskMemory
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -20,7 +20,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from airflow.sdk import Asset, AssetWatcher
 
-from airflow_provider_continuous.location import CheckpointLocation
+from airflow_provider_continuous.connections.location import CheckpointLocation
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset as OpenLineageDataset

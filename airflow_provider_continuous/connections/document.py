@@ -15,8 +15,8 @@ from airflow.sdk.log import mask_secret
 
 from airflow_provider_continuous.connections.fields import Fields
 from airflow_provider_continuous.connections.kinds import CONNECTORS, GENERIC, STORAGES, read
+from airflow_provider_continuous.connections.location import CheckpointLocation
 from airflow_provider_continuous.connections.lookup import find, value_at
-from airflow_provider_continuous.location import CheckpointLocation
 from engine.errors import ConfigError
 from engine.query.spec.fields import literal
 from engine.redaction.logs import SECRET_NAME, redact

@@ -15,7 +15,7 @@ from airflow.sdk import BaseHook
 
 from airflow_provider_continuous.compat import AirflowNotFoundException
 from airflow_provider_continuous.deploy.options import SubmitOptions
-from airflow_provider_continuous.submission import Submission
+from airflow_provider_continuous.deploy.submission import Submission
 from engine.errors import ConfigError
 from engine.spark.java import find_java, use_java
 
@@ -42,6 +42,8 @@ class Cluster:
     """What a connection of the Spark provider leads to.
 
     :param keytab: what the connection holds, base64.
+    :param namespace: of Kubernetes.
+    :param yarn_web: the address of YARN's ResourceManager.
     :param manager: ``standalone``, ``yarn``, ``kubernetes``, or ``local`` for Spark's own threads.
     """
 
@@ -51,6 +53,8 @@ class Cluster:
     deploy_mode: str
     binary: str
     keytab: str | None = field(repr=False)
+    namespace: str = "default"
+    yarn_web: str | None = None
 
     @classmethod
     def find(cls, conn_id: str, options: SubmitOptions) -> Cluster:
@@ -76,7 +80,16 @@ class Cluster:
                 f"The connection {conn_id!r} says {master} in deploy mode {mode!r}.",
                 hint="The mode is client, or cluster on a cluster.",
             )
-        return cls(conn_id, master, manager, mode, str(found["spark_binary"]), keytab)
+        return cls(
+            conn_id,
+            master,
+            manager,
+            mode,
+            str(found["spark_binary"]),
+            keytab,
+            str(found.get("namespace") or "default"),
+            extra.get("yarn_resourcemanager_webapp_address") or None,
+        )
 
     @property
     def ships_files(self) -> bool:
@@ -98,6 +111,19 @@ class Cluster:
             )
         return path
 
+    def spark_class(self, python: str | None = None) -> str:
+        """Return the path of Spark's program ``spark-class``, beside spark-submit.
+
+        :raises ConfigError: there is none.
+        """
+        path = Path(self.find_binary(python)).with_name("spark-class")
+        if not path.exists():
+            raise ConfigError(
+                f"There is no {path}, which ends drivers on a standalone cluster.",
+                hint="Install Spark on the worker, for example with pip install pyspark.",
+            )
+        return str(path)
+
     def command(self, application: str, **arguments: Any) -> list[str]:
         """Return the command that the Spark provider would execute.
 
@@ -114,6 +140,23 @@ class Cluster:
 
         :raises ConfigError: there is no Java.
         """
+        return self.environment_with(
+            submission.environment(), submission.variables, submission.python
+        )
+
+    def environment_with(
+        self,
+        environment: dict[str, str],
+        variables: Mapping[str, str],
+        python: str | None,
+    ) -> dict[str, str]:
+        """Return the whole environment of one of Spark's programs.
+
+        :param environment: of any process of the query on this machine.
+        :param variables: the query's own, which always go along.
+        :param python: the interpreter of the driver; None: the one that runs this.
+        :raises ConfigError: there is no Java.
+        """
         if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
             java = find_java()
             if java is None:
@@ -122,16 +165,15 @@ class Cluster:
                     hint="Install a Java runtime on the worker and set JAVA_HOME.",
                 )
             use_java(java)
-        environment = submission.environment()
         if self.deploy_mode == "client":
-            environment.setdefault("PYSPARK_DRIVER_PYTHON", submission.python or sys.executable)
+            environment.setdefault("PYSPARK_DRIVER_PYTHON", python or sys.executable)
         else:  # the driver has another machine's Python, and gets this environment on some clusters
             environment = {
                 name: value
                 for name, value in environment.items()
-                if name in submission.variables or name.startswith(_FOR_SPARK)
+                if name in variables or name.startswith(_FOR_SPARK)
             }
-        of_this_python = submission.python is None and _is_installed_by_pip(self.find_binary())
+        of_this_python = python is None and _is_installed_by_pip(self.find_binary())
         if "SPARK_HOME" not in environment and of_this_python:
             environment["SPARK_HOME"] = str(spark_home())
         return environment

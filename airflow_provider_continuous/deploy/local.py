@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from airflow_provider_continuous.launch import launch_detached
-from airflow_provider_continuous.submission import Submission, SubmittedQuery
+from airflow_provider_continuous.deploy import processes
+from airflow_provider_continuous.deploy.contract import Backend, DriverStatus, Handle
+from airflow_provider_continuous.deploy.submission import Submission
+from airflow_provider_continuous.deploy.worker_end import check_outlives_worker
 
 
-def start(submission: Submission) -> SubmittedQuery:
-    """Start the process, detached from the task."""
-    spec_path = submission.write_specification()
-    log_path = submission.path(".log")
-    command = [*submission.engine(), "run", str(spec_path), "--forget"]
-    try:
-        process = launch_detached(command, log_path, submission.environment())
-    except BaseException:
-        spec_path.unlink(missing_ok=True)
-        raise
-    return SubmittedQuery(
-        submission.document["checkpoint_location"],
-        process,
-        log_path,
-        spec_path,
-        submission.previous_run_id,
-    )
+class LocalProcess(Backend):
+    """See the module.
+
+    :param name: ``client`` for a spark-submit of before: to look at it, or to end it, is the same.
+    """
+
+    def __init__(self, name: str = "local") -> None:
+        self.name = name
+
+    def check(self) -> None:
+        """Refuse a machine where the driver would end with the worker."""
+        check_outlives_worker()
+
+    def submit(self, submission: Submission, handle: Handle) -> Handle:
+        """Start the process, detached from the task."""
+        spec_path = submission.write_specification()
+        command = [*submission.engine(), "run", str(spec_path), "--forget"]
+        try:
+            return processes.start(command, handle, submission.environment())
+        except BaseException:
+            spec_path.unlink(missing_ok=True)
+            raise
+
+    def find(self, handle: Handle) -> Handle:
+        """Find the process by its name."""
+        return processes.find(handle)
+
+    def status(self, handle: Handle) -> DriverStatus:
+        """Look whether the process runs."""
+        return processes.status(handle)
+
+    def kill(self, handle: Handle, *, hard: bool = False) -> bool:
+        """Ask the driver to end: it drains, should it run by now."""
+        return processes.end(handle, hard=hard)

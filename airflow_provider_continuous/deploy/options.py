@@ -22,6 +22,8 @@ class SubmitOptions:
         here: ``local:///...`` in an image, or any URL that Spark can read.
     :param ship_engine: send the engine's own code along. Switch it off where it is installed.
     :param driver_jar: standalone cluster mode alone: any jar at the same place on every worker.
+    :param master_web: standalone cluster mode alone: the address of the master's web page, which
+        tells how a driver is; without it, port 8080 of each master. Several with commas.
     """
 
     conf: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -29,6 +31,7 @@ class SubmitOptions:
     application: str | None = None
     ship_engine: bool = True
     driver_jar: str | None = None
+    master_web: str | None = None
     files: str | None = None
     py_files: str | None = None
     archives: str | None = None
@@ -77,8 +80,13 @@ class SubmitOptions:
             raise ConfigError("spark_submit.conf is no mapping.")
         return options
 
+    @property
+    def given(self) -> bool:
+        """Whether any option is."""
+        return self != SubmitOptions()
+
     def of_the_hook(self) -> dict[str, Any]:
         """Return those that ``SparkSubmitHook`` takes as they are."""
-        own = {"conf", "deploy_mode", "application", "ship_engine", "driver_jar"}
+        own = {"conf", "deploy_mode", "application", "ship_engine", "driver_jar", "master_web"}
         names = [option.name for option in fields(self) if option.name not in own]
         return {name: getattr(self, name) for name in names}

@@ -9,11 +9,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from airflow_provider_continuous.submission import Submission
+from airflow_provider_continuous.deploy.submission import PROPERTIES_SUFFIX, Submission
 from engine.errors import ConfigError
 from engine.redaction.logs import redact
-
-PROPERTIES_SUFFIX = ".properties"
 
 
 def is_secret(key: str, value: str) -> bool:

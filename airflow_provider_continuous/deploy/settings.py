@@ -53,7 +53,7 @@ class ConnectionSettings:
             self,
             environment={**self.environment, **(environment or {})},
             secrets={**self.secrets, **(secrets or {})},
-            spark_submit={**self.spark_submit, **(spark_submit or {})},
+            spark_submit=_over(self.spark_submit, spark_submit or {}),
         )
 
     def variables(self) -> dict[str, str]:
@@ -95,6 +95,15 @@ def read_settings(conn_id: str, extra: Mapping[str, Any]) -> ConnectionSettings:
         _object(conn_id, extra, "spark_submit", "spark_submit field"),
         extra.get("python") or configuration.python(),
     )
+
+
+def _over(given: Mapping[str, Any], more: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Options, with others that go first; settings of both count."""
+    both = {**given, **more}
+    confs = [options["conf"] for options in (given, more) if options.get("conf") is not None]
+    if len(confs) > 1 and all(isinstance(conf, Mapping) for conf in confs):
+        both["conf"] = {**confs[0], **confs[1]}
+    return both
 
 
 def _object(conn_id: str, extra: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:

@@ -1,214 +1,122 @@
 """``spark-submit``: the query is an application of a cluster that the Spark provider knows.
 
-How the specification, which may hold secrets, reaches the driver:
-
-- client mode: a file of this machine that only its owner can read;
-- cluster mode on YARN and Kubernetes: the same file, by ``--files``;
-- cluster mode on a standalone cluster, which ships no files to a driver: the environment, which
-  Spark's own client sends along.
-
-Spark refuses Python programs in the last case. What is submitted there is Spark's own
-``SparkSubmit`` class, which then runs the program on the worker, in client mode.
-
-Settings whose names or values look like secrets, and a driver's environment, go into a properties
-file that only its owner can read, never on a command line.
+In client mode its driver is a child of spark-submit on this machine; in cluster mode it is on the
+cluster, whose manager is asked about it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
-import engine
-from airflow_provider_continuous.deploy.cluster import Cluster, spark_home
-from airflow_provider_continuous.deploy.options import SubmitOptions
-from airflow_provider_continuous.deploy.private_files import (
-    PROPERTIES_SUFFIX,
-    is_secret,
-    write_keytab,
-    write_properties,
+from airflow_provider_continuous.deploy import processes
+from airflow_provider_continuous.deploy.cluster import Cluster
+from airflow_provider_continuous.deploy.contract import (
+    Backend,
+    DriverState,
+    DriverStatus,
+    Handle,
 )
-from airflow_provider_continuous.deploy.shipping import zip_modules, zip_package
-from airflow_provider_continuous.launch import launch_detached
-from airflow_provider_continuous.submission import SPEC_SUFFIX, Submission, SubmittedQuery
-from engine.errors import ConfigError
-
-SPECIFICATION = "CONTINUOUS_SPECIFICATION"
-"""The variable that holds the specification where a driver can be given no file."""
-_ENGINE = Path(engine.__file__).parent
-APPLICATION = _ENGINE / "commands" / "application.py"
-_NESTED = "org.apache.spark.deploy.SparkSubmit"
-_DO_NOT_WAIT = {
-    "standalone": "spark.standalone.submit.waitAppCompletion",
-    "yarn": "spark.yarn.submit.waitAppCompletion",
-    "kubernetes": "spark.kubernetes.submission.waitAppCompletion",
-}
-_DRIVER_VARIABLE = {"yarn": "spark.yarn.appMasterEnv", "kubernetes": "spark.kubernetes.driverEnv"}
-_GIVES_WAY = ("spark.master", "spark.submit.deployMode")
+from airflow_provider_continuous.deploy.managers.contract import Manager
+from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.plan import make_plan
+from airflow_provider_continuous.deploy.submission import (
+    PROPERTIES_SUFFIX,
+    SPEC_SUFFIX,
+    Submission,
+)
+from airflow_provider_continuous.deploy.worker_end import check_outlives_worker
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A submission, ready to be executed.
+class SparkSubmit(Backend):
+    """Starts spark-submit, detached from the task. What becomes of the driver is known to the
+    modes, below."""
 
-    :param command: the whole command line.
-    :param environment: of the command.
-    :param private_files: those that may hold secrets, besides the specification.
+    def __init__(self, cluster: Cluster, options: SubmitOptions) -> None:
+        self._cluster, self._options = cluster, options
+
+    def submit(self, submission: Submission, handle: Handle) -> Handle:
+        """Execute spark-submit.
+
+        :raises ConfigError: the program is missing, or something that it would send along.
+        """
+        try:
+            plan = make_plan(submission, self._cluster, self._options, self._marks(handle))
+            return processes.start(plan.command, handle, plan.environment)
+        except BaseException:
+            for suffix in (SPEC_SUFFIX, PROPERTIES_SUFFIX):
+                submission.path(suffix).unlink(missing_ok=True)
+            raise
+
+    def find(self, handle: Handle) -> Handle:
+        """Find spark-submit by its name."""
+        return processes.find(handle)
+
+    def _marks(self, handle: Handle) -> Mapping[str, str]:
+        """Settings that make a driver known to the cluster by the submission's name."""
+        return {}
+
+
+class ClientMode(SparkSubmit):
+    """The driver is a child of spark-submit, on the machine that has submitted it."""
+
+    name = "client"
+
+    def check(self) -> None:
+        """Refuse a machine where the driver would end with the worker."""
+        check_outlives_worker()
+
+    def status(self, handle: Handle) -> DriverStatus:
+        """Look whether spark-submit runs."""
+        return processes.status(handle)
+
+    def kill(self, handle: Handle, *, hard: bool = False) -> bool:
+        """Ask spark-submit and its driver to end."""
+        return processes.end(handle, hard=hard)
+
+
+class ClusterMode(SparkSubmit):
+    """The driver is on the cluster, whose manager is asked about it.
+
+    :param manager: how that is done.
     """
 
-    command: list[str]
-    environment: Mapping[str, str]
-    private_files: tuple[Path, ...] = ()
+    def __init__(self, cluster: Cluster, options: SubmitOptions, manager: Manager) -> None:
+        super().__init__(cluster, options)
+        self._manager = manager
+        self.name = cluster.manager
 
+    def find(self, handle: Handle) -> Handle:
+        """Find the driver's id, in what spark-submit has written or by the submission's name."""
+        handle = processes.find(handle)
+        if handle.driver_id is None:
+            handle = replace(handle, driver_id=self._manager.find(handle))
+        return handle
 
-def start(submission: Submission, conn_id: str, options: SubmitOptions) -> SubmittedQuery:
-    """Execute spark-submit, detached from the task.
+    def status(self, handle: Handle) -> DriverStatus:
+        """Ask the manager; before it knows the driver, look how the submission goes."""
+        submits = processes.status(handle)
+        known = handle.driver_id is not None and self._manager.id_is_proof
+        if submits.exit_code and not known:
+            return submits
+        if submits.state in (DriverState.RUNNING, DriverState.STARTING) and not known:
+            return DriverStatus(DriverState.STARTING, f"{submits.detail} submits it")
+        if handle.driver_id is None:
+            never = submits.state is DriverState.ENDED and handle.pid is None
+            return submits if never else DriverStatus(DriverState.UNKNOWN, "it has no id yet")
+        told = self._manager.status(handle.driver_id)
+        may_come = submits.state is DriverState.UNKNOWN and not known
+        if told.state is DriverState.ENDED and may_come:
+            return DriverStatus(DriverState.UNKNOWN, f"{told.detail}, {submits.detail}")
+        return told
 
-    :raises ConfigError: something is missing: the connection, the program, a provider.
-    """
-    cluster = Cluster.find(conn_id, options)
-    log_path = submission.path(".log")
-    try:
-        plan = make_plan(submission, cluster, options)
-        process = launch_detached(plan.command, log_path, plan.environment)
-    except BaseException:
-        for suffix in (SPEC_SUFFIX, PROPERTIES_SUFFIX):
-            submission.path(suffix).unlink(missing_ok=True)
-        raise
-    return SubmittedQuery(
-        submission.document["checkpoint_location"],
-        process,
-        log_path,
-        submission.path(SPEC_SUFFIX),
-        submission.previous_run_id,
-        "child" if cluster.deploy_mode == "client" else "elsewhere",
-        plan.private_files,
-    )
+    def kill(self, handle: Handle, *, hard: bool = False) -> bool:
+        """Ask spark-submit to end, if it runs still, and the manager to kill the driver."""
+        stopped = processes.end(handle, hard=hard)
+        driver_id = handle.driver_id or self._manager.find(handle)
+        if driver_id is None:
+            return stopped
+        return self._manager.kill(driver_id, handle)
 
-
-def make_plan(submission: Submission, cluster: Cluster, options: SubmitOptions) -> Plan:
-    """Write the submission's files, and say what to execute."""
-    document = dict(submission.document)
-    conf = {**(document.pop("conf", None) or {}), **options.conf}
-    conf = {key: _text(value) for key, value in conf.items() if key not in _GIVES_WAY}
-    code = _code(document, submission, cluster, options)
-    options = replace(options, py_files=_joined(*code, options.py_files))
-    if cluster.ships_files:
-        return _plan_with_files(document, conf, submission, cluster, options)
-    return _plan_nested(document, conf, submission, cluster, options)
-
-
-def _plan_with_files(
-    document: Mapping[str, Any],
-    conf: dict[str, str],
-    submission: Submission,
-    cluster: Cluster,
-    options: SubmitOptions,
-) -> Plan:
-    spec_path = submission.write_specification(document)
-    private = {key: value for key, value in conf.items() if is_secret(key, value)}
-    argument, environment = str(spec_path), cluster.environment(submission)
-    if cluster.deploy_mode == "cluster":
-        conf[_DO_NOT_WAIT[cluster.manager]] = "false"
-        prefix = _DRIVER_VARIABLE[cluster.manager]
-        private |= {f"{prefix}.{name}": value for name, value in submission.variables.items()}
-        options = replace(options, files=_joined(str(spec_path), options.files))
-        argument = spec_path.name
-    properties = write_properties(private, submission, options.properties_file) if private else None
-    keytab = None
-    if cluster.keytab:
-        keytab = str(write_keytab(cluster.keytab, submission.log_dir))
-    command = cluster.command(
-        options.application or str(APPLICATION),
-        **{
-            **options.of_the_hook(),
-            "keytab": options.keytab or keytab,
-            "properties_file": str(properties) if properties else options.properties_file,
-        },
-        conf={key: value for key, value in conf.items() if key not in private},
-        deploy_mode=cluster.deploy_mode,
-        name=document.get("name") or "continuous query",
-        application_args=[argument],
-    )
-    if properties and not options.properties_file:
-        command.insert(1, "--load-spark-defaults")  # which any properties file would hide
-    private_files = (properties,) if properties else ()
-    return Plan([cluster.find_binary(submission.python), *command[1:]], environment, private_files)
-
-
-def _plan_nested(
-    document: dict[str, Any],
-    conf: dict[str, str],
-    submission: Submission,
-    cluster: Cluster,
-    options: SubmitOptions,
-) -> Plan:
-    private = {key: value for key, value in conf.items() if is_secret(key, value)}
-    spec = json.dumps({**document, "conf": private}, ensure_ascii=False)
-    name = document.get("name") or "continuous query"
-    public = {key: value for key, value in conf.items() if key not in private}
-    inner = cluster.command(
-        options.application or str(APPLICATION),
-        **options.of_the_hook(),
-        conf=public,
-        deploy_mode="client",
-        name=name,
-        application_args=[f"env:{SPECIFICATION}"],
-    )
-    outer = cluster.command(
-        options.driver_jar or _any_jar(),
-        java_class=_NESTED,
-        conf={
-            **{key: value for key, value in public.items() if key.startswith("spark.driver.")},
-            _DO_NOT_WAIT["standalone"]: "false",
-        },
-        driver_memory=options.driver_memory,
-        deploy_mode="cluster",
-        name=name,
-        application_args=inner[1:],
-    )
-    environment = {**cluster.environment(submission), SPECIFICATION: spec}
-    return Plan([cluster.find_binary(submission.python), *outer[1:]], environment)
-
-
-def _code(
-    document: dict[str, Any], submission: Submission, cluster: Cluster, options: SubmitOptions
-) -> list[str]:
-    """The zips to send along; the document then says nothing of folders of this machine.
-
-    A driver on a standalone cluster can be sent none.
-    """
-    folders = [Path(folder) for folder in document.pop("python_path", None) or ()]
-    if not cluster.ships_files:
-        if folders:
-            raise ConfigError(
-                "python_path cannot be sent to a driver on a standalone cluster.",
-                hint="Give spark_submit.py_files, with paths or URLs that every worker can read, "
-                "or use client mode.",
-            )
-        return []
-    shelf = submission.log_dir / "code"
-    shipped = [zip_package(_ENGINE, shelf)] if options.ship_engine else []
-    return [str(path) for path in (*shipped, *(zip_modules(folder, shelf) for folder in folders))]
-
-
-def _any_jar() -> str:
-    """Spark asks for a jar to submit; any of its own will do."""
-    jars = sorted((spark_home() / "jars").glob("spark-tags_*.jar"))
-    if not jars:
-        raise ConfigError(
-            "No jar of Spark was found on this machine.",
-            hint="Give spark_submit.driver_jar: any jar at the same place on every worker.",
-        )
-    return str(jars[0])
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _joined(*parts: str | None) -> str | None:
-    return ",".join(part for part in parts if part) or None
+    def _marks(self, handle: Handle) -> Mapping[str, str]:
+        return self._manager.marks(handle)

@@ -8,8 +8,8 @@ from typing import Any
 
 from airflow.sdk import BaseHook
 
-from airflow_provider_continuous.arguments import iso_time, seconds
-from airflow_provider_continuous.location import CheckpointLocation
+from airflow_provider_continuous.connections.location import CheckpointLocation
+from airflow_provider_continuous.tasks.arguments import iso_time, seconds
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.copies import CopyReport, copy_checkpoint
 from engine.checkpoint.find import find_checkpoints

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -13,22 +11,24 @@ from airflow.sdk import BaseHook
 
 from airflow_provider_continuous.compat import AirflowNotFoundException
 from airflow_provider_continuous.connections.document import storage_options, with_connections
-from airflow_provider_continuous.deploy import local, spark_submit
+from airflow_provider_continuous.connections.location import CheckpointLocation
 from airflow_provider_continuous.deploy.cluster import Cluster
+from airflow_provider_continuous.deploy.deployment import Deployment
 from airflow_provider_continuous.deploy.interpreter import check_interpreter
+from airflow_provider_continuous.deploy.launch import query_environment
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings, read_settings
-from airflow_provider_continuous.errors import is_final
+from airflow_provider_continuous.deploy.submission import (
+    Submission,
+    default_log_dir,
+)
+from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.launch import query_environment
-from airflow_provider_continuous.location import CheckpointLocation
-from airflow_provider_continuous.submission import Submission, SubmittedQuery, default_log_dir
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.rescaling import rescale
-from engine.errors import CheckpointError, ConfigError
+from engine.errors import ConfigError
 from engine.query.spec import load_spec, read_document
 
-_POLL_S = 0.2
 __all__ = ["ConnectionSettings", "ContinuousQueryHook"]
 
 
@@ -147,70 +147,39 @@ class ContinuousQueryHook(BaseHook):
         load_spec(self._for_the_query(document), environ)
         return document
 
-    def submit(self, document: Mapping[str, Any]) -> SubmittedQuery:
-        """Start a query as the connection's deploy mode says. Returns at once.
+    def submit(self, document: Mapping[str, Any], by: str = "") -> SubmittedQuery:
+        """Start a query as the connection's deploy mode says, unless a submission of before may
+        still come to run: then return that one. Returns at once.
 
         :param document: what :meth:`specification` returned.
+        :param by: who submits, for whoever finds the submission.
+        :raises ConfigError: something is missing; nothing was started.
+        :raises CheckpointError: the checkpoint cannot be read, or not be written.
         """
-        status = self.status(document["checkpoint_location"])
-        document = self._for_the_query(document)
-        location, log_dir = document["checkpoint_location"], self.settings.log_dir
-        submission = Submission(
-            document,
-            Path(log_dir) if log_dir else default_log_dir(location),
-            previous_run_id=status.run_id,
-            variables=self.settings.variables(),
-            python=self.settings.python,
-        )
-        if submission.python is not None:
-            check_interpreter(submission.python, submission.environment())
-        if self.settings.deploy_mode == "local":
-            submitted = local.start(submission)
-        else:
-            options = SubmitOptions.read(self.settings.spark_submit)
-            submitted = spark_submit.start(submission, self.settings.spark_conn_id, options)
-        self.log.info(
-            "Started the query of %s: process %d, log %s",
-            location,
-            submitted.process.pid,
-            submitted.log_path,
-        )
-        return submitted
+        deployment = self._deployment(document["checkpoint_location"])
+        return deployment.submit(lambda: self._submission(document), by)
+
+    def on_its_way(self, checkpoint_location: str) -> SubmittedQuery | None:
+        """Return the last submission if it may still come to run, None if it has run, or ended.
+
+        Whatever the lease tells goes before this.
+        """
+        return self._deployment(checkpoint_location).find()
 
     def wait_until_started(
         self, submitted: SubmittedQuery, timeout_s: float = 120.0
     ) -> CheckpointStatus:
         """Wait until the query holds the checkpoint's lease; return the state it is in.
 
-        What its process writes meanwhile goes to the task's log too. A process that hangs is ended;
-        an application that waits on a cluster is not: should it start later, the lease decides.
+        What its process writes meanwhile goes to the task's log too. A process that hangs is ended,
+        and an application that waits on a cluster is killed; where that cannot be done, the next
+        submission waits for it.
 
         :raises QueryStartError: it ended or hung before; the message has the end of its log.
         :raises ConfigError: it ended because the specification or the machine is wrong.
         """
-        deadline = time.monotonic() + timeout_s
-        never, log = threading.Event(), submitted.driver_log
-        try:
-            while True:
-                exit_code = submitted.process.poll()
-                for line in log.new_lines(ended=exit_code is not None):
-                    self.log.info("%s", line)
-                try:
-                    status = self.status(submitted.checkpoint_location)
-                except CheckpointError as error:  # the storage may answer at the next look
-                    if is_final(error) or time.monotonic() >= deadline:
-                        raise
-                    status = None
-                if status is not None and submitted.runs(status):
-                    return status
-                if exit_code is not None and (exit_code or submitted.driver != "elsewhere"):
-                    raise submitted.start_error(f"ended with exit code {exit_code}", exit_code)
-                if time.monotonic() >= deadline:
-                    submitted.end()
-                    raise submitted.start_error(f"hung for {timeout_s:g} seconds")
-                never.wait(_POLL_S)
-        finally:
-            submitted.forget_secrets()
+        deployment = self._deployment(submitted.checkpoint_location)
+        return deployment.wait_until_started(submitted, timeout_s)
 
     def status(self, checkpoint_location: str) -> CheckpointStatus:
         """Return who runs the query, in which state, and how far it has come."""
@@ -244,6 +213,30 @@ class ContinuousQueryHook(BaseHook):
         before = rescale(self._used(checkpoint_location), reducers, by)
         self.log.info("Asked the query of %s for %s tasks", checkpoint_location, reducers)
         return before
+
+    def _submission(self, document: Mapping[str, Any]) -> Submission:
+        """What is to be started, with its secrets, looked up now."""
+        status = self.status(document["checkpoint_location"])
+        document = self._for_the_query(document)
+        submission = Submission(
+            document,
+            self._log_dir(document["checkpoint_location"]),
+            previous_run_id=status.run_id,
+            variables=self.settings.variables(),
+            python=self.settings.python,
+        )
+        if submission.python is not None:
+            check_interpreter(submission.python, submission.environment())
+        return submission
+
+    def _log_dir(self, checkpoint_url: str) -> Path:
+        log_dir = self.settings.log_dir
+        return Path(log_dir) if log_dir else default_log_dir(checkpoint_url)
+
+    def _deployment(self, checkpoint_location: str) -> Deployment:
+        hook = self._checkpoint(checkpoint_location)
+        folder = self._log_dir(hook.location.url)
+        return Deployment(checkpoint_location, hook.checkpoint, self.settings, folder, self.log)
 
     def _cluster(self) -> Cluster | None:
         if self.settings.deploy_mode == "local":

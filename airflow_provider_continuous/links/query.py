@@ -15,7 +15,7 @@ from airflow.sdk.execution_time.xcom import XCom
 
 from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.overview import spark_ui
+from airflow_provider_continuous.view.overview import spark_ui
 from engine.errors import ContinuousError
 
 if TYPE_CHECKING:

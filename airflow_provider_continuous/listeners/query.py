@@ -28,7 +28,7 @@ def on_task_instance_failed(
     from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
     from airflow_provider_continuous.links.query import location_of
     from airflow_provider_continuous.notifications.query import describe
-    from airflow_provider_continuous.overview import look_at
+    from airflow_provider_continuous.view.overview import look_at
     from engine.redaction.logs import redact
 
     try:

@@ -11,7 +11,7 @@ from airflow.sdk import BaseHook, BaseNotifier
 
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.links.query import location_of, query_page
-from airflow_provider_continuous.overview import QueryOverview, look_at
+from airflow_provider_continuous.view.overview import QueryOverview, look_at
 from engine.errors import ConfigError, ContinuousError
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from openlineage.client.facet_v2 import (
 )
 
 from airflow_provider_continuous.openlineage.datasets import DataSet, Lineage
-from airflow_provider_continuous.overview import QueryOverview
+from airflow_provider_continuous.view.overview import QueryOverview
 from engine.checkpoint.query_state import QueryState
 
 _told_ends: dict[str, RunState] = {}

@@ -21,7 +21,7 @@ from fastapi.responses import HTMLResponse
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.plugins import formats
 from airflow_provider_continuous.plugins.queries import all_queries, query_details, shown_roots
-from airflow_provider_continuous.roots import NotBelowRootsError
+from airflow_provider_continuous.view.roots import NotBelowRootsError
 from engine.errors import ContinuousError
 from engine.redaction.logs import redact
 

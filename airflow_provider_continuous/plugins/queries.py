@@ -6,8 +6,8 @@ from typing import Any
 
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.overview import look_at
-from airflow_provider_continuous.roots import Root, checkpoint_below
+from airflow_provider_continuous.view.overview import look_at
+from airflow_provider_continuous.view.roots import Root, checkpoint_below
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ContinuousError

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_continuous.arguments import whole_number
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.sensors.base import CheckpointSensor
+from airflow_provider_continuous.tasks.arguments import whole_number
+from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from airflow_provider_continuous.triggers.poller import Event
 
@@ -27,24 +27,17 @@ class EpochCommittedSensor(CheckpointSensor):
     Fails at once, without a retry, when the query has ended before the epoch: nobody will commit
     it. Spark's own checkpoints do not tell; there, ``timeout`` ends the wait.
 
-    :param checkpoint_location: path or URL of the checkpoint (templated);
-        ``s3://my_conn@bucket/path`` opens it with an Airflow connection.
+    All parameters of :class:`~airflow_provider_continuous.sensors.base.CheckpointSensor`, and
+
     :param epoch: the epoch to wait for, an int from 0 or text that is one (templated).
     :param epochs_from_now: instead of ``epoch``: wait for so many more epochs than had committed
         when the task first looked (templated). Reschedules and retries keep that point; a
         cleared task takes a new one.
-    :param storage_conn_id: the Airflow connection that opens the storage (templated).
     :param wait_for_restart: wait on when the query has ended; somebody will start it again.
     :param start_from_trigger: begin in the triggerer: no worker runs until the wait is over. Needs
         ``epoch``, as a number or a template; ``epochs_from_now`` needs a worker to note where the
         query is, so it is refused, and so are ``mode``, ``execution_timeout`` and ``expand``.
-    :param poke_interval: seconds between two looks: 1, and 60 with ``mode="reschedule"``, unless
-        told otherwise.
-    :param timeout: seconds until the sensor gives up, counted as in every Airflow sensor; with
-        ``start_from_trigger`` from the start of each attempt.
-    :param mode: ``poke`` or ``reschedule``; naming one turns deferral off.
-    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot; the
-        default unless ``mode`` is named.
+    :param timeout: with ``start_from_trigger``, counted from the start of each attempt.
     """
 
     template_fields: Sequence[str] = (

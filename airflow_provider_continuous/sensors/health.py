@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import PokeReturnValue
 
-from airflow_provider_continuous.arguments import seconds
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.sensors.base import CheckpointSensor
+from airflow_provider_continuous.tasks.arguments import seconds
+from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.health import QueryHealthTrigger
 from airflow_provider_continuous.triggers.poller import Event
 from engine.checkpoint.query_state import QueryState
@@ -31,8 +31,8 @@ class QueryHealthSensor(CheckpointSensor):
     Returns ``{state, epoch, commit_age_s, latency_s, lag}`` of the last look; the last two are None
     without their limits. Fails, without a retry, as ``fail_on`` and ``unhealthy_for`` say.
 
-    :param checkpoint_location: path or URL of the checkpoint (templated);
-        ``s3://my_conn@bucket/path`` opens it with an Airflow connection.
+    All parameters of :class:`~airflow_provider_continuous.sensors.base.CheckpointSensor`, and
+
     :param stalled_after: a timedelta or seconds: longer than the query's epochs.
     :param latency_max: a timedelta or seconds: of a record from the reader to the writer, p99 of
         the last epoch that this run has reported.
@@ -47,16 +47,9 @@ class QueryHealthSensor(CheckpointSensor):
         to count anew.
     :param watch_for: a timedelta or seconds: succeed after so long, if the query is healthy then.
         Counted from the task's first look; ``timeout`` must be longer.
-    :param storage_conn_id: the Airflow connection that opens the storage (templated).
     :param start_from_trigger: begin in the triggerer: no worker runs until the wait is over. A
         restart of the triggerer then takes a new first look. ``watch_for``, ``mode``,
         ``execution_timeout`` and ``expand`` are refused.
-    :param poke_interval: seconds between two looks: 1, and 60 with ``mode="reschedule"``, unless
-        told otherwise.
-    :param timeout: seconds until the sensor gives up, counted as in every Airflow sensor.
-    :param mode: ``poke`` or ``reschedule``; naming one turns deferral off.
-    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot; the
-        default unless ``mode`` is named.
     """
 
     template_fields: Sequence[str] = ("checkpoint_location", "source", "storage_conn_id")

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_continuous.memory import TaskMemory
+from airflow_provider_continuous.observing.source_ends import SourceEnds
 from airflow_provider_continuous.sensors.base import CheckpointSensor
-from airflow_provider_continuous.source_ends import SourceEnds
+from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.offsets import (
     OffsetsCommittedTrigger,
     offsets_per_source,
@@ -31,31 +31,23 @@ class OffsetsCommittedSensor(CheckpointSensor):
     Fails at once, without a retry, when the query has ended before: nobody will commit them.
     Spark's own checkpoints do not tell; there, ``timeout`` ends the wait.
 
-    :param checkpoint_location: path or URL of the checkpoint (templated);
-        ``s3://my_conn@bucket/path`` opens it with an Airflow connection.
+    All parameters of :class:`~airflow_provider_continuous.sensors.base.CheckpointSensor`, and
+
     :param offsets: what is waited for (templated). The offset of the query's one source, exclusive,
         as the checkpoint has it: ``{"file.json": 4096}``, ``{"topic": {"0": 5}}``, see
         :mod:`engine.sources.offset_order`; a list of one offset per source, None for one that does
-            not matter;
-        the JSON text of either; or ``"latest"``: where the source ended when the task first looked.
-        Reschedules and retries keep that point, a cleared task asks anew.
+        not matter; the JSON text of either; or ``"latest"``: where the source ended when the task
+        first looked. Reschedules and retries keep that point, a cleared task asks anew.
     :param source: for ``"latest"``: the source's ``format`` and ``options`` as in the query's
         specification, or a list of those (templated), with the Airflow ``connection`` if it has
         one. The worker must see what the query reads; formats that can be asked: ``kafka`` and
         ``tail``.
     :param ask_latest: instead, for other sources: a function without arguments that returns the
         offset, or a list of one per source. Runs in the worker.
-    :param storage_conn_id: the Airflow connection that opens the checkpoint's storage (templated).
     :param wait_for_restart: wait on when the query has ended; somebody will start it again.
     :param start_from_trigger: begin in the triggerer: no worker runs until the wait is over.
         ``"latest"``, which a worker has to note, ``mode``, ``execution_timeout`` and
         ``expand`` are refused.
-    :param poke_interval: seconds between two looks: 1, and 60 with ``mode="reschedule"``, unless
-        told otherwise.
-    :param timeout: seconds until the sensor gives up, counted as in every Airflow sensor.
-    :param mode: ``poke`` or ``reschedule``; naming one turns deferral off.
-    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot; the
-        default unless ``mode`` is named.
     """
 
     template_fields: Sequence[str] = (

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_continuous.arguments import instant
 from airflow_provider_continuous.sensors.base import CheckpointSensor
+from airflow_provider_continuous.tasks.arguments import instant
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.watermark import WatermarkTrigger, as_text
 
@@ -27,20 +27,13 @@ class WatermarkSensor(CheckpointSensor):
     Fails at once, without a retry, when the query has ended before. A watermark moves only when
     records come, and that of a query without one is never reached: ``timeout`` ends the wait.
 
-    :param checkpoint_location: path or URL of the checkpoint (templated);
-        ``s3://my_conn@bucket/path`` opens it with an Airflow connection.
+    All parameters of :class:`~airflow_provider_continuous.sensors.base.CheckpointSensor`, and
+
     :param at: the time, exclusive: everything before it is in. A datetime, or ISO 8601 text
         (templated), with its zone: ``"{{ data_interval_end }}"``.
-    :param storage_conn_id: the Airflow connection that opens the storage (templated).
     :param wait_for_restart: wait on when the query has ended; somebody will start it again.
     :param start_from_trigger: begin in the triggerer: no worker runs until the wait is over.
         ``mode``, ``execution_timeout`` and ``expand`` are refused.
-    :param poke_interval: seconds between two looks: 1, and 60 with ``mode="reschedule"``, unless
-        told otherwise.
-    :param timeout: seconds until the sensor gives up, counted as in every Airflow sensor.
-    :param mode: ``poke`` or ``reschedule``; naming one turns deferral off.
-    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot; the
-        default unless ``mode`` is named.
     """
 
     template_fields: Sequence[str] = ("checkpoint_location", "at", "storage_conn_id")

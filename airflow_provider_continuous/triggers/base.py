@@ -23,7 +23,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.publishing import publish
+from airflow_provider_continuous.observing.publishing import publish
 from airflow_provider_continuous.triggers.poller import Event, OneLook, wait_for_event
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.checkpoint.query_state import QueryState

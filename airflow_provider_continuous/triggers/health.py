@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from airflow_provider_continuous.source_ends import SourceEnds
+from airflow_provider_continuous.observing.source_ends import SourceEnds
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, is_over
 from airflow_provider_continuous.triggers.latency import last_latencies
 from airflow_provider_continuous.triggers.poller import Event

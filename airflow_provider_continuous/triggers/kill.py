@@ -12,8 +12,8 @@ from typing import Any
 from airflow.triggers.base import TriggerEvent
 
 from airflow_provider_continuous.compat import conf
-from airflow_provider_continuous.driver_log import DriverLog
-from airflow_provider_continuous.killing import KillAction, QueryOfTask, TaskIdentity
+from airflow_provider_continuous.deploy.driver_log import DriverLog
+from airflow_provider_continuous.tasks.killing import KillAction, QueryOfTask, TaskIdentity
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event, OneLook
 
@@ -88,7 +88,7 @@ class KillableTrigger(CheckpointTrigger):
             yield event
 
     async def on_kill(self) -> None:
-        """End the query, if somebody has ended the task indeed. See :mod:`..killing`."""
+        """End the query, if somebody has ended the task indeed. See :mod:`..tasks.killing`."""
         if self.on_kill_action == "detach" or self.run_id is None:
             return
         doubt = self._doubt()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from airflow_provider_continuous.arguments import instant, iso_time
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.tasks.arguments import instant, iso_time
 from airflow_provider_continuous.triggers.telling import EVENTS_MAX, CheckpointEventTrigger, Told
 from airflow_provider_continuous.triggers.watermark import WatermarkTrigger
 
@@ -38,8 +38,8 @@ class PeriodEventTrigger(CheckpointEventTrigger):
     :param offset_s: periods begin at this time after midnight of 1970-01-01, UTC, and at all
         multiples of the period before and behind it.
     :param from_time: the start of the first period to tell of, as
-        :func:`~airflow_provider_continuous.arguments.instant` takes it; None: the period that the
-        first watermark is in. Only the first look of an asset counts.
+        :func:`~airflow_provider_continuous.tasks.arguments.instant` takes it; None: the period
+        that the first watermark is in. Only the first look of an asset counts.
 
     The other parameters are those of
     :class:`~airflow_provider_continuous.triggers.telling.CheckpointEventTrigger`.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from airflow_provider_continuous.source_ends import SourceEnds
+from airflow_provider_continuous.observing.source_ends import SourceEnds
 from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.kill import KillableTrigger
 from airflow_provider_continuous.triggers.latency import last_latencies

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from airflow_provider_continuous.arguments import instant, iso_time
+from airflow_provider_continuous.tasks.arguments import instant, iso_time
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, is_over, status_event
 from airflow_provider_continuous.triggers.poller import Event
 
@@ -14,7 +14,7 @@ class WatermarkTrigger(CheckpointTrigger):
     """Ends with ``committed`` and ``{epoch, offsets, committed_at, watermark}`` of the epoch that
     showed it, or with ``ended``.
 
-    :param at: the time to wait for, as :func:`~airflow_provider_continuous.arguments.instant`
+    :param at: the time to wait for, as :func:`~airflow_provider_continuous.tasks.arguments.instant`
         takes it: Airflow renders templates into the triggers that it starts itself.
     :param wait_for_restart: wait on when the query has ended before; otherwise that is the event
         ``ended``. A checkpoint of Spark itself does not tell whether its query lives.

@@ -1,13 +1,20 @@
-"""Many checkpoints by one pattern: ``s3://bucket/checkpoints/*``."""
+"""Many checkpoints: by one pattern, ``s3://bucket/checkpoints/*``, or all below a folder."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.rewind import ASIDE
 from engine.errors import CheckpointError, ConfigError
+
+DEPTH_MAX = 4
+"""How many folders below another one a checkpoint may lie."""
+FOLDERS_MAX = 2_000
+"""How many folders are looked into."""
+_LOGS = ("offsets", "commits")
 
 
 def is_pattern(location: str) -> bool:
@@ -24,25 +31,14 @@ def find_checkpoints(pattern: str, storage_options: Mapping[str, Any] | None = N
     :raises ConfigError: fsspec does not know the scheme, or lacks the package for it.
     :raises CheckpointError: the storage cannot be listed.
     """
-    import fsspec
-
-    try:
-        fs, path = fsspec.core.url_to_fs(pattern, **(storage_options or {}))
-    except (ImportError, ValueError) as exc:
-        raise ConfigError(
-            f"{pattern} cannot be opened: {exc}.",
-            hint="Give a local path, or a URL that fsspec knows; install the package it names.",
-        ) from exc
+    fs, path = _opened(pattern, storage_options)
     try:
         fs.invalidate_cache()
         found = fs.glob(path, detail=True)
     except FileNotFoundError:
         return []
     except Exception as exc:
-        raise CheckpointError(
-            f"Cannot list {pattern}: {type(exc).__name__}: {exc}.",
-            hint="Check the storage, its credentials and the network.",
-        ) from exc
+        raise _cannot_list(pattern, exc) from exc
     local = "file" in ([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol)
     folders = sorted(
         name
@@ -59,3 +55,55 @@ def _is_used(location: str, storage_options: Mapping[str, Any] | None) -> bool:
         return Checkpoint(location, storage_options).exists()
     except CheckpointError:
         return True  # whoever opens it meets the error, and says which one it is
+
+
+def checkpoints_below(top: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[str]:
+    """Find the checkpoints in a folder and below it: at most :data:`DEPTH_MAX` folders deep, in the
+    first :data:`FOLDERS_MAX` folders. Told by the names in a folder alone, one listing each.
+
+    :returns: relative to ``top``, which is ``""`` itself; in no order.
+    :raises ConfigError: fsspec does not know the scheme, or lacks the package for it.
+    :raises CheckpointError: the storage cannot be listed.
+    """
+    fs, path = _opened(top, storage_options)
+    waiting, looked_into = deque([(path, 0)]), 0
+    while waiting and looked_into < FOLDERS_MAX:
+        folder, depth = waiting.popleft()
+        looked_into += 1
+        try:
+            listing = fs.ls(folder, detail=True)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue  # removed since it was listed, or none of our business
+        except Exception as exc:
+            raise _cannot_list(top, exc) from exc
+        names = {str(entry["name"]).rstrip("/").rpartition("/")[2] for entry in listing}
+        if ("metadata" in names and names.intersection((*_LOGS, "control"))) or names.issuperset(
+            _LOGS
+        ):
+            yield folder[len(path) :].strip("/")  # what is inside of it is its own
+        elif depth < DEPTH_MAX:
+            waiting.extend(
+                (str(entry["name"]).rstrip("/"), depth + 1)
+                for entry in listing
+                if entry["type"] == "directory"
+            )
+
+
+def _opened(location: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+    import fsspec
+
+    try:
+        fs, path = fsspec.core.url_to_fs(location, **(storage_options or {}))
+    except (ImportError, ValueError) as exc:
+        raise ConfigError(
+            f"{location} cannot be opened: {exc}.",
+            hint="Give a local path, or a URL that fsspec knows; install the package it names.",
+        ) from exc
+    return fs, str(path)
+
+
+def _cannot_list(location: str, exc: Exception) -> CheckpointError:
+    return CheckpointError(
+        f"Cannot list {location}: {type(exc).__name__}: {exc}.",
+        hint="Check the storage, its credentials and the network.",
+    )

@@ -31,7 +31,11 @@ class Process:
     @classmethod
     def current(cls) -> Process:
         """This process."""
-        pid = os.getpid()
+        return cls.of(os.getpid())
+
+    @classmethod
+    def of(cls, pid: int) -> Process:
+        """The process of this machine that has a pid now."""
         place = _place()
         ticks = _start_ticks(pid)
         return cls(socket.gethostname(), pid, f"{place}/{ticks}" if place and ticks else "")

@@ -19,12 +19,13 @@ os.environ["AIRFLOW_HOME"] = _HOME.name
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 os.environ["CONTINUOUS_DEMO_DIR"] = f"{_HOME.name}/demo"  # where the example DAGs put things
 
-from airflow_provider_continuous import deferral, submission  # noqa: E402
+from airflow_provider_continuous import deferral  # noqa: E402
 from airflow_provider_continuous.compat import RELEASE  # noqa: E402
+from airflow_provider_continuous.deploy import submission  # noqa: E402
+from airflow_provider_continuous.deploy.submitted import SubmittedQuery  # noqa: E402
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook  # noqa: E402
 from airflow_provider_continuous.rest import AirflowClient  # noqa: E402
 from airflow_provider_continuous.standalone import AirflowProcesses  # noqa: E402
-from airflow_provider_continuous.submission import SubmittedQuery  # noqa: E402
 from tests.airflow.installed import python_path  # noqa: E402
 from tests.airflow.live_checkpoint import LiveCheckpoint  # noqa: E402
 from tests.airflow.pages import Page  # noqa: E402
@@ -107,8 +108,8 @@ def submitted(monkeypatch: pytest.MonkeyPatch, stand_in: None) -> Iterator[list[
     started: list[SubmittedQuery] = []
     really_submit = ContinuousQueryHook.submit
 
-    def submit(hook: ContinuousQueryHook, document: Any) -> SubmittedQuery:
-        started.append(really_submit(hook, document))
+    def submit(hook: ContinuousQueryHook, *given: Any) -> SubmittedQuery:
+        started.append(really_submit(hook, *given))
         return started[-1]
 
     monkeypatch.setattr(ContinuousQueryHook, "submit", submit)

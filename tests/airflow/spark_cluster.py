@@ -26,18 +26,20 @@ class SparkCluster:
     :param folder: for logs, and the work folders of drivers and executors.
     :param cores: of the worker.
     :ivar master: the cluster's URL, ``spark://127.0.0.1:PORT``.
+    :ivar web: the address of the master's web page.
     """
 
     def __init__(self, folder: Path, cores: int = 2) -> None:
         self._folder, self._cores = folder, cores
         self._processes: list[subprocess.Popen[bytes]] = []
-        self.master = ""
+        self.master = self.web = ""
 
     def __enter__(self) -> SparkCluster:
         self._folder.mkdir(parents=True)
         try:
             log = self._start("master.Master", "--host", "127.0.0.1", "--port", "0")
             self.master = self._read(log, r"Starting Spark master at (spark://\S+)")
+            self.web = self._read(log, r"MasterWebUI.* started at (http://\S+)")
             cores = ["--cores", str(self._cores), "--memory", "2g", "--host", "127.0.0.1"]
             log = self._start("worker.Worker", *cores, "--work-dir", str(self.work), self.master)
             self._read(log, r"(Successfully registered with master)")

@@ -14,9 +14,9 @@ from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.connections.fields import Fields
 from airflow_provider_continuous.connections.kinds import CONNECTORS, STORAGES
 from airflow_provider_continuous.connections.lookup import find
+from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
-from airflow_provider_continuous.submission import SubmittedQuery
 from engine.errors import ConfigError
 from engine.query.spec import load_spec
 from tests.airflow.said_connections import AWS, KAFKA, SECRET, resolved

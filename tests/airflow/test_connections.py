@@ -13,6 +13,8 @@ import pytest
 
 from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.decorators.continuous_query import continuous_query_task
+from airflow_provider_continuous.deploy.submission import Submission
+from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.checkpoint import RewindCheckpointOperator
 from airflow_provider_continuous.operators.query import (
@@ -21,7 +23,6 @@ from airflow_provider_continuous.operators.query import (
     StartContinuousQueryOperator,
     StopContinuousQueryOperator,
 )
-from airflow_provider_continuous.submission import Submission, SubmittedQuery
 from engine import connection_options
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.fsspec_storage import FsspecStorage

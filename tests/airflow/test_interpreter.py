@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_continuous.deploy.launch import query_environment
+from airflow_provider_continuous.deploy.submission import Submission
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.launch import query_environment
-from airflow_provider_continuous.submission import Submission
 from engine.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_continuous import publishing
+from airflow_provider_continuous.observing import publishing
 from airflow_provider_continuous.openlineage.datasets import (
     DataSet,
     Lineage,
@@ -20,8 +20,8 @@ from airflow_provider_continuous.operators.query import (
     DrainContinuousQueryOperator,
     StartContinuousQueryOperator,
 )
-from airflow_provider_continuous.overview import look_at
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
+from airflow_provider_continuous.view.overview import look_at
 from engine.checkpoint.fingerprint_file import write_fingerprint
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint

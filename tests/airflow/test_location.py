@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from airflow.sdk import ObjectStoragePath
 
-from airflow_provider_continuous.location import CheckpointLocation
+from airflow_provider_continuous.connections.location import CheckpointLocation
 from engine.errors import ConfigError
 
 

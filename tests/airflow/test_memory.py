@@ -8,12 +8,12 @@ import pytest
 
 from airflow_provider_continuous import compat
 from airflow_provider_continuous.compat import AirflowFailException
-from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.operators.query import (
     RestartContinuousQueryOperator,
     UpgradeContinuousQueryOperator,
 )
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
+from airflow_provider_continuous.tasks.memory import TaskMemory
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_continuous import metrics, publishing
 from airflow_provider_continuous.compat import RELEASE
-from airflow_provider_continuous.metrics import stats
-from airflow_provider_continuous.overview import look_at
+from airflow_provider_continuous.observing import metrics, publishing
+from airflow_provider_continuous.observing.metrics import stats
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
+from airflow_provider_continuous.view.overview import look_at
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.query_state import QueryState

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import (
     DrainContinuousQueryOperator,
     StartContinuousQueryOperator,
 )
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
-from airflow_provider_continuous.submission import SubmittedQuery
 
 pytestmark = pytest.mark.spark
 WAIT_S = 180
@@ -25,8 +25,8 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[SubmittedQuery]]
     started: list[SubmittedQuery] = []
     really_submit = ContinuousQueryHook.submit
 
-    def submit(hook: ContinuousQueryHook, document: Any) -> SubmittedQuery:
-        started.append(really_submit(hook, document))
+    def submit(hook: ContinuousQueryHook, *given: Any) -> SubmittedQuery:
+        started.append(really_submit(hook, *given))
         return started[-1]
 
     monkeypatch.setattr(ContinuousQueryHook, "submit", submit)

@@ -13,11 +13,11 @@ import pytest
 from airflow.sdk import DAG, task
 
 from airflow_provider_continuous.compat import AirflowFailException, conf
+from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,
     StartContinuousQueryOperator,
 )
-from airflow_provider_continuous.submission import SubmittedQuery
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_continuous import submission
+from airflow_provider_continuous.deploy import submission
+from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.hooks.query import ConnectionSettings, ContinuousQueryHook
-from airflow_provider_continuous.submission import QueryStartError, SubmittedQuery
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
 from tests.airflow.live_checkpoint import LiveCheckpoint
@@ -269,7 +269,7 @@ def test_a_second_start_has_another_run(
     second.process.terminate()
     second.process.wait()
 
-    assert second.previous_run_id == first_run
+    assert second.handle.previous_run_id == first_run
     assert status.run_id != first_run
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
+from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.operators.query import (
     RestartContinuousQueryOperator,
     StartContinuousQueryOperator,
 )
-from airflow_provider_continuous.submission import SubmittedQuery
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import write_fingerprint
 from engine.checkpoint.query_state import QueryState

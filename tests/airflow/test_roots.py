@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_continuous import roots
 from airflow_provider_continuous.plugins.queries import all_queries, query_details
-from airflow_provider_continuous.roots import NotBelowRootsError, Root, checkpoint_below
+from airflow_provider_continuous.view.roots import NotBelowRootsError, Root, checkpoint_below
+from engine.checkpoint import find
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
@@ -74,7 +74,7 @@ def test_checkpoints_are_found_at_any_depth_up_to_a_limit(tmp_path: Path) -> Non
 def test_a_huge_folder_is_not_walked_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roots, "FOLDERS_MAX", 3)
+    monkeypatch.setattr(find, "FOLDERS_MAX", 3)
     for number in range(10):
         LiveCheckpoint(tmp_path / str(number)).commit(0)
 
@@ -117,3 +117,14 @@ def test_roots_are_those_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -
     from airflow_provider_continuous import configuration
 
     assert configuration.checkpoint_roots() == ["/data/a", "s3://lake@bucket/b", "/c"]
+
+
+def test_a_root_whose_connection_is_missing_hides_no_other_one(tmp_path: Path) -> None:
+    LiveCheckpoint(tmp_path / "query").commit(0)
+
+    shown = all_queries([Root("s3://nowhere@bucket/streams"), Root(str(tmp_path))])
+
+    assert [query["checkpoint_location"] for query in shown["queries"]] == [f"{tmp_path}/query"]
+    (problem,) = shown["problems"]
+    assert problem["location"] == "s3://nowhere@bucket/streams"
+    assert "nowhere" in problem["error"]

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
+from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,
     StartContinuousQueryOperator,
 )
-from airflow_provider_continuous.submission import SubmittedQuery
 from airflow_provider_continuous.triggers.supervise import QuerySupervisionTrigger
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_continuous.driver_log import KEY_BYTES_MAX, LINES_MAX, DriverLog
+from airflow_provider_continuous.deploy.driver_log import KEY_BYTES_MAX, LINES_MAX, DriverLog, tail
 from airflow_provider_continuous.errors import QueryEndedError
-from airflow_provider_continuous.launch import tail
 from airflow_provider_continuous.notifications.query import describe
 from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.overview import look_at
 from airflow_provider_continuous.triggers.query import QueryRunningTrigger
+from airflow_provider_continuous.view.overview import look_at
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 

@@ -15,12 +15,12 @@ import pytest
 
 from airflow_provider_continuous.deploy import cluster
 from airflow_provider_continuous.deploy.cluster import Cluster
+from airflow_provider_continuous.deploy.driver_log import BYTES_MAX, LINES_MAX, DriverLog
 from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.plan import APPLICATION, Plan, make_plan
 from airflow_provider_continuous.deploy.shipping import zip_modules
-from airflow_provider_continuous.deploy.spark_submit import APPLICATION, Plan, make_plan
-from airflow_provider_continuous.driver_log import BYTES_MAX, LINES_MAX, DriverLog
+from airflow_provider_continuous.deploy.submission import Submission
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.submission import Submission
 from engine.errors import ConfigError
 
 SECRET = "correct-horse-battery"

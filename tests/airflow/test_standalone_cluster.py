@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from airflow_provider_continuous.deploy.contract import DriverState
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.rest import wait_for
 from engine.checkpoint.query_state import QueryState
@@ -46,6 +47,7 @@ def hook(
                     "executor_memory": "512m",
                     "driver_memory": "512m",
                     "total_executor_cores": 1,
+                    "master_web": cluster.web,
                     "conf": {"spark.hadoop.test.password": SECRET},
                 },
             },
@@ -101,6 +103,7 @@ def test_a_query_lives_on_the_cluster(
     try:
         status = hook.wait_until_started(submitted, 600)
         assert submitted.runs(status)
+        assert submitted.look().state is DriverState.RUNNING
         assert status.application is not None
         assert status.application.startswith("app-")
         wait_for(lambda: hook.status(location).epoch >= 2, 240, "three epochs", 0.1)
@@ -131,6 +134,8 @@ def test_a_query_lives_on_the_cluster(
     told = task_log + submitted.log_path.read_text() + cluster.driver_logs()
     assert SECRET not in told
     assert not psutil.pid_exists(status.pid or -1)
+    # A master hears of the end when the worker has told it.
+    wait_for(lambda: submitted.look().state is DriverState.ENDED, 240, "its end as told", 0.1)
 
 
 def is_executor(process: psutil.Process) -> bool:

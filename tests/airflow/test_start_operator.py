@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
+from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.errors import QueryEndedError, WaitTimeoutError
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
-from airflow_provider_continuous.submission import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from engine.checkpoint.checkpoint import Checkpoint

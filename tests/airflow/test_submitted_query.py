@@ -8,15 +8,17 @@ import os
 import re
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from airflow_provider_continuous.deploy.contract import Handle
+from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery, is_run_of
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.rest import wait_for
-from airflow_provider_continuous.submission import QueryStartError, SubmittedQuery, is_run_of
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
 from tests.airflow.live_checkpoint import LiveCheckpoint
@@ -74,12 +76,16 @@ def test_the_driver_is_a_child_of_the_client(submitting: Submitting, spec: dict[
     assert status.pid != submitted.process.pid
     assert submitted.runs(status)
     assert not submitted.spec_path.exists()
-    record = json.loads(json.dumps(submitted.record()))
-    assert is_run_of(record, status)
-    assert not is_run_of({**record, "pid": os.getpid()}, status)
-    assert not is_run_of({**record, "host": "elsewhere"}, status)
-    assert not is_run_of({**record, "run_id": "another"}, status)
-    assert is_run_of({**record, "pid": os.getpid(), "run_id": status.run_id}, status)
+    handle = Handle.read(json.loads(json.dumps(submitted.handle.to_dict())))
+    assert handle == submitted.handle
+    assert handle.run_id == status.run_id
+    assert is_run_of(handle, status)
+    unknown = replace(handle, run_id=None)
+    assert is_run_of(unknown, status)
+    assert not is_run_of(replace(unknown, pid=os.getpid()), status)
+    assert not is_run_of(replace(unknown, host="elsewhere"), status)
+    assert not is_run_of(replace(handle, run_id="another"), status)
+    assert is_run_of(replace(handle, pid=os.getpid()), status)
     hook.drain(submitted.checkpoint_location, by="a test")
     assert submitted.process.wait(30) == 0
     assert submitted.runs(hook.status(submitted.checkpoint_location))
@@ -177,7 +183,7 @@ def test_the_dag_of_the_documentation(
     submitting: Submitting, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, context: Any
 ) -> None:
     page = (Path(__file__).parents[2] / "docs" / "airflow" / "deploy-modes.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (code,) = re.findall(r"```python\n(from airflow\.sdk.*?)```", page, re.DOTALL)
     location = str(tmp_path / "numbers")
     defined: dict[str, Any] = {}
     exec(code.replace("{{ var.value.checkpoint }}", location), defined)
@@ -185,8 +191,8 @@ def test_the_dag_of_the_documentation(
     submitted = []
     really_submit = ContinuousQueryHook.submit
 
-    def submit(hook: ContinuousQueryHook, document: Any) -> SubmittedQuery:
-        submitted.append(really_submit(hook, document))
+    def submit(hook: ContinuousQueryHook, *given: Any) -> SubmittedQuery:
+        submitted.append(really_submit(hook, *given))
         return submitted[-1]
 
     monkeypatch.setattr(ContinuousQueryHook, "submit", submit)

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
+from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.operators.query import (
     StartContinuousQueryOperator,
     UpgradeContinuousQueryOperator,
 )
-from airflow_provider_continuous.submission import SubmittedQuery
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint, write_fingerprint
 from engine.checkpoint.query_state import QueryState

@@ -65,6 +65,13 @@ class Case:
         if attempts > most:
             self._wrong(f"{run.dag_id}.{task_id} was tried {attempts} times, not {most}")
 
+    def promise_submissions(self, count: int) -> None:
+        """The query was submitted so often, whether or not it came to run."""
+        submitted = len(list(self.query.logs.glob("*.log")))
+        if submitted != count:
+            self.outcome.duplicates += 1
+            self.outcome.broken.append(f"it was submitted {submitted} times, not {count}")
+
     def promise_same_run(self, query_run_id: str | None) -> None:
         """The query was never started anew."""
         now = self.query.status().run_id

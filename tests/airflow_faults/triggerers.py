@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_provider_continuous.launch import tail
+from airflow_provider_continuous.deploy.driver_log import tail
 from airflow_provider_continuous.rest import wait_for
 from tests.airflow_faults.case import Case, Scenario
 from tests.airflow_faults.query import WAIT_S

@@ -10,16 +10,18 @@ from tests.airflow_faults.query import WAIT_S, started_by
 
 
 def worker_killed_after_submit(case: Case) -> None:
-    """Before the query has its lease: the retry cannot know of it, and starts a second one."""
+    """Before the query has its lease: the retry finds it by its checkpoint, and waits for it."""
     case.query.hold_start()
     run = case.run("start_attended")
     first = case.query.wait_for_process()
     started_by(first).kill()
-    case.query.wait_for_process(other_than=first.pid)
+    wait_for(lambda: run.attempts("start") == 2, WAIT_S, "the second attempt")
+    run.wait("start", "running")
     case.query.let_start()
     case.query.open_gate()
     case.promise(run, "start", "success")
     case.promise_result(run, "start", case.query.status().run_id)
+    case.promise_submissions(1)
     case.settle(queries=1)
 
 
@@ -38,16 +40,19 @@ def worker_killed_before_xcom(case: Case) -> None:
 
 
 def two_runs_at_once(case: Case) -> None:
-    """Two DAG runs start the same query: both end with the one that was faster."""
+    """Two DAG runs start the same query: the slower one waits for what the faster has submitted."""
     case.query.hold_start()
     runs = [case.run("start_deferred") for _ in range(2)]
-    wait_for(lambda: len(case.query.processes()) == 2, WAIT_S, "the second process")
+    case.query.wait_for_process()
+    for run in runs:
+        run.wait("start", "running")
     case.query.let_start()
     case.query.wait_until_running()
     case.query.open_gate()
     for run in runs:
         case.promise(run, "start", "success")
         case.promise_result(run, "start", case.query.status().run_id)
+    case.promise_submissions(1)
     case.settle(queries=1)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 import yaml
 
-from airflow_provider_continuous.launch import tail
+from airflow_provider_continuous.deploy.driver_log import tail
 from airflow_provider_continuous.rest import wait_for
 from engine.spark.java import REDUCED_JAVA_HOME, find_java
 

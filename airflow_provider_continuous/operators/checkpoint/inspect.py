@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_continuous.arguments import whole_number
 from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
+from airflow_provider_continuous.tasks.arguments import whole_number
 from engine.checkpoint.inspection import LAST_DEFAULT
 from engine.commands.inspect_checkpoint import describe
 

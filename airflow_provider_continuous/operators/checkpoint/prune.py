@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_continuous.arguments import whole_number
 from airflow_provider_continuous.compat import AirflowException, AirflowFailException
 from airflow_provider_continuous.errors import final_errors, is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook, matching_checkpoints
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
+from airflow_provider_continuous.tasks.arguments import whole_number
 from engine.checkpoint.find import is_pattern
 from engine.commands.result import format_bytes, format_table
 from engine.errors import ConfigError, ContinuousError
@@ -30,10 +30,12 @@ class PruneCheckpointOperator(CheckpointOperator):
     Returns what was removed, and how many bytes that was; for a location with a ``*``:
     ``{"checkpoints": [...], "removed_epochs": ..., "removed_files": ..., "removed_bytes": ...}``.
 
-    :param checkpoint_location: path or URL of the checkpoint (templated);
-        ``s3://my_conn@bucket/path`` opens it with an Airflow connection. With a ``*``, all
-        checkpoints that match, one after another: one that cannot be pruned does not keep the
-        others from it, and fails the task at the end, by its name.
+    All parameters of
+    :class:`~airflow_provider_continuous.operators.checkpoint.base.CheckpointOperator`, and
+
+    :param checkpoint_location: with a ``*``, all checkpoints that match, one after another: one
+        that cannot be pruned does not keep the others from it, and fails the task at the end, by
+        its name.
     :param keep_epochs: keep the last so many committed epochs, 2 or more (templated).
     :param keep_for: keep every epoch committed less than this long ago, a timedelta or seconds.
         With both, an epoch goes only when neither keeps it.
@@ -47,7 +49,6 @@ class PruneCheckpointOperator(CheckpointOperator):
     :param sink_path: the folder of the sink (templated), for a checkpoint that does not tell it:
         Spark's own, or one that no recent engine has run.
     :param dry_run: remove nothing, return what would be removed.
-    :param storage_conn_id: the Airflow connection that opens the storage (templated).
     """
 
     template_fields: Sequence[str] = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_continuous.arguments import whole_number
 from airflow_provider_continuous.connections.document import connected_sink
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
+from airflow_provider_continuous.tasks.arguments import whole_number
 from engine.errors import ConfigError
 from engine.sinks.reopen import reopen_sink
 

@@ -9,16 +9,24 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_continuous.arguments import seconds
 from airflow_provider_continuous.deferral import wait_or_defer
 from airflow_provider_continuous.links.query import QUERY_LINKS
 from airflow_provider_continuous.openlineage.operators import QueryLineage
+from airflow_provider_continuous.tasks.arguments import seconds
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event
 
 
 class QueryAskingOperator(QueryLineage, BaseOperator):
-    """Asks the run of a checkpoint for something, and waits until it is done."""
+    """Asks the run of a checkpoint for something, and waits until it is done.
+
+    :param checkpoint_location: the query's checkpoint (templated); with
+        ``s3://my_conn@bucket/path`` an Airflow connection opens it.
+    :param timeout: how long to wait until it is done, a timedelta or seconds.
+    :param storage_conn_id: the Airflow connection that opens the storage (templated).
+    :param poll_interval: seconds between two looks at the checkpoint.
+    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot.
+    """
 
     operator_extra_links = QUERY_LINKS
     template_fields: Sequence[str] = ("checkpoint_location", "storage_conn_id")

@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_continuous.arguments import seconds
 from airflow_provider_continuous.assets.events import emit
 from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.deferral import wait_or_defer
+from airflow_provider_continuous.deploy.contract import Handle
+from airflow_provider_continuous.deploy.driver_log import tail
+from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery, is_run_of
 from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.killing import (
+from airflow_provider_continuous.links.query import QUERY_LINKS
+from airflow_provider_continuous.openlineage.operators import QueryLineage
+from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.tasks.arguments import seconds
+from airflow_provider_continuous.tasks.killing import (
     EndsWithTask,
     KillAction,
     QueryOfTask,
@@ -25,12 +31,7 @@ from airflow_provider_continuous.killing import (
     TaskIdentity,
     check_action,
 )
-from airflow_provider_continuous.launch import tail
-from airflow_provider_continuous.links.query import QUERY_LINKS
-from airflow_provider_continuous.memory import TaskMemory
-from airflow_provider_continuous.openlineage.operators import QueryLineage
-from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.submission import QueryStartError, is_run_of
+from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
@@ -64,6 +65,8 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         "source_connection",
         "sink_connection",
         "connections",
+        "environment",
+        "spark_submit",
     )
     template_fields_renderers = {"spec": "json"}  # noqa: RUF012  # Airflow's declaration
     ui_color = "#e4f4de"
@@ -81,6 +84,9 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         source_connection: str | None = None,
         sink_connection: str | None = None,
         connections: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        spark_submit: Mapping[str, Any] | None = None,
         poll_interval: float = 1.0,
         deferrable: bool = True,
         on_kill_action: KillAction = "detach",
@@ -99,6 +105,9 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         self.source_connection = source_connection
         self.sink_connection = sink_connection
         self.connections = connections
+        self.environment = environment
+        self.secrets = secrets
+        self.spark_submit = spark_submit
         self.poll_interval = poll_interval
         self.deferrable = deferrable
         self.on_kill_action = check_action(on_kill_action)
@@ -114,7 +123,13 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
     # -- for the operators ------------------------------------------------------------------------
 
     def _query_hook(self) -> ContinuousQueryHook:
-        return ContinuousQueryHook(self.continuous_conn_id, self.storage_conn_id)
+        return ContinuousQueryHook(
+            self.continuous_conn_id,
+            self.storage_conn_id,
+            environment=self.environment,
+            secrets=self.secrets,
+            spark_submit=self.spark_submit,
+        )
 
     def _document(
         self, hook: ContinuousQueryHook, spec: Mapping[str, Any] | str | None = None
@@ -247,7 +262,7 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
     def _is_own(self, status: CheckpointStatus, context: Context) -> bool:
         """Tell whether this task, in whichever attempt, has started this run."""
         records = TaskMemory(context).recall("submissions") or []
-        return any(is_run_of(record, status) for record in records)
+        return any(is_run_of(Handle.read(record), status) for record in records)
 
     def _submit(
         self,
@@ -257,18 +272,17 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         context: Context,
         on_running: OnRunning,
     ) -> CheckpointStatus:
-        submitted = hook.submit(document)
+        submitted = self._submitted(document, hook, context, on_running)
         self._watched = StartOfTask(
             self.on_kill_action, submitted, TaskIdentity.of(context["ti"]), self.log
         )
         memory = TaskMemory(context)
         # All of them: one that was killed early may have started a run that appears only now.
         earlier = (memory.recall("submissions") or [])[-_SUBMISSIONS_MAX:]
-        memory.remember("submissions", [*earlier, submitted.record()])
+        memory.remember("submissions", [*earlier, submitted.handle.to_dict()])
         try:
             status = hook.wait_until_started(submitted, max(1.0, deadline - time.time()))
-            started = {**submitted.record(), "run_id": status.run_id}
-            memory.remember("submissions", [*earlier, started])
+            memory.remember("submissions", [*earlier, submitted.handle.to_dict()])
             return status
         except QueryStartError:
             # Two tasks may start the same query at once: one of them gets the lease.
@@ -279,6 +293,30 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
                 raise
             self.log.info("Adopted run %s, which was faster", winner.run_id)
             return winner
+
+    def _submitted(
+        self,
+        document: Mapping[str, Any],
+        hook: ContinuousQueryHook,
+        context: Context,
+        on_running: OnRunning,
+    ) -> SubmittedQuery:
+        """Submit the query, or find that this is done already: by an earlier attempt, whose worker
+        may have died before it could remember, or by somebody else."""
+        own = str(TaskIdentity.of(context["ti"]))
+        submitted = hook.submit(document, own)
+        handle = submitted.handle
+        if handle.by == own or on_running == "adopt":
+            return submitted
+        if on_running == "fail":
+            raise AirflowFailException(
+                f"The query of {submitted.checkpoint_location} was submitted by {handle.by} "
+                f"({handle.name}), and may start at any time. Wait for it or end it first, or "
+                "choose on_running='adopt' or 'replace'."
+            )
+        if not submitted.end():
+            raise submitted.start_error(f"was submitted by {handle.by}, and could not be ended")
+        return hook.submit(document, own)
 
 
 def result(context: Context, location: str, event: Event) -> dict[str, Any]:

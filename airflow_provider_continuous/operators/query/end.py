@@ -56,12 +56,8 @@ class DrainContinuousQueryOperator(EndContinuousQueryOperator):
     state}``; ``epoch`` is the last committed one. Killing this task does not take the request
     back.
 
-    :param checkpoint_location: the query's checkpoint (templated); with
-        ``s3://my_conn@bucket/path`` an Airflow connection opens it.
-    :param timeout: how long to wait for the end, a timedelta or seconds.
-    :param storage_conn_id: the Airflow connection that opens the storage (templated).
-    :param poll_interval: seconds between two looks at the checkpoint.
-    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot.
+    All parameters of
+    :class:`~airflow_provider_continuous.operators.query.asking.QueryAskingOperator`.
     """
 
     _ask = "drain"
@@ -83,12 +79,8 @@ class StopContinuousQueryOperator(EndContinuousQueryOperator):
     A query that has ended already, however, is fine. Returns ``{query_id, run_id,
     checkpoint_location, epoch, state}``; ``epoch`` is the last committed one.
 
-    :param checkpoint_location: the query's checkpoint (templated); with
-        ``s3://my_conn@bucket/path`` an Airflow connection opens it.
-    :param timeout: how long to wait for the end, a timedelta or seconds.
-    :param storage_conn_id: the Airflow connection that opens the storage (templated).
-    :param poll_interval: seconds between two looks at the checkpoint.
-    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot.
+    All parameters of
+    :class:`~airflow_provider_continuous.operators.query.asking.QueryAskingOperator`.
     """
 
     _ask = "stop"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_continuous.arguments import whole_number
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.operators.query.asking import QueryAskingOperator
 from airflow_provider_continuous.operators.query.base import asker, result
 from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.tasks.arguments import whole_number
+from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryRescaledTrigger
@@ -30,14 +30,11 @@ class RescaleContinuousQueryOperator(QueryAskingOperator):
     ``{query_id, run_id, checkpoint_location, epoch, state, reducers}``; ``epoch`` is the last
     committed one.
 
-    :param checkpoint_location: the query's checkpoint (templated); with
-        ``s3://my_conn@bucket/path`` an Airflow connection opens it.
+    All parameters of
+    :class:`~airflow_provider_continuous.operators.query.asking.QueryAskingOperator`, and
+
     :param reducers: how many tasks each stage has, at least 1, as far as there are slots
         (templated); 0: as many as the query's option says.
-    :param timeout: how long to wait for the new tasks, a timedelta or seconds.
-    :param storage_conn_id: the Airflow connection that opens the storage (templated).
-    :param poll_interval: seconds between two looks at the checkpoint.
-    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot.
     """
 
     template_fields: Sequence[str] = ("checkpoint_location", "reducers", "storage_conn_id")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from airflow_provider_continuous.arguments import whole_number
 from airflow_provider_continuous.connections.sinks import sink_to_rewind
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.operators.query.base import asker
 from airflow_provider_continuous.operators.query.start import AwaitedStartOperator
 from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.tasks.arguments import whole_number
+from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from engine.checkpoint.query_state import QueryState

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from airflow_provider_continuous.arguments import seconds, whole_number
 from airflow_provider_continuous.errors import QueryEndedError, final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.killing import KillAction
-from airflow_provider_continuous.memory import TaskMemory
 from airflow_provider_continuous.operators.query.base import (
     QueryStartingOperator,
     asker,
     result,
 )
 from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.restarts import ProcessRestarts
+from airflow_provider_continuous.tasks.arguments import seconds, whole_number
+from airflow_provider_continuous.tasks.killing import KillAction
+from airflow_provider_continuous.tasks.memory import TaskMemory
+from airflow_provider_continuous.tasks.restarts import ProcessRestarts
 from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_continuous.arguments import whole_number
 from airflow_provider_continuous.errors import QueryEndedError, final_errors
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.operators.query.base import (
@@ -14,6 +13,7 @@ from airflow_provider_continuous.operators.query.base import (
     result,
 )
 from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.tasks.arguments import whole_number
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, status_event
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryRunningTrigger, StartedEpochTrigger
@@ -95,6 +95,13 @@ class StartContinuousQueryOperator(AwaitedStartOperator):
     :param connections: for a query that is a function: Airflow connections, and the format of the
         connector that is to use each, ``{"kafka_main": "kafka"}`` (templated). The function gets
         their options by ``engine.connection_options("kafka_main")``.
+    :param environment: environment variables of this query, over those of the connection
+        (templated).
+    :param secrets: environment variables of this query whose values are in connections, such as
+        ``{"KAFKA_PASSWORD": "kafka_default.password"}``, over those of the connection.
+    :param spark_submit: how large the application is and what goes along with it, over what the
+        connection says (templated): ``{"executor_memory": "4g", "num_executors": 8}``, see
+        :class:`airflow_provider_continuous.deploy.options.SubmitOptions`.
     :param poll_interval: seconds between two looks at the checkpoint.
     :param deferrable: once the query has started, and after a few seconds, wait in the triggerer,
         without a worker slot.

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from airflow_provider_continuous.arguments import per_source, seconds, whole_number
+from airflow_provider_continuous.deploy.submitted import QueryStartError
 from airflow_provider_continuous.errors import QueryEndedError, final_errors, is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.memory import TaskMemory
+from airflow_provider_continuous.observing.source_ends import SourceEnds
 from airflow_provider_continuous.operators.query.base import (
     QueryStartingOperator,
     asker,
@@ -23,8 +23,8 @@ from airflow_provider_continuous.operators.query.going_back import (
     remember,
 )
 from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.source_ends import SourceEnds
-from airflow_provider_continuous.submission import QueryStartError
+from airflow_provider_continuous.tasks.arguments import per_source, seconds, whole_number
+from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger, QueryRunningTrigger

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_continuous.arguments import seconds, whole_number
 from airflow_provider_continuous.connections.document import connected_sink
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import used_checkpoint
+from airflow_provider_continuous.tasks.arguments import seconds, whole_number
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

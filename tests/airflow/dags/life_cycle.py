@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scenario_parts import SPEC, scenario
 
-from airflow_provider_continuous import submission
+from airflow_provider_continuous.deploy import submission
 from airflow_provider_continuous.operators.query import (
     RestartContinuousQueryOperator,
     RunContinuousQueryOperator,

@@ -140,7 +140,7 @@ def test_a_sensor_without_its_connection_fails_for_good(
 def test_a_password_that_has_changed_is_looked_up_again(
     live: LiveCheckpoint, connection: Callable[..., None], topic: Topic
 ) -> None:
-    from airflow_provider_continuous.source_ends import SourceEnds
+    from airflow_provider_continuous.observing.source_ends import SourceEnds
 
     connection("0ld-h0rse")
     ends = SourceEnds(source_of(topic))

@@ -12,9 +12,10 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, task
 
-from airflow_provider_continuous import deferral, submission
+from airflow_provider_continuous import deferral
 from airflow_provider_continuous.assets.events import committed_epochs
 from airflow_provider_continuous.assets.uris import query_asset
+from airflow_provider_continuous.deploy import submission
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,
     StartContinuousQueryOperator,

@@ -9,24 +9,15 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
-import fsspec
-
-from airflow_provider_continuous.location import CheckpointLocation
+from airflow_provider_continuous.connections.location import CheckpointLocation
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.find import checkpoints_below
 from engine.checkpoint.storage.opening import open_storage
-from engine.errors import CheckpointError, ConfigError, ContinuousError
-
-DEPTH_MAX = 4
-"""How many folders below a root a checkpoint may lie."""
-FOLDERS_MAX = 2_000
-"""How many folders of a root are looked into."""
-_LOGS = ("offsets", "commits")
+from engine.errors import CheckpointError, ConfigError
 
 
 class NotBelowRootsError(ConfigError):
@@ -58,15 +49,13 @@ class Root:
         """
         parsed = CheckpointLocation.parse(self.location)
         try:
-            files, top = fsspec.core.url_to_fs(parsed.url, **parsed.storage_options())
-            for folder in _walk(files, top):
-                found = f"{self.location.rstrip('/')}/{folder[len(top) :].strip('/')}".rstrip("/")
-                if self.holds(found):
-                    yield found
-        except (ContinuousError, FileNotFoundError):
-            raise
-        except Exception as error:  # of whichever storage it is
-            raise CheckpointError(f"{parsed.url} cannot be listed: {error}") from error
+            options = parsed.storage_options()
+        except Exception as error:  # of whichever provider has the connection
+            raise CheckpointError(f"{self.location} cannot be opened: {error}") from error
+        for folder in checkpoints_below(parsed.url, options):
+            found = f"{self.location.rstrip('/')}/{folder}".rstrip("/")
+            if self.holds(found):
+                yield found
 
 
 def checkpoint_below(roots: list[Root], location: str) -> Checkpoint:
@@ -102,26 +91,3 @@ def _resolved(location: str) -> tuple[tuple[str | None, str, str], str]:
     return (parsed.conn_id, parts.scheme, parts.netloc), posixpath.normpath(
         f"/{parts.path.lstrip('/')}"
     )
-
-
-def _walk(files: Any, top: str) -> Iterator[str]:
-    """Yield the folders that are checkpoints; what is inside of one is its own."""
-    waiting, looked_into = deque([(top, 0)]), 0
-    while waiting and looked_into < FOLDERS_MAX:
-        folder, depth = waiting.popleft()
-        looked_into += 1
-        try:
-            listing = files.ls(folder, detail=True)
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            continue  # removed since it was listed, or none of our business
-        names = {str(entry["name"]).rstrip("/").rpartition("/")[2] for entry in listing}
-        if ("metadata" in names and names.intersection((*_LOGS, "control"))) or names.issuperset(
-            _LOGS
-        ):
-            yield folder
-        elif depth < DEPTH_MAX:
-            waiting.extend(
-                (str(entry["name"]).rstrip("/"), depth + 1)
-                for entry in listing
-                if entry["type"] == "directory"
-            )

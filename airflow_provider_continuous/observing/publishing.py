@@ -9,10 +9,10 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-from airflow_provider_continuous import metrics
 from airflow_provider_continuous.compat import conf
+from airflow_provider_continuous.observing import metrics
 from airflow_provider_continuous.openlineage.datasets import recorded
-from airflow_provider_continuous.overview import look_at
+from airflow_provider_continuous.view.overview import look_at
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.redaction.logs import redact
 

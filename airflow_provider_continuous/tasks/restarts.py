@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from airflow_provider_continuous.memory import TaskMemory
+    from airflow_provider_continuous.tasks.memory import TaskMemory
 
 _NAME = "restarts"
 

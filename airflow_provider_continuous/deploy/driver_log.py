@@ -1,4 +1,4 @@
-"""What a query's driver has written to its log since somebody last looked."""
+"""What a query's driver has written to its log: all since somebody last looked, or the end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from engine.redaction.texts import PRIVATE_KEY
 LINES_MAX = 200
 BYTES_MAX = 64 * 1024
 KEY_BYTES_MAX = 16 * 1024
+TAIL_BYTES_MAX = 16 * 1024
 _KEY = re.compile(PRIVATE_KEY.encode())
 
 
@@ -36,13 +37,7 @@ class DriverLog:
 
         :param ended: nobody writes any more: a last line without its end is one too.
         """
-        try:
-            with self._path.open("rb") as log:
-                size = log.seek(0, os.SEEK_END)
-                start = log.seek(max(self.position, size - BYTES_MAX))
-                data = log.read(BYTES_MAX)
-        except OSError:
-            return []
+        start, data = _end_of(self._path, self.position, BYTES_MAX)
         if not ended:
             data = _before_open_key(data[: data.rfind(b"\n") + 1])
         lines = data.splitlines(keepends=True)
@@ -54,6 +49,23 @@ class DriverLog:
         text = "\n".join(line.decode(errors="replace").rstrip("\r\n") for line in lines)
         shown = redact(text).split("\n") if lines else []  # a key may go over several lines
         return [f"... {left_out:,} bytes left out, see {self._path}", *shown] if left_out else shown
+
+
+def tail(path: Path, lines_max: int = 20) -> str:
+    """Return the end of a log, without its secrets; empty when it is not on this machine."""
+    _, data = _end_of(path, 0, TAIL_BYTES_MAX)
+    lines = data.decode(errors="replace").splitlines()
+    return redact("\n".join(lines[-lines_max:]))  # a key may go over several lines
+
+
+def _end_of(path: Path, position: int, bytes_max: int) -> tuple[int, bytes]:
+    """Where the end of a file begins, from a position on, and what is there."""
+    try:
+        with path.open("rb") as log:
+            start = log.seek(max(position, log.seek(0, os.SEEK_END) - bytes_max))
+            return start, log.read(bytes_max)
+    except OSError:
+        return position, b""
 
 
 def _before_open_key(data: bytes) -> bytes:

@@ -11,16 +11,14 @@ A cleared task is not over: its next attempt finds the query, and adopts or repl
 
 from __future__ import annotations
 
-import signal
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-
 if TYPE_CHECKING:
-    from airflow_provider_continuous.submission import SubmittedQuery
+    from airflow_provider_continuous.deploy.submitted import SubmittedQuery
+    from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 
 KillAction = Literal["drain", "stop", "detach"]
 """What to ask of the query when its task is killed; ``detach``: nothing."""
@@ -126,9 +124,9 @@ class EndsWithTask(ABC):
 
 
 class StartOfTask(EndsWithTask):
-    """The process of a query that a task has started, and which does not hold its checkpoint yet.
+    """A query that a task has submitted, and which does not hold its checkpoint yet.
 
-    A driver that is just being submitted to a cluster cannot be reached: it may start all the same.
+    A driver that nobody can reach from here may start all the same.
     """
 
     def __init__(
@@ -136,15 +134,13 @@ class StartOfTask(EndsWithTask):
     ) -> None:
         super().__init__(action, task, log)
         self._started = started
-        self.name = f"process {started.process.pid}, which starts the query,"
+        self.name = f"submission {started.handle.name}"
 
     def _ask(self, action: Literal["drain", "stop"]) -> bool:
-        started = self._started
-        if started.driver != "child" and started.process.poll() is not None:
-            self._leave("it has ended; a driver on a cluster cannot be reached")
-            return False
-        started.signal(signal.SIGTERM)  # it drains, should it run by now
-        return True
+        if self._started.kill():  # it drains, should it run by now
+            return True
+        self._leave("there is nobody to ask: it has ended, or cannot be reached from here")
+        return False
 
 
 class QueryOfTask(EndsWithTask):

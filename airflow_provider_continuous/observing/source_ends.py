@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_provider_continuous.arguments import per_source
 from airflow_provider_continuous.connections.document import connected
+from airflow_provider_continuous.tasks.arguments import per_source
 from engine.errors import SourceError
 from engine.sources.latest import lag, latest_offset
 

@@ -15,8 +15,6 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
-from engine.redaction.logs import redact
-
 _AIRFLOW_SETTINGS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW")
 
 
@@ -69,15 +67,3 @@ def _is_of_this_python(path: str) -> bool:
     known += [*site.getsitepackages(), site.getusersitepackages()]
     archive = "python{}{}.zip".format(*sys.version_info)
     return Path(path).name == archive or any(Path(path).is_relative_to(each) for each in known)
-
-
-def tail(log_path: Path, lines_max: int = 20) -> str:
-    """Return the end of a log, without its secrets; empty when it is not on this machine."""
-    try:
-        with log_path.open("rb") as log:
-            log.seek(0, os.SEEK_END)
-            log.seek(max(0, log.tell() - 16_384))
-            lines = log.read().decode(errors="replace").splitlines()
-    except OSError:
-        return ""
-    return redact("\n".join(lines[-lines_max:]))  # a key may go over several lines

@@ -21,7 +21,7 @@ import re
 from typing import TYPE_CHECKING
 
 from airflow_provider_continuous.compat import RELEASE
-from airflow_provider_continuous.overview import QueryOverview
+from airflow_provider_continuous.view.overview import QueryOverview
 
 if TYPE_CHECKING or RELEASE >= (3, 3):
     from airflow.sdk.observability import stats

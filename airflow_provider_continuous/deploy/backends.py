@@ -1,0 +1,99 @@
+"""Which backend a connection leads to, and which one knows a submission of before."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from airflow_provider_continuous.deploy.cluster import Cluster
+from airflow_provider_continuous.deploy.contract import Backend, DriverState, DriverStatus, Handle
+from airflow_provider_continuous.deploy.launch import query_environment
+from airflow_provider_continuous.deploy.local import LocalProcess
+from airflow_provider_continuous.deploy.managers.contract import Manager
+from airflow_provider_continuous.deploy.managers.kubernetes import Kubernetes
+from airflow_provider_continuous.deploy.managers.standalone import StandaloneMaster
+from airflow_provider_continuous.deploy.managers.yarn import Yarn
+from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.settings import ConnectionSettings
+from airflow_provider_continuous.deploy.spark_submit import ClientMode, ClusterMode
+from airflow_provider_continuous.deploy.submission import Submission
+from engine.redaction.logs import redact
+
+logger = logging.getLogger(__name__)
+
+
+def backend_of(settings: ConnectionSettings) -> tuple[Backend, str]:
+    """Return the backend of new submissions, and the master of its cluster, empty without one.
+
+    :raises ConfigError: what the connection names is not there.
+    """
+    if settings.deploy_mode == "local":
+        return LocalProcess(), ""
+    options = SubmitOptions.read(settings.spark_submit)
+    cluster = Cluster.find(settings.spark_conn_id, options)
+    if cluster.deploy_mode == "client":
+        return ClientMode(cluster, options), ""
+    manager = _manager(cluster, options, settings)
+    return ClusterMode(cluster, options, manager), cluster.master
+
+
+def backend_that_knows(handle: Handle, settings: ConnectionSettings) -> Backend:
+    """Return the backend of a submission; one that can tell nothing if the connection leads to
+    another cluster by now.
+
+    :raises ConfigError: what the connection names is not there.
+    """
+    if handle.backend in ("local", "client"):
+        # A process is a process, whatever the connection says by now.
+        return LocalProcess(handle.backend)
+    backend, master = backend_of(settings)
+    if (backend.name, master) == (handle.backend, handle.cluster):
+        return backend
+    return _OfAnother(handle)
+
+
+class _OfAnother(Backend):
+    """A submission to a cluster that the connection does not lead to."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.name = handle.backend
+
+    def submit(self, submission: Submission, handle: Handle) -> Handle:
+        raise NotImplementedError
+
+    def find(self, handle: Handle) -> Handle:
+        return handle
+
+    def status(self, handle: Handle) -> DriverStatus:
+        where = f"submitted to {handle.cluster}, where the connection does not lead"
+        return DriverStatus(DriverState.UNKNOWN, where)
+
+    def kill(self, handle: Handle, *, hard: bool = False) -> bool:
+        return False
+
+
+def _manager(cluster: Cluster, options: SubmitOptions, settings: ConnectionSettings) -> Manager:
+    if cluster.manager == "yarn":
+        return Yarn(cluster.yarn_web)
+    if cluster.manager == "kubernetes":
+        return Kubernetes(cluster.namespace, _kubernetes_client())
+    python = settings.python
+    return StandaloneMaster(
+        cluster.master,
+        options.master_web,
+        lambda: cluster.spark_class(python),
+        lambda: cluster.environment_with(
+            query_environment(other_python=python is not None), {}, python
+        ),
+    )
+
+
+def _kubernetes_client() -> Any:
+    """The client that Airflow's provider for Kubernetes configures; None where it cannot."""
+    try:
+        from airflow.providers.cncf.kubernetes.kube_client import get_kube_client
+
+        return get_kube_client()
+    except Exception as error:  # of a package that need not be installed, or of its configuration
+        logger.info("Nothing can be asked of Kubernetes: %s", redact(str(error)))
+        return None

@@ -1,0 +1,173 @@
+"""What every way to run a query's driver can do; a backend a file.
+
+A submission has a **handle**: plain JSON without secrets, which says where the driver is, or will
+be. It is noted in the query's checkpoint before anything starts, and completed as more is known
+(see :mod:`~airflow_provider_continuous.deploy.notes`). So whoever comes later, on any machine,
+finds the submission again by the checkpoint, and waits for it or kills it instead of submitting
+twice.
+
+Who runs a query is told by the lease in its checkpoint, never by a handle. A handle matters until
+the run holds that lease.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_continuous.deploy.driver_log import DriverLog
+from engine.checkpoint.process import Process
+
+if TYPE_CHECKING:
+    from airflow_provider_continuous.deploy.submission import Submission
+
+
+class DriverState(Enum):
+    """Where a submission has come to."""
+
+    STARTING = "starting"
+    """It is being submitted, or waits for room on the cluster."""
+    RUNNING = "running"
+    """The driver's process runs."""
+    ENDED = "ended"
+    """It has ended, or was never started."""
+    UNKNOWN = "unknown"
+    """It cannot be told from here."""
+
+
+@dataclass(frozen=True)
+class DriverStatus:
+    """One look at a driver.
+
+    :param detail: the backend's own word, for people: ``SUBMITTED``, ``exit code 1``.
+    :param exit_code: of a process on this machine that has ended, if it is known.
+    """
+
+    state: DriverState
+    detail: str
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True)
+class Handle:
+    """A submission, in JSON.
+
+    :param backend: ``local``, ``client``, ``standalone``, ``yarn`` or ``kubernetes``.
+    :param label: of the checkpoint, see :func:`label_of`; with ``number`` it names the submission.
+    :param by: who has submitted it.
+    :param submitted_at: seconds since 1970.
+    :param log: of the process that was started, on the machine ``host``; ``log_position`` is the
+        byte to go on reading at.
+    :param previous_run_id: the run that held the checkpoint before, if there was one.
+    :param host: the machine that has submitted it.
+    :param pid: of the process that was started there, the driver or spark-submit; None before.
+    :param started: which process of that number, see :class:`engine.checkpoint.process.Process`.
+    :param submitter: the process that submits, as ``pid`` and ``started``.
+    :param cluster: the master that it was submitted to; empty for a process.
+    :param driver_id: the driver or application on the cluster, once it is known.
+    :param run_id: the run, once it holds the checkpoint.
+    :param ended: somebody has seen its end, or has killed it.
+    """
+
+    backend: str
+    label: str
+    number: int
+    by: str = ""
+    submitted_at: float = 0.0
+    log: str = ""
+    log_position: int = 0
+    previous_run_id: str | None = None
+    host: str = ""
+    pid: int | None = None
+    started: str = ""
+    submitter: tuple[int, str] = (0, "")
+    cluster: str = ""
+    driver_id: str | None = None
+    run_id: str | None = None
+    ended: bool = False
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Handle:
+        """Read JSON; what another version has added is left out.
+
+        :raises ValueError: it is no handle.
+        """
+        known = {field.name: given[field.name] for field in fields(cls) if field.name in given}
+        try:
+            handle = cls(**known)
+            return replace(handle, submitter=(int(handle.submitter[0]), str(handle.submitter[1])))
+        except (TypeError, LookupError) as error:
+            raise ValueError(f"not a handle: {error}") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**asdict(self), "submitter": list(self.submitter)}
+
+    @property
+    def name(self) -> str:
+        """What names this one submission wherever it gets a name: letters, digits and ``-``.
+
+        With its time, for numbers begin anew in a checkpoint that was deleted.
+        """
+        return f"{self.label}-{self.number}-{int(self.submitted_at):x}"
+
+    @property
+    def process(self) -> Process | None:
+        """The process that was started, None before."""
+        return None if self.pid is None else Process(self.host, self.pid, self.started)
+
+
+class Backend(ABC):
+    """One way to run drivers. Makes no difference between the process that has submitted and one
+    that has found a handle."""
+
+    name: str
+    """As :attr:`Handle.backend` has it."""
+
+    def check(self) -> None:  # noqa: B027
+        """Look whether a driver can be started from here at all.
+
+        :raises ConfigError: it cannot.
+        """
+
+    @abstractmethod
+    def submit(self, submission: Submission, handle: Handle) -> Handle:
+        """Start a driver; return at once, with a handle that tells the process.
+
+        :param handle: what is noted already.
+        :raises ConfigError: something is missing; nothing was started.
+        """
+
+    @abstractmethod
+    def find(self, handle: Handle) -> Handle:
+        """Return a handle with what can be told by now besides: the process that was started under
+        its name, the driver's id."""
+
+    @abstractmethod
+    def status(self, handle: Handle) -> DriverStatus:
+        """Look once. Never raises for a cluster that does not answer: that is UNKNOWN."""
+
+    @abstractmethod
+    def kill(self, handle: Handle, *, hard: bool = False) -> bool:
+        """Ask a driver to end; return at once.
+
+        :param hard: a process that was asked before and has not ended.
+        :returns: whether there was somebody to ask.
+        """
+
+    def logs(self, handle: Handle, since: int, *, ended: bool = False) -> tuple[list[str], int]:
+        """Return new lines, without secrets, and where to go on; see :class:`DriverLog`. Of a
+        process on another machine there are none."""
+        log = DriverLog(Path(handle.log), since)
+        return log.new_lines(ended=ended), log.position
+
+
+def label_of(checkpoint_url: str) -> str:
+    """Return what marks all submissions of a checkpoint: 31 letters, digits and ``-``."""
+    digest = hashlib.sha256(checkpoint_url.rstrip("/").encode()).hexdigest()
+    return f"continuous-{digest[:20]}"

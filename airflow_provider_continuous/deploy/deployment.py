@@ -1,0 +1,172 @@
+"""One query's submissions: at most one is on its way.
+
+1. Whoever wants to submit looks at the last note in the checkpoint. A submission that may still
+   come to run is waited for.
+2. Else the next number is taken, and only then something started.
+3. What becomes known, the process, the driver's id, is noted before anything is waited for.
+4. The run that holds the lease is noted. From then on the lease tells everything.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from airflow_provider_continuous.deploy.backends import backend_of, backend_that_knows
+from airflow_provider_continuous.deploy.contract import (
+    DriverState,
+    DriverStatus,
+    Handle,
+    label_of,
+)
+from airflow_provider_continuous.deploy.notes import Notes
+from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.settings import ConnectionSettings
+from airflow_provider_continuous.deploy.submission import LOG_SUFFIX, Submission
+from airflow_provider_continuous.deploy.submitted import SubmittedQuery
+from airflow_provider_continuous.errors import is_final
+from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
+from engine.checkpoint.process import Process
+from engine.errors import CheckpointError, ContinuousError
+
+UNSEEN_MAX_S = 300.0
+"""A submission by another machine, of which no driver is known, may come to run for so long."""
+_POLL_S = 0.2
+
+
+class Deployment:
+    """See the module.
+
+    :param location: of the checkpoint, as the user writes it.
+    :param settings: of the connection.
+    :param log_dir: where the logs of this query's processes are.
+    :param log: of the task.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        checkpoint: Checkpoint,
+        settings: ConnectionSettings,
+        log_dir: Path,
+        log: Any,
+    ) -> None:
+        self._location, self._checkpoint = str(location), checkpoint
+        self._settings, self._log_dir, self._log = settings, log_dir, log
+        self._notes = Notes(checkpoint.storage)
+
+    def submit(self, made: Callable[[], Submission], by: str) -> SubmittedQuery:
+        """Start a driver, or return the submission that is on its way; see the hook.
+
+        :param made: makes what is to be started, with its secrets.
+        """
+        while True:
+            number = self._notes.next_number()
+            known = self.find()
+            if known is not None:
+                known.own = known.handle.by == by
+                self._log.info("Waiting for what %s has submitted", known.handle.by or "somebody")
+                return known
+            backend, master = backend_of(self._settings)
+            backend.check()
+            if backend.name == "local" and SubmitOptions.read(self._settings.spark_submit).given:
+                self._log.info("A local process has no size: spark_submit is not looked at")
+            submission = made()
+            handle = Handle(
+                backend.name,
+                label_of(self._checkpoint.url),
+                number,
+                by,
+                submission.started_at.timestamp(),
+                str(submission.path(LOG_SUFFIX)),
+                previous_run_id=submission.previous_run_id,
+                host=socket.gethostname(),
+                submitter=(os.getpid(), Process.current().started),
+                cluster=master,
+            )
+            if self._notes.take(handle):
+                break
+        try:
+            handle = backend.submit(submission, handle)
+        except BaseException:
+            self._notes.write(replace(handle, ended=True))
+            raise
+        self._notes.write(handle)
+        self._log.info(
+            "Started the query of %s: process %s, log %s", self._location, handle.pid, handle.log
+        )
+        return SubmittedQuery(self._location, handle, backend, self._notes.write)
+
+    def find(self) -> SubmittedQuery | None:
+        """Return the last submission if it may still come to run."""
+        handle = self._notes.last()
+        if handle is None or handle.ended or handle.run_id:
+            return None
+        noted_log = handle.log
+        if Path(noted_log).parent != self._log_dir:  # a note could name any file
+            handle = replace(handle, log="")
+        found = SubmittedQuery(
+            self._location,
+            handle,
+            backend_that_knows(handle, self._settings),
+            lambda known: self._notes.write(replace(known, log=noted_log)),
+        )
+        driver = found.look()
+        if driver.state is DriverState.STARTING:
+            return found
+        if driver.state is DriverState.ENDED or found.runs(self._checkpoint.status()):
+            return None
+        if driver.state is DriverState.UNKNOWN and found.handle.driver_id is None:
+            age_s = time.time() - handle.submitted_at
+            if age_s > UNSEEN_MAX_S:
+                self._log.warning("Given up after %d s: %s", age_s, driver.detail)
+                return None
+        return found
+
+    def wait_until_started(self, submitted: SubmittedQuery, timeout_s: float) -> CheckpointStatus:
+        """Wait until the submission's run holds the lease; see the hook."""
+        deadline = time.monotonic() + timeout_s
+        never, told = Event(), ""
+        try:
+            while True:
+                driver = submitted.look()
+                ended = driver.state is DriverState.ENDED
+                for line in submitted.new_lines(ended=ended):
+                    self._log.info("%s", line)
+                if driver.detail != told:
+                    told = driver.detail
+                    self._log.info("The driver: %s, %s", driver.state.value, told)
+                try:
+                    status = self._checkpoint.status()
+                except CheckpointError as error:  # the storage may answer at the next look
+                    if is_final(error) or time.monotonic() >= deadline:
+                        raise
+                    status = None
+                if status is not None and submitted.runs(status):
+                    submitted.started(status)
+                    return status
+                if ended:
+                    how = "ended with" if driver.exit_code is not None else "has ended:"
+                    raise submitted.start_error(f"{how} {driver.detail}", driver.exit_code)
+                if time.monotonic() >= deadline:
+                    raise _taken_back(submitted, driver, timeout_s)
+                never.wait(_POLL_S)
+        finally:
+            submitted.forget_secrets()
+
+
+def _taken_back(
+    submitted: SubmittedQuery, driver: DriverStatus, timeout_s: float
+) -> ContinuousError:
+    hung = f"hung for {timeout_s:g} seconds ({driver.detail})"
+    if not submitted.own:
+        return submitted.start_error(f"{hung}, and is left to {submitted.handle.by},")
+    if submitted.end():
+        return submitted.start_error(hung)
+    return submitted.start_error(f"{hung}, and could not be ended: a retry waits for it,")

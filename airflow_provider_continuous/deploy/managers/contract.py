@@ -1,0 +1,89 @@
+"""What a cluster's manager is asked about a driver."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_continuous.deploy.contract import DriverStatus, Handle
+
+ANSWER_S = 5.0
+"""A manager answers within so many seconds, or counts as out of reach."""
+_OUTPUT_BYTES_MAX = 1024 * 1024
+
+
+class Manager(ABC):
+    """A kind of cluster."""
+
+    id_is_proof = True
+    """Whether there is, or was, a driver once :meth:`find` tells its id."""
+
+    def marks(self, handle: Handle) -> Mapping[str, str]:
+        """Return settings that make the driver known by the submission's name."""
+        return {}
+
+    @abstractmethod
+    def find(self, handle: Handle) -> str | None:
+        """Return the id of a submission's driver, None if it is not known (yet)."""
+
+    @abstractmethod
+    def status(self, driver_id: str) -> DriverStatus:
+        """Ask once. A manager that does not answer is no error: then it is UNKNOWN."""
+
+    @abstractmethod
+    def kill(self, driver_id: str, handle: Handle) -> bool:
+        """Ask the manager to kill a driver; tell whether it could be asked. Returns at once."""
+
+
+def said(handle: Handle, pattern: re.Pattern[str]) -> str | None:
+    """Return the last thing of this pattern that a submission's output has, if it is here."""
+    try:
+        with Path(handle.log).open("rb") as log:
+            output = log.read(_OUTPUT_BYTES_MAX).decode(errors="replace")
+    except OSError:
+        return None
+    found = pattern.findall(output)
+    return found[-1] if found else None
+
+
+class ManagerError(Exception):
+    """A manager did not answer.
+
+    :param status: of HTTP, if it has answered and refused.
+    """
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def ask(url: str, *, put: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Ask over HTTP; return the JSON object of the answer, empty if it has none.
+
+    :param put: what to put there; None: only read.
+    :raises ManagerError: there was no such answer.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise ManagerError(f"{url} is no address of a web page")
+    body = None if put is None else json.dumps(put).encode()
+    headers = {"Accept": "application/json", "Content-Type": "application/json"}
+    method = "GET" if put is None else "PUT"
+    request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310  # checked
+    try:
+        with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:  # noqa: S310
+            text = answer.read()
+        found = json.loads(text) if text.strip() else {}
+    except urllib.error.HTTPError as error:
+        with error:
+            raise ManagerError(f"{url} answers {error.code}", error.code) from error
+    except (OSError, ValueError) as error:  # refused, silent, or no JSON
+        raise ManagerError(f"{url} does not answer: {error}") from error
+    if not isinstance(found, dict):
+        raise ManagerError(f"{url} answers something else")
+    return found

@@ -1,0 +1,79 @@
+"""Kubernetes: the driver's pod has its submission's name, so there cannot be two, and the
+checkpoint's label.
+
+Asked by the client that the Spark provider uses, with its configuration (the provider
+``cncf.kubernetes``, section ``[kubernetes_executor]``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
+from airflow_provider_continuous.deploy.managers.contract import ANSWER_S, Manager
+
+LABEL = "continuous-checkpoint"
+POD_NAME = "spark.kubernetes.driver.pod.name"
+_PHASES = {
+    "Pending": DriverState.STARTING,
+    "Running": DriverState.RUNNING,
+    "Succeeded": DriverState.ENDED,
+    "Failed": DriverState.ENDED,
+}
+
+
+class Kubernetes(Manager):
+    """One namespace of a cluster.
+
+    :param client: Kubernetes' client, ``CoreV1Api``; None: nothing can be asked.
+    """
+
+    id_is_proof = False
+
+    def __init__(self, namespace: str, client: Any) -> None:
+        self._namespace, self._client = namespace, client
+
+    def marks(self, handle: Handle) -> Mapping[str, str]:
+        """The pod's name and its label."""
+        return {
+            POD_NAME: f"{handle.name}-driver",
+            f"spark.kubernetes.driver.label.{LABEL}": handle.label,
+        }
+
+    def find(self, handle: Handle) -> str | None:
+        """Its name is known before there is a pod."""
+        return f"{handle.name}-driver"
+
+    def status(self, driver_id: str) -> DriverStatus:
+        """Ask for the pod."""
+        if self._client is None:
+            return DriverStatus(DriverState.UNKNOWN, f"pod {driver_id}: no Kubernetes client")
+        try:
+            pod = self._client.read_namespaced_pod(
+                driver_id, self._namespace, _request_timeout=ANSWER_S
+            )
+        except Exception as error:  # of a package that need not be installed
+            if getattr(error, "status", None) == 404:
+                return DriverStatus(DriverState.ENDED, f"there is no pod {driver_id}")
+            return DriverStatus(DriverState.UNKNOWN, f"pod {driver_id}: {type(error).__name__}")
+        phase = str(pod.status.phase)
+        state = _PHASES.get(phase, DriverState.UNKNOWN)
+        return DriverStatus(state, f"pod {driver_id} is {phase}")
+
+    def kill(self, driver_id: str, handle: Handle) -> bool:
+        """Delete the pod, if it has this checkpoint's label."""
+        if self._client is None:
+            return False
+        try:
+            pod = self._client.read_namespaced_pod(
+                driver_id, self._namespace, _request_timeout=ANSWER_S
+            )
+            if (pod.metadata.labels or {}).get(LABEL) != handle.label:
+                return False
+            self._client.delete_namespaced_pod(
+                driver_id, self._namespace, _request_timeout=ANSWER_S
+            )
+        except Exception:  # of a package that need not be installed: it could not be asked
+            return False
+        return True

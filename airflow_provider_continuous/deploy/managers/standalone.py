@@ -1,0 +1,91 @@
+"""Spark's standalone master: a driver's id is in spark-submit's output, its state on the master's
+web page, as JSON, and it is killed as Spark's documentation says, by ``spark-class``.
+
+``spark-submit --status`` and ``--kill`` do the same where the master's REST server is on, which is
+off by default, and each look would start a Java machine. The master tells no names of drivers that
+wait: one whose submission died before its id was noted is found in the output on that machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from airflow_provider_continuous.deploy import processes
+from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
+from airflow_provider_continuous.deploy.managers.contract import Manager, ManagerError, ask, said
+
+WEB_PORT = 8080
+"""Of a master's web page, unless it is set."""
+_ID = re.compile(r"\bdriver-\d{14}-\d{4,}\b")
+_STATES = {
+    "SUBMITTED": DriverState.STARTING,
+    "RELAUNCHING": DriverState.STARTING,
+    "RUNNING": DriverState.RUNNING,
+    "FINISHED": DriverState.ENDED,
+    "FAILED": DriverState.ENDED,
+    "KILLED": DriverState.ENDED,
+    "ERROR": DriverState.ENDED,
+}
+
+
+class StandaloneMaster(Manager):
+    """One master, or several of which one is active.
+
+    :param master: ``spark://a:7077,b:7077``.
+    :param web: the addresses of their web pages, with commas; None: port 8080 of each.
+    :param spark_class: returns Spark's program of this name; called for a kill alone.
+    :param environment: returns the whole environment of that program.
+    """
+
+    def __init__(
+        self,
+        master: str,
+        web: str | None,
+        spark_class: Callable[[], str],
+        environment: Callable[[], Mapping[str, str]],
+    ) -> None:
+        self._master, self._spark_class, self._environment = master, spark_class, environment
+        self._pages = [page.strip().rstrip("/") for page in (web or "").split(",") if page.strip()]
+        self._pages = self._pages or [_page_of(each) for each in master.split(",")]
+
+    def find(self, handle: Handle) -> str | None:
+        """Look for the id in what spark-submit has written."""
+        return said(handle, _ID)
+
+    def status(self, driver_id: str) -> DriverStatus:
+        """Ask the active master."""
+        problems = []
+        for page in self._pages:
+            try:
+                told = ask(f"{page}/json/")
+            except ManagerError as error:
+                problems.append(str(error))
+                continue
+            if told.get("status") != "ALIVE":
+                problems.append(f"the master of {page} is {told.get('status')}")
+                continue
+            drivers = [*told.get("activedrivers", ()), *told.get("completeddrivers", ())]
+            for driver in drivers:
+                if driver["id"] == driver_id:
+                    state = _STATES.get(driver["state"], DriverState.UNKNOWN)
+                    return DriverStatus(state, f"{driver_id} is {driver['state']}")
+            return DriverStatus(DriverState.ENDED, f"the master does not know {driver_id}")
+        why = f"{'; '.join(problems)}. Say where its web page is: spark_submit.master_web"
+        return DriverStatus(DriverState.UNKNOWN, f"{driver_id}: {why}")
+
+    def kill(self, driver_id: str, handle: Handle) -> bool:
+        """Start Spark's program for it, which outlives this process."""
+        if not _ID.fullmatch(driver_id):
+            return False
+        client = "org.apache.spark.deploy.Client"
+        command = [self._spark_class(), client, "kill", self._master, driver_id]
+        processes.launch(command, Path(f"{handle.log}.kill"), self._environment())
+        return True
+
+
+def _page_of(master: str) -> str:
+    parts = urlsplit(master if "://" in master else f"spark://{master}")
+    return f"http://{parts.netloc.rpartition(':')[0] or parts.netloc}:{WEB_PORT}"

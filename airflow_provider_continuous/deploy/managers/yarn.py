@@ -1,0 +1,79 @@
+"""YARN's ResourceManager, over its REST interface: an application is tagged with its submission's
+name, and so found again by it.
+
+The address is that of the Spark provider: ``yarn_resourcemanager_webapp_address`` in the extra of
+the Spark connection. Kerberos is not spoken: such a manager answers 401, and a driver is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
+from airflow_provider_continuous.deploy.managers.contract import Manager, ManagerError, ask, said
+
+_ID = re.compile(r"\bapplication_\d+_\d{4,}\b")
+_STATES = {
+    "NEW": DriverState.STARTING,
+    "NEW_SAVING": DriverState.STARTING,
+    "SUBMITTED": DriverState.STARTING,
+    "ACCEPTED": DriverState.STARTING,
+    "RUNNING": DriverState.RUNNING,
+    "FINISHED": DriverState.ENDED,
+    "FAILED": DriverState.ENDED,
+    "KILLED": DriverState.ENDED,
+}
+
+
+class Yarn(Manager):
+    """A ResourceManager.
+
+    :param address: of its web page; None: nothing can be asked.
+    """
+
+    def __init__(self, address: str | None) -> None:
+        self._apps = f"{address.rstrip('/')}/ws/v1/cluster/apps" if address else None
+
+    def marks(self, handle: Handle) -> Mapping[str, str]:
+        """A tag."""
+        return {"spark.yarn.tags": handle.name}
+
+    def find(self, handle: Handle) -> str | None:
+        """Look in what spark-submit has written, then ask for the tag."""
+        found = said(handle, _ID)
+        if found is not None or self._apps is None:
+            return found
+        try:
+            told = ask(f"{self._apps}?applicationTags={handle.name}")
+        except ManagerError:
+            return None
+        apps = (told.get("apps") or {}).get("app") or []
+        return max((str(app["id"]) for app in apps if _ID.fullmatch(str(app["id"]))), default=None)
+
+    def status(self, driver_id: str) -> DriverStatus:
+        """Ask for the application."""
+        if self._apps is None:
+            why = "the Spark connection has no yarn_resourcemanager_webapp_address"
+            return DriverStatus(DriverState.UNKNOWN, f"{driver_id}: {why}")
+        try:
+            app = ask(f"{self._apps}/{driver_id}").get("app") or {}
+        except ManagerError as error:
+            if error.status == 404:
+                return DriverStatus(DriverState.ENDED, f"YARN does not know {driver_id}")
+            return DriverStatus(DriverState.UNKNOWN, f"{driver_id}: {error}")
+        state = str(app.get("state"))
+        return DriverStatus(
+            _STATES.get(state, DriverState.UNKNOWN),
+            f"{driver_id} is {state}, {app.get('finalStatus')}",
+        )
+
+    def kill(self, driver_id: str, handle: Handle) -> bool:
+        """Ask for its end."""
+        if self._apps is None or not _ID.fullmatch(driver_id):
+            return False
+        try:
+            ask(f"{self._apps}/{driver_id}/state", put={"state": "KILLED"})
+        except ManagerError:
+            return False
+        return True

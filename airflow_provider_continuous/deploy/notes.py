@@ -1,0 +1,72 @@
+"""Submissions of a query, noted in its checkpoint::
+
+    control/submissions/<n>    {"backend":"local","label":"continuous-5a...","number":3,...}
+
+1. A submission takes the next number by creating its file: of two who submit at once, one does, and
+   the other finds that one. Nothing has started yet.
+2. The file is replaced as more is known: the process, the driver's id on the cluster, the run, the
+   end.
+
+A note is no proof: whoever may write the checkpoint may write notes. It is compared with what the
+machine or the cluster says about a process or a driver of that name before anything is ended.
+"""
+
+from __future__ import annotations
+
+from airflow_provider_continuous.deploy.contract import Handle
+from engine.base.json_text import dump, load_object
+from engine.checkpoint.storage.contract import Storage
+
+FOLDER = "control/submissions"
+KEPT = 5
+"""So many notes stay, for people."""
+
+
+class Notes:
+    """See the module."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def last(self) -> Handle | None:
+        """Return the last submission; None if there is none, or its note is unreadable.
+
+        :raises CheckpointError: the checkpoint cannot be read.
+        """
+        numbers = self._numbers()
+        if not numbers:
+            return None
+        try:
+            return Handle.read(load_object(self._storage.read(f"{FOLDER}/{numbers[-1]}")))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def next_number(self) -> int:
+        """Return the number of the next submission."""
+        return max(self._numbers(), default=-1) + 1
+
+    def take(self, handle: Handle) -> bool:
+        """Note a submission that is about to begin; False if its number is taken.
+
+        :raises CheckpointError: the checkpoint cannot be written.
+        """
+        taken = self._storage.create(f"{FOLDER}/{handle.number}", _text(handle))
+        if taken:
+            for number in self._numbers()[:-KEPT]:
+                self._storage.delete(f"{FOLDER}/{number}")
+        return taken
+
+    def write(self, handle: Handle) -> None:
+        """Note what is known about a submission by now.
+
+        :raises CheckpointError: the checkpoint cannot be written.
+        """
+        self._storage.replace(f"{FOLDER}/{handle.number}", _text(handle))
+
+    def _numbers(self) -> list[int]:
+        names = (file.name for file in self._storage.list(FOLDER))
+        return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _text(handle: Handle) -> bytes:
+    return dump(handle.to_dict()).encode()

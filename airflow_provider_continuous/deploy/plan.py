@@ -1,0 +1,204 @@
+"""What is executed to submit a query with ``spark-submit``.
+
+How the specification, which may hold secrets, reaches the driver:
+
+- client mode: a file of this machine that only its owner can read;
+- cluster mode on YARN and Kubernetes: the same file, by ``--files``;
+- cluster mode on a standalone cluster, which ships no files to a driver: the environment, which
+  Spark's own client sends along.
+
+Spark refuses Python programs in the last case. What is submitted there is Spark's own
+``SparkSubmit`` class, which then runs the program on the worker, in client mode.
+
+Settings whose names or values look like secrets, and a driver's environment, go into a properties
+file that only its owner can read, never on a command line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import engine
+from airflow_provider_continuous.deploy.cluster import Cluster, spark_home
+from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.private_files import (
+    is_secret,
+    write_keytab,
+    write_properties,
+)
+from airflow_provider_continuous.deploy.shipping import zip_modules, zip_package
+from airflow_provider_continuous.deploy.submission import Submission
+from engine.errors import ConfigError
+
+SPECIFICATION = "CONTINUOUS_SPECIFICATION"
+"""The variable that holds the specification where a driver can be given no file."""
+_ENGINE = Path(engine.__file__).parent
+APPLICATION = _ENGINE / "commands" / "application.py"
+_NESTED = "org.apache.spark.deploy.SparkSubmit"
+_DO_NOT_WAIT = {
+    "standalone": "spark.standalone.submit.waitAppCompletion",
+    "yarn": "spark.yarn.submit.waitAppCompletion",
+    "kubernetes": "spark.kubernetes.submission.waitAppCompletion",
+}
+_DRIVER_VARIABLE = {"yarn": "spark.yarn.appMasterEnv", "kubernetes": "spark.kubernetes.driverEnv"}
+_TAGS = "spark.yarn.tags"
+_GIVES_WAY = ("spark.master", "spark.submit.deployMode")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A submission, ready to be executed.
+
+    :param command: the whole command line.
+    :param environment: of the command.
+    :param private_files: those that may hold secrets, besides the specification.
+    """
+
+    command: list[str]
+    environment: Mapping[str, str]
+    private_files: tuple[Path, ...] = ()
+
+
+def make_plan(
+    submission: Submission,
+    cluster: Cluster,
+    options: SubmitOptions,
+    marks: Mapping[str, str] | None = None,
+) -> Plan:
+    """Write the submission's files, and say what to execute.
+
+    :param marks: settings by which the cluster knows the submission. A query may have tags besides.
+    :raises ConfigError: a query has another one of them, or something cannot be sent along.
+    """
+    document = dict(submission.document)
+    conf = {**(document.pop("conf", None) or {}), **options.conf}
+    for key, mark in (marks or {}).items():
+        if key in conf and key != _TAGS:
+            raise ConfigError(
+                f"The setting {key} is {conf[key]!r}.",
+                hint="Leave it out: by its own one a submission is found again.",
+            )
+        conf[key] = f"{conf[key]},{mark}" if key in conf else mark
+    conf = {key: _text(value) for key, value in conf.items() if key not in _GIVES_WAY}
+    code = _code(document, submission, cluster, options)
+    options = replace(options, py_files=_joined(*code, options.py_files))
+    if cluster.ships_files:
+        return _plan_with_files(document, conf, submission, cluster, options)
+    return _plan_nested(document, conf, submission, cluster, options)
+
+
+def _plan_with_files(
+    document: Mapping[str, Any],
+    conf: dict[str, str],
+    submission: Submission,
+    cluster: Cluster,
+    options: SubmitOptions,
+) -> Plan:
+    spec_path = submission.write_specification(document)
+    private = {key: value for key, value in conf.items() if is_secret(key, value)}
+    argument, environment = str(spec_path), cluster.environment(submission)
+    if cluster.deploy_mode == "cluster":
+        conf[_DO_NOT_WAIT[cluster.manager]] = "false"
+        prefix = _DRIVER_VARIABLE[cluster.manager]
+        private |= {f"{prefix}.{name}": value for name, value in submission.variables.items()}
+        options = replace(options, files=_joined(str(spec_path), options.files))
+        argument = spec_path.name
+    properties = write_properties(private, submission, options.properties_file) if private else None
+    keytab = None
+    if cluster.keytab:
+        keytab = str(write_keytab(cluster.keytab, submission.log_dir))
+    command = cluster.command(
+        options.application or str(APPLICATION),
+        **{
+            **options.of_the_hook(),
+            "keytab": options.keytab or keytab,
+            "properties_file": str(properties) if properties else options.properties_file,
+        },
+        conf={key: value for key, value in conf.items() if key not in private},
+        deploy_mode=cluster.deploy_mode,
+        name=document.get("name") or "continuous query",
+        application_args=[argument],
+    )
+    if properties and not options.properties_file:
+        command.insert(1, "--load-spark-defaults")  # which any properties file would hide
+    private_files = (properties,) if properties else ()
+    return Plan([cluster.find_binary(submission.python), *command[1:]], environment, private_files)
+
+
+def _plan_nested(
+    document: dict[str, Any],
+    conf: dict[str, str],
+    submission: Submission,
+    cluster: Cluster,
+    options: SubmitOptions,
+) -> Plan:
+    private = {key: value for key, value in conf.items() if is_secret(key, value)}
+    spec = json.dumps({**document, "conf": private}, ensure_ascii=False)
+    name = document.get("name") or "continuous query"
+    public = {key: value for key, value in conf.items() if key not in private}
+    inner = cluster.command(
+        options.application or str(APPLICATION),
+        **options.of_the_hook(),
+        conf=public,
+        deploy_mode="client",
+        name=name,
+        application_args=[f"env:{SPECIFICATION}"],
+    )
+    outer = cluster.command(
+        options.driver_jar or _any_jar(),
+        java_class=_NESTED,
+        conf={
+            **{key: value for key, value in public.items() if key.startswith("spark.driver.")},
+            _DO_NOT_WAIT["standalone"]: "false",
+        },
+        driver_memory=options.driver_memory,
+        deploy_mode="cluster",
+        name=name,
+        application_args=inner[1:],
+    )
+    environment = {**cluster.environment(submission), SPECIFICATION: spec}
+    return Plan([cluster.find_binary(submission.python), *outer[1:]], environment)
+
+
+def _code(
+    document: dict[str, Any], submission: Submission, cluster: Cluster, options: SubmitOptions
+) -> list[str]:
+    """The zips to send along; the document then says nothing of folders of this machine.
+
+    A driver on a standalone cluster can be sent none.
+    """
+    folders = [Path(folder) for folder in document.pop("python_path", None) or ()]
+    if not cluster.ships_files:
+        if folders:
+            raise ConfigError(
+                "python_path cannot be sent to a driver on a standalone cluster.",
+                hint="Give spark_submit.py_files, with paths or URLs that every worker can read, "
+                "or use client mode.",
+            )
+        return []
+    shelf = submission.log_dir / "code"
+    shipped = [zip_package(_ENGINE, shelf)] if options.ship_engine else []
+    return [str(path) for path in (*shipped, *(zip_modules(folder, shelf) for folder in folders))]
+
+
+def _any_jar() -> str:
+    """Spark asks for a jar to submit; any of its own will do."""
+    jars = sorted((spark_home() / "jars").glob("spark-tags_*.jar"))
+    if not jars:
+        raise ConfigError(
+            "No jar of Spark was found on this machine.",
+            hint="Give spark_submit.driver_jar: any jar at the same place on every worker.",
+        )
+    return str(jars[0])
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _joined(*parts: str | None) -> str | None:
+    return ",".join(part for part in parts if part) or None

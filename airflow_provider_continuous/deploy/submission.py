@@ -1,0 +1,86 @@
+"""A query that is to be started, and the files that go with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow_provider_continuous import configuration
+from airflow_provider_continuous.compat import conf
+from airflow_provider_continuous.deploy.launch import query_environment
+
+ENGINE = (sys.executable, "-m", "engine")
+"""The engine's command line."""
+SPEC_SUFFIX = ".spec.json"
+LOG_SUFFIX = ".log"
+PROPERTIES_SUFFIX = ".properties"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What is to be started, and where its files go.
+
+    :param document: a valid specification with its checkpoint_location.
+    :param log_dir: created if missing.
+    :param previous_run_id: the run that held the checkpoint before, if there was one.
+    :param variables: environment variables of the query, besides those of the task.
+    :param python: the interpreter of the driver; None: the one that runs this.
+    """
+
+    document: Mapping[str, Any]
+    log_dir: Path
+    previous_run_id: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    python: str | None = None
+    started_at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+
+    @property
+    def name(self) -> str:
+        """The query's name, as far as it can be part of a file's name."""
+        return re.sub(r"[^\w.-]+", "-", str(self.document.get("name") or "query"))
+
+    def path(self, suffix: str) -> Path:
+        """Return the path of one of this submission's files."""
+        return self.log_dir / f"{self.name}-{self.started_at:%Y%m%dT%H%M%S.%fZ}{suffix}"
+
+    def write(self, suffix: str, text: str) -> Path:
+        """Write one of its files. It may hold secrets: only its owner can read it."""
+        self.log_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self.path(suffix)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def write_specification(self, document: Mapping[str, Any] | None = None) -> Path:
+        """Write the specification, or what has become of it."""
+        return self.write(SPEC_SUFFIX, json.dumps(document or self.document))
+
+    def environment(self) -> dict[str, str]:
+        """Return the whole environment of a process on this machine."""
+        own = query_environment(other_python=self.python is not None)
+        return {**own, **self.variables}
+
+    def engine(self) -> tuple[str, ...]:
+        """Return the engine's command line on this machine."""
+        return ENGINE if self.python is None else (self.python, "-m", "engine")
+
+
+def default_log_dir(checkpoint_url: str) -> Path:
+    """Return the folder for a query's logs: the configured one, else beside a local checkpoint,
+    else Airflow's own."""
+    configured = configuration.log_dir()
+    if configured:
+        return Path(configured)
+    parts = urlsplit(checkpoint_url)
+    if parts.scheme in ("", "file"):
+        return Path(parts.path.rstrip("/") + ".logs")
+    return Path(conf.get("logging", "base_log_folder")) / "continuous"

@@ -1,0 +1,1 @@
+"""What people are shown: which checkpoints, and what of each."""

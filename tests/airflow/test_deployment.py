@@ -1,0 +1,325 @@
+"""A submission is found again by its checkpoint, and never doubled. The processes are real; what
+runs in them is ``stand_in.py`` instead of Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_continuous.compat import AirflowFailException
+from airflow_provider_continuous.deploy import deployment, processes
+from airflow_provider_continuous.deploy.contract import DriverState, Handle
+from airflow_provider_continuous.deploy.notes import Notes
+from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
+from airflow_provider_continuous.hooks.query import ContinuousQueryHook
+from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
+from airflow_provider_continuous.rest import wait_for
+from airflow_provider_continuous.tasks.killing import TaskIdentity
+from engine.checkpoint.process import Process
+from engine.checkpoint.storage.opening import open_storage
+
+
+@pytest.fixture
+def hook(stand_in: None) -> ContinuousQueryHook:
+    return ContinuousQueryHook()
+
+
+@pytest.fixture
+def waiting(spec: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
+    """A query that takes the lease once the test says so."""
+    return {**spec, "conf": {"lease_gate": str(tmp_path / "gate")}}
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    return tmp_path / "gate"
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """Who comes later is another process, and has no children."""
+    before = dict(processes._children)
+    yield
+    for pid, child in processes._children.items():
+        if pid not in before:
+            child.kill()
+            child.wait()
+
+
+def notes(spec: dict[str, Any]) -> Notes:
+    return Notes(open_storage(spec["checkpoint_location"]))
+
+
+def dies(
+    hook: ContinuousQueryHook,
+    spec: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    by: str = "a_dag.a_task, a_run",
+) -> SubmittedQuery:
+    """Submit; the worker dies before it can note, or remember, what it has started."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Notes, "write", lambda *_: None)
+        submitted = hook.submit(hook.specification(spec), by)
+    monkeypatch.setattr(processes, "child", lambda _: None)
+    unknown = replace(submitted.handle, pid=None, started="")
+    # The system shows the environment of a program a moment after it has started.
+    wait_for(lambda: processes.find(unknown).pid, 30, "the process to have its name", 0.01)
+    return submitted
+
+
+def test_what_a_dead_worker_has_started_is_waited_for(
+    hook: ContinuousQueryHook, waiting: dict[str, Any], gate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = dies(hook, waiting, monkeypatch)
+    noted = notes(waiting).last()
+    assert noted is not None
+    assert noted.pid is None, "nothing is known but that something would be started"
+
+    again = hook.submit(hook.specification(waiting), "a_dag.a_task, a_run")
+
+    assert again.handle.pid == first.handle.pid
+    assert notes(waiting).last() == replace(again.handle)
+    gate.touch()
+    status = hook.wait_until_started(again, 30)
+    assert status.pid == first.handle.pid
+    found = notes(waiting).last()
+    assert found is not None
+    assert found.run_id == status.run_id
+    assert hook.on_its_way(waiting["checkpoint_location"]) is None, "its lease tells"
+    assert not again.spec_path.exists()
+
+
+def test_what_a_dead_worker_has_started_can_be_ended(
+    hook: ContinuousQueryHook, waiting: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = dies(hook, waiting, monkeypatch)
+    found = hook.on_its_way(waiting["checkpoint_location"])
+    assert found is not None
+
+    processes._children[first.handle.pid or 0].poll()
+    assert found.kill()
+    processes._children[first.handle.pid or 0].wait(30)
+
+    assert found.look().state is DriverState.ENDED
+    assert hook.on_its_way(waiting["checkpoint_location"]) is None
+    last = notes(waiting).last()
+    assert last is not None
+    assert last.ended
+
+
+def test_a_worker_that_died_before_it_started_anything(
+    hook: ContinuousQueryHook, spec: dict[str, Any]
+) -> None:
+    gone = Process.of(os.getpid()).started.rpartition("/")[0] + "/1"
+    claim = Handle(
+        "local", "continuous-x", 0, host=os.uname().nodename, submitter=(os.getpid(), gone)
+    )
+    notes(spec).take(claim)
+
+    assert hook.on_its_way(spec["checkpoint_location"]) is None
+    started = hook.submit(hook.specification(spec))
+
+    assert started.handle.number == 1
+    hook.wait_until_started(started, 30)
+
+
+def test_a_worker_that_is_about_to_start_it(
+    hook: ContinuousQueryHook, spec: dict[str, Any]
+) -> None:
+    own = Process.current()
+    claim = Handle("local", "continuous-x", 0, host=own.host, submitter=(own.pid, own.started))
+    notes(spec).take(claim)
+
+    found = hook.submit(hook.specification(spec))
+
+    assert found.handle == claim
+    assert found.look().state is DriverState.STARTING
+
+
+def test_another_machine_is_believed_for_some_minutes(
+    hook: ContinuousQueryHook, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_700_000_000.0
+    monkeypatch.setattr(deployment.time, "time", lambda: now)
+    claim = Handle("local", "continuous-x", 0, host="elsewhere", submitted_at=now - 100, pid=7)
+    notes(spec).take(claim)
+
+    found = hook.submit(hook.specification(spec))
+
+    assert found.handle == claim
+    assert not found.kill(), "a process of another machine cannot be reached"
+    monkeypatch.setattr(deployment.time, "time", lambda: now + deployment.UNSEEN_MAX_S)
+    assert hook.on_its_way(spec["checkpoint_location"]) is None
+
+
+def test_a_note_ends_no_process_that_is_another_one(
+    hook: ContinuousQueryHook, spec: dict[str, Any]
+) -> None:
+    """Whoever may write the checkpoint may write notes."""
+    own = Process.current()
+    forged = Handle("local", "continuous-x", 0, host=own.host, pid=own.pid, started=own.started)
+    notes(spec).take(replace(forged, log="/etc/passwd"))
+
+    found = hook.on_its_way(spec["checkpoint_location"])
+
+    assert found is not None
+    assert not found.kill()
+    assert found.new_lines(ended=True) == [], "nor is any file shown"
+    found.forget_secrets()
+
+
+def test_a_log_in_another_folder_stays_noted(
+    hook: ContinuousQueryHook, waiting: dict[str, Any], connection: Any, tmp_path: Path
+) -> None:
+    """The connection says another log folder since."""
+    first = hook.submit(hook.specification(waiting))
+    connection("continuous_default", "continuous", extra={"log-dir": str(tmp_path / "logs")})
+
+    found = ContinuousQueryHook().on_its_way(waiting["checkpoint_location"])
+
+    assert found is not None
+    assert found.handle.log == ""
+    assert found.end()
+    last = notes(waiting).last()
+    assert last is not None
+    assert last.ended
+    assert last.log == first.handle.log
+
+
+def test_a_query_that_could_not_be_started_is_not_on_its_way(
+    hook: ContinuousQueryHook, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "launch_detached", fails)
+
+    with pytest.raises(OSError, match="no more processes"):
+        hook.submit(hook.specification(spec))
+
+    last = notes(spec).last()
+    assert last is not None
+    assert last.ended
+
+
+def fails(*_: Any) -> Any:
+    raise OSError("no more processes")
+
+
+def test_a_note_has_no_secret(
+    hook: ContinuousQueryHook, waiting: dict[str, Any], connection: Any, tmp_path: Path
+) -> None:
+    connection("a_vault", "generic", password="correct-horse")
+    waiting["source"]["options"]["password"] = "correct-horse"
+    hook = ContinuousQueryHook(
+        environment={"TOKEN": "correct-horse"}, secrets={"WORD": "a_vault.password"}
+    )
+
+    hook.submit(hook.specification(waiting))
+
+    folder = Path(waiting["checkpoint_location"]) / "control" / "submissions"
+    assert [file.name for file in folder.iterdir()] == ["0"]
+    assert "correct-horse" not in (folder / "0").read_text()
+
+
+# -- the operators' ways with what is on its way --------------------------------------------------
+
+
+def test_a_retry_waits_for_what_the_attempt_before_has_submitted(
+    hook: ContinuousQueryHook,
+    waiting: dict[str, Any],
+    gate: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    context: Any,
+) -> None:
+    """Also with ``on_running="fail"``: it is this task's own."""
+    first = dies(hook, waiting, monkeypatch, str(TaskIdentity.of(context["ti"])))
+    task = StartContinuousQueryOperator(
+        task_id="start", spec=waiting, on_running="fail", deferrable=False
+    )
+    gate.touch()
+
+    started = task.execute(context)
+
+    assert hook.status(waiting["checkpoint_location"]).pid == first.handle.pid
+    assert started["run_id"] == hook.status(waiting["checkpoint_location"]).run_id
+
+
+def test_what_somebody_else_has_submitted_is_no_ground_to_submit_again(
+    hook: ContinuousQueryHook, waiting: dict[str, Any], context: Any
+) -> None:
+    hook.submit(hook.specification(waiting), "another_dag.start, a_run")
+    task = StartContinuousQueryOperator(task_id="start", spec=waiting, on_running="fail")
+
+    with pytest.raises(AirflowFailException, match=r"was submitted by another_dag\.start, a_run"):
+        task.execute(context)
+
+    assert notes(waiting).next_number() == 1
+
+
+def test_what_somebody_else_has_submitted_is_replaced(
+    hook: ContinuousQueryHook, waiting: dict[str, Any], gate: Path, context: Any
+) -> None:
+    first = hook.submit(hook.specification(waiting), "another_dag.start, a_run")
+    task = StartContinuousQueryOperator(
+        task_id="start", spec=waiting, on_running="replace", deferrable=False
+    )
+    really_wait = task._submitted
+
+    def opens(*given: Any) -> SubmittedQuery:
+        submitted = really_wait(*given)
+        gate.touch()
+        return submitted
+
+    task._submitted = opens  # type: ignore[method-assign]
+
+    started = task.execute(context)
+
+    assert first.process.poll() is not None
+    assert started["run_id"] == hook.status(waiting["checkpoint_location"]).run_id
+    assert notes(waiting).next_number() == 2
+
+
+def test_who_may_still_start_is_told_when_it_cannot_be_ended(
+    hook: ContinuousQueryHook, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_700_000_000.0
+    monkeypatch.setattr(deployment, "time", SimpleNamespace(time=lambda: now, monotonic=counting()))
+    notes(spec).take(Handle("local", "x", 0, host="elsewhere", submitted_at=now, pid=7))
+    found = hook.submit(hook.specification(spec))
+
+    with pytest.raises(QueryStartError, match="could not be ended: a retry waits for it"):
+        hook.wait_until_started(found, 1)
+
+
+def counting() -> Any:
+    seconds = iter(range(1000))
+    return lambda: float(next(seconds))
+
+
+def test_the_process_is_known_by_its_name(
+    hook: ContinuousQueryHook, waiting: dict[str, Any], gate: Path
+) -> None:
+    started = hook.submit(hook.specification(waiting))
+    unknown = replace(started.handle, pid=None, started="")
+
+    wait_for(lambda: processes.find(unknown).pid, 30, "the process to have its name", 0.01)
+
+    assert processes.find(unknown) == started.handle
+    gate.touch()
+    hook.wait_until_started(started, 30)
+
+
+def test_who_waits_for_somebody_elses_submission_does_not_end_it(
+    hook: ContinuousQueryHook, waiting: dict[str, Any]
+) -> None:
+    first = hook.submit(hook.specification(waiting), "another_dag.start, a_run")
+    found = hook.submit(hook.specification(waiting), "a_dag.start, a_run")
+
+    with pytest.raises(QueryStartError, match=r"is left to another_dag\.start, a_run"):
+        hook.wait_until_started(found, 0)
+
+    assert first.process.poll() is None

@@ -1,0 +1,261 @@
+"""What the managers of clusters are asked, and what is made of their answers: stand-ins on loopback
+that answer as Spark's master and YARN's ResourceManager do, and a client as Kubernetes' is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
+from airflow_provider_continuous.deploy.managers.contract import Manager, ManagerError, ask
+from airflow_provider_continuous.deploy.managers.kubernetes import LABEL, Kubernetes
+from airflow_provider_continuous.deploy.managers.standalone import StandaloneMaster
+from airflow_provider_continuous.deploy.managers.yarn import Yarn
+from tests.airflow.manager_stand_in import StandIn, standing_in
+
+DRIVER = "driver-20260101000000-0001"
+APPLICATION = "application_1700000000000_0007"
+HANDLE = Handle("yarn", "continuous-abc", 3, submitted_at=1_700_000_000.5)
+NAME = "continuous-abc-3-6553f100"
+POD = f"{NAME}-driver"
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with standing_in() as server:
+        yield server
+
+
+def state(manager: Manager, driver_id: str) -> DriverState:
+    return manager.status(driver_id).state
+
+
+# -- standalone -----------------------------------------------------------------------------------
+
+
+def master(*pages: str) -> StandaloneMaster:
+    return StandaloneMaster("spark://a:7077,b:7077", ",".join(pages), lambda: "", dict)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("SUBMITTED", DriverState.STARTING),
+        ("RELAUNCHING", DriverState.STARTING),
+        ("RUNNING", DriverState.RUNNING),
+        ("FINISHED", DriverState.ENDED),
+        ("FAILED", DriverState.ENDED),
+        ("KILLED", DriverState.ENDED),
+        ("ERROR", DriverState.ENDED),
+        ("UNKNOWN", DriverState.UNKNOWN),
+    ],
+)
+def test_what_the_master_says(server: StandIn, told: str, expected: DriverState) -> None:
+    other = {"id": "driver-20260101000000-0002", "state": "RUNNING"}
+    drivers = [other, {"id": DRIVER, "state": told}]
+    server.answers["/json/"] = {"status": "ALIVE", "activedrivers": drivers}
+
+    assert master(server.address).status(DRIVER) == DriverStatus(expected, f"{DRIVER} is {told}")
+
+
+def test_a_master_that_does_not_know_the_driver(server: StandIn) -> None:
+    server.answers["/json/"] = {"status": "ALIVE", "activedrivers": [], "completeddrivers": []}
+
+    assert state(master(server.address), DRIVER) is DriverState.ENDED
+
+
+@pytest.mark.parametrize("answer", [404, "no JSON", "[]", {"status": "STANDBY"}])
+def test_only_the_active_master_counts(server: StandIn, answer: Any) -> None:
+    server.answers["/standby/json/"] = answer
+    server.answers["/json/"] = {"status": "ALIVE", "activedrivers": []}
+    standby = f"{server.address}/standby"
+
+    assert state(master(standby), DRIVER) is DriverState.UNKNOWN
+    assert "spark_submit.master_web" in master(standby).status(DRIVER).detail
+    assert state(master(standby, server.address), DRIVER) is DriverState.ENDED
+
+
+def test_a_masters_page_is_on_port_8080() -> None:
+    known = StandaloneMaster("spark://a:7077,b:7078", None, lambda: "", dict)
+
+    assert known._pages == ["http://a:8080", "http://b:8080"]
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        f"INFO ClientEndpoint: Driver successfully submitted as {DRIVER}\nState of {DRIVER} is R",
+        f'{{"action": "CreateSubmissionResponse", "submissionId": "{DRIVER}"}}',
+    ],
+)
+def test_the_drivers_id_is_in_the_output(tmp_path: Path, output: str) -> None:
+    log = tmp_path / "log"
+    handle = Handle("standalone", "continuous-abc", 0, log=str(log))
+    assert master().find(handle) is None
+    log.write_text(output)
+
+    assert master().find(handle) == DRIVER
+
+
+def test_only_a_driver_can_be_killed(tmp_path: Path) -> None:
+    handle = Handle("standalone", "continuous-abc", 0, log=str(tmp_path / "log"))
+
+    assert not master().kill("driver-1 --and more", handle)
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- YARN -----------------------------------------------------------------------------------------
+
+APPS = "/ws/v1/cluster/apps"
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("NEW", DriverState.STARTING),
+        ("ACCEPTED", DriverState.STARTING),
+        ("RUNNING", DriverState.RUNNING),
+        ("FINISHED", DriverState.ENDED),
+        ("KILLED", DriverState.ENDED),
+        ("FAILED", DriverState.ENDED),
+        ("SOMETHING", DriverState.UNKNOWN),
+    ],
+)
+def test_what_yarn_says(server: StandIn, told: str, expected: DriverState) -> None:
+    app = {"id": APPLICATION, "state": told, "finalStatus": "UNDEFINED"}
+    server.answers[f"{APPS}/{APPLICATION}"] = {"app": app}
+
+    assert state(Yarn(server.address), APPLICATION) is expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [(404, DriverState.ENDED), (401, DriverState.UNKNOWN), ("<html>", DriverState.UNKNOWN)],
+)
+def test_what_yarn_does_not_say(server: StandIn, answer: Any, expected: DriverState) -> None:
+    server.answers[f"{APPS}/{APPLICATION}"] = answer
+
+    assert state(Yarn(server.address), APPLICATION) is expected
+
+
+def test_without_an_address_yarn_is_not_asked(tmp_path: Path) -> None:
+    told = Yarn(None).status(APPLICATION)
+
+    assert told.state is DriverState.UNKNOWN
+    assert "yarn_resourcemanager_webapp_address" in told.detail
+    assert Yarn(None).find(HANDLE) is None
+    assert not Yarn(None).kill(APPLICATION, HANDLE)
+
+
+def test_an_application_is_found_by_its_tag(server: StandIn, tmp_path: Path) -> None:
+    older = "application_1700000000000_0006"
+
+    def tagged(query: dict[str, list[str]]) -> Any:
+        assert query == {"applicationTags": [NAME]}
+        return {"apps": {"app": [{"id": older}, {"id": APPLICATION}]}}
+
+    server.answers[APPS] = tagged
+    yarn = Yarn(server.address + "/")
+
+    assert yarn.marks(HANDLE) == {"spark.yarn.tags": NAME}
+    assert yarn.find(HANDLE) == APPLICATION
+    server.answers[APPS] = {"apps": None}
+    assert yarn.find(HANDLE) is None
+    server.answers[APPS] = 500
+    assert yarn.find(HANDLE) is None
+
+
+def test_yarn_is_asked_for_the_end(server: StandIn) -> None:
+    server.answers[f"{APPS}/{APPLICATION}/state"] = {"state": "KILLED"}
+
+    assert Yarn(server.address).kill(APPLICATION, HANDLE)
+    assert server.asked == [("PUT", f"{APPS}/{APPLICATION}/state", {"state": "KILLED"})]
+    assert not Yarn(server.address).kill("../../other", HANDLE)
+    server.answers.clear()
+    assert not Yarn(server.address).kill(APPLICATION, HANDLE)
+
+
+def test_a_manager_that_is_not_there() -> None:
+    with pytest.raises(ManagerError, match="does not answer"):
+        ask("http://127.0.0.1:1/json/")
+    with pytest.raises(ManagerError, match="no address"):
+        ask("file:///etc/passwd")
+
+
+# -- Kubernetes -----------------------------------------------------------------------------------
+
+
+class NotFound(Exception):
+    status = 404
+
+
+class Client:
+    """As ``CoreV1Api``."""
+
+    def __init__(self, **pods: Any) -> None:
+        self.pods = pods
+
+    def read_namespaced_pod(self, name: str, namespace: str, _request_timeout: float) -> Any:
+        assert namespace == "streams"
+        if name not in self.pods:
+            raise NotFound
+        if isinstance(self.pods[name], Exception):
+            raise self.pods[name]
+        return self.pods[name]
+
+    def delete_namespaced_pod(self, name: str, namespace: str, _request_timeout: float) -> None:
+        del self.pods[name]
+
+
+def pod(phase: str, label: str | None = HANDLE.label) -> Any:
+    labels = None if label is None else {LABEL: label}
+    return SimpleNamespace(
+        status=SimpleNamespace(phase=phase), metadata=SimpleNamespace(labels=labels)
+    )
+
+
+def test_a_pod_has_its_submissions_name() -> None:
+    kubernetes = Kubernetes("streams", None)
+
+    assert kubernetes.find(HANDLE) == POD
+    assert kubernetes.marks(HANDLE) == {
+        "spark.kubernetes.driver.pod.name": POD,
+        "spark.kubernetes.driver.label.continuous-checkpoint": "continuous-abc",
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (pod("Pending"), DriverState.STARTING),
+        (pod("Running"), DriverState.RUNNING),
+        (pod("Succeeded"), DriverState.ENDED),
+        (pod("Failed"), DriverState.ENDED),
+        (pod("Unknown"), DriverState.UNKNOWN),
+        (OSError("no route"), DriverState.UNKNOWN),
+    ],
+)
+def test_what_kubernetes_says(found: Any, expected: DriverState) -> None:
+    kubernetes = Kubernetes("streams", Client(**{POD: found}))
+
+    assert state(kubernetes, POD) is expected
+
+
+def test_no_pod_and_no_client() -> None:
+    assert state(Kubernetes("streams", Client()), POD) is DriverState.ENDED
+    assert state(Kubernetes("streams", None), "a-pod") is DriverState.UNKNOWN
+    assert not Kubernetes("streams", None).kill("a-pod", HANDLE)
+
+
+@pytest.mark.parametrize(
+    ("label", "killed"), [(HANDLE.label, True), ("continuous-other", False), (None, False)]
+)
+def test_only_a_pod_of_this_checkpoint_is_deleted(label: str | None, killed: bool) -> None:
+    client = Client(**{"a-pod": pod("Running", label)})
+
+    assert Kubernetes("streams", client).kill("a-pod", HANDLE) is killed
+    assert ("a-pod" in client.pods) is not killed

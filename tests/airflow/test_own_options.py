@@ -1,0 +1,120 @@
+"""Sizes, environment and secrets of one query, over those of the connection: what spark-submit is
+told, where it is a script that notes it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_continuous.deploy.submitted import QueryStartError
+from airflow_provider_continuous.hooks.query import ContinuousQueryHook
+from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
+from engine.errors import ConfigError
+
+Connect = Callable[..., None]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connection: Connect) -> Path:
+    """What spark-submit was told: its words and its environment, a line each; then it fails."""
+    told, program = tmp_path / "told", tmp_path / "bin" / "spark-submit"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$@" > {told}\nenv >> {told}\nexit 1\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    submit = {"executor_memory": "1g", "num_executors": 2, "conf": {"spark.a": 1, "spark.b": 1}}
+    extra = {
+        "deploy-mode": "spark-submit",
+        "spark_submit": submit,
+        "environment": {"REGION": "eu", "COLOUR": "blue"},
+    }
+    connection("continuous_default", "continuous", extra=extra)
+    connection("spark_default", "spark", host="yarn", extra={"deploy-mode": "client"})
+    connection("a_vault", "generic", password="correct-horse")
+    return told
+
+
+def test_a_query_has_its_own(spec: dict[str, Any], context: Any, told: Path) -> None:
+    task = StartContinuousQueryOperator(
+        task_id="start",
+        spec=spec,
+        deferrable=False,
+        environment={"REGION": "us"},
+        secrets={"WORD": "a_vault.password"},
+        spark_submit={"executor_memory": "4g", "executor_cores": 3, "conf": {"spark.b": 2}},
+    )
+
+    with pytest.raises(QueryStartError, match="exit code 1"):
+        task.execute(context)
+
+    words, *environment = told.read_text().splitlines()
+    for part in ("--executor-memory 4g", "--num-executors 2", "--executor-cores 3"):
+        assert part in words
+    assert "--conf spark.a=1 --conf spark.b=2" in words
+    assert {"REGION=us", "COLOUR=blue", "WORD=correct-horse"} <= set(environment)
+    assert "correct-horse" not in words
+
+
+def test_a_cluster_is_told_the_submissions_name(
+    spec: dict[str, Any], told: Path, connection: Connect
+) -> None:
+    connection("spark_default", "spark", host="yarn", extra={"deploy-mode": "cluster"})
+    hook = ContinuousQueryHook(spark_submit={"conf": {"spark.yarn.tags": "mine"}})
+
+    submitted = hook.submit(hook.specification(spec))
+    assert submitted.process.wait(30) == 1
+
+    assert submitted.handle.backend == "yarn"
+    assert f"--conf spark.yarn.tags=mine,{submitted.handle.name}" in told.read_text()
+    assert json.loads(json.dumps(submitted.handle.to_dict()))["cluster"] == "yarn"
+
+
+def test_a_pod_has_no_other_name(
+    spec: dict[str, Any], told: Path, connection: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from types import SimpleNamespace
+
+    from airflow.providers.apache.spark.hooks import spark_submit as theirs
+
+    monkeypatch.setattr(theirs, "kube_client", SimpleNamespace(), raising=False)
+    connection("spark_default", "spark", host="k8s://https://a", extra={"deploy-mode": "cluster"})
+    hook = ContinuousQueryHook(
+        spark_submit={"conf": {"spark.kubernetes.driver.pod.name": "the-driver"}}
+    )
+
+    with pytest.raises(ConfigError, match=r"driver\.pod\.name is 'the-driver'"):
+        hook.submit(hook.specification(spec))
+
+    assert hook.on_its_way(spec["checkpoint_location"]) is None
+
+
+def test_options_of_a_local_query_are_checked_all_the_same(
+    spec: dict[str, Any], stand_in: None
+) -> None:
+    hook = ContinuousQueryHook(spark_submit={"executor_memroy": "1g"})
+
+    with pytest.raises(ConfigError, match="no option 'executor_memroy'"):
+        hook.submit(hook.specification(spec))
+
+
+def test_a_submission_to_another_cluster_is_not_asked_for(
+    spec: dict[str, Any], told: Path, connection: Connect
+) -> None:
+    """The connection leads elsewhere by now: nothing can be told, and nothing is doubled."""
+    connection("spark_default", "spark", host="yarn", extra={"deploy-mode": "cluster"})
+    hook = ContinuousQueryHook()
+    first = hook.submit(hook.specification(spec))
+    connection("spark_default", "spark", host="spark://b:7077", extra={"deploy-mode": "cluster"})
+    there = ContinuousQueryHook()
+
+    found = there.on_its_way(spec["checkpoint_location"])
+
+    assert found is not None
+    assert found.look().detail == "submitted to yarn, where the connection does not lead"
+    assert not found.kill()
+    first.process.wait(30)
