@@ -73,6 +73,11 @@ class Intake(ABC):
     def origin(self) -> Origin:
         """Where the last batch came from."""
 
+    @property
+    def partition(self) -> int:
+        """The number of the one that the last batch came from."""
+        raise ProtocolError(f"{type(self).__name__} reads no partition.")
+
     def fill(self, epoch: int) -> None:  # noqa: B027
         """The epoch is not empty, whatever :meth:`batches` has returned."""
 
@@ -126,6 +131,10 @@ class SourceIntake(Intake):
     def origin(self) -> Origin:
         return Origin(self._reading.source, self._source.partition, self._source.offset)
 
+    @property
+    def partition(self) -> int:
+        return self._source.partition
+
     def committed(self, ends: tuple[Offset, ...]) -> None:
         self._source.committed(ends)
 
@@ -142,7 +151,9 @@ class SourceIntake(Intake):
         self, epoch: int, counters: EpochCounters, *, tells_idle: bool
     ) -> Iterator[pa.RecordBatch]:
         channel, source = self._channel, self._source
-        bounded, done = self._reading.until is not None, self._reading.done
+        bounded = self._reading.until is not None
+        # Where there is state they count all the same.
+        done = self._reading.done if self._spec.kept is None else frozenset[int]()
         if tells_idle:
             source.wait_s = MARKER_POLL_S
         reading = blaming(SourceError, "reading the source", lambda: (source.partition,), epoch)
