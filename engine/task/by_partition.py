@@ -26,7 +26,8 @@ class ReadPartitions:
 
     :param owned: the positions of its partitions in their stream.
     :param current: that of the partition which the last batch came from.
-    :param silent: those whose rows the sink has already: they count, and nothing comes of them.
+    :param silent: those whose rows the sink has already: nothing comes of them. (Nor are they read;
+        the state behind an epoch that is run again is that of the first time.)
     """
 
     owned: range

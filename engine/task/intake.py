@@ -151,9 +151,7 @@ class SourceIntake(Intake):
         self, epoch: int, counters: EpochCounters, *, tells_idle: bool
     ) -> Iterator[pa.RecordBatch]:
         channel, source = self._channel, self._source
-        bounded = self._reading.until is not None
-        # Where there is state they count all the same.
-        done = self._reading.done if self._spec.kept is None else frozenset[int]()
+        bounded, done = self._reading.until is not None, self._reading.done
         if tells_idle:
             source.wait_s = MARKER_POLL_S
         reading = blaming(SourceError, "reading the source", lambda: (source.partition,), epoch)
