@@ -79,6 +79,12 @@ _ROADS: Mapping[str, int | None] = {
     "queries_with_state:Deduplicated": 2,
     "queries_with_state:Joined": 2,
     "queries_with_state:Remembered": 2,
+    "queries_with_state:CountsInPartitions": 2,
+    # What keeps state is that of the ones above, and where that of the last one.
+    "queries_with_state:AppendedInPartitions": None,
+    "queries_with_state:SessionsInPartitions": None,
+    "queries_with_state:DeduplicatedInPartitions": None,
+    "queries_with_state:RememberedInPartitions": None,
 }
 
 
