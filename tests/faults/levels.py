@@ -118,6 +118,12 @@ LEVELS = {
         {"faults": _CLUSTER, "master": l4_spark.CLUSTER, "reducers": 4},
         needs_spark=True,
     ),
+    "L4 state in partitions": Level(
+        "tests.faults.l4_state",
+        None,
+        {"faults": _CLUSTER, "master": l4_spark.CLUSTER, "stays": True},
+        needs_spark=True,
+    ),
     **{f"L5 {road}": _road(road, short) for road, short in _ROADS.items()},
     # Its short form is tests/spark/test_kafka.py, in the Spark that other tests share.
     "L4 Kafka": Level(
