@@ -72,9 +72,9 @@ def watermark_ahead() -> None:
     """It is that of the newest event, and some more."""
     right = Watermarks.take
 
-    def take(self: Any, event_times_us: Any) -> None:
+    def take(self: Any, event_times_us: Any, now_ms: int = 0) -> None:
         self._delays_ms = [-10_000] * len(self._delays_ms)
-        right(self, event_times_us)
+        right(self, event_times_us, now_ms)
 
     Watermarks.take = take  # type: ignore[method-assign]
 
