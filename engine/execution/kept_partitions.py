@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from engine.base.options import KEYS_STAY_IN_PARTITIONS
@@ -15,13 +16,14 @@ from engine.execution.shares import names_of
 _SHOWN_MAX: Final = 5
 
 
-def kept_partitions(
+def with_partitions(
     definition: QueryDefinition, found: Sequence[Sequence[Any]], state: EpochState
-) -> dict[int, tuple[str, ...]]:
-    """The names of the partitions of each stream whose tasks keep state.
+) -> EpochState:
+    """The state, with the names of the partitions of each stream whose tasks keep some.
 
     :param found: the partitions of each stream.
-    :param state: behind the last committed epoch.
+    :param state: behind the last committed epoch. Where no task has kept anything so far, of a
+        topic that was not there yet for example, any partitions will do.
     :raises ConfigError: they are others than those of the state.
     """
     names = {stream: names_of(stream, found[stream]) for stream in definition.kept_by_partition}
@@ -31,9 +33,13 @@ def kept_partitions(
             f"{KEYS_STAY_IN_PARTITIONS}: where its keys are nobody knows now.",
             hint="Set the option as it was, or start the query with a checkpoint of its own.",
         )
+    handles = state.handles
     for stream, before in state.partitions.items():
-        if names[stream] != before:
+        if names[stream] == before:
+            continue
+        if any(each.file is not None for each in handles if each.stage == stream):
             raise _changed(definition, stream, before, names[stream])
+        handles = tuple(each for each in handles if each.stage != stream)
     for stream, each in names.items():
         if len(each) > KEY_GROUPS_MAX:
             raise ConfigError(
@@ -41,7 +47,7 @@ def kept_partitions(
                 f"and with {KEYS_STAY_IN_PARTITIONS} it may have {KEY_GROUPS_MAX}.",
                 hint="Leave the option out: then the rows are exchanged by their keys.",
             )
-    return names
+    return replace(state, handles=handles, partitions=names)
 
 
 def _changed(

@@ -217,6 +217,29 @@ def test_other_partitions_end_a_query_that_runs(story: CountStory) -> None:
         query.awaitTermination(WAIT_S)
 
 
+def test_any_partitions_will_do_while_nothing_is_kept(tmp_path: Path) -> None:
+    """A topic that is not there yet is a partition without a record."""
+    story = CountStory(tmp_path / "checkpoint", 1, stays=True)
+    assert story.start().drain(WAIT_S)
+    story.partitions = PARTITIONS
+    story.feed = Feed(PARTITIONS - 1)
+    query = story.start()
+    assert query.awaitEpoch(query.status["epoch"] + 1, WAIT_S)
+    with story.feed.changed:
+        story.feed.available.append(0)
+    wait_until(lambda: _tasks(query) == PARTITIONS, "four tasks")
+    for _ in range(3):
+        story.grow(query, 20)
+        story.await_counts(query)
+    assert query.drain(WAIT_S)
+    assert_counted_once(story)
+
+
+def _tasks(query: ContinuousQuery) -> int:
+    progress = query.lastProgress
+    return 0 if progress is None else progress["stateOperators"][0]["numShufflePartitions"]
+
+
 @pytest.mark.parametrize("allowed", [False, True])
 def test_the_option_of_a_checkpoint_does_not_change(story: CountStory, allowed: bool) -> None:
     query = story.start()
