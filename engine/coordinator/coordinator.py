@@ -21,7 +21,7 @@ Three things can be behind, and each has its limit:
   logged. One is being committed, the next is at hand when that is done, and the open one grows:
   a slow sink gets fewer and longer epochs, and lag and memory do not pile up. That it has elapsed
   is not forgotten: it is closed as soon as there is room;
-- tasks that get their rows from others, which write their state to a slow storage for example: at
+- tasks that keep state, which write it to a slow storage for example: at
   most :data:`~engine.coordinator.reducing.REDUCED_MAX` epochs wait for them alone, and the open one
   grows. If it would have ended ``backlog_max`` times, and none is logged meanwhile, the run fails;
 - a partition: at most ``backlog_max`` epochs, and the final one, are closed and not logged.
