@@ -16,6 +16,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.epoch_state import EpochState
 from engine.errors import ConfigError
 from engine.query.handle import ContinuousQuery
+from engine.state.committed_state import committed_state
 
 pytestmark = pytest.mark.spark
 WAIT_S = 60
@@ -48,8 +49,10 @@ class Story:
         reader = reader.option("path", str(self.folder / "in")).option("fileFormat", "json")
         return reader.option("numPartitions", 2).load().withWatermark("at", "150 seconds")
 
-    def start(self, **options: Any) -> ContinuousQuery:
-        counts = self.events.groupBy(F.window("at", "10 seconds"), "k").count()
+    def start(self, *, unique: bool = False, **options: Any) -> ContinuousQuery:
+        """:param unique: rows are deduplicated first: they are counted behind an exchange then."""
+        events = self.events.dropDuplicates(["k", "at"]) if unique else self.events
+        counts = events.groupBy(F.window("at", "10 seconds"), "k").count()
         writer = write_stream(counts.select("window.start", "k", "count")).format("parquet")
         writer = writer.option("path", str(self.folder / "out"))
         writer = writer.option("checkpointLocation", str(self.folder / "checkpoint"))
@@ -99,6 +102,19 @@ def test_counts_where_they_are_read_on_any_number_of_tasks(story: Story) -> None
         assert operator["numShufflePartitions"] == 2 // per_task
         assert query.drain(WAIT_S)
         story.assert_counted_once()
+
+
+def test_a_step_behind_has_its_exchange(story: Story) -> None:
+    for turn in range(2):
+        query = story.start(unique=True, keysStayInPartitions=True, reducers=1 + turn)
+        for _ in range(2):
+            story.grow(130)
+            query.processAllAvailable()
+        assert query.awaitEpoch(query.status["epoch"] + 2, WAIT_S)
+        assert query.drain(WAIT_S)
+        story.assert_counted_once()
+        state = committed_state(Checkpoint(str(story.folder / "checkpoint")))
+        assert state.stages == [0, 1]
 
 
 def test_options_that_contradict_it_are_refused(story: Story, spark: SparkSession) -> None:
