@@ -58,6 +58,7 @@ def parse_interval_ms(text: str, what: str = "trigger(continuous=...)") -> int:
 
 _MESSAGES_MAX = 100_000
 """So many messages of tasks may wait for a late one: some 150 MB, as each takes 1.5 KB at least."""
+KEYS_STAY_IN_PARTITIONS = "keysStayInPartitions"
 REPORT, RESTART = "report", "restart"
 FAIL, SKIP, DEAD_LETTER = "fail", "skip", "dead-letter"
 
@@ -157,6 +158,8 @@ class EngineOptions:
         trigger's interval, as the first one after a failure does in any case.
     :param partial_aggregation: rows of a batch with the same key are folded before they are sent to
         the task that owns it, too.
+    :param keys_stay_in_partitions: the rows of a key are all in one partition of the source, says
+        the user: so a step that keeps state gets them from there, without an exchange.
     """
 
     min_epochs_to_retain: int = _whole(100, 2)
@@ -188,6 +191,7 @@ class EngineOptions:
     reducers: int = _whole(0, 0)
     key_groups: int | None = _whole(None, 1)
     partial_aggregation: bool = field(default=True, metadata={"choices": ("true", "false")})
+    keys_stay_in_partitions: bool = field(default=False, metadata={"choices": ("true", "false")})
     state_memory_max_bytes: int = _whole(0, 0)
     watermark_idle_after_ms: int | None = _interval(None)
     source_poll_interval_ms: int | None = _interval(None)

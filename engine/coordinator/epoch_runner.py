@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -120,6 +120,8 @@ class EpochRunner:
         :mod:`engine.checkpoint.logs.offset_log`.
     :ivar keeps_time: whether they tell the watermark.
     :ivar key_groups: how many the query has; None if it keeps no state.
+    :ivar partitions: of the streams whose tasks keep state, see
+        :class:`~engine.checkpoint.epoch_state.EpochState`.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class EpochRunner:
         self.metadata: dict[str, Any] | None = None
         self.keeps_time = False
         self.key_groups: int | None = None
+        self.partitions: Mapping[int, tuple[str, ...]] = {}
 
     def commit(
         self,
@@ -242,7 +245,8 @@ class EpochRunner:
             )
             metadata = self.metadata
             if self.keeps_time:
-                metadata = replace(state, key_groups=self.key_groups).added_to(metadata)
+                known = replace(state, key_groups=self.key_groups, partitions=self.partitions)
+                metadata = known.added_to(metadata)
             entry = OffsetEntry(ends, metadata)
             self._checkpoint.offsets.text(entry)
             return entry

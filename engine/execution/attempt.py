@@ -38,6 +38,7 @@ from engine.exchange.key_groups import KEY_GROUPS
 from engine.execution.admission import admit
 from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndEvent
+from engine.execution.kept_partitions import with_partitions
 from engine.execution.lease_keeper import LeaseKeeper
 from engine.execution.query_start import QueryStart
 from engine.execution.run import ContinuousRun
@@ -252,7 +253,10 @@ class Attempt:
         self.partitions, self.tasks = sum(counts), len(split)
         self._shares = shares(found, split, self._groups)
         self._runner.tasks = [share.names for share in self._writing]
-        self._runner.key_groups = self._groups if self._definition.keeps_state else None
+        if self._definition.keeps_state:
+            self._runner.key_groups = self._groups
+            self._state = with_partitions(self._definition, found, self._state)
+            self._runner.partitions = self._state.partitions
 
     @property
     def _writing(self) -> list[Share]:

@@ -65,7 +65,12 @@ class QueryDefinition:
     @property
     def keeps_state(self) -> bool:
         """Whether anything is remembered from one epoch to the next."""
-        return bool(self.stages)
+        return any(each.kept is not None for each in self.pipelines)
+
+    @property
+    def kept_by_partition(self) -> list[int]:
+        """The numbers of the streams whose tasks keep state, each of their own partitions."""
+        return [n for n, each in enumerate(self.streams) if each.pipeline.kept is not None]
 
     @property
     def delays_ms(self) -> list[int]:

@@ -139,6 +139,7 @@ class ContinuousRun:
             bounded=self._bounded,
             read=[spec.numbers for spec in specs],
             places=[spec.place for spec in specs],
+            keeps=[spec.kept is not None for spec in specs],
             watermarks=definition.watermarks(first.time.watermark_ms),
             end_watermark_ms=first.time.end_watermark_ms,
         )

@@ -13,7 +13,7 @@ from engine.execution.shares import Share
 from engine.sinks.contract import WriterContext
 from engine.snapshots.handles import SnapshotHandle
 from engine.sources.contract import Offset
-from engine.task.spec import Reading, Receiving, TaskSpec, Time, Writing
+from engine.task.spec import Kept, Reading, Receiving, TaskSpec, Time, Writing
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,8 @@ def task_specs(
         else:
             receiving = Receiving(
                 pipeline=pipelines[share.stage],
-                places=share.places,
                 senders=senders,
-                storage=definition.checkpoint.storage,
-                restored=tuple(h for h in beginning.handles if h.stage == share.stage),
                 discards=not beginning.done.isdisjoint(share.names),
-                memory_max_bytes=options.state_memory_max_bytes,
             )
         spec = TaskSpec(
             identity=replace(identity, task=sum(writes[:index]), tasks=sum(writes)),
@@ -97,6 +93,7 @@ def task_specs(
             share=share.place,
             reading=reading,
             receiving=receiving,
+            kept=_kept(definition, share, beginning),
             writing=Writing(
                 writer=definition.sink.writer,
                 on_bad_record=options.on_bad_record,
@@ -110,6 +107,17 @@ def task_specs(
         )
         made.append(spec)
     return made
+
+
+def _kept(definition: QueryDefinition, share: Share, beginning: Beginning) -> Kept | None:
+    if definition.pipelines[share.stage].kept is None:
+        return None
+    return Kept(
+        owned=share.owned,
+        storage=definition.checkpoint.storage,
+        restored=tuple(h for h in beginning.handles if h.stage == share.stage),
+        memory_max_bytes=definition.options.state_memory_max_bytes,
+    )
 
 
 def _reading(definition: QueryDefinition, share: Share, beginning: Beginning) -> Reading:

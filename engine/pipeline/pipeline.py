@@ -291,6 +291,12 @@ class Pipeline:
         """What others send it; None of one that reads a stream."""
         return self.source if isinstance(self.source, Exchanged) else None
 
+    @property
+    def kept(self) -> StatefulStep | None:
+        """The step that remembers something: the first of a stage; one of the others in a pipeline
+        that reads a stream whose keys stay in its partitions; None if there is none."""
+        return next((step for step in self.steps if isinstance(step, StatefulStep)), None)
+
 
 def schema_behind(step: Step, schema: pa.Schema) -> pa.Schema:
     """The columns behind a step.

@@ -1,7 +1,8 @@
 """Steps that remember something from one record to the next.
 
 Each stands at the beginning of a stage, behind an :class:`Exchange`, so that all rows of a key meet
-in one task. Positions are those of the columns that come out of the exchange.
+in one task; or among the steps of a stream whose keys stay in its partitions, where they meet
+anyhow. Positions are those of the columns that it gets.
 
 ==================  ===========================================================================
 step                of Spark's

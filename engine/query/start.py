@@ -21,8 +21,10 @@ from engine.query.binding import bind_sink, bind_source, bind_writer
 from engine.query.handle import ContinuousQuery
 from engine.query.stateful_start import (
     check_idle_streams,
+    check_kept_partitions,
     check_key_groups,
     check_output_mode,
+    refuse_options_of_exchanges,
     refuse_options_of_state,
     shuffle_partitions,
     watermark_policy,
@@ -70,9 +72,12 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
         )
     policy = watermark_policy(request.df.sparkSession)
     check_idle_streams(options, pipelines, policy)
-    if stages:
+    if any(pipeline.kept is not None for pipeline in pipelines):
         check_output_mode(request)
         check_key_groups(options)
+        check_kept_partitions(streams)
+        if not stages:
+            refuse_options_of_exchanges(options)
     else:
         refuse_options_of_state(options)
     _check_what_is_read_once(streams, str(request.sink_format))
@@ -138,6 +143,7 @@ def _planned(
         options.exact_math,
         request.output_mode,
         options.partial_aggregation,
+        options.keys_stay_in_partitions,
     ):
         if isinstance(pipeline.source, Exchanged):
             stages.append(pipeline)

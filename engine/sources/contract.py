@@ -156,6 +156,10 @@ class DataSourceContinuousReader(ABC):
     acceptsLoss: bool = False
     runsInBatches: ClassVar[bool] = False
 
+    handsOut: ClassVar[bool] = False
+    """Whether :meth:`handingOut` gives partitions their work: so nobody knows beforehand in which
+    of them a record will be."""
+
     keepsLog: ClassVar[bool] = False
     """Whether the source keeps a log of its own in the checkpoint, from its beginning on, in the
     place of its :meth:`initialOffset`."""

@@ -135,7 +135,8 @@ class StatefulStage(ABC):
     @abstractmethod
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One epoch. When the batches have ended, what the clock's ``next_watermark_ms`` closes is
-        returned, and forgotten. :data:`~engine.pipeline.pipeline.IDLE` may stand among them."""
+        returned, and forgotten. :data:`~engine.pipeline.pipeline.IDLE` may stand among them,
+        and is passed on."""
 
     @abstractmethod
     def restore(self, tables: Mapping[str, pa.Table]) -> None:

@@ -38,6 +38,7 @@ from engine.sources.contract import Offset
 from engine.state.contract import EventClock
 from engine.task.bad_records import BadRecords
 from engine.task.blame import blaming, closing, undoing
+from engine.task.by_partition import ReadPartitions
 from engine.task.channel import Channel, TaskDismissed
 from engine.task.inputs import INTERRUPTED_POLL_S
 from engine.task.keeping import Keeping
@@ -133,6 +134,18 @@ class _Task:
             spec.own_place, exchange, spec.groups, self._clock, spec.dialing.secret
         )
 
+    def _reads(self) -> ReadPartitions | None:
+        """The partitions of a task that keeps their state."""
+        reading, kept = self._spec.reading, self._spec.kept
+        if reading is None or kept is None:
+            return None
+        before = reading.first_partition - kept.owned.start  # of the query, not of the stream
+        return ReadPartitions(
+            kept.owned,
+            lambda: self._intake.partition - before,
+            frozenset(number - before for number in reading.done),
+        )
+
     def run(self) -> None:
         spec, channel = self._spec, self._channel
         if (rules := spec.pipeline.zone_rules) is not None:
@@ -154,11 +167,12 @@ class _Task:
                     0 if spec.reading is None else spec.reading.first_partition,
                     self._clock,
                     spec.groups,
-                    spec.owned,
+                    None if spec.kept is None else spec.kept.owned,
+                    self._reads(),
                 )
             self._keeping = Keeping(spec, transform.stateful, self._clock)
             self._memory = MemoryLimit(
-                0 if spec.receiving is None else spec.receiving.memory_max_bytes,
+                0 if spec.kept is None else spec.kept.memory_max_bytes,
                 spec.named,
                 [each.name for each in transform.stateful],
             )

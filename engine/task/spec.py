@@ -10,7 +10,7 @@ from engine.base.listing import partitions_named
 from engine.base.options import FAIL
 from engine.checkpoint.storage.contract import Storage
 from engine.exchange.frames import Place
-from engine.exchange.key_groups import KEY_GROUPS, groups_of
+from engine.exchange.key_groups import KEY_GROUPS
 from engine.pipeline.pipeline import Pipeline
 from engine.sinks.contract import TaskWriter, WriterContext
 from engine.snapshots.handles import SnapshotHandle
@@ -51,20 +51,29 @@ class Reading:
 class Receiving:
     """What a task gets from other tasks, in place of a source.
 
-    :param places: how many tasks its pipeline has, which share the key groups.
     :param senders: how many tasks of each pipeline send rows, by the number of the pipeline.
-    :param storage: of the checkpoint, which keeps its state.
-    :param restored: the state of its pipeline, of all tasks that there were.
     :param discards: the sink has its rows of the first epoch already.
-    :param memory_max_bytes: see :class:`engine.task.memory.MemoryLimit`.
     """
 
     pipeline: Pipeline
-    places: int
     senders: Mapping[int, int]
+    discards: bool = False
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a task knows of its state.
+
+    :param owned: the key groups whose rows it gets; of a task that reads a source, the positions
+        of its partitions in their stream, which are its key groups.
+    :param storage: of the checkpoint, which keeps it.
+    :param restored: the state of the task's pipeline, of all tasks that there were.
+    :param memory_max_bytes: see :class:`engine.task.memory.MemoryLimit`.
+    """
+
+    owned: range
     storage: Storage
     restored: tuple[SnapshotHandle, ...] = ()
-    discards: bool = False
     memory_max_bytes: int = 0
 
 
@@ -101,6 +110,7 @@ class TaskSpec:
 
     :param identity: what the sink is told; one task of those that write to it.
     :param index: its own among all tasks of the run, from 0.
+    :param kept: None of a task that remembers nothing.
     :param stage: the number of its pipeline in the query; ``share`` which of that pipeline's tasks
         it is.
     :param groups: how many key groups the query has.
@@ -116,6 +126,7 @@ class TaskSpec:
     first_epoch: int
     is_bounded: bool = False
     receiving: Receiving | None = None
+    kept: Kept | None = None
     stage: int = 0
     share: int = 0
     groups: int = KEY_GROUPS
@@ -160,13 +171,6 @@ class TaskSpec:
     def is_wired(self) -> bool:
         """Whether it exchanges rows with other tasks."""
         return self.receiving is not None or self.pipeline.exchange is not None
-
-    @property
-    def owned(self) -> range:
-        """The key groups whose rows it gets; none of a task that reads a source."""
-        if self.receiving is None:
-            return range(0)
-        return groups_of(self.share, self.receiving.places, self.groups)
 
     @property
     def own_place(self) -> Place:

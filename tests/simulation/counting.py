@@ -58,28 +58,33 @@ def _time(seconds: Expr) -> Expr:
     return _op("SecondsToTimestamp", at, dtype=_TIME)
 
 
+_SEQ: Final = _column(1, _LONG)
+
+
 def pipelines(output_mode: str = APPEND) -> tuple[Pipeline, Pipeline]:
     """The stream, and the stage that counts."""
-    seq = _column(1, _LONG)
-    begins = _op("Subtract", seq, _op("Remainder", seq, _literal(WINDOW_S)))
-    project = Project(
-        (
-            _op("Remainder", seq, _literal(KEYS)),
-            _time(seq),
-            _time(begins),
-        ),
-        _EVENTS,
+    project, watermark, group = _steps(_op("Remainder", _SEQ, _literal(KEYS)), output_mode)
+    relation = SourceRelation("model", {}, SCHEMA)
+    stream = Pipeline(relation, (project, watermark), _EVENTS, exchange=Exchange(1, (0, 2)))
+    return stream, Pipeline(Exchanged((_EVENTS,), ((0,),)), (group,), _COUNTS)
+
+
+def where_it_is_read(partitions: int, output_mode: str = APPEND) -> Pipeline:
+    """The stream, which counts as well: each key is in one of so many partitions, the one that is
+    left when it is divided by their number."""
+    key = _op("Remainder", _SEQ, _literal(KEYS))
+    key = _op(
+        "Add", _op("Multiply", key, _literal(partitions)), _op("Cast", _column(0, pa.int32()))
     )
-    stream = Pipeline(
-        SourceRelation("model", {}, SCHEMA),
-        (project, Watermark(1, DELAY_S * 1000)),
-        _EVENTS,
-        exchange=Exchange(1, (0, 2)),
-    )
+    return Pipeline(SourceRelation("model", {}, SCHEMA), _steps(key, output_mode), _COUNTS)
+
+
+def _steps(key: Expr, output_mode: str) -> tuple[Project, Watermark, GroupRows]:
+    begins = _op("Subtract", _SEQ, _op("Remainder", _SEQ, _literal(WINDOW_S)))
+    project = Project((key, _time(_SEQ), _time(begins)), _EVENTS)
     count = Aggregate("Count", (_literal(1),), _LONG)
     group = GroupRows("counts", (0, 2), (count,), _COUNTS, output_mode, event_time=1)
-    stage = Pipeline(Exchanged((_EVENTS,), ((0,),)), (group,), _COUNTS)
-    return stream, stage
+    return project, Watermark(1, DELAY_S * 1000), group
 
 
 @dataclass
@@ -122,10 +127,13 @@ def counted(records: int, partitions: int, *, before_s: float = float("inf")) ->
 
 
 class CountStory:
-    """One checkpoint, one feed, one sink; as many starts as the test wants."""
+    """One checkpoint, one feed, one sink; as many starts as the test wants.
 
-    def __init__(self, folder: Path, partitions: int = 2) -> None:
-        self.folder, self.partitions = folder, partitions
+    :param stays: whether keys stay in their partitions, so that no rows are exchanged.
+    """
+
+    def __init__(self, folder: Path, partitions: int = 2, *, stays: bool = False) -> None:
+        self.folder, self.partitions, self.stays = folder, partitions, stays
         self.feed = Feed(partitions)
         self.sink = CountSink()
         self.lag_s = 0
@@ -141,13 +149,17 @@ class CountStory:
         **options: Any,
     ) -> ContinuousQuery:
         """Start the query; without further options its first failure ends it."""
-        stream, stage = pipelines(output_mode)
-        stage = replace(stage, watermark_lag_ms=self.lag_s * 1000)
-        driver = DriverSink(self.sink.commit, self.sink.abort, delivery="exactly once")
+        stages: tuple[Pipeline, ...] = ()
+        if self.stays:
+            stream = where_it_is_read(self.partitions, output_mode)
+        else:
+            stream, stage = pipelines(output_mode)
+            stages = (replace(stage, watermark_lag_ms=self.lag_s * 1000),)
+        driver = replace(DriverSink.of(self.sink), delivery="exactly once")
         made = QueryDefinition(
             name="counts",
             streams=(StreamBinding(stream, ModelReader(self.feed), "model"),),
-            stages=(stage,),
+            stages=stages,
             sink=SinkBinding(driver, PlainTaskWriter(self.sink.write), "counts"),
             checkpoint=self.checkpoint,
             epoch_interval_ms=interval_ms,
@@ -165,6 +177,16 @@ class CountStory:
     def records(self) -> int:
         """Of each partition, so far."""
         return self.feed.available[0]
+
+    def counted(self, records: int, *, before_s: float = float("inf")) -> dict[Any, int]:
+        """See :func:`counted`."""
+        if not self.stays:
+            return counted(records, self.partitions, before_s=before_s)
+        return {
+            (key * self.partitions + partition, at): count
+            for (key, at), count in counted(records, 1, before_s=before_s).items()
+            for partition in range(self.partitions)
+        }
 
     def closed_before_s(self) -> float:
         """Windows that begin before this second, or at it, are closed when all is committed."""
@@ -185,5 +207,5 @@ class CountStory:
 
     def await_counts(self, query: ContinuousQuery) -> None:
         """Until every window is counted that the watermark closes, or the query has ended."""
-        wanted = counted(self.records, self.partitions, before_s=self.closed_before_s())
+        wanted = self.counted(self.records, before_s=self.closed_before_s())
         wait_until(lambda: len(self.sink.last()) >= len(wanted) or not query.isActive, "the counts")
