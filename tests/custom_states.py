@@ -125,11 +125,19 @@ def group_step(
         arguments=tuple(range(len(schema))),
         state=str(struct(state).json()),
         timeout=timeout,
-        event_time=event_time,
         has_watermark=event_time is not None,
     )
+    late_by = event_time if timeout == "EventTimeTimeout" else None
+    params = vars(spec)
     return RunCustomState(
-        "custom", tuple(keys), schema, arrow(returned), start_group_function, "update", vars(spec)
+        "custom",
+        tuple(keys),
+        schema,
+        arrow(returned),
+        start_group_function,
+        "update",
+        params,
+        late_by,
     )
 
 

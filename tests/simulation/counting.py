@@ -28,6 +28,7 @@ from engine.pipeline.stateful import APPEND, Aggregate, Exchange, Exchanged, Gro
 from engine.query.handle import ContinuousQuery
 from engine.sinks.adapter import PlainTaskWriter
 from engine.sinks.contract import DriverSink, SinkBinding
+from engine.sinks.dead_letters import with_dead_letters
 from tests.model import ONE_ATTEMPT, SCHEMA, Feed, ModelReader
 from tests.waiting import wait_until
 
@@ -58,13 +59,21 @@ def _time(seconds: Expr) -> Expr:
     return _op("SecondsToTimestamp", at, dtype=_TIME)
 
 
-def pipelines(output_mode: str = APPEND) -> tuple[Pipeline, Pipeline]:
-    """The stream, and the stage that counts."""
+def pipelines(output_mode: str = APPEND, bad_seq: int | None = None) -> tuple[Pipeline, Pipeline]:
+    """The stream, and the stage that counts.
+
+    :param bad_seq: the stream's expressions fail on this record of each partition.
+    """
     seq = _column(1, _LONG)
+    key = _op("Remainder", seq, _literal(KEYS))
+    if bad_seq is not None:
+        key = _op(
+            "Add", key, _op("Remainder", _literal(0), _op("Subtract", seq, _literal(bad_seq)))
+        )
     begins = _op("Subtract", seq, _op("Remainder", seq, _literal(WINDOW_S)))
     project = Project(
         (
-            _op("Remainder", seq, _literal(KEYS)),
+            key,
             _time(seq),
             _time(begins),
         ),
@@ -138,20 +147,25 @@ class CountStory:
         *,
         output_mode: str = APPEND,
         interval_ms: int = 20,
+        bad_seq: int | None = None,
         **options: Any,
     ) -> ContinuousQuery:
         """Start the query; without further options its first failure ends it."""
-        stream, stage = pipelines(output_mode)
+        stream, stage = pipelines(output_mode, bad_seq)
         stage = replace(stage, watermark_lag_ms=self.lag_s * 1000)
         driver = DriverSink(self.sink.commit, self.sink.abort, delivery="exactly once")
+        sink = SinkBinding(driver, PlainTaskWriter(self.sink.write), "counts")
+        engine_options = replace(ONE_ATTEMPT, **options)
+        if engine_options.keeps_letters:
+            sink = with_dead_letters(sink, engine_options.dead_letter_path)
         made = QueryDefinition(
             name="counts",
             streams=(StreamBinding(stream, ModelReader(self.feed), "model"),),
             stages=(stage,),
-            sink=SinkBinding(driver, PlainTaskWriter(self.sink.write), "counts"),
+            sink=sink,
             checkpoint=self.checkpoint,
             epoch_interval_ms=interval_ms,
-            options=replace(ONE_ATTEMPT, **options),
+            options=engine_options,
         )
         execution = ContinuousExecution(made, launcher or ThreadLauncher(), clock)
         execution.start()
