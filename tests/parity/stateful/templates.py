@@ -72,6 +72,8 @@ SESSIONS: Final = {
     "of five minutes": "session_window(at, '5 minutes')",
     "of an hour": "session_window(at, '1 hour')",
     "of a gap of its own": "session_window(at, if(n > 1, '2 minutes', '9 minutes'))",
+    "of a gap in a column": "session_window(at, concat(n * 3 - 2, ' minutes'))",
+    "of a gap that is made": "session_window(at, make_interval(0, 0, 0, 0, 0, id % 9 - 1, 0.5))",
 }
 
 
