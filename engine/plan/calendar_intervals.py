@@ -117,9 +117,9 @@ class CalendarIntervals:
             return Expr("CalendarIntervalOfParts", parts, CALENDAR, node.nullable(), params)
         if op not in _CONDITIONALS:
             return None
-        parts = [self._part(each) for each in scala_seq(node.children())]
-        children = tuple(part for part in parts if part is not None)
-        if len(children) < len(parts):
+        read = [self._part(each) for each in scala_seq(node.children())]
+        children = tuple(part for part in read if part is not None)
+        if len(children) < len(read):
             return None
         return Expr(op, children, CALENDAR, node.nullable(), self._params(op, node))
 
