@@ -39,7 +39,8 @@ AGGREGATES: Final = (
     "bool_and(flag)", "bool_or(flag)", "bit_and(n)", "bit_or(n)", "bit_xor(n)",
     "sort_array(collect_list(n))", "sort_array(collect_set(k))", "collect_list(id)",
     "max_by(k, id)", "min_by(n, at)", "median(n)", "percentile(n, 0.25)",
-    "percentile(n, array(0.1, 0.9))", "approx_count_distinct(k)", "approx_count_distinct(d, 0.1)",
+    "percentile(n, array(0.1, 0.9))", "percentile(n, 0.3) FILTER (WHERE id % 3 > 0)",
+    "approx_count_distinct(k)", "approx_count_distinct(d, 0.1)",
     "listagg(k, ',')", "regr_count(n, id)",
 )  # fmt: skip
 BY_ORDER: Final = (
