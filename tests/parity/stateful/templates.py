@@ -41,6 +41,8 @@ AGGREGATES: Final = (
     "max_by(k, id)", "min_by(n, at)", "median(n)", "percentile(n, 0.25)",
     "percentile(n, array(0.1, 0.9))", "percentile(n, 0.3) FILTER (WHERE id % 3 > 0)",
     "approx_count_distinct(k)", "approx_count_distinct(d, 0.1)",
+    "approx_percentile(n, 0.3)", "approx_percentile(nanvl(d, 2) + 0D, array(0, 0.25, 1))",
+    "approx_percentile(at, 0.5) FILTER (WHERE id % 3 > 0)", "approx_percentile(m, 0.1, 1000000)",
     "listagg(k, ',')", "regr_count(n, id)",
 )  # fmt: skip
 BY_ORDER: Final = (
