@@ -39,7 +39,7 @@ DELAY_S: Final = 20
 _LONG = pa.int64()
 _TIME = pa.timestamp("us", tz="UTC")
 _EVENTS = pa.schema([pa.field("key", _LONG), pa.field("time", _TIME), pa.field("at", _TIME)])
-_COUNTS = pa.schema([pa.field("key", _LONG), pa.field("at", _TIME), pa.field("count", _LONG)])
+COUNTS: Final = pa.schema([pa.field("key", _LONG), pa.field("at", _TIME), pa.field("count", _LONG)])
 
 
 def _column(ordinal: int, dtype: pa.DataType) -> Expr:
@@ -86,8 +86,8 @@ def pipelines(output_mode: str = APPEND, bad_seq: int | None = None) -> tuple[Pi
         exchange=Exchange(1, (0, 2)),
     )
     count = Aggregate("Count", (_literal(1),), _LONG)
-    group = GroupRows("counts", (0, 2), (count,), _COUNTS, output_mode, event_time=1)
-    stage = Pipeline(Exchanged((_EVENTS,), ((0,),)), (group,), _COUNTS)
+    group = GroupRows("counts", (0, 2), (count,), COUNTS, output_mode, event_time=1)
+    stage = Pipeline(Exchanged((_EVENTS,), ((0,),)), (group,), COUNTS)
     return stream, stage
 
 
@@ -137,6 +137,8 @@ class CountStory:
         self.folder, self.partitions = folder, partitions
         self.feed = Feed(partitions)
         self.sink = CountSink()
+        self.binding: SinkBinding | None = None
+        """A sink in the place of that."""
         self.lag_s = 0
         """So far behind the query's watermark is that of the stage that counts."""
 
@@ -154,7 +156,7 @@ class CountStory:
         stream, stage = pipelines(output_mode, bad_seq)
         stage = replace(stage, watermark_lag_ms=self.lag_s * 1000)
         driver = DriverSink(self.sink.commit, self.sink.abort, delivery="exactly once")
-        sink = SinkBinding(driver, PlainTaskWriter(self.sink.write), "counts")
+        sink = self.binding or SinkBinding(driver, PlainTaskWriter(self.sink.write), "counts")
         engine_options = replace(ONE_ATTEMPT, **options)
         if engine_options.keeps_letters:
             sink = with_dead_letters(sink, engine_options.dead_letter_path)
