@@ -77,11 +77,11 @@ def calendar_later(expr: Expr, context: Context) -> ValueFunction:
 
 def _field(interval: pa.StructArray, index: int) -> pa.Array:
     """One of its fields, NULL where the whole is."""
-    field = interval.field(index)
     valid = valid_of(interval)
-    return (
-        field if valid is np.True_ else pa.array(field.to_numpy(zero_copy_only=False), mask=~valid)
-    )
+    field = interval.field(index)
+    if valid is np.True_:
+        return field
+    return pa.array(field.fill_null(0).to_numpy(), field.type, mask=~valid)
 
 
 def _is_zero(column: pa.Array) -> bool:
