@@ -56,7 +56,7 @@ from engine.errors import (
 from engine.redaction.logs import log_failure, redact
 from engine.sinks.contract import SinkBinding
 from engine.sources.contract import DataSourceContinuousReader, Offset
-from engine.wire.messages import SunkEpoch
+from engine.wire.messages import LettersAlone, SunkEpoch
 
 logger = logging.getLogger(__name__)
 _NOTHING = EpochState()
@@ -177,7 +177,8 @@ class EpochRunner:
         """Steps 1 and 2: whatever comes, a restart finishes the epoch.
 
         :param offsets: per stream: the end offset of each of its partitions, in their order.
-        :param messages: the message of each task that writes to the sink, in their order.
+        :param messages: the message of each task that writes to the sink, in their order; behind
+            them what others have of dead letters.
         :param state: what the offset log tells beside the offsets, if it does.
         :param replayed: the epoch was run again to its end in the offset log, which stays.
         :raises SourceError: a source cannot merge its offsets.
@@ -298,18 +299,18 @@ class EpochRunner:
         )
 
     def _fitting(self, epoch: int, message: Any) -> Any:
-        """The message of a run for which the option onBadRecord may have been another one."""
-        is_with_letters = isinstance(message, SunkEpoch)
+        """The message of a run for which there may have been dead letters, or none."""
+        is_with_letters = isinstance(message, SunkEpoch | LettersAlone)
         if self._keeps_letters:
             return message if is_with_letters else SunkEpoch(message, None)
         if not is_with_letters:
             return message
         if message.dead_letters is not None:
             raise ConfigError(
-                f"Epoch {epoch} was prepared with bad records, to be kept as dead letters, and "
-                "this start keeps none.",
-                hint='Start the query once more with onBadRecord "dead-letter" and the same '
-                "deadLetterPath; drain it, and then change the option.",
+                f"Epoch {epoch} was prepared with bad records, or late ones, to be kept as dead "
+                "letters, and this start keeps none.",
+                hint='Start the query once more with onBadRecord, or onLateRecord, "dead-letter" '
+                "and the same deadLetterPath; drain it, and then change the option.",
             )
         return message.written
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from engine.base.options import DEAD_LETTER
 from engine.checkpoint.epoch_state import EpochState
 from engine.errors import ConfigError
 from engine.execution.definition import QueryDefinition
@@ -97,7 +98,8 @@ def task_specs(
             writing=Writing(
                 writer=definition.sink.writer,
                 on_bad_record=options.on_bad_record,
-                letters=definition.sink.letters if writes[index] else None,
+                letters=definition.sink.letters,
+                keeps_late=options.on_late_record == DEAD_LETTER,
             ),
             first_epoch=beginning.epoch,
             is_bounded=beginning.until is not None,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE, Options
-from engine.base.options import DEAD_LETTER, EngineOptions, parse_interval_ms
+from engine.base.options import EngineOptions, parse_interval_ms
 from engine.base.output_modes import COMPLETE
 from engine.errors import ConfigError
 from engine.execution.admission import refuse_changed_query
@@ -23,6 +23,7 @@ from engine.query.stateful_start import (
     check_idle_streams,
     check_kept_partitions,
     check_key_groups,
+    check_late_records,
     check_output_mode,
     refuse_options_of_exchanges,
     refuse_options_of_state,
@@ -72,6 +73,7 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
         )
     policy = watermark_policy(request.df.sparkSession)
     check_idle_streams(options, pipelines, policy)
+    check_late_records(options, pipelines)
     if any(pipeline.kept is not None for pipeline in pipelines):
         check_output_mode(request)
         check_key_groups(options)
@@ -83,7 +85,7 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     _check_what_is_read_once(streams, str(request.sink_format))
     named, storage = pop_option(rest, CHECKPOINT), pop_storage(rest)
     sink = _sink(request, rest, session_timezone)
-    if options.on_bad_record == DEAD_LETTER:
+    if options.keeps_letters:
         sink = with_dead_letters(sink, options.dead_letter_path)
     location, temporary = checkpoint_location(request, named)
     definition = QueryDefinition(
@@ -142,7 +144,7 @@ def _planned(
         options.static_side_max_bytes,
         options.exact_math,
         request.output_mode,
-        options.partial_aggregation,
+        options.folds_before_sending,
         options.keys_stay_in_partitions,
     ):
         if isinstance(pipeline.source, Exchanged):

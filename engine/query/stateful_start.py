@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from engine.base.options import KEYS_STAY_IN_PARTITIONS, EngineOptions
+from engine.base.options import KEYS_STAY_IN_PARTITIONS, SKIP, EngineOptions
 from engine.coordinator.watermarks import MAX
 from engine.errors import ConfigError
 from engine.exchange.key_groups import KEY_GROUPS_MAX
 from engine.execution.definition import StreamBinding
 from engine.pipeline.pipeline import Pipeline, Watermark
+from engine.pipeline.stateful import StatefulStep, leaves_out_late_rows
 from engine.query.write_request import WriteRequest
 from engine.sinks.builtin_sinks import sink_kind
 
@@ -111,6 +112,21 @@ def check_idle_streams(options: EngineOptions, pipelines: Iterable[Pipeline], po
             "another back.",
             hint="Leave it out. The partitions of one stream never wait for each other: the newest "
             "record of any of them counts.",
+        )
+
+
+def check_late_records(options: EngineOptions, pipelines: Iterable[Pipeline]) -> None:
+    """:raises ConfigError: late rows are to be kept, and no row can be late."""
+    if options.on_late_record == SKIP:
+        return
+    steps = [each for pipeline in pipelines for each in pipeline.steps]
+    if not any(isinstance(each, StatefulStep) and leaves_out_late_rows(each) for each in steps):
+        raise ConfigError(
+            f"Option onLateRecord is {options.on_late_record!r}, and no row of this query can be "
+            "late: no step keeps state by an event time.",
+            hint="Leave it out; or name the event time by withWatermark(), and let the step go by "
+            "it: a window of it among the keys of an aggregate, for example. In output mode "
+            "complete nothing is late.",
         )
 
 

@@ -17,6 +17,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -42,6 +43,7 @@ from engine.task.by_partition import ReadPartitions
 from engine.task.channel import Channel, TaskDismissed
 from engine.task.inputs import INTERRUPTED_POLL_S
 from engine.task.keeping import Keeping
+from engine.task.late_letters import late_letters
 from engine.task.memory import MemoryLimit
 from engine.task.opening import open_intake
 from engine.task.reporting import Reporter
@@ -52,6 +54,7 @@ from engine.wire.connection import Connection, connect
 from engine.wire.messages import (
     Address,
     EpochCommitMessage,
+    LettersAlone,
     SunkEpoch,
     TaskAlive,
     TaskFailed,
@@ -117,6 +120,7 @@ class _Task:
             spec.time.watermark_ms,
             opened_ms=spec.time.opened_ms,
             lag_ms=spec.pipeline.watermark_lag_ms,
+            keeps_late=spec.writing.keeps_late,
         )
         self._writer = self._its_writer()
         self._bad = BadRecords(spec.writing.on_bad_record, lambda: self._intake.origin)
@@ -305,9 +309,13 @@ class _Task:
         if writer is None:
             return message
         with blaming(SinkError, "writing dead letters", self._whose, epoch):
-            letters = self._bad.letters()
-            kept = writer.write(epoch, iter([letters])) if letters.num_rows else None
+            late = late_letters(self._clock.late_rows, epoch, self._intake.origin.source)
+            letters = (each for each in chain([self._bad.letters()], late) if each.num_rows)
+            first = next(letters, None)
+            kept = None if first is None else writer.write(epoch, chain([first], letters))
+        if self._spec.writes:
             return SunkEpoch(message, kept)
+        return None if kept is None else LettersAlone(kept)
 
     def _remembering(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:

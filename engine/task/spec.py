@@ -95,12 +95,14 @@ class Writing:
     """What a task writes.
 
     :param on_bad_record: see :class:`engine.base.options.EngineOptions`.
-    :param letters: writes the bad records of an epoch, if they are kept.
+    :param letters: writes the bad and the late records of an epoch, if they are kept.
+    :param keeps_late: late records are.
     """
 
     writer: TaskWriter
     on_bad_record: str = FAIL
     letters: TaskWriter | None = None
+    keeps_late: bool = False
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from engine.pipeline.stateful import APPEND, Aggregate, Exchange, Exchanged, Gro
 from engine.query.handle import ContinuousQuery
 from engine.sinks.adapter import PlainTaskWriter
 from engine.sinks.contract import DriverSink, SinkBinding
+from engine.sinks.dead_letters import with_dead_letters
 from tests.model import ONE_ATTEMPT, SCHEMA, Feed, ModelReader
 from tests.waiting import wait_until
 
@@ -38,7 +39,7 @@ DELAY_S: Final = 20
 _LONG = pa.int64()
 _TIME = pa.timestamp("us", tz="UTC")
 _EVENTS = pa.schema([pa.field("key", _LONG), pa.field("time", _TIME), pa.field("at", _TIME)])
-_COUNTS = pa.schema([pa.field("key", _LONG), pa.field("at", _TIME), pa.field("count", _LONG)])
+COUNTS: Final = pa.schema([pa.field("key", _LONG), pa.field("at", _TIME), pa.field("count", _LONG)])
 
 
 def _column(ordinal: int, dtype: pa.DataType) -> Expr:
@@ -61,12 +62,20 @@ def _time(seconds: Expr) -> Expr:
 _SEQ: Final = _column(1, _LONG)
 
 
-def pipelines(output_mode: str = APPEND) -> tuple[Pipeline, Pipeline]:
-    """The stream, and the stage that counts."""
-    project, watermark, group = _steps(_op("Remainder", _SEQ, _literal(KEYS)), output_mode)
+def pipelines(output_mode: str = APPEND, bad_seq: int | None = None) -> tuple[Pipeline, Pipeline]:
+    """The stream, and the stage that counts.
+
+    :param bad_seq: the stream's expressions fail on this record of each partition.
+    """
+    key = _op("Remainder", _SEQ, _literal(KEYS))
+    if bad_seq is not None:
+        key = _op(
+            "Add", key, _op("Remainder", _literal(0), _op("Subtract", _SEQ, _literal(bad_seq)))
+        )
+    project, watermark, group = _steps(key, output_mode)
     relation = SourceRelation("model", {}, SCHEMA)
     stream = Pipeline(relation, (project, watermark), _EVENTS, exchange=Exchange(1, (0, 2)))
-    return stream, Pipeline(Exchanged((_EVENTS,), ((0,),)), (group,), _COUNTS)
+    return stream, Pipeline(Exchanged((_EVENTS,), ((0,),)), (group,), COUNTS)
 
 
 def where_it_is_read(partitions: int, output_mode: str = APPEND) -> Pipeline:
@@ -76,14 +85,14 @@ def where_it_is_read(partitions: int, output_mode: str = APPEND) -> Pipeline:
     key = _op(
         "Add", _op("Multiply", key, _literal(partitions)), _op("Cast", _column(0, pa.int32()))
     )
-    return Pipeline(SourceRelation("model", {}, SCHEMA), _steps(key, output_mode), _COUNTS)
+    return Pipeline(SourceRelation("model", {}, SCHEMA), _steps(key, output_mode), COUNTS)
 
 
 def _steps(key: Expr, output_mode: str) -> tuple[Project, Watermark, GroupRows]:
     begins = _op("Subtract", _SEQ, _op("Remainder", _SEQ, _literal(WINDOW_S)))
     project = Project((key, _time(_SEQ), _time(begins)), _EVENTS)
     count = Aggregate("Count", (_literal(1),), _LONG)
-    group = GroupRows("counts", (0, 2), (count,), _COUNTS, output_mode, event_time=1)
+    group = GroupRows("counts", (0, 2), (count,), COUNTS, output_mode, event_time=1)
     return project, Watermark(1, DELAY_S * 1000), group
 
 
@@ -136,6 +145,8 @@ class CountStory:
         self.folder, self.partitions, self.stays = folder, partitions, stays
         self.feed = Feed(partitions)
         self.sink = CountSink()
+        self.binding: SinkBinding | None = None
+        """A sink in the place of that."""
         self.lag_s = 0
         """So far behind the query's watermark is that of the stage that counts."""
 
@@ -146,6 +157,7 @@ class CountStory:
         *,
         output_mode: str = APPEND,
         interval_ms: int = 20,
+        bad_seq: int | None = None,
         **options: Any,
     ) -> ContinuousQuery:
         """Start the query; without further options its first failure ends it."""
@@ -153,17 +165,21 @@ class CountStory:
         if self.stays:
             stream = where_it_is_read(self.partitions, output_mode)
         else:
-            stream, stage = pipelines(output_mode)
+            stream, stage = pipelines(output_mode, bad_seq)
             stages = (replace(stage, watermark_lag_ms=self.lag_s * 1000),)
         driver = replace(DriverSink.of(self.sink), delivery="exactly once")
+        sink = self.binding or SinkBinding(driver, PlainTaskWriter(self.sink.write), "counts")
+        engine_options = replace(ONE_ATTEMPT, **options)
+        if engine_options.keeps_letters:
+            sink = with_dead_letters(sink, engine_options.dead_letter_path)
         made = QueryDefinition(
             name="counts",
             streams=(StreamBinding(stream, ModelReader(self.feed), "model"),),
             stages=stages,
-            sink=SinkBinding(driver, PlainTaskWriter(self.sink.write), "counts"),
+            sink=sink,
             checkpoint=self.checkpoint,
             epoch_interval_ms=interval_ms,
-            options=replace(ONE_ATTEMPT, **options),
+            options=engine_options,
         )
         execution = ContinuousExecution(made, launcher or ThreadLauncher(), clock)
         execution.start()

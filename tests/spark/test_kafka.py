@@ -3,10 +3,8 @@ micro-batches write."""
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +18,11 @@ from engine.errors import ConfigError
 from engine.query.handle import ContinuousQuery
 from tests.connectors.kafka.topics import Topic
 from tests.faults.roads.kafka_topics import all_of
-from tests.servers.jars import NoJarsError
-from tests.servers.kafka import Kafka, running_kafka
+from tests.servers.kafka import Kafka
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 WAIT_S = 90
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    try:
-        with running_kafka(tmp_path_factory.mktemp("kafka") / "broker") as kafka:
-            yield kafka
-            gc.collect()  # a sink ends its connection when nobody has the query any more
-    except NoJarsError as exc:
-        pytest.skip(f"no Kafka: {exc}")
 
 
 def stream(spark: SparkSession, topic: Topic) -> DataFrame:
