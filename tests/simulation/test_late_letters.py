@@ -52,13 +52,13 @@ def go_ahead(story: CountStory, query: ContinuousQuery) -> None:
     query.awaitEpoch(query.status["epoch"] + 3, WAIT_S)
 
 
-def late_of(folder: Path) -> Counter[tuple[int, str]]:
+def late_of(folder: Path, source: str = "task ") -> Counter[tuple[int, str]]:
     """Key and window of the letters, each of which is a late row as it should be."""
     found: Counter[tuple[int, str]] = Counter()
     for letter in letters_in(folder):
         row = json.loads(letter["record"])
         assert letter["operator"] == "counts"
-        assert letter["source"].startswith("task ")
+        assert letter["source"].startswith(source)
         assert letter["error"].startswith(f"LATE: it is behind the watermark {letter['watermark']}")
         assert row["at"][:19].replace(" ", "T") <= letter["watermark"]
         assert "partition" not in letter
@@ -85,6 +85,19 @@ def test_as_many_letters_as_were_counted(story: CountStory, folder: Path) -> Non
     assert dropped(query) == 50
     assert late_of(folder) == expected()
     assert {key: n for key, n in story.sink.last().items() if key[1] < 50} == counted(50, 1)
+
+
+def test_letters_of_tasks_that_read_and_keep_state(tmp_path: Path, folder: Path) -> None:
+    story = CountStory(tmp_path / "checkpoint", stays=True)
+    query = story.start(dead_letter_path=str(folder), **LATE)
+    go_ahead(story, query)
+    feed(story, 1, 70)
+    query.processAllAvailable()
+    assert query.drain(WAIT_S)
+    assert dropped(query) == 50
+    here = {key: count for (key, _), count in late_of(folder, "model").items()}
+    assert set(here) == {2 * key + 1 for key in range(KEYS)}
+    assert len(letters_in(folder)) == 50
 
 
 def test_a_reducer_that_dies_in_the_epoch_of_its_late_rows_writes_them_once(
