@@ -62,15 +62,23 @@ class CalendarIntervals:
         start, interval = scala_seq(node.children())
         if simple_name(interval.dataType()) != "CalendarIntervalType$":
             return None
-        if op == "TimestampAddInterval" and interval.foldable():
-            try:
-                value = interval.eval(None)
-            except _ERRORS:  # a text is malformed, an interval too long
-                return None
-            return plus_constant(self._convert(start), value, self._params(op, node))
-        return self._made_later(start, interval, node, dtype) or (
-            self._later(start, interval, node) if op == "TimestampAddInterval" else None
-        )
+        if op == "DateAddInterval":
+            return self._made_later(start, interval, node, dtype)
+        if interval.foldable():
+            later = self._constant_later(start, interval, node)
+            return later or self._made_later(start, interval, node, dtype)
+        made = self._made_later(start, interval, node, dtype)
+        return made or self._later(start, interval, node)
+
+    def _constant_later(
+        self, start: JavaObject, interval: JavaObject, node: JavaObject
+    ) -> Expr | None:
+        try:
+            value = interval.eval(None)
+        except _ERRORS:  # a text is malformed, an interval too long
+            return None
+        params = self._params("TimestampAddInterval", node)
+        return plus_constant(self._convert(start), value, params)
 
     def _made_later(
         self, start: JavaObject, interval: JavaObject, node: JavaObject, dtype: pa.DataType

@@ -328,7 +328,8 @@ class ExpressionReader:
             propagates = self._propagates_null(replacement, arguments)
             if propagates and propagates_constant_null(self._gateway, children):
                 return Expr("Literal", (), dtype, True, {"value": None})
-            if fails_late and (propagates or op in _REPLACED):
+            skips = propagates and fails_late and not self._is_interpreted()
+            if skips or (fails_late and op in _REPLACED):
                 return replace(outer, params={**outer.params, "null_safe": True})
             return outer
         if self._calls is not None:
