@@ -25,6 +25,7 @@ from engine.expressions.releases import SPARK_VERSION
 from engine.expressions.tree import Expr
 from engine.pipeline.pipeline import Pipeline, Project, SourceRelation, Watermark
 from engine.pipeline.stateful import APPEND, Aggregate, Exchange, Exchanged, GroupRows
+from engine.progress.report import iso_timestamp
 from engine.query.handle import ContinuousQuery
 from engine.sinks.adapter import PlainTaskWriter
 from engine.sinks.contract import DriverSink, SinkBinding
@@ -221,7 +222,19 @@ class CountStory:
         wanted = {str(p): count for p, count in enumerate(self.feed.available)}
         return list(self.checkpoint.committed_offsets() or ()) == [wanted]
 
+    def await_watermark(self, query: ContinuousQuery) -> None:
+        """Until what is read from now on is judged by the watermark of all that has been read. How
+        many epochs that takes depends on how many are under way."""
+        at_ms = (BEGAN_S + max(self.feed.available) - 1 - DELAY_S) * 1000
+        query.processAllAvailable()
+        wait_until(lambda: _watermark(query) == iso_timestamp(at_ms), "the watermark")
+
     def await_counts(self, query: ContinuousQuery) -> None:
         """Until every window is counted that the watermark closes, or the query has ended."""
         wanted = self.counted(self.records, before_s=self.closed_before_s())
         wait_until(lambda: len(self.sink.last()) >= len(wanted) or not query.isActive, "the counts")
+
+
+def _watermark(query: ContinuousQuery) -> str | None:
+    progress = query.lastProgress
+    return None if progress is None else progress["eventTime"].get("watermark")

@@ -48,8 +48,7 @@ def dropped(query: ContinuousQuery) -> int:
 def go_ahead(story: CountStory, query: ContinuousQuery) -> None:
     """The first partition, until its watermark is that of the query."""
     feed(story, 0, 70)
-    query.processAllAvailable()
-    query.awaitEpoch(query.status["epoch"] + 3, WAIT_S)
+    story.await_watermark(query)
 
 
 def late_of(folder: Path, source: str = "task ") -> Counter[tuple[int, str]]:

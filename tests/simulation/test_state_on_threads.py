@@ -173,8 +173,7 @@ def test_late_records_are_counted_and_change_nothing(story: CountStory) -> None:
     with story.feed.changed:  # the second partition is a minute behind
         story.feed.available[0] = 70
         story.feed.changed.notify_all()
-    query.processAllAvailable()
-    query.awaitEpoch(query.status["epoch"] + 3, WAIT_S)
+    story.await_watermark(query)
     with story.feed.changed:
         story.feed.available[1] = 70
         story.feed.changed.notify_all()
