@@ -148,6 +148,7 @@ class EpochCoordinator:
         self._addresses: dict[int, Address] = {}
         self._watermarks = Watermarks(()) if watermarks is None else watermarks
         self._watermarks_ms = {first_epoch: self._watermarks.current_ms}
+        self._marks_ms: dict[int, tuple[int, ...]] = {}
         """Of the epochs that are not logged."""
         self.reports: dict[int, dict[int, EpochCommitMessage]] = {}
         self.final_epoch: int | None = None
@@ -283,10 +284,8 @@ class EpochCoordinator:
         self._reducing.reported(event.epoch, event.partition)
         if self._is_complete(event.epoch):
             self._reducing.completed(event.epoch)
-            reports = self.reports[event.epoch].values()
-            self._watermarks.take(
-                (report.counters.event_times_us for report in reports), self._now_ms
-            )
+            seen = (each.counters.event_times_us for each in self.reports[event.epoch].values())
+            self._marks_ms[event.epoch] = self._watermarks.take(seen, self._now_ms)
         return self._go_on()
 
     def _epoch_logged(self, event: EpochLogged) -> list[Action]:
@@ -406,7 +405,8 @@ class EpochCoordinator:
         reports = self.reports[epoch]
         told = tuple(reports[p] for p in range(self.partitions))
         watermarks = self._watermarks_ms[epoch], self._watermarks_ms[epoch + 1]
-        return [CommitEpoch(epoch, told, epoch == self.final_epoch, *watermarks)]
+        marks_ms = self._marks_ms.pop(epoch)
+        return [CommitEpoch(epoch, told, epoch == self.final_epoch, *watermarks, marks_ms)]
 
     def _has_finished(self, partition: int) -> bool:
         final = self.final_epoch

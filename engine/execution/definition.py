@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from engine.base.options import EngineOptions
@@ -101,10 +101,13 @@ class QueryDefinition:
         numbers = range(len(self.streams), len(self.pipelines))
         return [1 if number in without_keys else min(wanted, groups) for number in numbers]
 
-    def watermarks(self, current_ms: int) -> Watermarks | None:
-        """How far event time has come, from a watermark on; None of a query without."""
+    def watermarks(self, current_ms: int, marks_ms: Sequence[int] = ()) -> Watermarks | None:
+        """How far event time has come, from a watermark on; None of a query without.
+
+        :param marks_ms: of each operator, see :class:`engine.coordinator.watermarks.Watermarks`.
+        """
         delays_ms = self.delays_ms
         if not delays_ms:
             return None
         idle_after_ms = self.options.watermark_idle_after_ms or 0
-        return Watermarks(delays_ms, self.watermark_policy, current_ms, idle_after_ms)
+        return Watermarks(delays_ms, self.watermark_policy, current_ms, idle_after_ms, marks_ms)

@@ -39,7 +39,8 @@ class Beginning:
 
         :param state: behind the epoch before.
         """
-        return cls(epoch, state.handles, Time(state.next_watermark_ms, now_ms))
+        time = Time(state.next_watermark_ms, now_ms, marks_ms=state.marks_ms)
+        return cls(epoch, state.handles, time)
 
     def replayed(
         self, logged: EpochState, until: tuple[Offset, ...], done: frozenset[str]

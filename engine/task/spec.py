@@ -83,11 +83,13 @@ class Time:
     :class:`engine.state.contract.EventClock`.
 
     :param end_watermark_ms: if the end of the first epoch is given, the watermark behind it.
+    :param marks_ms: for the driver, see :class:`engine.checkpoint.epoch_state.EpochState`.
     """
 
     watermark_ms: int = 0
     opened_ms: int = 0
     end_watermark_ms: int = 0
+    marks_ms: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

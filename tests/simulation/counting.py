@@ -215,10 +215,11 @@ class CountStory:
         step = DELAY_S - WINDOW_S
         for done in range(0, records, step):
             self.feed.add(min(step, records - done))
-            wait_until(lambda: self._has_read_all or not query.isActive, "all is committed")
+            wait_until(lambda: self.has_read_all or not query.isActive, "all is committed")
 
     @property
-    def _has_read_all(self) -> bool:
+    def has_read_all(self) -> bool:
+        """Whether all that is there is committed."""
         wanted = {str(p): count for p, count in enumerate(self.feed.available)}
         return list(self.checkpoint.committed_offsets() or ()) == [wanted]
 

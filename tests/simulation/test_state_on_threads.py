@@ -26,6 +26,7 @@ from engine.state.committed_state import committed_state, tables_of
 from engine.state.snapshots import SnapshotWriter
 from engine.task.channel import Channel
 from engine.task.sending import SendingWriter
+from tests.model import HOUR_MS
 from tests.simulation.counting import CountStory, counted
 from tests.simulation.story import WAIT_S
 from tests.waiting import wait_until
@@ -187,6 +188,23 @@ def test_late_records_are_counted_and_change_nothing(story: CountStory) -> None:
     assert late == 50  # all windows of the second partition that the first has closed: up to 49
     closed = {key: count for key, count in story.sink.last().items() if key[1] < 50}
     assert closed == counted(50, 1)
+
+
+def test_a_restart_knows_the_event_times_of_the_epochs_before(story: CountStory) -> None:
+    """Though no epoch of the run before was opened with the watermark that they make."""
+    story.feed.add(40)
+
+    def read_in_the_last_epoch() -> bool:
+        query = story.start(interval_ms=HOUR_MS)
+        wait_until(lambda: query.status["state"] == "RUNNING", "it runs")
+        return bool(query.drain(WAIT_S)) and story.has_read_all
+
+    wait_until(read_in_the_last_epoch, "what is there was read before the end was asked for")
+    assert story.sink.rows() == []
+    again = story.start()
+    story.await_counts(again)
+    assert again.drain(WAIT_S)
+    assert story.sink.last() == counted(40, 2, before_s=story.closed_before_s())
 
 
 def test_a_running_query_is_rescaled_in_place(story: CountStory) -> None:
