@@ -68,7 +68,7 @@ class CalendarIntervals:
             later = self._constant_later(start, interval, node)
             return later or self._made_later(start, interval, node, dtype)
         made = self._made_later(start, interval, node, dtype)
-        return made or self._later(start, interval, node)
+        return made or self._computed_later(start, interval, node)
 
     def _constant_later(
         self, start: JavaObject, interval: JavaObject, node: JavaObject
@@ -97,7 +97,9 @@ class CalendarIntervals:
         children = tuple(map(self._convert, [start, *scala_seq(interval.children())]))
         return Expr("MadeIntervalLater", children, dtype, node.nullable(), params)
 
-    def _later(self, start: JavaObject, interval: JavaObject, node: JavaObject) -> Expr | None:
+    def _computed_later(
+        self, start: JavaObject, interval: JavaObject, node: JavaObject
+    ) -> Expr | None:
         read = self._interval(interval)
         if read is None:
             return None

@@ -9,7 +9,7 @@ happened in 1970 is late from the start: the first watermark is 0.)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from engine.base.clock import Clock
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.errors import SinkCommitUnknownError
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
 from engine.execution.launcher import Launcher, ThreadLauncher
@@ -113,6 +114,22 @@ class CountSink:
 
     def commit(self, messages: list[list[tuple[int, int, int]]], epoch: int) -> None:
         self.committed.setdefault(epoch, [row for message in messages for row in message])
+
+    def fail_a_commit(self, when: Callable[[list[Any]], bool] = any) -> list[int]:
+        """The first commit of such messages fails, nobody knows how far it has come.
+
+        :returns: gets the epoch.
+        """
+        commit, failed = self.commit, list[int]()
+
+        def fail_once(messages: list[Any], epoch: int) -> None:
+            if when(messages) and not failed:
+                failed.append(epoch)
+                raise SinkCommitUnknownError("who knows", epoch=epoch)
+            commit(messages, epoch)
+
+        self.commit = fail_once  # type: ignore[method-assign]
+        return failed
 
     def abort(self, messages: list[Any], epoch: int) -> None:
         return None
