@@ -104,9 +104,8 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     standby = request.standby
     if standby is not None:
         refuse_changed_query(definition)
-        if (
-            standby.await_turn(definition.checkpoint, launcher.warm_up) and joins
-        ):  # tables are as old as the plan
+        has_waited = standby.await_turn(definition.checkpoint, launcher.warm_up)
+        if has_waited and joins:  # the tables are as old as the plan
             streams, stages = _planned(request, options)
         definition = replace(definition, streams=streams, stages=stages, lost=standby.lost)
     execution = ContinuousExecution(definition, launcher)

@@ -53,7 +53,8 @@ def checkpoint_location(request: WriteRequest, location: str | None) -> tuple[st
     default = request.df.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
     if default and request.query_name:
         return f"{default.rstrip('/')}/{request.query_name}", False
-    if sink_kind(str(request.sink_format)).is_ephemeral:
+    # One of its own has nobody to stand by for.
+    if sink_kind(str(request.sink_format)).is_ephemeral and request.standby is None:
         return tempfile.mkdtemp(prefix="continuous-"), True
     raise ConfigError(
         "The query has no checkpoint location.",
