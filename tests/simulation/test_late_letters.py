@@ -116,7 +116,7 @@ def test_a_reducer_that_dies_in_the_epoch_of_its_late_rows_writes_them_once(
     prepare = SnapshotWriter.prepare
     monkeypatch.setattr(SnapshotWriter, "prepare", die)
     feed(story, 1, 70)
-    wait_until(lambda: len(died) == 3, "three deaths")
+    wait_until(lambda: len(died) >= 3, "three deaths, or one more: two may die at once")
     query.processAllAvailable()
     assert query.drain(WAIT_S)
     assert query.status["restarts"]
