@@ -123,4 +123,5 @@ def _reading(definition: QueryDefinition, share: Share, beginning: Beginning) ->
         until=None if beginning.until is None else beginning.until[share.stage],
         done=share.numbers_of(beginning.done),
         tells_arrivals=definition.options.empty_epoch_interval_ms > 0,
+        tells_commits=definition.tells_sources,
     )

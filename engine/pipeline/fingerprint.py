@@ -175,8 +175,7 @@ def _source(pipeline: Pipeline, tuning: Collection[str]) -> dict[str, Any]:
 
 
 def _stage(pipeline: Pipeline) -> dict[str, Any]:
-    step = pipeline.steps[0]
-    assert isinstance(step, StatefulStep), "a stage begins with what it is for"
+    step = next(each for each in pipeline.steps if isinstance(each, StatefulStep))
     return {
         "state": what_is_kept(step),
         # What it keeps is told by the state, of the step itself this is another wording.

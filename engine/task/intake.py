@@ -127,7 +127,8 @@ class SourceIntake(Intake):
         return Origin(self._reading.source, self._source.partition, self._source.offset)
 
     def committed(self, ends: tuple[Offset, ...]) -> None:
-        self._source.committed(ends)
+        if self._reading.tells_commits:
+            self._source.committed(ends)
 
     def take(self, work: Mapping[int, Any]) -> None:
         self._source.take(work)

@@ -30,6 +30,7 @@ class Reading:
         replay of an epoch whose end is known); None to read for as long as the query lives.
     :param done: the numbers of partitions whose rows before ``until`` the sink has already.
     :param tells_arrivals: the driver wants to know which epochs are not empty.
+    :param tells_commits: the source is told what is committed.
     """
 
     reader: DataSourceContinuousReader
@@ -40,6 +41,7 @@ class Reading:
     until: Offset | None = None
     done: frozenset[int] = frozenset()
     tells_arrivals: bool = False
+    tells_commits: bool = True
 
     @property
     def numbers(self) -> range:

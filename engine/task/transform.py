@@ -13,6 +13,7 @@ pipeline is cut there into stages: each stage is an iterator over the one before
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from engine.pipeline.pipeline import (
     MapBatches,
     Pipeline,
     Step,
+    Tap,
     TimedStage,
     schema_behind,
 )
@@ -151,6 +153,10 @@ def _stages(
         if isinstance(step, StatefulStep):
             flush()
             stages.append(stateful_stage(step, clock, context, groups, owned))
+        elif isinstance(step, Tap):
+            schema = schema if step.schema is None else step.schema
+            flush()
+            stages.append(partial(_tapped, step))
         elif isinstance(step, PartGroup):
             flush()
             stages.append(PartialGrouping(step, context))
@@ -188,6 +194,17 @@ def _each_at_its_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
 def _labelled(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield batch if batch.schema == schema else as_batch(batch.columns, schema, batch.num_rows)
+
+
+def _tapped(step: Tap, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if batch is IDLE:
+            yield batch
+            continue
+        step.show(batch)
+        if step.schema is not None and batch.schema != step.schema:
+            batch = as_batch(batch.columns, step.schema, batch.num_rows)
+        yield batch
 
 
 def _wants_idle(stage: BatchStream) -> bool:
