@@ -92,6 +92,19 @@ def _parser() -> argparse.ArgumentParser:
     epochs = on_checkpoint("epochs", "status:epochs", "the committed epochs")
     epochs.add_argument("--last", type=_positive, default=20, metavar="N", help="how many (20)")
 
+    replay = on_checkpoint(
+        "replay",
+        "replay:replay",
+        "run an epoch again, and show what came in, what each step made of it and what went out; "
+        "sink and checkpoint are not touched",
+    )
+    replay.add_argument("--epoch", type=_epoch, required=True, metavar="N", help="which one")
+    replay.add_argument("--spec", metavar="SPEC", help="the query, as it ran the epoch")
+    changed = "a changed query: the same records, and the difference of what goes out"
+    replay.add_argument("--with", dest="changed", metavar="CHANGED_SPEC", help=changed)
+    shown = "of each step (20)"
+    replay.add_argument("--rows", type=_positive, default=20, metavar="R", help=shown)
+
     for name, text in (
         ("drain", "finish the open epoch of a running query, then end it"),
         ("stop", "end a running query now; its open epoch is read again next time"),

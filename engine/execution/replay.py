@@ -63,6 +63,10 @@ class Rows:
                 self._batches.append(pa.concat_batches([batch.slice(0, left)]))
             self.count += batch.num_rows
 
+    def table(self, schema: pa.Schema) -> pa.Table:
+        """What was kept, if all of it has these columns."""
+        return pa.Table.from_batches(self._batches, schema=schema)
+
     def tables(self) -> list[pa.Table]:
         """What was kept, in the order in which it came; a table for each set of columns, as the two
         sides of a join have them."""
@@ -106,6 +110,12 @@ class ReplayedEpoch:
     pipelines: tuple[ReplayedPipeline, ...]
     rows_read: int
     went_out: Rows
+
+    @property
+    def out(self) -> pa.Table:
+        """The rows of :attr:`went_out` that were kept."""
+        written = next(each.pipeline for each in self.pipelines if each.pipeline.exchange is None)
+        return self.went_out.table(written.schema)
 
 
 def checkpoint_before(storage: Storage, epoch: int) -> Checkpoint:

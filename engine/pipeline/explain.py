@@ -48,7 +48,7 @@ def explain(
     columns = ", ".join(f"{f.name} {sql_name(f.type)}" for f in written.schema)
     lines = ["== Continuous Pipeline =="]
     for number, pipeline in enumerate(pipelines):
-        lines.append(_origin(number, pipeline))
+        lines.append(origin(number, pipeline))
         lines += [f"           {description}" for description in pipeline.descriptions]
         if pipeline.exchange is not None:
             lines.append(f"           {_sending(pipeline, pipeline.exchange)}")
@@ -62,7 +62,8 @@ def explain(
     return "\n".join(lines) + "\n"
 
 
-def _origin(number: int, pipeline: Pipeline) -> str:
+def origin(number: int, pipeline: Pipeline) -> str:
+    """Where the rows of a pipeline come from, in one line."""
     source = pipeline.source
     if isinstance(source, Exchanged):
         lag = pipeline.watermark_lag_ms

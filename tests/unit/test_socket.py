@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ConfigError, OffsetOutOfRangeError, SourceError, SourceUnavailableError
-from engine.query.start import _check_what_is_read_once
+from engine.query.start import refuse_what_is_read_once
 from engine.sources import socket as source
 from engine.sources.socket import SocketDataSource, SocketLines, SocketReader
 from tests.waiting import wait_until
@@ -196,7 +196,7 @@ def test_lines_are_not_read_again(server: Server, caplog: pytest.LogCaptureFixtu
 def test_sinks_that_keep_their_rows_are_refused(server: Server) -> None:
     def check(sink: str, **options: str) -> None:
         stream: Any = SimpleNamespace(reader=reader(server.port, **options), description="socket[]")
-        _check_what_is_read_once([stream], sink)
+        refuse_what_is_read_once([stream], sink)
 
     for sink in ("parquet", "delta", "kafka", "somebodys"):
         with pytest.raises(ConfigError, match=f"socket.. cannot be read again.* sink {sink}"):
