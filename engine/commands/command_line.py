@@ -88,6 +88,13 @@ def _parser() -> argparse.ArgumentParser:
     standby = "wait, ready to run, while another process runs the query; take over if that is lost"
     run.add_argument("--standby", action="store_true", help=standby)
 
+    explain = add(
+        "explain",
+        "explain:explain",
+        "the plan of a query without running it, or all reasons why it would be refused",
+    )
+    explain.add_argument("spec", metavar="SPEC", help="its YAML or JSON file; - is standard input")
+
     on_checkpoint("status", "status:status", "who runs a query, and how far it has come")
     epochs = on_checkpoint("epochs", "status:epochs", "the committed epochs")
     epochs.add_argument("--last", type=_positive, default=20, metavar="N", help="how many (20)")

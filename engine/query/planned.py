@@ -46,6 +46,11 @@ class PlannedQuery:
         return (*(stream.pipeline for stream in self.streams), *self.stages)
 
     @property
+    def session_timezone(self) -> str:
+        """For times without a zone."""
+        return self.pipelines[0].session_timezone
+
+    @property
     def joins(self) -> bool:
         """Whether tables are joined with the streams."""
         return any(isinstance(step, StaticJoin) for each in self.pipelines for step in each.steps)

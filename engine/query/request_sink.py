@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
 
 from engine.base.connector_options import PARTITION_BY, SESSION_TIMEZONE, Options
-from engine.base.options import DEAD_LETTER
+from engine.base.options import DEAD_LETTER, EngineOptions
 from engine.base.output_modes import COMPLETE
 from engine.errors import ConfigError
 from engine.query.binding import bind_sink, bind_writer
-from engine.query.planned import PlannedQuery
 from engine.query.write_request import WriteRequest
 from engine.sinks.builtin_sinks import PARTITIONED, SINKS, sink_kind
 from engine.sinks.contract import SinkBinding
@@ -18,16 +18,19 @@ from engine.sinks.dead_letters import with_dead_letters
 
 
 def bind_request_sink(
-    request: WriteRequest, options: dict[str, str], planned: PlannedQuery
+    request: WriteRequest,
+    given: Mapping[str, str],
+    options: EngineOptions,
+    session_timezone: str,
 ) -> SinkBinding:
     """The sink, with what keeps bad records, if they are kept.
 
-    :param options: those of the sink alone.
+    :param given: the sink's own options.
     :raises ConfigError: there is none, or it cannot be written to as it is asked to.
     """
-    sink = _sink(request, options, planned.pipelines[0].session_timezone)
-    if planned.options.on_bad_record == DEAD_LETTER:
-        sink = with_dead_letters(sink, planned.options.dead_letter_path)
+    sink = _sink(request, dict(given), session_timezone)
+    if options.on_bad_record == DEAD_LETTER:
+        sink = with_dead_letters(sink, options.dead_letter_path)
     return sink
 
 

@@ -41,7 +41,7 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     refuse_what_is_read_once(streams, str(request.sink_format))
     rest = dict(planned.rest)
     named, storage = pop_option(rest, CHECKPOINT), pop_storage(rest)
-    sink = bind_request_sink(request, rest, planned)
+    sink = bind_request_sink(request, rest, options, planned.session_timezone)
     location, temporary = checkpoint_location(request, named)
     definition = QueryDefinition(
         name=request.query_name,
