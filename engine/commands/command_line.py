@@ -98,6 +98,14 @@ def _parser() -> argparse.ArgumentParser:
     on_checkpoint("status", "status:status", "who runs a query, and how far it has come")
     epochs = on_checkpoint("epochs", "status:epochs", "the committed epochs")
     epochs.add_argument("--last", type=_positive, default=20, metavar="N", help="how many (20)")
+    goes_on = "go on with each as it commits, until the query ends or Ctrl-C"
+    epochs.add_argument(
+        "--follow",
+        dest="execute",
+        action="store_const",
+        const="follow_epochs:follow",
+        help=goes_on,
+    )
 
     replay = on_checkpoint(
         "replay",
