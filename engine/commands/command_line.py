@@ -226,6 +226,14 @@ def _parser() -> argparse.ArgumentParser:
     unpin.add_argument("name", metavar="NAME")
     on_checkpoint("pins", "rewind_checkpoint:pins", "the pinned epochs")
 
+    init = add(
+        "init",
+        "init:init",
+        "write a specification with comments, an Airflow DAG that runs it, and a test of both",
+    )
+    here = "where; the present one. Its name is the query's"
+    init.add_argument("directory", metavar="DIRECTORY", nargs="?", default=".", help=here)
+
     doctor = add("doctor", "doctor:doctor", "find out whether queries can run here")
     doctor.add_argument(
         "checkpoint", metavar="CHECKPOINT", nargs="?", help="try this storage as well"

@@ -120,7 +120,7 @@ def _explain_ours(
         tasks=reading or (partitions or 0),
         epoch_interval_ms=planned.interval_ms,
         delivery=sink.driver.delivery,
-        needs="" if demand is None else f"The query {demand}",
+        needs="" if demand is None else _needs(demand),
     )
     url = None if checkpoint is None else checkpoint.url
     data = {
@@ -205,6 +205,11 @@ def _tasks(
             free=slots.free,
         )
     return [split[number] for number in range(len(definition.pipelines))], demand
+
+
+def _needs(demand: Demand) -> str:
+    parts = f" ({', '.join(demand.parts)})" if demand.parts else ""
+    return f"{demand.tasks}{parts}, and {demand.slots} free task slots are needed"
 
 
 def _explain_sparks(request: WriteRequest) -> Explanation:
