@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -26,7 +27,12 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    args = _parser().parse_args(arguments)
+    parser = _parser()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks how its line goes on
+        from engine.commands.completion import complete
+
+        complete(parser)
+    args = parser.parse_args(arguments)
     _configure_logging(args.debug)
     try:
         result = _execute(args)
