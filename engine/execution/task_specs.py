@@ -105,6 +105,7 @@ def task_specs(
             first_epoch=beginning.epoch,
             is_bounded=beginning.until is not None,
             groups=groups,
+            exchanges=any(pipeline.exchange is not None for pipeline in pipelines),
             time=beginning.time,
             heartbeat_s=min(2.0, options.task_timeout_s / 4),
         )

@@ -6,13 +6,23 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor
 
 from engine import replay_epoch, write_stream
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.errors import ConfigError, SourceError, TransformError
+from engine.execution.definition import QueryDefinition
+from engine.execution.execution import ContinuousExecution
+from engine.execution.launcher import ThreadLauncher
+from engine.query.handle import ContinuousQuery
+from engine.query.planned import plan_request
+from engine.sinks.adapter import PlainTaskWriter
+from engine.sinks.contract import DriverSink, SinkBinding
+from tests.shelf import ShelfSource, calls, put
 from tests.simulation.test_replay import contents
 from tests.sink_files import committed
 
@@ -220,3 +230,129 @@ def test_a_changed_query_that_fails_on_the_epoch_says_where(shop: Shop) -> None:
     with pytest.raises(TransformError, match="DIVIDE_BY_ZERO"):
         replay_epoch(shop.checkpoint, epoch, shop.writer(plain), changed=changed)
     assert sorted(committed(shop.folder / "out", "amount")) == [0, 1]
+
+
+def test_sources_of_others_are_read_again_and_told_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.dataSource.register(ShelfSource)
+    shelf = tmp_path / "shelf"
+
+    def writer() -> Any:
+        return (
+            write_stream(spark.readStream.format("shelf").option("path", str(shelf)).load())
+            .format("noop")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .option("minEpochsToRetain", 1_000)
+            .trigger(continuous="100 milliseconds")
+        )
+
+    put(shelf, 3)
+    query = writer().start()
+    query.processAllAvailable()
+    put(shelf, 4)
+    query.processAllAvailable()
+    assert query.drain(WAIT_S)
+    epoch = max(each["batchId"] for each in query.recentProgress if each["numInputRows"])
+    committed_then = calls(shelf, "commit")
+    put(shelf, 5)
+    found = replay_epoch(str(tmp_path / "checkpoint"), epoch, writer())
+    assert sorted(row["id"] for row in found.out.to_pylist()) == [3, 4, 5, 6]
+    assert calls(shelf, "commit") == committed_then
+
+
+class Total(StatefulProcessor):
+    def init(self, handle: Any) -> None:
+        self.total = handle.getValueState("total", "amount BIGINT")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        (before,) = self.total.get() or (0,)
+        now = before + sum(row.amount for row in rows)
+        self.total.update((now,))
+        yield Row(item=key[0], total=now)
+
+    def close(self) -> None:
+        return None
+
+
+def test_functions_of_all_kinds_and_state_of_ones_own(shop: Shop) -> None:
+    @F.pandas_udf("bigint")
+    def plus_one(amount: pd.Series) -> pd.Series:
+        return amount + 1
+
+    def doubled(frames: Any) -> Any:
+        for frame in frames:
+            frame["amount"] = 2 * frame["amount"]
+            yield frame
+
+    def totals() -> DataFrame:
+        df = shop.read().select("item", plus_one("amount").alias("amount"))
+        df = df.mapInPandas(doubled, "item STRING, amount BIGINT")
+        df = df.select(F.substring("item", 1, 0).alias("item"), "amount")
+        return df.groupBy("item").transformWithState(
+            Total(), "item STRING, total BIGINT", outputMode="Update", timeMode="None"
+        )
+
+    def writer() -> Any:
+        return shop.writer(totals(), path=None).format("noop").outputMode("update")
+
+    query = writer().option("minEpochsToRetain", 1_000).start()
+    for number, amounts in enumerate(((1, 2), (3,))):
+        shop.sell("ab"[number], *amounts)
+        query.processAllAvailable()
+    assert query.drain(WAIT_S)
+    epoch = max(each["batchId"] for each in query.recentProgress if each["numInputRows"])
+    before = contents(shop.folder)
+    found = replay_epoch(shop.checkpoint, epoch, writer())
+    assert found.out.to_pylist() == [{"item": "", "total": 4 + 6 + 8}]
+    assert contents(shop.folder) == before
+    assert "EvalPython plus_one" in str(found)
+
+
+def _ignored(messages: Any, epoch: int) -> None: ...
+
+
+def _consumed(batches: Any) -> None:
+    for _ in batches:
+        pass
+
+
+def started_on_threads(writer: Any, checkpoint: Checkpoint) -> ContinuousQuery:
+    """The query, with more tasks than the session of the tests has slots."""
+    planned = plan_request(writer.request)
+    definition = QueryDefinition(
+        name=None,
+        streams=planned.streams,
+        stages=planned.stages,
+        sink=SinkBinding(DriverSink(_ignored, _ignored), PlainTaskWriter(_consumed), "nothing"),
+        checkpoint=checkpoint,
+        epoch_interval_ms=100,
+        options=planned.options,
+        shuffle_partitions=2,
+    )
+    execution = ContinuousExecution(definition, ThreadLauncher())
+    execution.start()
+    return ContinuousQuery(execution, str)
+
+
+def test_both_sides_of_a_join_and_of_a_union_are_shown(shop: Shop) -> None:
+    left = shop.read().select("amount", F.col("item").alias("sold"))
+    right = shop.read().where("amount > 1").select("amount", F.col("item").alias("bought"))
+    joined = left.join(right, "amount").select("sold", "bought")
+    more = shop.read().select(F.col("item").alias("sold"), F.lit("-").alias("bought"))
+
+    def writer() -> Any:
+        return shop.writer(joined.unionByName(more))
+
+    query = started_on_threads(writer(), shop.checkpoint)
+    shop.sell("a", 1, 2)
+    query.processAllAvailable()
+    assert query.drain(WAIT_S)
+    epoch = next(each["batchId"] for each in query.recentProgress if each["numInputRows"])
+    last = max(each["batchId"] for each in query.recentProgress if each["numInputRows"])
+    rows = []
+    for number in range(epoch, last + 1):
+        found = replay_epoch(shop.checkpoint, number, writer())
+        rows += [tuple(row.values()) for row in found.out.to_pylist()]
+    assert sorted(rows) == [("a1", "-"), ("a2", "-"), ("a2", "a2")]
+    assert "JoinStreams" in str(found)
