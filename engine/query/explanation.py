@@ -7,9 +7,8 @@ what the sink says when it is tried, and whether the workers fit (``continuous d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,7 +18,7 @@ from engine.checkpoint.first_offsets import first_offset, first_offsets_folder
 from engine.checkpoint.rescaling import wanted_reducers
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.checkpoint.storage.overlay_storage import OverlayStorage
-from engine.errors import ConfigError, ContinuousError, NotEnoughSlotsError, SourceError
+from engine.errors import NotEnoughSlotsError
 from engine.exchange.key_groups import KEY_GROUPS
 from engine.execution.admission import refuse_changed_query
 from engine.execution.definition import QueryDefinition
@@ -28,6 +27,7 @@ from engine.execution.slots import Demand
 from engine.expressions.types import sql_name
 from engine.pipeline.explain import explain, origin
 from engine.query.planned import PlannedQuery, plan_request
+from engine.query.reasons import Reasons
 from engine.query.request_sink import bind_request_sink
 from engine.query.start import refuse_what_is_read_once
 from engine.query.stateful_start import shuffle_partitions
@@ -41,8 +41,6 @@ from engine.query.write_request import (
 )
 from engine.query.writer import ContinuousStreamWriter
 from engine.sinks.contract import SinkBinding
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -63,8 +61,8 @@ def explain_query(writer: ContinuousStreamWriter) -> Explanation:
     request = writer.request
     if not writer.runs_here():
         return _explain_sparks(request)
-    found = _Reasons()
-    planned = found.hear(lambda: plan_request(request))
+    found = Reasons()
+    planned = found.hear(lambda: plan_request(request, reasons=found))
     options, rest = found.hear(lambda: EngineOptions.take(request.sink_options)) or (None, {})
     named, storage = pop_option(rest, CHECKPOINT), pop_storage(rest)
     zone = str(request.df.sparkSession.conf.get("spark.sql.session.timeZone"))
@@ -78,8 +76,9 @@ def explain_query(writer: ContinuousStreamWriter) -> Explanation:
         return None if location is None else open_checkpoint(location, storage)
 
     checkpoint = found.hear(opened)
-    if planned is None or sink is None or found.errors:
-        raise found.error()
+    found.raise_any()
+    assert planned is not None
+    assert sink is not None
     return _explain_ours(request, planned, sink, checkpoint, found)
 
 
@@ -88,7 +87,7 @@ def _explain_ours(
     planned: PlannedQuery,
     sink: SinkBinding,
     checkpoint: Checkpoint | None,
-    found: _Reasons,
+    found: Reasons,
 ) -> Explanation:
     storage = OverlayStorage(checkpoint.storage) if checkpoint is not None else _nothing()
     definition = QueryDefinition(
@@ -109,8 +108,7 @@ def _explain_ours(
     if None not in counts:
         known = [each for each in counts if each is not None]
         tasks, demand = found.hear(lambda: _tasks(request, definition, known)) or ([], None)
-    if found.errors:
-        raise found.error()
+    found.raise_any()
     partitions = None if None in counts else sum(each or 0 for each in counts)
     reading = sum(tasks[: len(planned.streams)]) if tasks else 0
     text = explain(
@@ -226,33 +224,3 @@ def _explain_sparks(request: WriteRequest) -> Explanation:
         "plan": plan,
     }
     return Explanation(f"Spark itself runs this query, trigger({trigger}).\n{plan}", data)
-
-
-class _Reasons:
-    """Why the query would be refused."""
-
-    def __init__(self) -> None:
-        self.errors: list[ContinuousError] = []
-
-    def hear(self, ask: Callable[[], T]) -> T | None:
-        """None, and the reason is kept, if it is refused."""
-        try:
-            return ask()
-        except ContinuousError as exc:
-            self._keep(exc)
-        except Exception as exc:
-            self._keep(SourceError(f"{type(exc).__name__}: {exc}"))
-        return None
-
-    def _keep(self, error: ContinuousError) -> None:
-        if str(error) not in map(str, self.errors):
-            self.errors.append(error)
-
-    def error(self) -> ContinuousError:
-        """All of them."""
-        if len(self.errors) == 1:
-            return self.errors[0]
-        listed = "\n  ".join(map(str, self.errors))
-        return ConfigError(
-            f"The query would be refused, for {len(self.errors)} reasons:\n  {listed}"
-        )

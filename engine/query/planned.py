@@ -13,6 +13,7 @@ from engine.execution.definition import StreamBinding
 from engine.pipeline.pipeline import Pipeline, SourceRelation, StaticJoin
 from engine.pipeline.stateful import Exchanged
 from engine.query.binding import bind_source
+from engine.query.reasons import Reasons
 from engine.query.stateful_start import (
     check_idle_streams,
     check_key_groups,
@@ -56,11 +57,16 @@ class PlannedQuery:
         return any(isinstance(step, StaticJoin) for each in self.pipelines for step in each.steps)
 
 
-def plan_request(request: WriteRequest, overriding: Mapping[str, str] = _NOTHING) -> PlannedQuery:
+def plan_request(
+    request: WriteRequest,
+    overriding: Mapping[str, str] = _NOTHING,
+    reasons: Reasons | None = None,
+) -> PlannedQuery:
     """Plan the query, and check all that needs neither its sink nor its checkpoint.
 
     :param overriding: options of the sources that take the place of those of the same name, where
         there are such.
+    :param reasons: hears what is wrong with a query that could be planned, in place of an error.
     :raises ConfigError: it cannot run; lists all unsupported parts of it at once.
     """
     interval_ms = parse_interval_ms(str(request.trigger_value))
@@ -68,24 +74,31 @@ def plan_request(request: WriteRequest, overriding: Mapping[str, str] = _NOTHING
     policy = watermark_policy(request.df.sparkSession)
     streams, stages = plan_streams(request, options, overriding)
     planned = PlannedQuery(options, rest, interval_ms, streams, stages, policy)
-    if options.refresh_interval and not planned.joins:
+    found = Reasons() if reasons is None else reasons
+    found.hear(lambda: _refuse_intervals(planned))
+    found.hear(lambda: check_idle_streams(options, planned.pipelines, policy))
+    if stages:
+        found.hear(lambda: check_output_mode(request))
+        found.hear(lambda: check_key_groups(options))
+    else:
+        found.hear(lambda: refuse_options_of_state(options))
+    if reasons is None:
+        found.raise_any()
+    return planned
+
+
+def _refuse_intervals(planned: PlannedQuery) -> None:
+    if planned.options.refresh_interval and not planned.joins:
         raise ConfigError(
             "Option refreshInterval has no meaning: the query is joined with no table.",
             hint="Leave it out.",
         )
-    polled = any(isinstance(stream.reader, PolledReader) for stream in streams)
-    if options.source_poll_interval_ms is not None and not polled:
+    polled = any(isinstance(stream.reader, PolledReader) for stream in planned.streams)
+    if planned.options.source_poll_interval_ms is not None and not polled:
         raise ConfigError(
             "Option sourcePollInterval has no meaning: no source of the query is polled.",
             hint="Leave it out.",
         )
-    check_idle_streams(options, planned.pipelines, policy)
-    if stages:
-        check_output_mode(request)
-        check_key_groups(options)
-    else:
-        refuse_options_of_state(options)
-    return planned
 
 
 def plan_streams(

@@ -100,3 +100,12 @@ def test_what_spark_runs_has_sparks_plan(spark: SparkSession) -> None:
     found = explain_query(write_stream(rate(spark)).format("noop").trigger(availableNow=True))
     assert found.data["run_by"] == "spark"
     assert "Physical Plan" in found.text
+
+
+def test_several_options_that_do_not_fit_are_told_by_a_start_as_well(spark: SparkSession) -> None:
+    writer = write_stream(rate(spark)).format("noop").option("refreshInterval", "1 hour")
+    with pytest.raises(ConfigError) as caught:
+        writer.option("watermarkIdleAfter", "1 hour").option("reducers", 2).start()
+    told = str(caught.value)
+    assert "for 3 reasons" in told
+    assert all(name in told for name in ("refreshInterval", "watermarkIdleAfter", "reducers"))
