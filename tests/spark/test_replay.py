@@ -356,3 +356,20 @@ def test_both_sides_of_a_join_and_of_a_union_are_shown(shop: Shop) -> None:
         rows += [tuple(row.values()) for row in found.out.to_pylist()]
     assert sorted(rows) == [("a1", "-"), ("a2", "-"), ("a2", "a2")]
     assert "JoinStreams" in str(found)
+
+
+def test_a_batch_that_spark_itself_has_run(shop: Shop) -> None:
+    def writer(least: int) -> Any:
+        return shop.writer(large(shop.read(), least)).trigger(availableNow=True)
+
+    for name, amounts in (("a", (1, 10)), ("b", (5, 20, 30))):
+        shop.sell(name, *amounts)
+        assert writer(10).start().awaitTermination(WAIT_S)
+    before = contents(shop.folder)
+    found = replay_epoch(shop.checkpoint, 1, writer(10), changed=writer(25))
+    assert sorted(row["twice"] for row in found.out.to_pylist()) == [40, 60]
+    assert found.difference is not None
+    assert found.difference.only_before.to_pylist() == [{"item": "b20", "twice": 40}]
+    assert contents(shop.folder) == before
+    (note,) = found.notes
+    assert "does not tell its query" in note
