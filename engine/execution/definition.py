@@ -41,6 +41,7 @@ class QueryDefinition:
         None if there are no tables.
     :param temporary_checkpoint: delete the checkpoint when the query has ended without an error,
         and no epoch is logged that is not committed.
+    :param tells_sources: sources are told what is committed, to let go of it.
     :param epoch_interval_ms: 0 for epochs as fast as they commit.
     """
 
@@ -56,6 +57,7 @@ class QueryDefinition:
     watermark_policy: str = MIN
     shuffle_partitions: int = 200
     lost: LeaseRecord | None = None
+    tells_sources: bool = True
 
     @property
     def pipelines(self) -> tuple[Pipeline, ...]:

@@ -105,6 +105,7 @@ def task_specs(
             first_epoch=beginning.epoch,
             is_bounded=beginning.until is not None,
             groups=groups,
+            exchanges=any(pipeline.exchange is not None for pipeline in pipelines),
             time=beginning.time,
             heartbeat_s=min(2.0, options.task_timeout_s / 4),
         )
@@ -134,4 +135,5 @@ def _reading(definition: QueryDefinition, share: Share, beginning: Beginning) ->
         until=None if beginning.until is None else beginning.until[share.stage],
         done=share.numbers_of(beginning.done),
         tells_arrivals=definition.options.empty_epoch_interval_ms > 0,
+        tells_commits=definition.tells_sources,
     )

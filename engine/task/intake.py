@@ -136,7 +136,8 @@ class SourceIntake(Intake):
         return self._source.partition
 
     def committed(self, ends: tuple[Offset, ...]) -> None:
-        self._source.committed(ends)
+        if self._reading.tells_commits:
+            self._source.committed(ends)
 
     def take(self, work: Mapping[int, Any]) -> None:
         self._source.take(work)

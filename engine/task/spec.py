@@ -30,6 +30,7 @@ class Reading:
         replay of an epoch whose end is known); None to read for as long as the query lives.
     :param done: the numbers of partitions whose rows before ``until`` the sink has already.
     :param tells_arrivals: the driver wants to know which epochs are not empty.
+    :param tells_commits: the source is told what is committed.
     """
 
     reader: DataSourceContinuousReader
@@ -40,6 +41,7 @@ class Reading:
     until: Offset | None = None
     done: frozenset[int] = frozenset()
     tells_arrivals: bool = False
+    tells_commits: bool = True
 
     @property
     def numbers(self) -> range:
@@ -118,6 +120,7 @@ class TaskSpec:
     :param stage: the number of its pipeline in the query; ``share`` which of that pipeline's tasks
         it is.
     :param groups: how many key groups the query has.
+    :param exchanges: tasks of the run send rows to one another, this one perhaps not.
     :param is_bounded: the end of the first epoch is given, and the task leaves behind it.
     :param dialing: how it reaches the driver; the run fills it in.
     :param heartbeat_s: a task that has said nothing for so many seconds says that it is alive.
@@ -134,6 +137,7 @@ class TaskSpec:
     stage: int = 0
     share: int = 0
     groups: int = KEY_GROUPS
+    exchanges: bool = False
     time: Time = Time()
     dialing: Dialing | None = None
     heartbeat_s: float = 2.0
@@ -173,8 +177,9 @@ class TaskSpec:
 
     @property
     def is_wired(self) -> bool:
-        """Whether it exchanges rows with other tasks."""
-        return self.receiving is not None or self.pipeline.exchange is not None
+        """Whether it begins when all that exchange rows have reached one another: the driver waits
+        for each task of the run to say so."""
+        return self.exchanges or self.receiving is not None or self.pipeline.exchange is not None
 
     @property
     def own_place(self) -> Place:

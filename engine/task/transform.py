@@ -28,6 +28,7 @@ from engine.pipeline.pipeline import (
     MapBatches,
     Pipeline,
     Step,
+    Tap,
     TimedStage,
     schema_behind,
 )
@@ -155,6 +156,10 @@ def _stages(
         if isinstance(step, StatefulStep):
             flush()
             stages.append(keep(step, context))
+        elif isinstance(step, Tap):
+            schema = schema if step.schema is None else step.schema
+            flush()
+            stages.append(partial(_tapped, step))
         elif isinstance(step, PartGroup):
             flush()
             stages.append(PartialGrouping(step, context))
@@ -192,6 +197,17 @@ def _each_at_its_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
 def _labelled(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield batch if batch.schema == schema else as_batch(batch.columns, schema, batch.num_rows)
+
+
+def _tapped(step: Tap, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if batch is IDLE:
+            yield batch
+            continue
+        step.show(batch)
+        if step.schema is not None and batch.schema != step.schema:
+            batch = as_batch(batch.columns, step.schema, batch.num_rows)
+        yield batch
 
 
 def _wants_idle(stage: BatchStream) -> bool:

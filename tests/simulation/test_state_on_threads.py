@@ -6,6 +6,8 @@ import errno
 import json
 import logging
 import re
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,14 +21,20 @@ from engine.errors import (
     StateTooLargeError,
     TaskLostError,
 )
-from engine.pipeline.stateful import COMPLETE, UPDATE
+from engine.execution.definition import QueryDefinition, StreamBinding
+from engine.execution.execution import ContinuousExecution
+from engine.execution.launcher import ThreadLauncher
+from engine.pipeline.pipeline import Project
+from engine.pipeline.stateful import COMPLETE, UPDATE, Exchange
 from engine.query.handle import ContinuousQuery
+from engine.sinks.adapter import PlainTaskWriter
+from engine.sinks.contract import DriverSink, SinkBinding
 from engine.state.committed_state import committed_state, tables_of
 from engine.state.snapshots import SnapshotWriter
 from engine.task.channel import Channel
 from engine.task.sending import SendingWriter
-from tests.model import HOUR_MS
-from tests.simulation.counting import CountStory, counted
+from tests.model import HOUR_MS, ONE_ATTEMPT, Feed, ModelReader
+from tests.simulation.counting import KEYS, CountStory, counted, pipelines
 from tests.simulation.story import WAIT_S
 from tests.waiting import wait_until
 
@@ -294,3 +302,48 @@ def test_a_task_that_falls_silent_before_it_has_reached_the_others_is_lost(
     query = story.start(task_timeout_s=1)
     with pytest.raises(TaskLostError, match="is lost: it was silent for 1 s"):
         query.awaitTermination(WAIT_S)
+
+
+def test_a_union_of_counts_and_of_a_stream_that_keeps_nothing(story: CountStory) -> None:
+    """Its tasks send to nobody, and begin with those that do."""
+    counting, stage = pipelines(UPDATE)
+    project, *_ = counting.steps
+    assert isinstance(project, Project)
+    key, time, _ = project.columns
+    exchange = Exchange(2, (0, 2))
+    plain = Project((key, time, key), stage.schema)
+    other = Feed(2)
+    made = QueryDefinition(
+        name="union",
+        streams=(
+            StreamBinding(replace(counting, exchange=exchange), ModelReader(story.feed), "counted"),
+            StreamBinding(
+                replace(counting, steps=(plain,), schema=stage.schema, exchange=None),
+                ModelReader(other),
+                "plain",
+            ),
+        ),
+        stages=(stage,),
+        sink=SinkBinding(
+            DriverSink(story.sink.commit, story.sink.abort),
+            PlainTaskWriter(story.sink.write),
+            "union",
+        ),
+        checkpoint=story.checkpoint,
+        epoch_interval_ms=20,
+        options=replace(ONE_ATTEMPT, task_start_timeout_s=10),
+    )
+    execution = ContinuousExecution(made, ThreadLauncher())
+    execution.start()
+    query = ContinuousQuery(execution, str)
+    story.feed.add(10)
+    other.add(7)
+    query.processAllAvailable()
+    assert query.drain(WAIT_S)
+    rows = story.sink.rows()
+    passed = [(seq % KEYS, seq, seq % KEYS) for seq in range(7)] * 2
+    assert not Counter(passed) - Counter(rows)
+    counts: dict[tuple[int, int], int] = {}
+    for key_of, at, count in (Counter(rows) - Counter(passed)).elements():
+        counts[key_of, at] = max(count, counts.get((key_of, at), 0))
+    assert counts == counted(10, 2)
