@@ -15,7 +15,7 @@ from engine.execution.definition import StreamBinding
 from engine.execution.replay import ReplayedEpoch, checkpoint_before, replay
 from engine.pipeline.stateful import APPEND, COMPLETE, UPDATE
 from tests.model import ONE_ATTEMPT, Feed, ModelReader, ModelSink, definition
-from tests.simulation.counting import BEGAN_S, CountStory, pipelines
+from tests.simulation.counting import BEGAN_S, CountStory, pipelines, where_it_is_read
 from tests.simulation.story import WAIT_S, Story
 
 
@@ -134,6 +134,67 @@ def test_state_is_that_of_the_epoch_before(tmp_path: Path, output_mode: str) -> 
         assert counting.made[-1].count == found.went_out.count
         assert sum(table.num_rows for table in counting.came_in.tables()) == min(3, found.rows_read)
     assert contents(story.folder) == before
+
+
+@pytest.mark.parametrize("output_mode", [APPEND, UPDATE])
+def test_state_that_the_tasks_which_read_keep_is_that_of_the_epoch_before(
+    tmp_path: Path, output_mode: str
+) -> None:
+    partitions = 3
+    story = CountStory(tmp_path / "checkpoint", partitions, stays=True)
+    query = story.start(output_mode=output_mode, min_epochs_to_retain=1_000, partitions_per_task=2)
+    story.grow(query, 60)
+    query.processAllAvailable()
+    assert query.drain(WAIT_S)
+    before = contents(story.folder)
+    told = [epoch for epoch, rows in story.sink.committed.items() if rows]
+    stream = where_it_is_read(partitions, output_mode)
+    for epoch in (told[0], told[len(told) // 2], told[-1]):
+        found = again(
+            story.checkpoint, epoch, (StreamBinding(stream, ModelReader(story.feed), "model"),)
+        )
+        rows = [(r["key"], int(r["at"].timestamp()) - BEGAN_S, r["count"]) for r in rows_of(found)]
+        # How often a count is told on its way depends on how rows arrive.
+        told_last = {row[:2]: row[2] for row in story.sink.committed[epoch]}
+        assert {row[:2]: row[2] for row in rows} == told_last
+    assert contents(story.folder) == before
+
+
+def test_late_rows_are_counted_again_and_their_letters_are_not_written_again(
+    tmp_path: Path,
+) -> None:
+    story = CountStory(tmp_path / "checkpoint")
+    letters = tmp_path / "letters"
+    query = story.start(
+        interval_ms=100,
+        min_epochs_to_retain=1_000,
+        on_late_record="dead-letter",
+        dead_letter_path=str(letters),
+    )
+    with story.feed.changed:  # the second partition is a minute behind
+        story.feed.available[0] = 70
+        story.feed.changed.notify_all()
+    story.await_watermark(query)
+    with story.feed.changed:
+        story.feed.available[1] = 70
+        story.feed.changed.notify_all()
+    query.processAllAvailable()
+    assert query.drain(WAIT_S)
+    before, written = contents(story.folder), contents(letters)
+    assert written
+    stream, stage = pipelines(APPEND)
+    epochs = range(max(story.sink.committed) + 1)
+    late = 0
+    for epoch in epochs:
+        streams = (StreamBinding(stream, ModelReader(story.feed), "model"),)
+        late += sum(
+            each.late_rows for each in again(story.checkpoint, epoch, streams, (stage,)).pipelines
+        )
+    assert late > 0
+    lines = [line for text in written.values() for line in text.splitlines() if b"LATE" in line]
+    assert late == len(lines)
+    assert contents(story.folder) == before
+    assert contents(letters) == written
 
 
 def test_only_so_many_rows_are_kept_of_each_step(story: Story) -> None:
