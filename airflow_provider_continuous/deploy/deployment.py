@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -29,7 +29,7 @@ from airflow_provider_continuous.deploy.notes import Notes
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings
 from airflow_provider_continuous.deploy.submission import LOG_SUFFIX, Submission
-from airflow_provider_continuous.deploy.submitted import SubmittedQuery
+from airflow_provider_continuous.deploy.submitted import SubmittedQuery, is_run_of
 from airflow_provider_continuous.errors import is_final
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.process import Process
@@ -61,10 +61,13 @@ class Deployment:
         self._settings, self._log_dir, self._log = settings, log_dir, log
         self._notes = Notes(checkpoint.storage)
 
-    def submit(self, made: Callable[[], Submission], by: str) -> SubmittedQuery:
+    def submit(
+        self, made: Callable[[], Submission], by: str, document: Mapping[str, str]
+    ) -> SubmittedQuery:
         """Start a driver, or return the submission that is on its way; see the hook.
 
         :param made: makes what is to be started, with its secrets.
+        :param document: what that is, without them.
         """
         while True:
             number = self._notes.next_number()
@@ -89,6 +92,7 @@ class Deployment:
                 host=socket.gethostname(),
                 submitter=(os.getpid(), Process.current().started),
                 cluster=master,
+                document=document,
             )
             if self._notes.take(handle):
                 break
@@ -128,6 +132,14 @@ class Deployment:
                 self._log.warning("Given up after %d s: %s", age_s, driver.detail)
                 return None
         return found
+
+    def of_run(self, status: CheckpointStatus) -> Handle | None:
+        """Return the submission of the run that holds, or held, the checkpoint; None: it was
+        started by other means, or long ago."""
+        noted = self._notes.all()
+        surely = (each for each in noted if each.run_id and each.run_id == status.run_id)
+        open_ones = (each for each in noted if not each.run_id and not each.ended)
+        return next(surely, next((each for each in open_ones if is_run_of(each, status)), None))
 
     def wait_until_started(self, submitted: SubmittedQuery, timeout_s: float) -> CheckpointStatus:
         """Wait until the submission's run holds the lease; see the hook."""

@@ -24,10 +24,12 @@ from airflow_provider_continuous.deploy.submission import (
 )
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.reconcile import OnChanged, Verdict, reconcile
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
+from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.rescaling import rescale
 from engine.errors import ConfigError
-from engine.query.spec import load_spec, read_document
+from engine.query.spec import describe, load_spec, read_document
 
 __all__ = ["ConnectionSettings", "ContinuousQueryHook"]
 
@@ -157,7 +159,28 @@ class ContinuousQueryHook(BaseHook):
         :raises CheckpointError: the checkpoint cannot be read, or not be written.
         """
         deployment = self._deployment(document["checkpoint_location"])
-        return deployment.submit(lambda: self._submission(document), by)
+        return deployment.submit(lambda: self._submission(document), by, describe(document))
+
+    def reconcile(
+        self,
+        document: Mapping[str, Any],
+        running: CheckpointStatus | SubmittedQuery,
+        on_changed: OnChanged,
+    ) -> Verdict:
+        """Compare a document with the query that runs, has run or is on its way, and decide.
+
+        :param document: what :meth:`specification` returned.
+        :raises CheckpointError: the checkpoint cannot be read.
+        """
+        checkpoint = self._checkpoint(document["checkpoint_location"]).checkpoint
+        if isinstance(running, CheckpointStatus):
+            deployment = self._deployment(document["checkpoint_location"])
+            handle = deployment.of_run(running)
+        else:
+            handle = running.handle
+        noted = None if handle is None else handle.document
+        fingerprint = read_fingerprint(checkpoint.storage)
+        return reconcile(describe(document), noted, fingerprint, on_changed)
 
     def on_its_way(self, checkpoint_location: str) -> SubmittedQuery | None:
         """Return the last submission if it may still come to run, None if it has run, or ended.

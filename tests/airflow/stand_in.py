@@ -49,7 +49,8 @@ def main() -> int:
     gate = spec.get("conf", {}).get("gate")
     lease_gate = spec.get("conf", {}).get("lease_gate")
     ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    # Not in the handler: the thread that it interrupts may hold the event's own lock.
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=ended.set).start())
     if behaviour == "hang":
         ended.wait()
         return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +23,12 @@ from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.links.query import QUERY_LINKS
 from airflow_provider_continuous.openlineage.operators import QueryLineage
 from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.reconcile import (
+    Decision,
+    OnChanged,
+    Verdict,
+    check_on_changed,
+)
 from airflow_provider_continuous.tasks.arguments import seconds
 from airflow_provider_continuous.tasks.killing import (
     EndsWithTask,
@@ -90,9 +97,11 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         poll_interval: float = 1.0,
         deferrable: bool = True,
         on_kill_action: KillAction = "detach",
+        on_changed: OnChanged = "refuse",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.on_changed = check_on_changed(on_changed)
         if (spec is None) == (query is None):
             raise ValueError(f"{self.task_id}: give exactly one of spec and query.")
         self.spec = spec
@@ -175,7 +184,7 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         location = str(document["checkpoint_location"])
         running = hook.find(location)
         if running is None or self._makes_room(
-            running, hook, location, deadline, context, on_running
+            running, hook, document, deadline, context, on_running
         ):
             running = self._submit(document, hook, deadline, context, on_running)
         else:
@@ -237,12 +246,13 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         self,
         running: CheckpointStatus,
         hook: ContinuousQueryHook,
-        location: str,
+        document: Mapping[str, Any],
         deadline: float,
         context: Context,
         on_running: OnRunning,
     ) -> bool:
         """Tell whether the running query gives way, and wait until it has; False adopts it."""
+        location = str(document["checkpoint_location"])
         own = self._is_own(running, context)
         draining = running.state is QueryState.DRAINING
         if on_running == "fail" and not own:
@@ -252,12 +262,54 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
                 "on_running='adopt' or 'replace'."
             )
         if not draining and (own or on_running == "adopt"):
-            return False
+            what = f"run {running.run_id}"
+            if not self._gives_way(hook.reconcile(document, running, self.on_changed), what):
+                return False
         if not draining:
             hook.drain(location, by=asker(context), run_id=running.run_id)
         ended = QueryEndedTrigger(location, str(running.run_id), **self._waiting(deadline))
         expect(ended.wait(), "ended")
         return True
+
+    def _gives_way(self, verdict: Verdict, what: str) -> bool:
+        """Tell whether what there is has to give way to what is wanted, and say what differs.
+
+        :raises AirflowFailException: it is another query, and must not be touched.
+        """
+        if verdict.decision is Decision.REFUSE:
+            raise AirflowFailException(
+                f"{what[0].upper()}{what[1:]} is not the query of this task: {verdict.listed}. "
+                "It was left alone. "
+                + (
+                    "UpgradeContinuousQueryOperator or on_changed='upgrade' replaces it, "
+                    "on_changed='adopt' takes it as it is."
+                    if all(change.is_safe for change in verdict.changes)
+                    else "Another source or sink needs a checkpoint of its own; the option "
+                    "allowChangedQuery says that it may go on from this one."
+                )
+            )
+        if not verdict.is_known:
+            self.log.warning(
+                "Nobody has noted the document of %s: its source and sink were compared, no more",
+                what,
+            )
+        if verdict.decision is Decision.WARN:
+            self.log.warning(
+                "Kept %s, which differs until its next start: %s", what, verdict.listed
+            )
+        if verdict.decision is Decision.UPGRADE:
+            self.log.info("Replacing %s: %s", what, verdict.listed)
+        return verdict.decision is Decision.UPGRADE
+
+    def _check_successor(
+        self, hook: ContinuousQueryHook, document: Mapping[str, Any], status: CheckpointStatus
+    ) -> None:
+        """Refuse what the engine would refuse, while the query that it is to follow still runs.
+
+        :raises AirflowFailException: it reads or writes something else.
+        """
+        if status.run_id is not None:
+            self._gives_way(hook.reconcile(document, status, "upgrade"), f"run {status.run_id}")
 
     def _is_own(self, status: CheckpointStatus, context: Context) -> bool:
         """Tell whether this task, in whichever attempt, has started this run."""
@@ -279,10 +331,10 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         memory = TaskMemory(context)
         # All of them: one that was killed early may have started a run that appears only now.
         earlier = (memory.recall("submissions") or [])[-_SUBMISSIONS_MAX:]
-        memory.remember("submissions", [*earlier, submitted.handle.to_dict()])
+        memory.remember("submissions", [*earlier, _without_document(submitted.handle)])
         try:
             status = hook.wait_until_started(submitted, max(1.0, deadline - time.time()))
-            memory.remember("submissions", [*earlier, submitted.handle.to_dict()])
+            memory.remember("submissions", [*earlier, _without_document(submitted.handle)])
             return status
         except QueryStartError:
             # Two tasks may start the same query at once: one of them gets the lease.
@@ -291,8 +343,8 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
                 raise
             if on_running != "adopt" and not self._is_own(winner, context):
                 raise
-            self.log.info("Adopted run %s, which was faster", winner.run_id)
-            return winner
+            self.log.info("Run %s was faster", winner.run_id)
+            return self._bring_up(document, hook, context, deadline, on_running)
 
     def _submitted(
         self,
@@ -307,8 +359,10 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         submitted = hook.submit(document, own)
         handle = submitted.handle
         if handle.by == own or on_running == "adopt":
-            return submitted
-        if on_running == "fail":
+            verdict = hook.reconcile(document, submitted, self.on_changed)
+            if not self._gives_way(verdict, f"submission {handle.name}"):
+                return submitted
+        elif on_running == "fail":
             raise AirflowFailException(
                 f"The query of {submitted.checkpoint_location} was submitted by {handle.by} "
                 f"({handle.name}), and may start at any time. Wait for it or end it first, or "
@@ -317,6 +371,11 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         if not submitted.end():
             raise submitted.start_error(f"was submitted by {handle.by}, and could not be ended")
         return hook.submit(document, own)
+
+
+def _without_document(handle: Handle) -> dict[str, Any]:
+    """As JSON; what was submitted is noted in the checkpoint."""
+    return replace(handle, document=None).to_dict()
 
 
 def result(context: Context, location: str, event: Event) -> dict[str, Any]:

@@ -63,10 +63,12 @@ class RestartContinuousQueryOperator(AwaitedStartOperator):
         with final_errors():
             hook, memory = self._query_hook(), TaskMemory(context)
             memory.must_last("A restart")
-            location = str(self._document(hook)["checkpoint_location"])
+            document = self._document(hook)
+            location = str(document["checkpoint_location"])
             self._epoch()
             self._rewind_epoch()  # what is wrong fails before anything ends
             status = hook.status(location)
+            self._check_successor(hook, document, status)
             old_run = memory.recall("old_run")
             if old_run is None:
                 old_run = status.run_id if status.state.is_active else _NOBODY

@@ -15,6 +15,7 @@ from airflow_provider_continuous.operators.query.base import (
     result,
 )
 from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.reconcile import OnChanged
 from airflow_provider_continuous.tasks.arguments import seconds, whole_number
 from airflow_provider_continuous.tasks.killing import KillAction
 from airflow_provider_continuous.tasks.memory import TaskMemory
@@ -39,7 +40,8 @@ class RunContinuousQueryOperator(QueryStartingOperator):
     is a success: when ``run_for``, ``until`` or ``until_epoch`` is reached, or when somebody has
     drained or stopped the query and nobody has started it again within ``takeover_grace``. Without
     any of them it stays for ever. A run that another task has started meanwhile, of an upgrade for
-    example, is adopted.
+    example, is adopted; if its document is another one, with a warning, and ``on_changed="refuse"``
+    does not start the older one again when it dies.
 
     The engine restarts a query in place by itself. When its process is gone, or has given up, the
     task starts it again, at most ``restarts`` times; then it fails with the query's own error, for
@@ -163,6 +165,8 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         """Return the run that has taken over, or that is started for one that has died."""
         if event["outcome"] == "replaced":
             self.log.info("Adopted run %s, which has taken over", event["run_id"])
+            with final_errors():
+                self._compare_with_last(location, "adopt")
             return str(event["run_id"])
         why = event["error"] or "its process is gone"
         died = f"The query of {location} is {event['state']} at epoch {event['epoch']}"
@@ -175,7 +179,20 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         last = self._with_log(QueryEndedError(f"{died}: {why}"), context, event["run_id"])
         self.log.warning("%s\nStarting it again", last)
         with final_errors():
+            if self.on_changed == "refuse":
+                self._compare_with_last(location, "refuse")
             return self._start(context)[0]
+
+    def _compare_with_last(self, location: str, on_changed: OnChanged) -> None:
+        """Compare what this task wants with a run that others may have started meanwhile: they
+        may have upgraded the query on purpose, and its next start must not take that back.
+
+        :raises AirflowFailException: it is another query, and ``on_changed`` refuses that.
+        """
+        hook = self._query_hook()
+        status = hook.status(location)
+        verdict = hook.reconcile(self._document(hook), status, on_changed)
+        self._gives_way(verdict, f"run {status.run_id}")
 
     def _finish(self, context: Context, location: str, reason: str) -> dict[str, Any]:
         with final_errors():

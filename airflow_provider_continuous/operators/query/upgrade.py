@@ -123,7 +123,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         memory = TaskMemory(context)
         with final_errors():
             memory.must_last("An upgrade")
-            location = self._check()
+            location = self._check(context)
             if memory.recall("problem") is not None:
                 return self._roll_back(context, location)
             if memory.recall("before") is not None:
@@ -206,11 +206,14 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
 
     # -- steps ------------------------------------------------------------------------------------
 
-    def _check(self) -> str:
+    def _check(self, context: Context) -> str:
         """Return the location, once all is found right that can be checked."""
         whole_number("watch_epochs", self.watch_epochs, minimum=1)
         hook = self._query_hook()
-        location = str(self._document(hook)["checkpoint_location"])
+        document = self._document(hook)
+        location = str(document["checkpoint_location"])
+        if TaskMemory(context).recall("before") is None:
+            self._check_successor(hook, document, hook.status(location))
         if self.lag_max is not None:
             SourceEnds(self.source).lag(hook.status(location).offsets)
         if self.rollback_spec is not None:
