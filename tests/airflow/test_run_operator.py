@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery
-from airflow_provider_continuous.errors import QueryEndedError
+from airflow_provider_continuous.errors import QueryEndedError, QueryFailedError
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,
     StartContinuousQueryOperator,
@@ -166,7 +166,7 @@ def test_a_query_that_always_dies_fails_the_task_with_its_error(
     spec["conf"] = {"stand_in": "fail"}
 
     with pytest.raises(
-        QueryEndedError, match=r"(?s)FAILED .*after 2 restarts.*the sink is full.*its log"
+        QueryFailedError, match=r"(?s)FAILED .*after 2 restarts.*the sink is full.*its log"
     ):
         supervise(restarts=2).execute(context)
 
@@ -179,7 +179,7 @@ def test_no_restarts(
 ) -> None:
     spec["conf"] = {"stand_in": "fail"}
 
-    with pytest.raises(QueryEndedError, match="after 0 restarts"):
+    with pytest.raises(QueryFailedError, match="after 0 restarts"):
         supervise(restarts=0).execute(context)
 
     assert len(submitted) == 1
@@ -190,7 +190,7 @@ def test_restarts_are_counted_through_retries(
 ) -> None:
     spec["conf"] = {"stand_in": "fail"}
     for _ in range(2):
-        with pytest.raises(QueryEndedError, match="after 1 restarts"):
+        with pytest.raises(QueryFailedError, match="after 1 restarts"):
             supervise(restarts=1).execute(context)
         context["ti"].try_number = 2
 

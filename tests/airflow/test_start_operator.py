@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
-from airflow_provider_continuous.errors import QueryEndedError, WaitTimeoutError
+from airflow_provider_continuous.errors import QueryFailedError, WaitTimeoutError
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
@@ -215,8 +215,63 @@ def test_a_query_that_fails_before_the_epoch(
 ) -> None:
     spec["conf"] = {"stand_in": "fail"}
 
-    with pytest.raises(QueryEndedError, match=r"(?s)FAILED at epoch 0: the sink is full.*its log"):
+    with pytest.raises(QueryFailedError, match=r"(?s)FAILED at epoch 0: the sink is full.*its log"):
         start(wait_for=3).execute(context)
+
+
+def test_a_retry_starts_a_query_that_has_failed_again(
+    start: Start, submitted: list[SubmittedQuery], spec: dict[str, Any], context: Any
+) -> None:
+    spec["conf"] = {"stand_in": "fail"}
+    with pytest.raises(QueryFailedError) as caught:
+        start(wait_for=3).execute(context)
+    assert not isinstance(caught.value, AirflowFailException), "Airflow would not retry it"
+    context["ti"].try_number = 2
+    del spec["conf"]
+
+    assert start(wait_for=3).execute(context)["epoch"] >= 3
+    assert len(submitted) == 2
+
+
+@pytest.mark.parametrize("action", ["drain", "stop", "detach"])
+@pytest.mark.parametrize("attempt", ["retried", "last"])
+def test_a_start_that_fails_late_ends_what_it_has_started(
+    start: Start,
+    submitted: list[SubmittedQuery],
+    spec: dict[str, Any],
+    context: Any,
+    action: Any,
+    attempt: str,
+) -> None:
+    spec["conf"] = {"stand_in": "stuck"}
+    context["ti"].try_number = 3 if attempt == "last" else 1
+    task = start(wait_for=3, timeout=3, on_kill_action=action)
+    if attempt == "retried":
+        said = "goes on: a retry adopts it"
+    elif action == "detach":
+        said = "goes on, as on_kill_action is 'detach'"
+    else:
+        said = f"was asked to {action}"
+
+    with pytest.raises(WaitTimeoutError, match=f"which this task has started, {said}"):
+        task.execute(context)
+
+    if "asked" in said:
+        assert submitted[0].process.wait() == 0
+    else:
+        assert Checkpoint(spec["checkpoint_location"]).status().state is QueryState.RUNNING
+
+
+def test_a_start_that_fails_late_leaves_what_it_has_adopted(
+    start: Start, submitted: list[SubmittedQuery], spec: dict[str, Any], context: Any
+) -> None:
+    spec["conf"] = {"stand_in": "stuck"}
+    start().execute(another_dag_run(context))
+    context["ti"].try_number = 3
+
+    with pytest.raises(WaitTimeoutError, match=r"did not come in time\.$"):
+        start(wait_for=3, timeout=0.2, on_kill_action="drain").execute(context)
+    assert submitted[0].process.poll() is None
 
 
 @pytest.mark.parametrize(

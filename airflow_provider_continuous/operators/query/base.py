@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from airflow.sdk import BaseOperator
 
@@ -17,7 +17,7 @@ from airflow_provider_continuous.deferral import wait_or_defer
 from airflow_provider_continuous.deploy.contract import Handle
 from airflow_provider_continuous.deploy.driver_log import tail
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery, is_run_of
-from airflow_provider_continuous.errors import QueryEndedError
+from airflow_provider_continuous.errors import QueryEndedError, QueryFailedError
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.links.query import QUERY_LINKS
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 OnRunning = Literal["adopt", "fail", "replace"]
 _SUBMISSIONS_MAX = 8
+_Error = TypeVar("_Error", QueryEndedError, QueryFailedError)
 ON_KILL_S = 4.0
 """Airflow kills the process of a killed task after five seconds."""
 
@@ -225,9 +226,7 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         """Wait here, or defer to a method of this operator."""
         return wait_or_defer(self, trigger, method) if self.deferrable else trigger.wait()
 
-    def _with_log(
-        self, error: QueryEndedError, context: Context, run_id: str | None = None
-    ) -> QueryEndedError:
+    def _with_log(self, error: _Error, context: Context, run_id: str | None = None) -> _Error:
         """Add the end of the log of what this task has started, if it is on this machine.
 
         :param run_id: the run that the error is about; another one's log would mislead.
@@ -235,7 +234,26 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         started = (TaskMemory(context).recall("submissions") or [{}])[-1]
         other = run_id is not None and started.get("run_id") not in (None, run_id)
         output = "" if other or "log" not in started else tail(Path(started["log"]))
-        return QueryEndedError(f"{error}\nThe end of its log:\n{output}") if output else error
+        return type(error)(f"{error}\nThe end of its log:\n{output}") if output else error
+
+    def _end_what_was_started(self, context: Context, location: str) -> str:
+        """The start has failed though its run is there: end the run as ``on_kill_action`` says,
+        unless a retry adopts it, or it is somebody else's.
+
+        :returns: what was done, for the error.
+        """
+        hook, task_instance = self._query_hook(), context["ti"]
+        status = hook.status(location)
+        if not status.state.is_active or not self._is_own(status, context):
+            return ""
+        run = f"Run {status.run_id}, which this task has started,"
+        if task_instance.try_number <= task_instance.max_tries:
+            return f"{run} goes on: a retry adopts it."
+        if self.on_kill_action == "detach":
+            return f"{run} goes on, as on_kill_action is 'detach'."
+        ask = hook.drain if self.on_kill_action == "drain" else hook.stop
+        ask(location, by=asker(context), run_id=status.run_id)
+        return f"{run} was asked to {self.on_kill_action}."
 
     def _deadline(self) -> float:
         return time.time() + seconds(self.timeout)

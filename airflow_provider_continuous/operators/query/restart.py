@@ -10,12 +10,11 @@ from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.operators.query.base import asker
 from airflow_provider_continuous.operators.query.start import AwaitedStartOperator
-from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.outcomes import expect, has_failed
 from airflow_provider_continuous.tasks.arguments import whole_number
 from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
-from engine.checkpoint.query_state import QueryState
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -83,7 +82,7 @@ class RestartContinuousQueryOperator(AwaitedStartOperator):
     def ended(self, context: Context, event: Event) -> dict[str, Any]:
         """Start the query, now that its old run is over."""
         expect(event, "ended")
-        if event["state"] in (QueryState.FAILED.value, QueryState.LOST.value):
+        if has_failed(event):
             self.log.warning(
                 "It ended as %s (%s): what was open is read again", event["state"], event["error"]
             )

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from airflow_provider_continuous.errors import QueryEndedError, final_errors
+from airflow_provider_continuous.errors import QueryEndedError, QueryFailedError, final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query.base import (
     QueryStartingOperator,
     asker,
     result,
 )
-from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.outcomes import expect, has_failed
 from airflow_provider_continuous.reconcile import OnChanged
 from airflow_provider_continuous.tasks.arguments import seconds, whole_number
 from airflow_provider_continuous.tasks.killing import KillAction
@@ -44,8 +44,9 @@ class RunContinuousQueryOperator(QueryStartingOperator):
     does not start the older one again when it dies.
 
     The engine restarts a query in place by itself. When its process is gone, or has given up, the
-    task starts it again, at most ``restarts`` times; then it fails with the query's own error, for
-    good. A restart is a start like any other: the lease sees to it that there is one query.
+    task starts it again, at most ``restarts`` times; then it fails with the query's own error, and
+    each of Airflow's ``retries`` starts it once more. A restart is a start like any other: the
+    lease sees to it that there is one query.
 
     Returns ``{query_id, run_id, checkpoint_location, epoch, state, reason, restarts}``; ``reason``
     is ``time``, ``epoch`` or ``ended``.
@@ -135,7 +136,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
     def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
         """Return where the query has ended, once it was drained or stopped at the end."""
         expect(event, "ended")
-        if event["state"] in (QueryState.FAILED.value, QueryState.LOST.value):
+        if has_failed(event):
             raise QueryEndedError(
                 f"The query of {event['checkpoint_location']} came to its end, and is "
                 f"{event['state']} at epoch {event['epoch']}: {event['error']}"
@@ -172,11 +173,11 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         died = f"The query of {location} is {event['state']} at epoch {event['epoch']}"
         restarts = self._restarts(context)
         if not restarts.grant():
-            error = QueryEndedError(
+            error = QueryFailedError(
                 f"{died}, after {restarts.total()} restarts by this task: {why}"
             )
             raise self._with_log(error, context, event["run_id"])
-        last = self._with_log(QueryEndedError(f"{died}: {why}"), context, event["run_id"])
+        last = self._with_log(QueryFailedError(f"{died}: {why}"), context, event["run_id"])
         self.log.warning("%s\nStarting it again", last)
         with final_errors():
             if self.on_changed == "refuse":

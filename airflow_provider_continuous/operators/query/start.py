@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_continuous.errors import QueryEndedError, final_errors
+from airflow_provider_continuous.errors import (
+    QueryEndedError,
+    QueryFailedError,
+    WaitTimeoutError,
+    final_errors,
+)
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.operators.query.base import (
     OnRunning,
     QueryStartingOperator,
     result,
 )
-from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.outcomes import expect, has_failed
 from airflow_provider_continuous.tasks.arguments import whole_number
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, status_event
 from airflow_provider_continuous.triggers.poller import Event
@@ -37,11 +42,17 @@ class AwaitedStartOperator(QueryStartingOperator):
 
     def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
         """Return where the query is, or fail as the wait tells."""
+        location = event["checkpoint_location"]
         try:
             expect(event, "running" if self.wait_for == "running" else "committed")
         except QueryEndedError as error:
+            if has_failed(event):
+                raise self._with_log(QueryFailedError(str(error)), context) from None
             raise self._with_log(error, context) from None
-        location = event["checkpoint_location"]
+        except WaitTimeoutError as error:
+            with final_errors():
+                done = self._end_what_was_started(context, location)
+            raise WaitTimeoutError(f"{error} {done}".strip()) from None
         with final_errors():
             status = CheckpointHook(location, self.storage_conn_id).status()
         return result(context, location, status_event("running", status))
@@ -111,8 +122,10 @@ class StartContinuousQueryOperator(AwaitedStartOperator):
     :param deferrable: once the query has started, and after a few seconds, wait in the triggerer,
         without a worker slot.
     :param on_kill_action: what to ask of the query when somebody marks this task failed or
-        successful, or deletes it, while it waits: ``drain``, ``stop`` or ``detach`` (nothing). A
+        successful, or deletes it, while it waits; and when the task has started it, waits in vain
+        for ``wait_for``, and no retry is left: ``drain``, ``stop`` or ``detach`` (nothing). A
         cleared task and a worker that shuts down never end a query.
+    :param retries: Airflow's own: a query that has failed is started again by each retry.
     """
 
     def __init__(self, *, on_running: OnRunning = "adopt", **kwargs: Any) -> None:
