@@ -27,6 +27,7 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.reconcile import OnChanged, Verdict, reconcile
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.fingerprint_file import read_fingerprint
+from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rescaling import rescale
 from engine.errors import ConfigError
 from engine.query.spec import describe, load_spec, read_document
@@ -212,6 +213,12 @@ class ContinuousQueryHook(BaseHook):
         """Return the status of the run that holds the checkpoint's lease, None if none does."""
         status = self.status(checkpoint_location)
         return status if status.state.is_active else None
+
+    def is_ending(self, checkpoint_location: str, running: CheckpointStatus) -> bool:
+        """Tell whether a run drains, or was asked to end and has not begun to."""
+        requests = self._checkpoint(checkpoint_location).checkpoint.requests
+        asked = requests.pending(str(running.run_id)) is not None
+        return asked or running.state is QueryState.DRAINING
 
     def drain(self, checkpoint_location: str, by: str, run_id: str | None = None) -> None:
         """Ask the query to finish its open epochs and end.

@@ -16,6 +16,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
+from airflow_provider_continuous.tasks.users import Users
+
 if TYPE_CHECKING:
     from airflow_provider_continuous.deploy.submitted import SubmittedQuery
     from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
@@ -158,6 +160,11 @@ class QueryOfTask(EndsWithTask):
         status = self._hook.status()
         if status.run_id != self._run_id or not status.state.is_active:
             self._leave(f"the checkpoint is with run {status.run_id}, {status.state}")
+            return False
+        users = Users(self._hook.checkpoint.storage, self._task.dag_id, self._task.run_id)
+        others = users.others()
+        if others:
+            self._leave(f"it is used by {'; '.join(others)}")
             return False
         self._hook.checkpoint.requests.ask(
             action, by=f"Airflow, which has ended the task {self._task}", run_id=self._run_id

@@ -39,6 +39,7 @@ from airflow_provider_continuous.tasks.killing import (
     check_action,
 )
 from airflow_provider_continuous.tasks.memory import TaskMemory
+from airflow_provider_continuous.tasks.users import Users
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
@@ -183,6 +184,7 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         From here on ``on_kill`` knows the run.
         """
         location = str(document["checkpoint_location"])
+        users(context, location, self.storage_conn_id).enter()
         running = hook.find(location)
         if running is None or self._makes_room(
             running, hook, document, deadline, context, on_running
@@ -251,6 +253,9 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
             return f"{run} goes on: a retry adopts it."
         if self.on_kill_action == "detach":
             return f"{run} goes on, as on_kill_action is 'detach'."
+        others = users(context, location, self.storage_conn_id).others()
+        if others:
+            return f"{run} goes on, as it is used by {'; '.join(others)}."
         ask = hook.drain if self.on_kill_action == "drain" else hook.stop
         ask(location, by=asker(context), run_id=status.run_id)
         return f"{run} was asked to {self.on_kill_action}."
@@ -272,7 +277,7 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         """Tell whether the running query gives way, and wait until it has; False adopts it."""
         location = str(document["checkpoint_location"])
         own = self._is_own(running, context)
-        draining = running.state is QueryState.DRAINING
+        draining = hook.is_ending(location, running)
         if on_running == "fail" and not own:
             raise AirflowFailException(
                 f"Run {running.run_id} is {running.state.value} on {location} already "
@@ -406,6 +411,12 @@ def result(context: Context, location: str, event: Event) -> dict[str, Any]:
     }
     emit(context, **found)
     return found
+
+
+def users(context: Context, location: str, storage_conn_id: str | None) -> Users:
+    """Return who uses a query, as the DAG run of this task sees it."""
+    storage = CheckpointHook(location, storage_conn_id).checkpoint.storage
+    return Users(storage, context["ti"].dag_id, context["ti"].run_id)
 
 
 def asker(context: Context) -> str:

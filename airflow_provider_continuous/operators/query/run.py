@@ -13,6 +13,7 @@ from airflow_provider_continuous.operators.query.base import (
     QueryStartingOperator,
     asker,
     result,
+    users,
 )
 from airflow_provider_continuous.outcomes import expect, has_failed
 from airflow_provider_continuous.reconcile import OnChanged
@@ -200,7 +201,12 @@ class RunContinuousQueryOperator(QueryStartingOperator):
             hook = ContinuousQueryHook(storage_conn_id=self.storage_conn_id)
             status = hook.status(location)
             self.log.info("Came to the end (%s): %s", reason, self.at_end)
-            if self.at_end == "detach":
+            usage = users(context, location, self.storage_conn_id)
+            usage.leave()
+            others = () if self.at_end == "detach" else usage.others()
+            if others:
+                self.log.info("Left running: it is used by %s", "; ".join(others))
+            if self.at_end == "detach" or others:
                 event = {**status_event("ended", status), "checkpoint_location": location}
                 return self._result(context, location, event, reason)
             TaskMemory(context).remember("reason", reason)
