@@ -113,8 +113,7 @@ class Deployment:
         if handle is None or handle.ended or handle.run_id:
             return None
         noted_log = handle.log
-        if Path(noted_log).parent != self._log_dir:  # a note could name any file
-            handle = replace(handle, log="")
+        handle = replace(handle, log=self._own_log(handle))
         found = SubmittedQuery(
             self._location,
             handle,
@@ -140,6 +139,16 @@ class Deployment:
         surely = (each for each in noted if each.run_id and each.run_id == status.run_id)
         open_ones = (each for each in noted if not each.run_id and not each.ended)
         return next(surely, next((each for each in open_ones if is_run_of(each, status)), None))
+
+    def log_of_run(self, run_id: str) -> Path | None:
+        """Return the log of a run that was submitted, if it is on this machine."""
+        handle = next((each for each in self._notes.all() if each.run_id == run_id), None)
+        log = "" if handle is None else self._own_log(handle)
+        return Path(log) if log and Path(log).exists() else None
+
+    def _own_log(self, handle: Handle) -> str:
+        """A note could name any file."""
+        return handle.log if Path(handle.log).parent == self._log_dir else ""
 
     def wait_until_started(self, submitted: SubmittedQuery, timeout_s: float) -> CheckpointStatus:
         """Wait until the submission's run holds the lease; see the hook."""

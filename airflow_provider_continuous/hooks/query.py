@@ -190,6 +190,10 @@ class ContinuousQueryHook(BaseHook):
         """
         return self._deployment(checkpoint_location).find()
 
+    def log_of_run(self, checkpoint_location: str, run_id: str) -> Path | None:
+        """Return the log of a run that somebody has submitted, if it is on this machine."""
+        return self._deployment(checkpoint_location).log_of_run(run_id)
+
     def wait_until_started(
         self, submitted: SubmittedQuery, timeout_s: float = 120.0
     ) -> CheckpointStatus:

@@ -21,6 +21,7 @@ from airflow_provider_continuous.triggers.supervise import QuerySupervisionTrigg
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.waiting import wait_until
 
 Run = Callable[..., RunContinuousQueryOperator]
 
@@ -138,6 +139,39 @@ def test_a_killed_query_is_started_again(
     assert len(submitted) == 2
     status = checkpoint_of(spec).status()
     assert (status.run_id, status.pid) == (after.run_id, submitted[1].process.pid)
+
+
+@pytest.mark.parametrize("dies", ["before", "behind"])
+def test_a_detached_query_is_looked_after_by_the_next_run(
+    supervise: Run,
+    submitted: list[SubmittedQuery],
+    spec: dict[str, Any],
+    context: Any,
+    capsys: pytest.CaptureFixture[str],
+    dies: str,
+) -> None:
+    first = supervise(until_epoch=1, at_end="detach").execute(context)
+    other = {**context, "task_state_store": type(context["task_state_store"])()}
+
+    def kill() -> None:
+        submitted[0].process.kill()
+        submitted[0].process.wait()
+
+    if dies == "before":
+        kill()
+    trigger = deferred(supervise(deferrable=True), other)
+    assert (trigger.run_id != first["run_id"]) is (dies == "before")
+    assert trigger.log_path == submitted[-1].handle.log
+    if dies == "behind":
+        checkpoint = checkpoint_of(spec)
+        epoch = checkpoint.committed_epoch() + 2
+        wait_until(lambda: checkpoint.committed_epoch() > epoch, "further epochs")
+        capsys.readouterr()
+        kill()
+        with pytest.raises(TaskDeferred):
+            supervise(deferrable=True).supervised(other, trigger.wait())
+        assert f"committed {epoch} " in capsys.readouterr().out
+    assert len(submitted) == 2
 
 
 def test_somebody_else_was_faster(

@@ -212,16 +212,23 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
             "deadline": deadline,
         }
 
-    def _watching(self, context: Context, run_id: str, deadline: float | None) -> dict[str, Any]:
+    def _watching(
+        self, context: Context, location: str, run_id: str, deadline: float | None
+    ) -> dict[str, Any]:
         """Return the arguments of a trigger that stays with a run."""
         submissions = TaskMemory(context).recall("submissions") or [{}]
         own = submissions[-1] if submissions[-1].get("run_id") == run_id else {}
+        log, position = own.get("log"), own.get("log_position", 0)
+        if log is None:  # who has adopted it shows what it writes from now on
+            path = self._query_hook().log_of_run(location, run_id)
+            if path is not None:
+                log, position = str(path), path.stat().st_size
         return {
             **self._waiting(deadline),
             "run_id": run_id,
             "on_kill_action": self.on_kill_action,
-            "log_path": own.get("log"),
-            "log_position": own.get("log_position", 0),
+            "log_path": log,
+            "log_position": position,
         }
 
     def _wait(self, trigger: CheckpointTrigger, method: str = "execute_complete") -> Event:

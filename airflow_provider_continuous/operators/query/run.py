@@ -159,7 +159,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
                 until_epoch=self._until_epoch(),
                 restart_delay_s=self._restarts(context).next_delay_s(),
                 takeover_grace_s=seconds(self.takeover_grace),
-                **self._watching(context, run_id, self._end_at(context)),
+                **self._watching(context, location, run_id, self._end_at(context)),
             )
         return self._wait(trigger, "supervised")
 

@@ -65,7 +65,7 @@ class AwaitedStartOperator(QueryStartingOperator):
         deadline: float,
         epoch: int | None,
     ) -> CheckpointTrigger:
-        waiting = self._watching(context, str(run.run_id), deadline)
+        waiting = self._watching(context, location, str(run.run_id), deadline)
         if epoch is None:
             return QueryRunningTrigger(location, **waiting)
         return StartedEpochTrigger(location, epoch, **waiting)

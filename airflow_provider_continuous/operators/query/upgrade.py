@@ -242,7 +242,9 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
             commit_max_ms=self.commit_max_ms,
             lag_max=self.lag_max,
             sources=per_source(self.source),
-            **self._watching(context, str(run.run_id), time.time() + seconds(self.watch_timeout)),
+            **self._watching(
+                context, location, str(run.run_id), time.time() + seconds(self.watch_timeout)
+            ),
         )
         return self.watched(context, self._wait(trigger, "watched"))
 
@@ -281,7 +283,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         run = self._bring_up(document, hook, context, self._deadline())
         trigger_back = QueryRunningTrigger(
             location,
-            **self._watching(context, str(run.run_id), self._deadline()),
+            **self._watching(context, location, str(run.run_id), self._deadline()),
         )
         return self.execute_complete(context, self._wait(trigger_back))
 
