@@ -165,8 +165,9 @@ def get_provider_info() -> dict[str, Any]:
                         "description": "Environment variables of every query, as JSON.",
                         "schema": {"type": ["object", "null"]},
                     },
-                    "secrets": {
-                        "label": "Secrets",
+                    # Airflow hides fields whose names look like secrets, and saves what it shows.
+                    "environment-from": {
+                        "label": "Environment from connections",
                         "description": (
                             "Environment variables whose values are in connections, as JSON: "
                             '{"KAFKA_PASSWORD": "kafka_default.password"}.'

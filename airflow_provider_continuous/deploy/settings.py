@@ -84,6 +84,12 @@ def read_settings(conn_id: str, extra: Mapping[str, Any]) -> ConnectionSettings:
             f"The connection {conn_id!r} names the deploy mode {mode!r}.",
             hint=f"There are: {', '.join(DEPLOY_MODES)}.",
         )
+    if extra.get("secrets"):
+        raise ConfigError(
+            f"The connection {conn_id!r} has the field secrets.",
+            hint="It is called environment-from now: Airflow's form showed secrets as ***, and "
+            "saved that.",
+        )
     return ConnectionSettings(
         mode,
         extra.get("checkpoint-root") or None,
@@ -91,7 +97,7 @@ def read_settings(conn_id: str, extra: Mapping[str, Any]) -> ConnectionSettings:
         _object(conn_id, extra, "conf", "configuration"),
         extra.get("spark-conn-id") or "spark_default",
         _object(conn_id, extra, "environment", "environment"),
-        _object(conn_id, extra, "secrets", "secrets field"),
+        _object(conn_id, extra, "environment-from", "field environment-from"),
         _object(conn_id, extra, "spark_submit", "spark_submit field"),
         extra.get("python") or configuration.python(),
     )

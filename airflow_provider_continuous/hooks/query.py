@@ -11,7 +11,7 @@ from airflow.sdk import BaseHook
 
 from airflow_provider_continuous.compat import AirflowNotFoundException
 from airflow_provider_continuous.connections.document import storage_options, with_connections
-from airflow_provider_continuous.connections.location import CheckpointLocation
+from airflow_provider_continuous.connections.location import CheckpointLocation, named_location
 from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.deployment import Deployment
 from airflow_provider_continuous.deploy.interpreter import check_interpreter
@@ -30,7 +30,7 @@ from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rescaling import rescale
 from engine.errors import ConfigError
-from engine.query.spec import describe, load_spec, read_document
+from engine.query.spec import describe, load_spec, parse_document, read_document
 
 __all__ = ["ConnectionSettings", "ContinuousQueryHook"]
 
@@ -122,6 +122,7 @@ class ContinuousQueryHook(BaseHook):
         self,
         spec: Mapping[str, Any] | str | Path,
         *,
+        text: str | None = None,
         source_connection: str | None = None,
         sink_connection: str | None = None,
         **overrides: Any,
@@ -129,20 +130,23 @@ class ContinuousQueryHook(BaseHook):
         """Return a complete, valid specification. It names connections, and holds nothing of them.
 
         :param spec: the specification or the path of its YAML or JSON file.
+        :param text: what the file says, its templates rendered; None: read it.
         :param source_connection: instead of ``source.connection``; ``sink_connection`` likewise.
         :param overrides: keys to set in it; those that are None are left alone.
         :raises ConfigError: lists everything that is wrong with it, or names the connection that
             cannot be used.
         """
-        document = dict(spec) if isinstance(spec, Mapping) else _read(Path(spec))
+        document = dict(spec) if isinstance(spec, Mapping) else _read(Path(spec), text)
         document |= {key: value for key, value in overrides.items() if value is not None}
         _connect(document, "source", source_connection)
         _connect(document, "sink", sink_connection)
         if self.settings.conf:
             document["conf"] = {**self.settings.conf, **(document.get("conf") or {})}
-        root, name = self.settings.checkpoint_root, document.get("name")
-        if document.get("checkpoint_location") is None and root and name:
-            document["checkpoint_location"] = f"{root.rstrip('/')}/{name}"
+        location, name = document.get("checkpoint_location"), document.get("name")
+        root = self.settings.checkpoint_root
+        found = named_location(None if location is None else str(location), name, root)
+        if found is not None:
+            document["checkpoint_location"] = found
         cluster = self._cluster()
         variables = self.settings.variables()
         here = cluster is None or cluster.deploy_mode == "client"
@@ -330,8 +334,8 @@ class _AnyVariable(dict[str, str]):
         return True
 
 
-def _read(path: Path) -> dict[str, Any]:
-    document = read_document(path)
+def _read(path: Path, text: str | None) -> dict[str, Any]:
+    document = read_document(path) if text is None else parse_document(text, path)
     folders = document.get("python_path")
     if isinstance(folders, list):
         # Relative to the document, which the query will read from elsewhere.

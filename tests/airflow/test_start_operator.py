@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -9,15 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
+from airflow.sdk.execution_time.task_runner import set_current_context
 
 from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
+from airflow_provider_continuous.deferral import by_default
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.errors import QueryFailedError, WaitTimeoutError
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
+from airflow_provider_continuous.operators.query import (
+    DrainContinuousQueryOperator,
+    StartContinuousQueryOperator,
+)
+from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
@@ -335,3 +344,39 @@ def test_killing_the_task_leaves_the_query(start: Start, context: Any) -> None:
     task.on_kill()
 
     assert Checkpoint(result["checkpoint_location"]).status().state is QueryState.RUNNING
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_the_file_of_a_specification_is_templated(
+    start: Start, spec: dict[str, Any], tmp_path: Path, context: Any, native: bool
+) -> None:
+    path = tmp_path / "numbers.json"
+    path.write_text(json.dumps({**spec, "sql": "SELECT {{ params.what }} AS value FROM source"}))
+    told = {**context, "params": {"what": "value + 1"}}
+    with DAG("a_dag", render_template_as_native_obj=native):
+        task = start(spec=str(path))
+
+    with set_current_context(told):
+        task.execute(told)
+
+    parts = read_fingerprint(Checkpoint(spec["checkpoint_location"]).storage)
+    assert parts is not None
+    assert parts["sql"] == "SELECT value + 1 AS value FROM source"
+
+
+@pytest.mark.parametrize(("said", "defers"), [(None, True), ("True", True), ("False", False)])
+def test_the_default_of_deferrable(
+    monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any], said: str | None, defers: bool
+) -> None:
+    if said is not None:
+        monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", said)
+    by_default.cache_clear()
+    made = [
+        StartContinuousQueryOperator(task_id="start", spec=spec),
+        DrainContinuousQueryOperator(task_id="end", checkpoint_location="/c"),
+        EpochCommittedSensor(task_id="wait", checkpoint_location="/c", epoch=1),
+    ]
+    by_default.cache_clear()
+
+    assert [task.deferrable for task in made] == [defers] * 3
+    assert StartContinuousQueryOperator(task_id="s", spec=spec, deferrable=True).deferrable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,11 +10,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, get_current_context
 
 from airflow_provider_continuous.assets.events import emit
 from airflow_provider_continuous.compat import AirflowFailException
-from airflow_provider_continuous.deferral import wait_or_defer
+from airflow_provider_continuous.deferral import by_default, wait_or_defer
 from airflow_provider_continuous.deploy.contract import Handle
 from airflow_provider_continuous.deploy.driver_log import tail
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery, is_run_of
@@ -45,6 +46,7 @@ from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.checkpoint.query_state import QueryState
+from engine.query.spec import read_text
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -97,7 +99,7 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         secrets: Mapping[str, str] | None = None,
         spark_submit: Mapping[str, Any] | None = None,
         poll_interval: float = 1.0,
-        deferrable: bool = True,
+        deferrable: bool | None = None,
         on_kill_action: KillAction = "detach",
         on_changed: OnChanged = "refuse",
         **kwargs: Any,
@@ -120,7 +122,7 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         self.secrets = secrets
         self.spark_submit = spark_submit
         self.poll_interval = poll_interval
-        self.deferrable = deferrable
+        self.deferrable = by_default() if deferrable is None else deferrable
         self.on_kill_action = check_action(on_kill_action)
         self._watched: EndsWithTask | None = None
 
@@ -149,11 +151,22 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
 
         :raises ConfigError: lists everything that is wrong with it.
         """
+        readable = self._readable(self.spec if spec is None else spec)
         return hook.specification(
-            self._readable(self.spec if spec is None else spec),
+            readable,
+            text=self._rendered(readable) if isinstance(readable, Path) else None,
             query=self.query if spec is None else None,
             **self._overrides(),
         )
+
+    def _rendered(self, path: Path) -> str | None:
+        """Return what a specification's file says, its templates rendered."""
+        text = read_text(path)
+        if not any(mark in text for mark in ("{{", "{%", "{#")):
+            return text
+        found = self.render_template(text, get_current_context(), self.get_template_env())
+        # Of a DAG that renders native objects it may be one.
+        return found if isinstance(found, str) else json.dumps(found)
 
     def _overrides(self) -> dict[str, Any]:
         """Return what the operator's arguments say over a specification."""

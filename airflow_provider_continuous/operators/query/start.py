@@ -82,14 +82,15 @@ class StartContinuousQueryOperator(AwaitedStartOperator):
     checkpoint_location, epoch}``; ``epoch`` is the last committed one, -1 before the first.
 
     :param spec: the query's specification, a dict, or the path of its YAML or JSON file, relative
-        to the DAG file (templated). Secrets in it, such as ``{{ conn.kafka.password }}``, reach
-        the query in a file that only its owner can read, and nothing else.
+        to the DAG file (templated, and so is what the file says). Secrets in it, such as
+        ``{{ conn.kafka.password }}``, reach the query in a file that only its owner can read, and
+        nothing else.
     :param query: instead of ``spec``: ``module:function``, a function that takes the
         SparkSession and returns an unstarted ``write_stream(...)`` (templated).
     :param checkpoint_location: the query's checkpoint, unless the specification or the
-        connection's checkpoint root says it (templated). With ``s3://my_conn@bucket/path``
-        Airflow and the query open the storage with that connection; without one the query uses
-        the credentials of its environment.
+        connection's checkpoint root says it; a name alone is a folder in that root
+        (templated). With ``s3://my_conn@bucket/path`` Airflow and the query open the storage with
+        that connection; without one the query uses the credentials of its environment.
     :param query_name: the query's name, unless the specification says it (templated).
     :param on_running: when a run holds the checkpoint already. ``adopt``: this is the query.
         ``fail``: an error. ``replace``: drain it, then start anew. What an earlier attempt of
@@ -120,7 +121,7 @@ class StartContinuousQueryOperator(AwaitedStartOperator):
         :class:`airflow_provider_continuous.deploy.options.SubmitOptions`.
     :param poll_interval: seconds between two looks at the checkpoint.
     :param deferrable: once the query has started, and after a few seconds, wait in the triggerer,
-        without a worker slot.
+        without a worker slot; the default unless ``[operators] default_deferrable`` is set.
     :param on_kill_action: what to ask of the query when somebody marks this task failed or
         successful, or deletes it, while it waits; and when the task has started it, waits in vain
         for ``wait_for``, and no retry is left: ``drain``, ``stop`` or ``detach`` (nothing). A
