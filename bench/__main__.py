@@ -19,6 +19,7 @@ from bench import (
     commits,
     coordinator,
     count_latency,
+    counts_in_partitions,
     deduplicated,
     epochs,
     exchange,
@@ -94,6 +95,12 @@ CASES = {
     "windowed_counts": Case(
         windowed_counts.ENGINES,
         "rate → count by window and key, update → noop, 2 × 2 tasks: rows per second",
+        compares=True,
+        more_is_better=True,
+    ),
+    "counts_in_partitions": Case(
+        counts_in_partitions.ENGINES,
+        "the same where keys stay in their partitions, and with an exchange: rows per second",
         compares=True,
         more_is_better=True,
     ),

@@ -46,8 +46,10 @@ _TEXTS = {
     "results; ms for the snapshot of 1,000 changed keys, for loading all, for closing all",
     "windowed_counts": "rate → count by window of ten seconds and key, update mode → noop, two "
     "readers by two reducers: rows/s",
-    "count_latency": "the same at 10,000 rows/s with 10,000 keys: from a row's own timestamp to "
-    "the count that it has changed, ms; of Spark in whole ms",
+    "counts_in_partitions": "the same with keys that are each in one partition, counted where they "
+    "are read (`keysStayInPartitions`), and behind an exchange: rows/s",
+    "count_latency": "the count with an exchange at 10,000 rows/s with 10,000 keys: from a row's "
+    "own timestamp to the count that it has changed, ms; of Spark in whole ms",
     "exchange": "the exchange alone, between two processes: one way of a batch, µs; rows per "
     "second of CPU of each side, HMACs included",
     "snapshots": "the snapshot of an epoch of a windowed count with 1,000,000 keys in one task: "

@@ -38,11 +38,14 @@ def rate(spark: SparkSession, rows_per_second: int) -> DataFrame:
     )
 
 
-def rows_per_second(df: DataFrame, engine: str, mode: str) -> float:
-    """Rows of all sources per second, of our engine by its offset log, of Spark by its reports."""
+def rows_per_second(df: DataFrame, engine: str, mode: str, **options: str) -> float:
+    """Rows of all sources per second, of our engine by its offset log, of Spark by its reports.
+
+    :param options: of our engine.
+    """
     with tempfile.TemporaryDirectory() as folder:
         if engine == "engine":
-            writer: Any = write_stream(df).trigger(continuous="500 milliseconds")
+            writer: Any = write_stream(df).trigger(continuous="500 milliseconds").options(**options)
             measure = throughput.continuous
         else:
             writer = df.writeStream.trigger(processingTime="0 seconds")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from engine.query.connections import connection_options
     from engine.query.handle import ContinuousQuery
     from engine.query.registration import register
+    from engine.query.replay import EpochReplay, replay_epoch
     from engine.query.writer import ContinuousStreamWriter, write_stream
     from engine.registry.functions import SchemaRegistry
     from engine.sinks.foreach_batch import BatchContext
@@ -31,9 +32,11 @@ __all__ = [
     "ContinuousError",
     "ContinuousQuery",
     "ContinuousStreamWriter",
+    "EpochReplay",
     "SchemaRegistry",
     "connection_options",
     "register",
+    "replay_epoch",
     "write_stream",
 ]
 __version__ = "0.1.0"
@@ -44,9 +47,11 @@ _HOMES = {
     "ContinuousError": "engine.errors",
     "ContinuousQuery": "engine.query.handle",
     "ContinuousStreamWriter": "engine.query.writer",
+    "EpochReplay": "engine.query.replay",
     "SchemaRegistry": "engine.registry.functions",
     "connection_options": "engine.query.connections",
     "register": "engine.query.registration",
+    "replay_epoch": "engine.query.replay",
     "write_stream": "engine.query.writer",
 }
 

@@ -76,6 +76,7 @@ def processor_step(
     time_mode: str = "None",
     initial: pa.Table | None = None,
     session: FunctionSession = SESSION,
+    event_time: int | None = None,
     **more: Any,
 ) -> RunCustomState:
     """The rows are those of ``columns``; the user gets all of them."""
@@ -101,8 +102,10 @@ def processor_step(
         initial=state,
         **more,
     )
+    late_by = event_time if time_mode == "EventTime" else None
+    params = vars(spec)
     return RunCustomState(
-        "custom", tuple(keys), schema, arrow(returned), start_processor, "update", vars(spec)
+        "custom", tuple(keys), schema, arrow(returned), start_processor, "update", params, late_by
     )
 
 
@@ -125,11 +128,19 @@ def group_step(
         arguments=tuple(range(len(schema))),
         state=str(struct(state).json()),
         timeout=timeout,
-        event_time=event_time,
         has_watermark=event_time is not None,
     )
+    late_by = event_time if timeout == "EventTimeTimeout" else None
+    params = vars(spec)
     return RunCustomState(
-        "custom", tuple(keys), schema, arrow(returned), start_group_function, "update", vars(spec)
+        "custom",
+        tuple(keys),
+        schema,
+        arrow(returned),
+        start_group_function,
+        "update",
+        params,
+        late_by,
     )
 
 

@@ -3,6 +3,7 @@ killed leaves files that are never committed."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,3 +18,12 @@ def committed(folder: Path, column: str) -> list[Any]:
     files = FileSinkLog(open_storage(str(folder / FOLDER))).files()
     tables = (pq.read_table(each.path.removeprefix("file://")) for each in files)
     return [value for table in tables for value in table[column].to_pylist()]
+
+
+def letters_in(folder: Path) -> list[dict[str, Any]]:
+    """The dead letters of committed epochs, or the rows of any JSON files."""
+    return [
+        json.loads(line)
+        for file in FileSinkLog(open_storage(str(folder / FOLDER))).files()
+        for line in Path(file.path.removeprefix("file://")).read_text().splitlines()
+    ]

@@ -17,6 +17,7 @@ from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings
 from airflow_provider_continuous.deploy.spark_submit import ClientMode, ClusterMode
 from airflow_provider_continuous.deploy.submission import Submission
+from engine.errors import ConfigError
 from engine.redaction.logs import redact
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class _OfAnother(Backend):
         self.name = handle.backend
 
     def submit(self, submission: Submission, handle: Handle) -> Handle:
-        raise NotImplementedError
+        raise ConfigError(f"The connection does not lead to {handle.cluster}.")
 
     def find(self, handle: Handle) -> Handle:
         return handle

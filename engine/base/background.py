@@ -24,6 +24,10 @@ def at_once(kind: str, work: Callable[[], None]) -> None:
     work()
 
 
+def not_at_all(kind: str, work: Callable[[], None]) -> None:
+    """Leave it undone: for what must not clean up behind itself."""
+
+
 class Background:
     """A thread that does what it is given, in order. So it is never behind by more than one piece
     of each kind. A piece that raises is logged. Callable as :class:`Later`, from any thread.

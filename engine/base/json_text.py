@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date, datetime
 from typing import Any, NoReturn
 
 from engine.redaction.texts import encodable
@@ -53,6 +54,19 @@ def load_object(text: str | bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"Not a JSON object: {str(text)[:80]}")
     return value
+
+
+def plain(value: Any) -> JSON:
+    """A value of a row as JSON, for people: times as ISO 8601, bytes in hexadecimal."""
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
 
 
 def _refuse(name: str) -> NoReturn:

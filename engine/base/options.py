@@ -58,6 +58,7 @@ def parse_interval_ms(text: str, what: str = "trigger(continuous=...)") -> int:
 
 _MESSAGES_MAX = 100_000
 """So many messages of tasks may wait for a late one: some 150 MB, as each takes 1.5 KB at least."""
+KEYS_STAY_IN_PARTITIONS = "keysStayInPartitions"
 REPORT, RESTART = "report", "restart"
 FAIL, SKIP, DEAD_LETTER = "fail", "skip", "dead-letter"
 
@@ -127,6 +128,8 @@ class EngineOptions:
     :param on_bad_record: what a record does that cannot be parsed, or that an expression or a
         user's function fails on: ``fail`` the query, be counted and left out (``skip``), or be
         written to ``dead_letter_path`` (``dead-letter``).
+    :param on_late_record: what a row does that is behind the watermark of a step with state: be
+        counted and left out (``skip``), or be written to ``dead_letter_path``, too.
     :param dead_letter_path: a folder for JSON files.
     :param coordinator_port: where the driver listens for its tasks: a port, a range of which the
         first free one is taken (``"7100-7199"``), or ``"0"`` for any.
@@ -157,6 +160,8 @@ class EngineOptions:
         trigger's interval, as the first one after a failure does in any case.
     :param partial_aggregation: rows of a batch with the same key are folded before they are sent to
         the task that owns it, too.
+    :param keys_stay_in_partitions: the rows of a key are all in one partition of the source, says
+        the user: so a step that keeps state gets them from there, without an exchange.
     """
 
     min_epochs_to_retain: int = _whole(100, 2)
@@ -178,6 +183,7 @@ class EngineOptions:
     stall_after_intervals: int = _whole(10, 1)
     on_stall: str = _choice(REPORT, RESTART)
     on_bad_record: str = _choice(FAIL, SKIP, DEAD_LETTER)
+    on_late_record: str = _choice(SKIP, DEAD_LETTER)
     dead_letter_path: str = ""
     coordinator_port: str = "0"
     coordinator_tls: bool = field(default=False, metadata={"choices": ("true", "false")})
@@ -188,10 +194,21 @@ class EngineOptions:
     reducers: int = _whole(0, 0)
     key_groups: int | None = _whole(None, 1)
     partial_aggregation: bool = field(default=True, metadata={"choices": ("true", "false")})
+    keys_stay_in_partitions: bool = field(default=False, metadata={"choices": ("true", "false")})
     state_memory_max_bytes: int = _whole(0, 0)
     watermark_idle_after_ms: int | None = _interval(None)
     source_poll_interval_ms: int | None = _interval(None)
     empty_epoch_interval: str = ""
+
+    @property
+    def keeps_letters(self) -> bool:
+        """Whether there are dead letters."""
+        return DEAD_LETTER in (self.on_bad_record, self.on_late_record)
+
+    @property
+    def folds_before_sending(self) -> bool:
+        """:attr:`partial_aggregation`, unless late rows are kept: a fold of several is none."""
+        return self.partial_aggregation and self.on_late_record != DEAD_LETTER
 
     @property
     def empty_epoch_interval_ms(self) -> int:
@@ -256,11 +273,13 @@ class EngineOptions:
             else:
                 own[option.name] = _parsed(key, str(value), option.metadata)
         taken = cls(**own)
-        if (taken.on_bad_record == DEAD_LETTER) != bool(taken.dead_letter_path):
+        if taken.keeps_letters != bool(taken.dead_letter_path):
             raise ConfigError(
-                f"Option onBadRecord is {taken.on_bad_record!r} and deadLetterPath is "
-                f"{taken.dead_letter_path!r}: one needs the other.",
-                hint='Set onBadRecord to "dead-letter" and deadLetterPath to a folder.',
+                f"Option onBadRecord is {taken.on_bad_record!r}, onLateRecord is "
+                f"{taken.on_late_record!r} and deadLetterPath is {taken.dead_letter_path!r}: "
+                "letters need a folder, and it needs letters.",
+                hint='Set onBadRecord, onLateRecord, or both, to "dead-letter" and deadLetterPath '
+                "to a folder.",
             )
         # They raise here, not when they are used.
         _ = taken.refresh_interval_ms, taken.empty_epoch_interval_ms, taken.ports

@@ -3,19 +3,24 @@
 It stands in the entry's metadata. Where Spark has a name for something it has Spark's::
 
     {"batchWatermarkMs":1000,"batchTimestampMs":1795174660561,"conf":{},"writtenBy":"continuous",
-     "nextBatchWatermarkMs":2000,"keyGroups":128,"state":{"1":[{"stage":1,"file":"state/1/...",...}]}}
+     "nextBatchWatermarkMs":2000,"operatorWatermarksMs":[3000],"keyGroups":128,
+     "state":{"1":[{"stage":1,"file":"state/1/...",...}]},
+     "statePartitions":{"0":["0/orders-0","0/orders-1"]}}
 
 ``batchWatermarkMs`` is the watermark during the epoch, ``nextBatchWatermarkMs`` that behind it,
 which the entry of the commit log repeats; ``batchTimestampMs`` is when the epoch began, the
-processing time of its records. ``state`` has, for each stage that keeps some, a handle of each
-task's snapshot at the epoch's end: written before this entry, durable with it, and gone back to
-with it.
+processing time of its records. A watermark is that of the epoch which is opened when it is known,
+and several may be under way: ``operatorWatermarksMs`` is what each operator has come to by the
+epoch's own records, so that they count behind a restart, too. ``state`` has, for each stage that
+keeps some, a handle of each task's snapshot at the epoch's end: written before this entry, durable
+with it, and gone back to with it. ``statePartitions`` has, for each stream whose tasks keep state,
+the names of its partitions, which are the key groups of that state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from engine.checkpoint.logs.offset_log import OffsetEntry, batch_metadata
@@ -23,7 +28,9 @@ from engine.checkpoint.noted_state import STATE, noted_state, to_note
 from engine.snapshots.handles import SnapshotHandle
 
 _NEXT = "nextBatchWatermarkMs"
+_MARKS = "operatorWatermarksMs"
 _GROUPS = "keyGroups"
+_PARTITIONS = "statePartitions"
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,10 @@ class EpochState:
     :param opened_ms: when it began.
     :param handles: of the snapshots at its end.
     :param key_groups: how many the query has; None of one without state.
+    :param partitions: the names of a stream's partitions, by its number, where its tasks keep
+        state.
+    :param marks_ms: what each operator with a watermark has come to with this epoch, less its
+        delay; empty of a query without, and in entries of earlier releases.
     """
 
     watermark_ms: int = 0
@@ -41,6 +52,8 @@ class EpochState:
     opened_ms: int = 0
     handles: tuple[SnapshotHandle, ...] = ()
     key_groups: int | None = None
+    partitions: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    marks_ms: tuple[int, ...] = ()
 
     def added_to(self, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
         """The metadata of the epoch's entry.
@@ -54,8 +67,12 @@ class EpochState:
             "batchTimestampMs": self.opened_ms,
             _NEXT: self.next_watermark_ms,
         }
+        if self.marks_ms:
+            told[_MARKS] = list(self.marks_ms)
         if self.key_groups is not None:
             told.update({_GROUPS: self.key_groups, STATE: to_note(self.handles)})
+        if self.partitions:
+            told[_PARTITIONS] = {str(n): list(names) for n, names in self.partitions.items()}
         return told
 
     @classmethod
@@ -72,4 +89,6 @@ class EpochState:
             found.get("batchTimestampMs", 0),
             noted_state(entry),
             found.get(_GROUPS),
+            {int(n): tuple(names) for n, names in found.get(_PARTITIONS, {}).items()},
+            tuple(found.get(_MARKS, ())),
         )

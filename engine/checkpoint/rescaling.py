@@ -35,9 +35,15 @@ def rescale(checkpoint: Checkpoint, reducers: int | None, by: str) -> Checkpoint
     before = checkpoint.status()
     entry = None if before.epoch < 0 else checkpoint.offsets.get(before.epoch)
     if entry is not None:
-        groups = EpochState.of(entry).key_groups
+        state = EpochState.of(entry)
+        groups = state.key_groups
         if groups is None:
             raise ConfigError(f"The query of {checkpoint.url} keeps no state: it has no stages.")
+        if state.partitions and all(each.stage in state.partitions for each in state.handles):
+            raise ConfigError(
+                f"The query of {checkpoint.url} has no stages: the tasks that read keep its state.",
+                hint="Option partitionsPerTask says how many there are.",
+            )
         if reducers is not None and reducers > groups:
             raise ConfigError(
                 f"A stage cannot have {reducers} tasks: the state in {checkpoint.url} has {groups} "

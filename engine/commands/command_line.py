@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -26,7 +27,12 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    args = _parser().parse_args(arguments)
+    parser = _parser()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks how its line goes on
+        from engine.commands.completion import complete
+
+        complete(parser)
+    args = parser.parse_args(arguments)
     _configure_logging(args.debug)
     try:
         result = _execute(args)
@@ -88,9 +94,37 @@ def _parser() -> argparse.ArgumentParser:
     standby = "wait, ready to run, while another process runs the query; take over if that is lost"
     run.add_argument("--standby", action="store_true", help=standby)
 
+    explain = add(
+        "explain",
+        "explain:explain",
+        "the plan of a query without running it, or all reasons why it would be refused",
+    )
+    explain.add_argument("spec", metavar="SPEC", help="its YAML or JSON file; - is standard input")
+
     on_checkpoint("status", "status:status", "who runs a query, and how far it has come")
     epochs = on_checkpoint("epochs", "status:epochs", "the committed epochs")
     epochs.add_argument("--last", type=_positive, default=20, metavar="N", help="how many (20)")
+    goes_on = "go on with each as it commits, until the query ends or Ctrl-C"
+    epochs.add_argument(
+        "--follow",
+        dest="execute",
+        action="store_const",
+        const="follow_epochs:follow",
+        help=goes_on,
+    )
+
+    replay = on_checkpoint(
+        "replay",
+        "replay:replay",
+        "run an epoch again, and show what came in, what each step made of it and what went out; "
+        "sink and checkpoint are not touched",
+    )
+    replay.add_argument("--epoch", type=_epoch, required=True, metavar="N", help="which one")
+    replay.add_argument("--spec", metavar="SPEC", help="the query, as it ran the epoch")
+    changed = "a changed query: the same records, and the difference of what goes out"
+    replay.add_argument("--with", dest="changed", metavar="CHANGED_SPEC", help=changed)
+    shown = "of each step (20)"
+    replay.add_argument("--rows", type=_positive, default=20, metavar="R", help=shown)
 
     for name, text in (
         ("drain", "finish the open epoch of a running query, then end it"),
@@ -197,6 +231,14 @@ def _parser() -> argparse.ArgumentParser:
     unpin = on_checkpoint("unpin", "rewind_checkpoint:unpin", "forget a pin")
     unpin.add_argument("name", metavar="NAME")
     on_checkpoint("pins", "rewind_checkpoint:pins", "the pinned epochs")
+
+    init = add(
+        "init",
+        "init:init",
+        "write a specification with comments, an Airflow DAG that runs it, and a test of both",
+    )
+    here = "where; the present one. Its name is the query's"
+    init.add_argument("directory", metavar="DIRECTORY", nargs="?", default=".", help=here)
 
     doctor = add("doctor", "doctor:doctor", "find out whether queries can run here")
     doctor.add_argument(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
+
+from engine.base.text_tables import cell
+from engine.base.text_tables import format_table as format_table
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
 """Exit codes: as asked; it failed; the arguments, the specification or the machine are wrong."""
@@ -25,23 +28,9 @@ class Result:
     error: Exception | None = None
 
 
-def format_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table of text: numbers to the right, None as a dash, whole numbers with thousands."""
-    cells = [[_cell(value) for value in row] for row in rows]
-    columns = []
-    for index, header in enumerate(headers):
-        below = [row[index] for row in cells]
-        width = max(len(text) for text, _ in [(header, False), *below])
-        to_the_right = bool(below) and all(right for _, right in below)
-        head = header.rjust(width) if to_the_right else header.ljust(width)
-        body = [text.rjust(width) if right else text.ljust(width) for text, right in below]
-        columns.append([head, "-" * width, *body])
-    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
-
-
 def format_pairs(pairs: Mapping[str, Any]) -> str:
     """One ``name  value`` per line; those that are None are left out."""
-    shown = {key: _cell(value)[0] for key, value in pairs.items() if value is not None}
+    shown = {key: cell(value)[0] for key, value in pairs.items() if value is not None}
     width = max(map(len, shown), default=0)
     return "\n".join(f"{key.ljust(width)}  {value}" for key, value in shown.items())
 
@@ -62,16 +51,3 @@ def format_bytes(size: int) -> str:
             break
         amount, unit = amount / 1024, larger
     return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
-
-
-def _cell(value: Any) -> tuple[str, bool]:
-    """Its text, and whether it belongs to the right."""
-    if value is None:
-        return "-", True
-    if isinstance(value, bool):
-        return ("yes" if value else "no"), False
-    if isinstance(value, int):
-        return f"{value:,}", True
-    if isinstance(value, float):
-        return f"{value:,.2f}", True
-    return str(value), False

@@ -52,7 +52,7 @@ def run(args: Namespace) -> Result:
     finally:
         if args.forget:
             path.unlink(missing_ok=True)
-    with _prints_go_to_stderr() if args.json else nullcontext():
+    with prints_go_to_stderr() if args.json else nullcontext():
         return _run(spec, stands_by=args.standby)
 
 
@@ -200,7 +200,7 @@ class EndSignals:
 
 
 @contextmanager
-def _prints_go_to_stderr() -> Iterator[None]:
+def prints_go_to_stderr() -> Iterator[None]:
     """Keep standard output for the result: what sinks, user code and Spark's JVM print, which
     inherits it, goes to standard error."""
     sys.stdout.flush()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from datetime import date, datetime
 from typing import Any
 
 import pyarrow as pa
 
+from engine.base.json_text import plain
 from engine.commands.result import Result, format_pairs, format_table, format_time
 from engine.commands.status import open_checkpoint
 from engine.errors import ConfigError
@@ -52,7 +52,7 @@ def _shown(
         assert column is not None, "the table was chosen by it"
         table = table.filter(pa.array([_text(each) == value for each in column], pa.bool_()))
     first = table.slice(0, rows).select(range(IN_FRONT, table.num_columns))
-    columns = [map(_value, column.to_pylist()) for column in first.columns]
+    columns = [map(plain, column.to_pylist()) for column in first.columns]
     return {
         "stage": stage,
         "operator": head.stage,
@@ -87,17 +87,4 @@ def _column(table: pa.Table, name: str) -> list[Any] | None:
 
 
 def _text(value: Any) -> str:
-    return "null" if value is None else str(_value(value))
-
-
-def _value(value: Any) -> Any:
-    """As JSON."""
-    if isinstance(value, dict):
-        return {name: _value(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_value(each) for each in value]
-    if isinstance(value, (datetime, date)):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return value.hex()
-    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
+    return "null" if value is None else str(plain(value))

@@ -11,6 +11,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.watermark import event_watermark_ms
+from engine.commands.epoch_rows import epoch_rows
 from engine.commands.result import Result, format_pairs, format_table, format_time
 from engine.errors import ConfigError
 
@@ -95,19 +96,7 @@ def epochs(args: Namespace) -> Result:
     """The committed epochs that retention has kept: when, how much, up to where."""
     checkpoint = open_checkpoint(args.checkpoint)
     kept = checkpoint.epochs()
-    reports = {report.get("batchId"): report for report in checkpoint.progress.read()}
-    shown = [
-        {
-            "epoch": epoch,
-            "committed_at": format_time(checkpoint.committed_at_ms(epoch)),
-            "rows": reports.get(epoch, {}).get("numInputRows"),
-            **_latency(reports.get(epoch)),
-            "offsets": checkpoint.committed_offsets(epoch),
-        }
-        for epoch in kept[-args.last :]
-    ]
-    # Retention may have removed some of them since they were listed.
-    shown = [row for row in shown if row["offsets"] is not None]
+    shown = epoch_rows(checkpoint, kept[-args.last :])
     text = format_table(
         ["epoch", "committed at", "rows", "p50 ms", "p99 ms", "offsets"],
         [[*list(row.values())[:-1], json.dumps(row["offsets"])] for row in shown],
@@ -118,8 +107,3 @@ def epochs(args: Namespace) -> Result:
         {"first": first, "last": last, "kept": len(kept), "epochs": shown},
         f"{text}\n\n{summary}" if kept else "No epoch is committed yet.",
     )
-
-
-def _latency(report: dict[str, Any] | None) -> dict[str, float | None]:
-    latency = ((report or {}).get("latencyMs") or {}).get("readToWritten") or {}
-    return {"p50_ms": latency.get("p50"), "p99_ms": latency.get("p99")}

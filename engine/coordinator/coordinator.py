@@ -21,7 +21,7 @@ Three things can be behind, and each has its limit:
   logged. One is being committed, the next is at hand when that is done, and the open one grows:
   a slow sink gets fewer and longer epochs, and lag and memory do not pile up. That it has elapsed
   is not forgotten: it is closed as soon as there is room;
-- tasks that get their rows from others, which write their state to a slow storage for example: at
+- tasks that keep state, which write it to a slow storage for example: at
   most :data:`~engine.coordinator.reducing.REDUCED_MAX` epochs wait for them alone, and the open one
   grows. If it would have ended ``backlog_max`` times, and none is logged meanwhile, the run fails;
 - a partition: at most ``backlog_max`` epochs, and the final one, are closed and not logged.
@@ -113,8 +113,8 @@ class EpochCoordinator:
         ends with its commit: a replay of an epoch whose end is already in the offset log.
     :param read: the numbers of the partitions that each task reads; None: its own. None of a task
         that gets its rows from others.
-    :param places: for each task what takes rows from others, its pipeline and its place there;
-        None of those that read a source.
+    :param places: of each task that gets rows from others, its pipeline and place there; else None.
+    :param keeps: for each task whether it keeps state; none: those that others send rows to.
     :param watermarks: how far event time has come; None of a query without.
     :param end_watermark_ms: if ``bounded``, the watermark behind the epoch.
     """
@@ -129,6 +129,7 @@ class EpochCoordinator:
         bounded: bool = False,
         read: Sequence[Sequence[int]] | None = None,
         places: Sequence[tuple[int, int] | None] = (),
+        keeps: Sequence[bool] = (),
         watermarks: Watermarks | None = None,
         end_watermark_ms: int = 0,
     ) -> None:
@@ -143,10 +144,11 @@ class EpochCoordinator:
         self.started: set[int] = set()
         self.wired: set[int] = set()
         self._places = list(places) or [None] * partitions
-        self._reducing = Reducing(self._places)
+        self._reducing = Reducing(list(keeps) or [place is not None for place in self._places])
         self._addresses: dict[int, Address] = {}
         self._watermarks = Watermarks(()) if watermarks is None else watermarks
         self._watermarks_ms = {first_epoch: self._watermarks.current_ms}
+        self._marks_ms: dict[int, tuple[int, ...]] = {}
         """Of the epochs that are not logged."""
         self.reports: dict[int, dict[int, EpochCommitMessage]] = {}
         self.final_epoch: int | None = None
@@ -282,10 +284,8 @@ class EpochCoordinator:
         self._reducing.reported(event.epoch, event.partition)
         if self._is_complete(event.epoch):
             self._reducing.completed(event.epoch)
-            reports = self.reports[event.epoch].values()
-            self._watermarks.take(
-                (report.counters.event_times_us for report in reports), self._now_ms
-            )
+            seen = (each.counters.event_times_us for each in self.reports[event.epoch].values())
+            self._marks_ms[event.epoch] = self._watermarks.take(seen, self._now_ms)
         return self._go_on()
 
     def _epoch_logged(self, event: EpochLogged) -> list[Action]:
@@ -310,8 +310,7 @@ class EpochCoordinator:
     def _log(self, epoch: int) -> None:
         self.logged, self.committing = epoch, None
         self._reducing.logged()
-        del self.reports[epoch]
-        del self._watermarks_ms[epoch]
+        del self.reports[epoch], self._watermarks_ms[epoch]
 
     def _go_on(self) -> list[Action]:
         actions = self._next_commit()
@@ -393,6 +392,7 @@ class EpochCoordinator:
     def _close(self) -> CloseEpoch:
         epoch = self.open_epoch
         self.open_epoch += 1
+        self._reducing.closed(epoch)
         self.is_overdue = False
         self._watermarks_ms[self.open_epoch] = self._watermarks.current_ms
         return CloseEpoch(epoch, epoch == self.final_epoch, self._watermarks.current_ms)
@@ -405,7 +405,8 @@ class EpochCoordinator:
         reports = self.reports[epoch]
         told = tuple(reports[p] for p in range(self.partitions))
         watermarks = self._watermarks_ms[epoch], self._watermarks_ms[epoch + 1]
-        return [CommitEpoch(epoch, told, epoch == self.final_epoch, *watermarks)]
+        marks_ms = self._marks_ms.pop(epoch)
+        return [CommitEpoch(epoch, told, epoch == self.final_epoch, *watermarks, marks_ms)]
 
     def _has_finished(self, partition: int) -> bool:
         final = self.final_epoch

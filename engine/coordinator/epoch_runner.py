@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -56,7 +56,7 @@ from engine.errors import (
 from engine.redaction.logs import log_failure, redact
 from engine.sinks.contract import SinkBinding
 from engine.sources.contract import DataSourceContinuousReader, Offset
-from engine.wire.messages import SunkEpoch
+from engine.wire.messages import LettersAlone, SunkEpoch
 
 logger = logging.getLogger(__name__)
 _NOTHING = EpochState()
@@ -120,6 +120,8 @@ class EpochRunner:
         :mod:`engine.checkpoint.logs.offset_log`.
     :ivar keeps_time: whether they tell the watermark.
     :ivar key_groups: how many the query has; None if it keeps no state.
+    :ivar partitions: of the streams whose tasks keep state, see
+        :class:`~engine.checkpoint.epoch_state.EpochState`.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class EpochRunner:
         self.metadata: dict[str, Any] | None = None
         self.keeps_time = False
         self.key_groups: int | None = None
+        self.partitions: Mapping[int, tuple[str, ...]] = {}
 
     def commit(
         self,
@@ -174,7 +177,8 @@ class EpochRunner:
         """Steps 1 and 2: whatever comes, a restart finishes the epoch.
 
         :param offsets: per stream: the end offset of each of its partitions, in their order.
-        :param messages: the message of each task that writes to the sink, in their order.
+        :param messages: the message of each task that writes to the sink, in their order; behind
+            them what others have of dead letters.
         :param state: what the offset log tells beside the offsets, if it does.
         :param replayed: the epoch was run again to its end in the offset log, which stays.
         :raises SourceError: a source cannot merge its offsets.
@@ -242,7 +246,8 @@ class EpochRunner:
             )
             metadata = self.metadata
             if self.keeps_time:
-                metadata = replace(state, key_groups=self.key_groups).added_to(metadata)
+                known = replace(state, key_groups=self.key_groups, partitions=self.partitions)
+                metadata = known.added_to(metadata)
             entry = OffsetEntry(ends, metadata)
             self._checkpoint.offsets.text(entry)
             return entry
@@ -294,18 +299,18 @@ class EpochRunner:
         )
 
     def _fitting(self, epoch: int, message: Any) -> Any:
-        """The message of a run for which the option onBadRecord may have been another one."""
-        is_with_letters = isinstance(message, SunkEpoch)
+        """The message of a run for which there may have been dead letters, or none."""
+        is_with_letters = isinstance(message, SunkEpoch | LettersAlone)
         if self._keeps_letters:
             return message if is_with_letters else SunkEpoch(message, None)
         if not is_with_letters:
             return message
         if message.dead_letters is not None:
             raise ConfigError(
-                f"Epoch {epoch} was prepared with bad records, to be kept as dead letters, and "
-                "this start keeps none.",
-                hint='Start the query once more with onBadRecord "dead-letter" and the same '
-                "deadLetterPath; drain it, and then change the option.",
+                f"Epoch {epoch} was prepared with bad records, or late ones, to be kept as dead "
+                "letters, and this start keeps none.",
+                hint='Start the query once more with onBadRecord, or onLateRecord, "dead-letter" '
+                "and the same deadLetterPath; drain it, and then change the option.",
             )
         return message.written
 

@@ -126,6 +126,7 @@ class CommitEpoch:
     :param reports: one per partition, in partition order.
     :param final: the last of the run: the sink gets it now.
     :param watermark_ms: during the epoch; ``next_watermark_ms`` behind it.
+    :param marks_ms: see :class:`engine.checkpoint.epoch_state.EpochState`.
     """
 
     epoch: int
@@ -133,6 +134,7 @@ class CommitEpoch:
     final: bool = False
     watermark_ms: int = 0
     next_watermark_ms: int = 0
+    marks_ms: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

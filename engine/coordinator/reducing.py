@@ -1,4 +1,4 @@
-"""Epochs that wait for those tasks alone that get their rows from others. Pure.
+"""Epochs that wait for those tasks alone that keep state. Pure.
 
 They mostly write their state then. While too many epochs do, the open one has to grow; but not for
 ever: a task may hang.
@@ -6,7 +6,6 @@ ever: a task may hang.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,29 +16,36 @@ REDUCED_MAX: Final = 4
 class Reducing:
     """See the module.
 
-    :param places: for each task whether it gets rows from others; None: it reads.
+    :param keeps: for each task whether it keeps state.
     :ivar held: so often the open epoch has elapsed since one was logged, and had to grow for that.
     """
 
-    def __init__(self, places: Sequence[object]) -> None:
+    def __init__(self, keeps: Sequence[bool]) -> None:
         self.held = 0
-        self._places = places
-        self._reading = sum(place is None for place in places)
-        self._read: Counter[int] = Counter()
-        """Of each epoch that is not complete, how many of those that read have reported it."""
+        self._keeps = keeps
+        self._others = len(keeps) - sum(keeps)
+        self._reported: dict[int, int] = {}
+        """Of each epoch that is closed and not complete, how many of the other tasks have reported
+        it."""
 
     @property
     def has_room(self) -> bool:
         """Whether another epoch may be closed."""
-        return list(self._read.values()).count(self._reading) < REDUCED_MAX
+        if not any(self._keeps):
+            return True
+        return list(self._reported.values()).count(self._others) < REDUCED_MAX
+
+    def closed(self, epoch: int) -> None:
+        """By the driver."""
+        self._reported[epoch] = 0
 
     def reported(self, epoch: int, task: int) -> None:
         """By a task; none has reported it twice."""
-        self._read[epoch] += self._places[task] is None
+        self._reported[epoch] = self._reported.get(epoch, 0) + (not self._keeps[task])
 
     def completed(self, epoch: int) -> None:
         """All tasks have reported it."""
-        self._read.pop(epoch, None)
+        self._reported.pop(epoch, None)
 
     def elapsed(self) -> None:
         """The open epoch has, and cannot be closed."""

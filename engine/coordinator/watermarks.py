@@ -26,6 +26,8 @@ class Watermarks:
     :param policy: :data:`MIN` or :data:`MAX` (``spark.sql.streaming.multipleWatermarkPolicy``).
     :param idle_after_ms: an operator that has seen no event time for so long does not count, unless
         that is so of all; 0: every operator counts, as in Spark.
+    :param marks_ms: of each operator, what an earlier run has come to: the epochs that it has
+        committed last have not moved its watermark yet. They move that of the next epochs.
     :ivar current_ms: the query's watermark; 0 before the first.
     """
 
@@ -35,21 +37,25 @@ class Watermarks:
         policy: str = MIN,
         current_ms: int = 0,
         idle_after_ms: int = 0,
+        marks_ms: Sequence[int] = (),
     ) -> None:
         self._delays_ms = delays_ms
         self._choose = max if policy == MAX else min
         self._operators_ms = [0] * len(delays_ms)
+        if len(marks_ms) == len(delays_ms):  # else they are those of other operators
+            self._operators_ms = list(marks_ms)
         self._idle_after_ms = idle_after_ms
         self._seen_at_ms: list[int] = []
         """By the wall clock, when each operator has seen something, or the first epoch ended."""
         self.current_ms = current_ms
 
-    def take(self, event_times_us: Iterable[Mapping[int, int]], now_ms: int = 0) -> None:
+    def take(self, event_times_us: Iterable[Mapping[int, int]], now_ms: int = 0) -> tuple[int, ...]:
         """What the tasks have seen in an epoch.
 
         :param event_times_us: of each task: operator → its largest event time in microseconds;
             without those that have seen none.
         :param now_ms: of the wall clock.
+        :returns: of each operator, how far it has come, for the next run.
         """
         self._seen_at_ms = self._seen_at_ms or [now_ms] * len(self._operators_ms)
         for seen in event_times_us:
@@ -64,3 +70,4 @@ class Watermarks:
         ]
         if counting:
             self.current_ms = max(self.current_ms, self._choose(counting))
+        return tuple(self._operators_ms)

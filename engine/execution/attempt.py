@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Any
 
-from engine.base.background import Background
+from engine.base.background import Background, not_at_all
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.first_offsets import first_offset, first_offsets_folder
 from engine.checkpoint.lease import Lease, read_holder
-from engine.checkpoint.logs.offset_log import batch_metadata, carried_on
+from engine.checkpoint.logs.offset_log import OffsetEntry, batch_metadata, carried_on
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rescaling import wanted_reducers
 from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
@@ -38,6 +38,7 @@ from engine.exchange.key_groups import KEY_GROUPS
 from engine.execution.admission import admit
 from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndEvent
+from engine.execution.kept_partitions import with_partitions
 from engine.execution.lease_keeper import LeaseKeeper
 from engine.execution.query_start import QueryStart
 from engine.execution.run import ContinuousRun
@@ -173,7 +174,7 @@ class Attempt:
             lease,
             QueryEnds(start.query_id, readers, definition.sink),
             min_epochs_to_retain=options.min_epochs_to_retain,
-            later=self.later,
+            later=self.later if definition.tells_sources else not_at_all,
         )
         self._runner.keeps_time = definition.keeps_state or bool(definition.delays_ms)
         return lease
@@ -252,7 +253,10 @@ class Attempt:
         self.partitions, self.tasks = sum(counts), len(split)
         self._shares = shares(found, split, self._groups)
         self._runner.tasks = [share.names for share in self._writing]
-        self._runner.key_groups = self._groups if self._definition.keeps_state else None
+        if self._definition.keeps_state:
+            self._runner.key_groups = self._groups
+            self._state = with_partitions(self._definition, found, self._state)
+            self._runner.partitions = self._state.partitions
 
     @property
     def _writing(self) -> list[Share]:
@@ -329,21 +333,34 @@ class Attempt:
                 logger.warning("the cleaning up behind the last epoch hangs, and is left behind")
         return error or self._start.ending.error
 
+    def replay(self) -> ContinuousError | None:
+        """Recover, and run only the epoch that is logged and not committed; why that failed."""
+        try:
+            self.recover()
+            assert self._plan is not None
+            assert self._plan.replay is not None, "an epoch is logged and not committed"
+            return self._run_logged(self._plan.replay)[1]
+        finally:
+            self.later.close(_BACKGROUND_S)
+
     def _replay(self, epoch: int) -> ContinuousError | None:
+        entry, error = self._run_logged(epoch)
+        if error is None:
+            self.committed_offsets, self._state = entry.offsets, EpochState.of(entry)
+            self._find_partitions()
+            self._share()
+        return error
+
+    def _run_logged(self, epoch: int) -> tuple[OffsetEntry, ContinuousError | None]:
         """Run an epoch again whose end an earlier run (Spark's, which prepares nothing) has logged
         and perhaps published in part: exactly to that end."""
         entry = self._definition.checkpoint.offsets.get(epoch)
         assert entry is not None, f"offsets/{epoch} vanished"
         assert self._plan is not None
         logger.info("running epoch %d again, to its logged offsets", epoch)
-        logged = EpochState.of(entry)
         beginning = Beginning.behind(self._state, epoch, self._clock.now_ms())
-        error = self._run_epochs(beginning.replayed(logged, entry.offsets, self._plan.done))
-        if error is None:
-            self.committed_offsets, self._state = entry.offsets, logged
-            self._find_partitions()
-            self._share()
-        return error
+        logged = beginning.replayed(EpochState.of(entry), entry.offsets, self._plan.done)
+        return entry, self._run_epochs(logged)
 
     def _run_epochs(self, beginning: Beginning) -> ContinuousError | None:
         fence_tasks = self._definition.sink.driver.fence_tasks

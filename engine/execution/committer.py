@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from engine.base.clock import Clock
 from engine.checkpoint.epoch_state import EpochState
@@ -52,6 +52,18 @@ class CommittedTask(NamedTuple):
 
     stage: int
     writes: bool
+
+
+def messages_of(reports: Iterable[tuple[bool, EpochCommitMessage]]) -> list[Any]:
+    """What the sink gets of an epoch: a message of each task whose rows go to it, in their order;
+    behind these the dead letters of others.
+
+    :param reports: each with whether its task is one of the former.
+    """
+    reports = list(reports)
+    written = [report.writer_message for writes, report in reports if writes]
+    others = [report.writer_message for writes, report in reports if not writes]
+    return [*written, *(each for each in others if each is not None)]
 
 
 class _Logged(NamedTuple):
@@ -140,16 +152,16 @@ class Committer:
             self._runner.log(
                 epoch,
                 [[offset for report in parts for offset in report.offsets] for parts in read],
-                [
-                    report.writer_message
+                messages_of(
+                    (task.writes, report)
                     for task, report in zip(self._tasks, action.reports, strict=True)
-                    if task.writes
-                ],
+                ),
                 state=EpochState(
                     action.watermark_ms,
                     action.next_watermark_ms,
                     opened_ms,
                     tuple(r.state for r in action.reports if r.state is not None),
+                    marks_ms=action.marks_ms,
                 ),
                 replayed=replayed,
             )

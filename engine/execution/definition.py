@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from engine.base.options import EngineOptions
@@ -41,6 +41,7 @@ class QueryDefinition:
         None if there are no tables.
     :param temporary_checkpoint: delete the checkpoint when the query has ended without an error,
         and no epoch is logged that is not committed.
+    :param tells_sources: sources are told what is committed, to let go of it.
     :param epoch_interval_ms: 0 for epochs as fast as they commit.
     """
 
@@ -56,6 +57,7 @@ class QueryDefinition:
     watermark_policy: str = MIN
     shuffle_partitions: int = 200
     lost: LeaseRecord | None = None
+    tells_sources: bool = True
 
     @property
     def pipelines(self) -> tuple[Pipeline, ...]:
@@ -65,7 +67,12 @@ class QueryDefinition:
     @property
     def keeps_state(self) -> bool:
         """Whether anything is remembered from one epoch to the next."""
-        return bool(self.stages)
+        return any(each.kept is not None for each in self.pipelines)
+
+    @property
+    def kept_by_partition(self) -> list[int]:
+        """The numbers of the streams whose tasks keep state, each of their own partitions."""
+        return [n for n, each in enumerate(self.streams) if each.pipeline.kept is not None]
 
     @property
     def delays_ms(self) -> list[int]:
@@ -96,10 +103,13 @@ class QueryDefinition:
         numbers = range(len(self.streams), len(self.pipelines))
         return [1 if number in without_keys else min(wanted, groups) for number in numbers]
 
-    def watermarks(self, current_ms: int) -> Watermarks | None:
-        """How far event time has come, from a watermark on; None of a query without."""
+    def watermarks(self, current_ms: int, marks_ms: Sequence[int] = ()) -> Watermarks | None:
+        """How far event time has come, from a watermark on; None of a query without.
+
+        :param marks_ms: of each operator, see :class:`engine.coordinator.watermarks.Watermarks`.
+        """
         delays_ms = self.delays_ms
         if not delays_ms:
             return None
         idle_after_ms = self.options.watermark_idle_after_ms or 0
-        return Watermarks(delays_ms, self.watermark_policy, current_ms, idle_after_ms)
+        return Watermarks(delays_ms, self.watermark_policy, current_ms, idle_after_ms, marks_ms)

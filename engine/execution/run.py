@@ -35,7 +35,7 @@ from engine.errors import (
     ProtocolError,
     TaskLostError,
 )
-from engine.execution.committer import CommittedTask, Committer, Reports
+from engine.execution.committer import CommittedTask, Committer, Reports, messages_of
 from engine.execution.consequences import Consequences
 from engine.execution.definition import QueryDefinition
 from engine.execution.handing_out import SourceHandingOut
@@ -139,7 +139,8 @@ class ContinuousRun:
             bounded=self._bounded,
             read=[spec.numbers for spec in specs],
             places=[spec.place for spec in specs],
-            watermarks=definition.watermarks(first.time.watermark_ms),
+            keeps=[spec.kept is not None for spec in specs],
+            watermarks=definition.watermarks(first.time.watermark_ms, first.time.marks_ms),
             end_watermark_ms=first.time.end_watermark_ms,
         )
         self.is_reconfiguring = False
@@ -492,7 +493,7 @@ class ContinuousRun:
         # and needs what an abort would remove.
         committing = self.coordinator.committing
         return [
-            (epoch, [r.writer_message for task, r in reports.items() if self._specs[task].writes])
+            (epoch, messages_of((self._specs[task].writes, r) for task, r in reports.items()))
             for epoch, reports in sorted(self.coordinator.reports.items())
             if epoch != committing
         ]

@@ -15,18 +15,19 @@ class Share:
     """What one task reads; or, of a stage, the key groups whose rows it gets.
 
     :param stage: the number of its pipeline.
-    :param place: which of the pipeline's ``places`` tasks it is.
+    :param place: which of the pipeline's tasks it is.
     :param first: the number of its first partition among all of the query.
     :param partitions: none of a task that gets its rows from others.
+    :param owned: its key groups; the positions of its partitions in their stream.
     :param names: of the partitions, or of the key groups: unique in the query, and the same after a
         restart with as many tasks.
     """
 
     stage: int
     place: int
-    places: int
     first: int
     partitions: tuple[Any, ...]
+    owned: range
     names: tuple[str, ...]
 
     def numbers_of(self, names: frozenset[str]) -> frozenset[int]:
@@ -50,18 +51,23 @@ def shares(
     taken: Counter[int] = Counter()
     made = []
     for stage, part in split:
-        place, count = taken[stage], places[stage]
+        place = taken[stage]
         taken[stage] += 1
         if stage < len(found):
-            names = tuple(_name(stage, found[stage][at], at) for at in part)
+            names = names_of(stage, found[stage])[part.start : part.stop]
             partitions = found[stage][part.start : part.stop]
-            made.append(Share(stage, place, count, before[stage] + part.start, partitions, names))
+            first = before[stage] + part.start
+            made.append(Share(stage, place, first, partitions, part, names))
         else:
-            owned = groups_of(place, count, groups)
+            owned = groups_of(place, places[stage], groups)
             name = f"{stage}/groups {owned.start}-{owned.stop - 1}"
-            made.append(Share(stage, place, count, 0, (), (name,)))
+            made.append(Share(stage, place, 0, (), owned, (name,)))
     return made
 
 
-def _name(stream: int, partition: Any, place: int) -> str:
-    return f"{stream}/{getattr(partition, 'name', place)}"
+def names_of(stream: int, partitions: Sequence[Any]) -> tuple[str, ...]:
+    """Of all partitions of a stream."""
+    return tuple(
+        f"{stream}/{getattr(partition, 'name', place)}"
+        for place, partition in enumerate(partitions)
+    )

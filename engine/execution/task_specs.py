@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from engine.base.options import DEAD_LETTER
 from engine.checkpoint.epoch_state import EpochState
 from engine.errors import ConfigError
 from engine.execution.definition import QueryDefinition
@@ -13,7 +14,7 @@ from engine.execution.shares import Share
 from engine.sinks.contract import WriterContext
 from engine.snapshots.handles import SnapshotHandle
 from engine.sources.contract import Offset
-from engine.task.spec import Reading, Receiving, TaskSpec, Time, Writing
+from engine.task.spec import Kept, Reading, Receiving, TaskSpec, Time, Writing
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Beginning:
 
         :param state: behind the epoch before.
         """
-        return cls(epoch, state.handles, Time(state.next_watermark_ms, now_ms))
+        time = Time(state.next_watermark_ms, now_ms, marks_ms=state.marks_ms)
+        return cls(epoch, state.handles, time)
 
     def replayed(
         self, logged: EpochState, until: tuple[Offset, ...], done: frozenset[str]
@@ -83,12 +85,8 @@ def task_specs(
         else:
             receiving = Receiving(
                 pipeline=pipelines[share.stage],
-                places=share.places,
                 senders=senders,
-                storage=definition.checkpoint.storage,
-                restored=tuple(h for h in beginning.handles if h.stage == share.stage),
                 discards=not beginning.done.isdisjoint(share.names),
-                memory_max_bytes=options.state_memory_max_bytes,
             )
         spec = TaskSpec(
             identity=replace(identity, task=sum(writes[:index]), tasks=sum(writes)),
@@ -97,19 +95,33 @@ def task_specs(
             share=share.place,
             reading=reading,
             receiving=receiving,
+            kept=_kept(definition, share, beginning),
             writing=Writing(
                 writer=definition.sink.writer,
                 on_bad_record=options.on_bad_record,
-                letters=definition.sink.letters if writes[index] else None,
+                letters=definition.sink.letters,
+                keeps_late=options.on_late_record == DEAD_LETTER,
             ),
             first_epoch=beginning.epoch,
             is_bounded=beginning.until is not None,
             groups=groups,
+            exchanges=any(pipeline.exchange is not None for pipeline in pipelines),
             time=beginning.time,
             heartbeat_s=min(2.0, options.task_timeout_s / 4),
         )
         made.append(spec)
     return made
+
+
+def _kept(definition: QueryDefinition, share: Share, beginning: Beginning) -> Kept | None:
+    if definition.pipelines[share.stage].kept is None:
+        return None
+    return Kept(
+        owned=share.owned,
+        storage=definition.checkpoint.storage,
+        restored=tuple(h for h in beginning.handles if h.stage == share.stage),
+        memory_max_bytes=definition.options.state_memory_max_bytes,
+    )
 
 
 def _reading(definition: QueryDefinition, share: Share, beginning: Beginning) -> Reading:
@@ -123,4 +135,5 @@ def _reading(definition: QueryDefinition, share: Share, beginning: Beginning) ->
         until=None if beginning.until is None else beginning.until[share.stage],
         done=share.numbers_of(beginning.done),
         tells_arrivals=definition.options.empty_epoch_interval_ms > 0,
+        tells_commits=definition.tells_sources,
     )

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from engine.expressions.casts.cast_texts import date_text
 from engine.expressions.record_patterns import RecordPatterns
-from engine.expressions.times.civil import MICROS_PER_DAY
 from engine.expressions.times.datetime_patterns import refusal, tokens
 from engine.expressions.times.datetime_printing import Moments, printer
 from engine.expressions.times.zones import offset_text, zone
@@ -48,7 +47,7 @@ class RecordPrinting(RecordPatterns):
         """The texts of a column of dates, None for NULL."""
         if self._date_printer is None:
             return [None if days is None else date_text(days) for days in to_list(array)]
-        moments = Moments(to_numpy(array)[0] * MICROS_PER_DAY, _UTC)
+        moments = Moments.midnights(to_numpy(array)[0], _UTC)
         return _where_valid(array, self._date_printer(moments))
 
     def timestamps_of(self, array: pa.Array) -> Texts:

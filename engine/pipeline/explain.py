@@ -32,42 +32,48 @@ def explain(
     pipelines: Sequence[Pipeline],
     *,
     sink: str,
-    partitions: int,
+    partitions: int | None,
     tasks: int,
     epoch_interval_ms: int,
     delivery: str,
+    needs: str = "",
 ) -> str:
     """The whole query, from the sources on top to the sink.
 
-    :param tasks: how many read the ``partitions`` of the sources.
+    :param partitions: of the sources; None if they tell it when the query starts.
+    :param tasks: how many read them.
     :param sink: the sink's description, without secrets.
     :param delivery: what the sink guarantees, e.g. ``exactly-once``.
+    :param needs: which tasks there are, and what they need, if that is to be told.
     """
-    shared = f", read by {tasks} task{'s' * (tasks > 1)}" if tasks < partitions else ""
+    shared = f", read by {tasks} task{'s' * (tasks > 1)}" if tasks < (partitions or 0) else ""
+    count = "as the source tells when the query starts" if partitions is None else partitions
     written = next(each for each in pipelines if each.exchange is None)
     columns = ", ".join(f"{f.name} {sql_name(f.type)}" for f in written.schema)
     lines = ["== Continuous Pipeline =="]
     for number, pipeline in enumerate(pipelines):
-        lines.append(_origin(number, pipeline))
+        lines.append("{:<11}{}".format(*origin(number, pipeline).split(" ", 1)))
         lines += [f"           {description}" for description in pipeline.descriptions]
         if pipeline.exchange is not None:
             lines.append(f"           {_sending(pipeline, pipeline.exchange)}")
     lines += [
         f"Output     {columns}",
         f"Sink       {sink}",
-        f"Partitions {partitions}{shared}",
+        f"Partitions {count}{shared}",
+        *([f"Tasks      {needs}"] if needs else []),
         f"Epochs     every {epoch_interval_ms} ms",
         f"Delivery   {delivery}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _origin(number: int, pipeline: Pipeline) -> str:
+def origin(number: int, pipeline: Pipeline) -> str:
+    """Where the rows of a pipeline come from: ``Source rate[...]`` or ``Stage 1``."""
     source = pipeline.source
     if isinstance(source, Exchanged):
         lag = pipeline.watermark_lag_ms
-        return f"Stage      {number}" + (f", {lag} ms behind the watermark" if lag else "")
-    return f"Source     {describe_connector(source.format, source.options)}"
+        return f"Stage {number}" + (f", {lag} ms behind the watermark" if lag else "")
+    return f"Source {describe_connector(source.format, source.options)}"
 
 
 def _sending(pipeline: Pipeline, exchange: Exchange) -> str:

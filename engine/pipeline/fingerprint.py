@@ -12,7 +12,8 @@ source.options         unsafe, but for those that the reader names in ``tuningOp
 source.schema          safe
 source.steps           safe: new rows are computed in the new way
 stages                 another number of steps that keep state is unsafe, and so is another one, or
-                       one that keeps something else: ``stage 1``, ``stage 2``
+                       one that keeps something else, or the same behind an exchange that there
+                       was not: ``stage 1``, ``stage 2``
 stage.steps            safe, as those of a source
 time_zone              safe, likewise
 schema                 of the rows that reach the sink. Safe for a sink that keeps none; unsafe for
@@ -34,6 +35,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from engine.base.options import KEYS_STAY_IN_PARTITIONS
 from engine.expressions.types import sql_name
 from engine.pipeline.identity import (
     OTHER_SINK,
@@ -45,7 +47,6 @@ from engine.pipeline.identity import (
 )
 from engine.pipeline.kept_state import what_is_kept
 from engine.pipeline.pipeline import Pipeline, SourceRelation
-from engine.pipeline.stateful import StatefulStep
 from engine.sinks.builtin_sinks import Columns, sink_kind
 
 _NONE: Final = "nothing"
@@ -68,7 +69,8 @@ def fingerprint(
     """
     pipelines = [*(pipeline for pipeline, _ in streams), *stages]
     first = next(each for each in pipelines if each.exchange is None)
-    kept = {"stages": [_stage(each) for each in stages]} if stages else {}
+    keeping = [_stage(each) for each in pipelines if each.kept is not None]
+    kept = {"stages": keeping} if keeping else {}
     return {
         "sources": [_source(pipeline, tuning) for pipeline, tuning in streams],
         **kept,
@@ -144,10 +146,12 @@ def _source(pipeline: Pipeline, tuning: Collection[str]) -> dict[str, Any]:
 
 
 def _stage(pipeline: Pipeline) -> dict[str, Any]:
-    step = pipeline.steps[0]
-    assert isinstance(step, StatefulStep), "a stage begins with what it is for"
+    assert pipeline.kept is not None, "a stage begins with what it is for"
+    state = what_is_kept(pipeline.kept)
+    if pipeline.stage is None:  # what else it does is a matter of its source's steps
+        return {"state": {**state, KEYS_STAY_IN_PARTITIONS: "true"}, "steps": []}
     return {
-        "state": what_is_kept(step),
+        "state": state,
         # What it keeps is told by the state, of the step itself this is another wording.
         "steps": clean_steps(pipeline.descriptions[1:]),
     }

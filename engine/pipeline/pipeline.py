@@ -244,6 +244,18 @@ class Observe:
         return tuple(argument for each in self.aggregates for argument in each.arguments)
 
 
+@dataclass(frozen=True)
+class Tap:
+    """Rows pass, and are shown to somebody: see :mod:`engine.execution.replay`.
+
+    :param show: gets each batch, from the thread of whichever task has it.
+    :param schema: what the batches are labelled with, if it is not theirs: that behind a last step.
+    """
+
+    show: Callable[[pa.RecordBatch], None]
+    schema: pa.Schema | None = None
+
+
 Step = (
     Filter
     | Project
@@ -254,6 +266,7 @@ Step = (
     | Expand
     | StaticJoin
     | Observe
+    | Tap
     | PartGroup
     | StatefulStep
 )
@@ -291,13 +304,19 @@ class Pipeline:
         """What others send it; None of one that reads a stream."""
         return self.source if isinstance(self.source, Exchanged) else None
 
+    @property
+    def kept(self) -> StatefulStep | None:
+        """The step that remembers something: the first of a stage; one of the others in a pipeline
+        that reads a stream whose keys stay in its partitions; None if there is none."""
+        return next((step for step in self.steps if isinstance(step, StatefulStep)), None)
+
 
 def schema_behind(step: Step, schema: pa.Schema) -> pa.Schema:
     """The columns behind a step.
 
     :param schema: those in front of it.
     """
-    if isinstance(step, (Filter, Watermark, Observe)):
+    if isinstance(step, (Filter, Watermark, Observe, Tap)):
         return schema
     if isinstance(step, (EvalPython, Generate, StaticJoin)):
         return pa.schema([*schema, *step.schema])

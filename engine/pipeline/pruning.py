@@ -27,6 +27,7 @@ from engine.pipeline.pipeline import (
     Project,
     StaticJoin,
     Step,
+    Tap,
     Watermark,
     schema_behind,
 )
@@ -147,7 +148,7 @@ def _needed(step: Step, after: set[int], width: int) -> set[int]:
         return after | _of(*step.inputs)
     if isinstance(step, Project):
         return _of(*(step.columns[index] for index in after))
-    if isinstance(step, MapBatches):
+    if isinstance(step, MapBatches | Tap):
         return set(range(width))
     if isinstance(step, Expand):
         return _of(*(projection[index] for projection in step.projections for index in after))
@@ -171,6 +172,8 @@ def _narrowed(
         return replace(step, ordinal=places[step.ordinal]), places
     if isinstance(step, Observe):
         return _observing(step, places), places
+    if isinstance(step, Tap):
+        return step, places
     if isinstance(step, MapBatches):
         return step, {index: index for index in range(len(step.schema))}
     if isinstance(step, (Project, Expand)):

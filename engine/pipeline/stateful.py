@@ -1,7 +1,8 @@
 """Steps that remember something from one record to the next.
 
 Each stands at the beginning of a stage, behind an :class:`Exchange`, so that all rows of a key meet
-in one task. Positions are those of the columns that come out of the exchange.
+in one task; or among the steps of a stream whose keys stay in its partitions, where they meet
+anyhow. Positions are those of the columns that it gets.
 
 ==================  ===========================================================================
 step                of Spark's
@@ -201,6 +202,8 @@ class RunCustomState:
         :class:`~engine.exchange.key_groups.KeyGroups`; carried along because the heart of the
         engine must not import pyspark.
     :param params: what it needs, see :mod:`engine.functions.custom_state.spec`.
+    :param event_time: the position of the column by which a row is late; a time, or a window, of
+        which it is the end. None: no row is.
     """
 
     name: str
@@ -210,6 +213,16 @@ class RunCustomState:
     start: Callable[[RunCustomState, Any, Any], Any]
     output_mode: str
     params: Mapping[str, Any]
+    event_time: int | None = None
 
 
 StatefulStep = GroupRows | GroupSessions | Deduplicate | JoinStreams | RunCustomState
+
+
+def leaves_out_late_rows(step: StatefulStep) -> bool:
+    """Whether rows behind the watermark are late for it."""
+    if isinstance(step, GroupSessions):
+        return step.has_watermark
+    if isinstance(step, JoinStreams):
+        return any(side.event_time is not None for side in (step.left, step.right))
+    return step.event_time is not None

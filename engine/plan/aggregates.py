@@ -75,9 +75,13 @@ class Inputs:
         self.columns: list[Expr] = []
         self.names: list[str] = []
 
+    def folded(self, column: Expr) -> Expr:
+        """What is constant as a literal, if it has a value."""
+        return fold(column, self._context)
+
     def add(self, column: Expr, name: str) -> Expr:
         """The column as it is seen there. A constant travels as one."""
-        column = fold(column, self._context)
+        column = self.folded(column)
         if column.op == "Literal":
             return column
         if column not in self.columns:
@@ -120,7 +124,7 @@ class FunctionReader:
         condition = None
         if node.filter().isDefined():
             *parts, condition = parts
-            parts = [_only_where(condition, part) for part in parts]
+            parts = [_only_where(condition, inputs.folded(part)) for part in parts]
         kind = simple_name(function)
         if kind == "Count":  # a constant is there in every row
             parts = [part for part in parts if part.op != "Literal" or part.params["value"] is None]

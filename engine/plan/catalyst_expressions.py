@@ -43,7 +43,7 @@ from engine.expressions.registry import KERNELS, Context
 from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.expressions.types import UnsupportedTypeError, cuts_intervals
 from engine.plan.array_items import propagates_constant_null, simplified
-from engine.plan.calendar_intervals import plus_constant
+from engine.plan.calendar_intervals import ADDITIONS, CalendarIntervals
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
 from engine.plan.common_expressions import computed_first, name_of
 from engine.plan.constant_texts import constant_text, is_constant_text
@@ -78,7 +78,6 @@ DERIVED = {
 that does not matter."""
 _ERRORS = (Py4JJavaError, PySparkException)
 _SHIFT_ZONE = {"FromUTCTimestamp", "ToUTCTimestamp"}
-_ADD_INTERVAL = {"TimestampAddInterval", "DateAddInterval"}
 _TRANSPARENT = {"Alias", "KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized"}
 
 
@@ -184,10 +183,14 @@ class ExpressionReader:
             return Expr("Add", (number, zero), dtype, node.nullable(), {"eval_mode": "LEGACY"})
         if op == "TypedNullLiteral":
             return Expr("Literal", (), dtype, True, {"value": None})
-        if op == "TimestampAddInterval" and (later := self._calendar_later(node, obstacles)):
-            return later
-        if op in _ADD_INTERVAL and (later := self._made_interval_later(node, dtype, obstacles)):
-            return later
+        if op in ADDITIONS:
+            intervals = CalendarIntervals(
+                lambda each: self._convert(each, obstacles),
+                lambda name, each: self._params(name, each, obstacles),
+                self._of,
+            )
+            if (later := intervals.later(op, node, dtype)) is not None:
+                return later
         if op in _SHIFT_ZONE and self._is_of_no_zone(node):
             return Expr("Literal", (), dtype, True, {"value": None})
         children = self._convert_all(scala_seq(node.children()), obstacles)
@@ -207,36 +210,6 @@ class ExpressionReader:
         if op == "CreateMap" and any(map(_can_fail, children)) and self._is_interpreted():
             op = "MapInTurn"
         return Expr(op, children, dtype, _nullable(node), params)
-
-    def _calendar_later(self, node: JavaObject, obstacles: list[str]) -> Expr | None:
-        """A timestamp plus a constant interval of several kinds of units; None if it is none."""
-        start, interval = scala_seq(node.children())
-        if simple_name(interval.dataType()) != "CalendarIntervalType$" or not interval.foldable():
-            return None
-        try:
-            value = interval.eval(None)
-        except _ERRORS:  # a text is malformed, an interval too long
-            return None
-        params = self._params("TimestampAddInterval", node, obstacles)
-        return plus_constant(self._convert(start, obstacles), value, params)
-
-    def _made_interval_later(
-        self, node: JavaObject, dtype: pa.DataType, obstacles: list[str]
-    ) -> Expr | None:
-        """A date or timestamp plus or minus ``make_interval(...)``; None if it is none."""
-        start, interval = scala_seq(node.children())
-        params: dict[str, Any] = {"negated": False, "negation_fails": False, "null_safe": True}
-        if simple_name(interval) == "UnaryMinus":
-            params |= {"negated": True, "negation_fails": interval.failOnError()}
-            interval = interval.child()
-        if simple_name(interval) == "TryMakeInterval":
-            interval = interval.replacement()
-        if simple_name(interval) != "MakeInterval":
-            return None
-        params["fail_on_error"] = interval.failOnError()
-        params |= self._of(node, "time_zone_id", "ansi_enabled")
-        children = self._convert_all([start, *scala_seq(interval.children())], obstacles)
-        return Expr("MadeIntervalLater", children, dtype, node.nullable(), params)
 
     def parameters(self, node: JavaObject) -> dict[str, Any]:
         """Constructor arguments that are no expressions, by name; without those that are not
@@ -355,7 +328,8 @@ class ExpressionReader:
             propagates = self._propagates_null(replacement, arguments)
             if propagates and propagates_constant_null(self._gateway, children):
                 return Expr("Literal", (), dtype, True, {"value": None})
-            if fails_late and (propagates or op in _REPLACED):
+            skips = propagates and fails_late and not self._is_interpreted()
+            if skips or (fails_late and op in _REPLACED):
                 return replace(outer, params={**outer.params, "null_safe": True})
             return outer
         if self._calls is not None:

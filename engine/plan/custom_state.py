@@ -34,7 +34,7 @@ from engine.expressions.types import (
 from engine.functions.custom_state.declared import Declared, declared
 from engine.functions.custom_state.group_states import start_group_function
 from engine.functions.custom_state.processors import start_processor
-from engine.functions.custom_state.spec import GroupFunction, InitialState, Processor
+from engine.functions.custom_state.spec import EVENT_TIME, GroupFunction, InitialState, Processor
 from engine.functions.pyspark_worker import unknown_version, unpickled
 from engine.pipeline.pipeline import PythonFunction
 from engine.pipeline.stateful import RunCustomState
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 GROUP_FUNCTION: Final = "FlatMapGroupsInPandasWithState"
 PROCESSORS: Final = ("TransformWithStateInPySpark", "TransformWithStateInPandas")
+_EVENT_TIMEOUT: Final = "EventTimeTimeout"
+"""See :attr:`engine.functions.custom_state.spec.GroupFunction.timeout`."""
 _IN_PANDAS: Final = (211, 212)
 """``PythonEvalType`` of processors that get DataFrames."""
 _EXTENSION_TYPES: Final = "spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype"
@@ -117,7 +119,6 @@ def _group_function(
         arguments=tuple(range(len(before))),
         state=state,
         timeout=str(node.timeout().toString()),
-        event_time=event_time,
         has_watermark=event_time is not None,
     )
     return RunCustomState(
@@ -128,6 +129,7 @@ def _group_function(
         start=start_group_function,
         output_mode=_mode(node),
         params=vars(spec),
+        event_time=event_time if spec.timeout == _EVENT_TIMEOUT else None,
     )
 
 
@@ -169,7 +171,6 @@ def _processor(
         deleted=frozenset(found.deleted),
         types=found.types,
         initial=initial,
-        event_time=event_time,
     )
     return RunCustomState(
         name=name,
@@ -179,6 +180,7 @@ def _processor(
         start=start_processor,
         output_mode=_mode(node),
         params=vars(spec),
+        event_time=event_time if spec.time_mode == EVENT_TIME else None,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.pipeline.pipeline import Pipeline, SourceRelation, Step
-from engine.pipeline.stateful import Exchange, Exchanged
+from engine.pipeline.stateful import Exchange, Exchanged, StatefulStep
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,11 @@ class Draft:
     sends: tuple[Draft, int, Input] | None = None
 
     @property
+    def keeps_state(self) -> bool:
+        """Whether one of its steps remembers something."""
+        return any(isinstance(step, StatefulStep) for step in self.steps)
+
+    @property
     def rows_lag_ms(self) -> int | None:
         """How far the watermark of its rows is behind the query's."""
         if self.watermark_lag_ms is None or self.holds_back_ms is None:
@@ -69,6 +74,11 @@ class Drafts:
         """Whether a watermark was defined for rows that had one."""
         self._operators = count()
         self._watermarks = count()
+
+    @property
+    def keep_state(self) -> bool:
+        """Whether anything is remembered."""
+        return any(draft.keeps_state for draft in (*self.sources, *self.stages))
 
     def source(self, relation: SourceRelation) -> Draft:
         """Begin a pipeline that reads a stream."""

@@ -20,6 +20,7 @@ from pyspark.errors import AnalysisException
 from engine.plan.session_settings import SessionSettings
 
 _DELAY: Final = "spark.watermarkDelayMs"
+_WINDOW: Final = "spark.timeWindow"
 _SESSION: Final = "spark.sessionWindow"
 _CHECKED: Final = "spark.sql.streaming.unsupportedOperationCheck"
 _PRESUMED: Final = {
@@ -40,6 +41,11 @@ def delay_ms(attribute: JavaObject) -> int | None:
 def is_session(attribute: JavaObject) -> bool:
     """Whether it is the session that a row begins (``session_window``)."""
     return bool(attribute.metadata().contains(_SESSION))
+
+
+def is_time(attribute: JavaObject) -> bool:
+    """Whether it is a ``window``, or the event time itself."""
+    return bool(attribute.metadata().contains(_WINDOW)) or delay_ms(attribute) is not None
 
 
 def event_time(attributes: Sequence[JavaObject], problems: list[str]) -> int | None:

@@ -33,6 +33,7 @@ def plan_query(
     exact_math: bool = EngineOptions.exact_math,
     output_mode: str = APPEND,
     partial_aggregation: bool = EngineOptions.partial_aggregation,
+    keys_stay: bool = EngineOptions.keys_stay_in_partitions,
 ) -> tuple[Pipeline, ...]:
     """Turn a streaming DataFrame into a plan that needs no JVM. Tables that it is joined with are
     read here.
@@ -42,6 +43,7 @@ def plan_query(
     :param output_mode: ``append``, ``update`` or ``complete``.
     :param partial_aggregation: whether rows are folded before they are sent to where their groups
         are, too.
+    :param keys_stay: whether the rows of a key are all in one partition of the source.
     :return: one pipeline for each stream that the query reads, in the order of the query's text;
         then one for each stage, behind those that send to it. Those that send to none have the
         same schema.
@@ -56,7 +58,7 @@ def plan_query(
         )
     with active(df.sparkSession):
         try:
-            walk = _walked(df, static_side_bytes_max, output_mode, partial_aggregation)
+            walk = _walked(df, static_side_bytes_max, output_mode, partial_aggregation, keys_stay)
         except RecursionError:
             raise UnsupportedQueryError([f"an expression {TOO_DEEP}"], hint=HINT) from None
     scope = walk.scope
@@ -70,7 +72,11 @@ def plan_query(
 
 
 def _walked(
-    df: DataFrame, static_side_bytes_max: int, output_mode: str, partial_aggregation: bool
+    df: DataFrame,
+    static_side_bytes_max: int,
+    output_mode: str,
+    partial_aggregation: bool,
+    keys_stay: bool,
 ) -> Walk:
     """The plan, read.
 
@@ -78,13 +84,21 @@ def _walked(
     """
     spark = df.sparkSession
     analyzed = df._jdf.queryExecution().analyzed()
-    walk = Walk(df, static_side_bytes_max, output_mode, partial_aggregation=partial_aggregation)
+    walk = Walk(
+        df,
+        static_side_bytes_max,
+        output_mode,
+        partial_aggregation=partial_aggregation,
+        keys_stay=keys_stay,
+    )
     walk.visit(optimized(spark, analyzed))
     scope = walk.scope
     problems = [*scope.problems, *_of_state(scope)]
     refused = refused_by_spark(scope.gateway, analyzed, output_mode)
     if scope.problems or not scope.open:
-        told = Walk(df, static_side_bytes_max, output_mode, rewritten=False)  # in its own words
+        told = Walk(  # in its own words
+            df, static_side_bytes_max, output_mode, keys_stay=keys_stay, rewritten=False
+        )
         told.visit(with_grouping_columns(spark, analyzed))
         problems = [*(told.scope.problems or scope.problems)]
     if refused is not None:
@@ -96,7 +110,7 @@ def _walked(
 
 def _of_state(scope: Scope) -> list[str]:
     """What is in the way of a query because it keeps state."""
-    if not scope.drafts.stages:
+    if not scope.drafts.keep_state:
         return []
     problems = refused_settings(scope.gateway)
     if scope.drafts.redefines_watermark:

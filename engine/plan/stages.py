@@ -32,6 +32,7 @@ from engine.plan.catalyst import scala_seq, simple_name
 from engine.plan.custom_state import GROUP_FUNCTION, custom_state_step, emitting
 from engine.plan.drafts import Input
 from engine.plan.event_time import delay_ms, event_time, is_session
+from engine.plan.partition_keys import reads_alone, refused_initial_state, why_exchanged
 from engine.plan.scope import Scope
 from engine.state.aggregates.functions import state_fields
 
@@ -41,12 +42,16 @@ class StagePlanning:
 
     :param output_mode: of the query.
     :param partial: whether rows are folded in front of the exchange, too.
+    :param keys_stay: whether the rows of a key are all in one partition of the source.
     """
 
-    def __init__(self, scope: Scope, output_mode: str, *, partial: bool) -> None:
+    def __init__(
+        self, scope: Scope, output_mode: str, *, partial: bool, keys_stay: bool = False
+    ) -> None:
         self._scope = scope
         self._output_mode = output_mode
         self._partial = partial
+        self._keys_stay = keys_stay
 
     def aggregate(self, node: Any) -> None:
         """``Aggregate``, or ``Distinct``, which is one of all columns without a function."""
@@ -80,7 +85,7 @@ class StagePlanning:
                     "dropDuplicatesWithinWatermark by a window: its event time has to be a"
                     " timestamp, e.g. window_time(window)"
                 )
-        self._cut(keys)
+        self._cut(keys, list(scala_seq(node.keys())))
         name = scope.drafts.operator_name("deduplicate")
         columns = ", ".join(scope.schema.names[key] for key in keys)
         within = "" if within_us is None else " within the watermark"
@@ -104,7 +109,10 @@ class StagePlanning:
             static_side_bytes_max=static_side_bytes_max,
         )
         if step is not None:
-            self._cut(step.keys)
+            given = list(scala_seq(node.child().output()))
+            if self._stays and step.params.get("initial") is not None:
+                scope.problems.append(refused_initial_state())
+            self._cut(step.keys, [given[key] for key in step.keys])
             scope.add(step, f"{node.nodeName()} {node.functionExpr().name()}")
             if node.nodeName() == GROUP_FUNCTION:  # Spark knows of no time in its results
                 scope.open[0].holds_back_ms = None
@@ -157,15 +165,15 @@ class StagePlanning:
         sessions = [place for place, key in enumerate(keys) if is_session(key)]
         time = self._event_time(keys)
         by_key = tuple(place for place in range(width) if place not in sessions)
-        is_partial = self._partial and not sessions and not scope.problems
+        mode = self._output_mode
+        is_partial = self._partial and not sessions and not scope.problems and not self._stays
         if is_partial:
             self._fold_before(by_key, aggregates)
-        self._cut(by_key)
+        self._cut(by_key, [keys[place] for place in by_key], all_told=mode == COMPLETE)
         scope.see([*keys, *(each.resultAttribute() for each in functions)])
         names = [*scope.schema.names[:width], *(each.sql() for each in functions)]
         fields = [f.with_name(name) for f, name in zip(scope.schema, names, strict=True)]
         scope.schema = pa.schema(fields)
-        mode = self._output_mode
         shown = f"by {', '.join(names[:width]) or 'nothing'}: {', '.join(names[width:])}"
         if sessions:
             self._refuse_sessions(keys, sessions)
@@ -221,10 +229,26 @@ class StagePlanning:
             )
         return time
 
-    def _cut(self, keys: tuple[int, ...]) -> None:
-        """What follows is done where all rows with the same values in these columns meet."""
+    @property
+    def _stays(self) -> bool:
+        """Whether the next step with state is to be where the source is read. Behind one that is,
+        other keys may be asked for: of these nothing was said."""
+        return self._keys_stay and reads_alone(self._scope.open)
+
+    def _cut(
+        self, keys: tuple[int, ...], attributes: Sequence[Any], *, all_told: bool = False
+    ) -> None:
+        """What follows is done where all rows with the same values in these columns meet.
+
+        :param attributes: of these columns.
+        :param all_told: whether it returns all that it knows.
+        """
         scope = self._scope
-        scope.open = (scope.drafts.stage(Input(scope.open, scope.schema, keys)),)
+        if self._stays:
+            scope.problems += why_exchanged(scope.open, attributes, all_told=all_told)
+            scope.describe("Keys stay in their partitions: no exchange")
+        else:
+            scope.open = (scope.drafts.stage(Input(scope.open, scope.schema, keys)),)
 
 
 def _without_alias(node: Any) -> Any:

@@ -51,6 +51,7 @@ from engine.plan.custom_state import is_custom_state
 from engine.plan.drafts import Draft
 from engine.plan.java_zones import go_by_java_zones
 from engine.plan.observations import read_aggregates
+from engine.plan.partition_keys import refused_join
 from engine.plan.python_functions import map_step
 from engine.plan.refusals import generator_refusal, node_refusal
 from engine.plan.scope import Scope
@@ -75,6 +76,7 @@ class Walk:
 
     :param output_mode: of the query.
     :param partial_aggregation: whether rows are folded in front of the exchange, too.
+    :param keys_stay: whether the rows of a key are all in one partition of the source.
     :param rewritten: see :class:`~engine.plan.scope.Scope`.
     """
 
@@ -85,6 +87,7 @@ class Walk:
         output_mode: str,
         *,
         partial_aggregation: bool = True,
+        keys_stay: bool = False,
         rewritten: bool = True,
     ) -> None:
         spark = df.sparkSession
@@ -95,7 +98,10 @@ class Walk:
         self._static_side_bytes_max = static_side_bytes_max
         self.scope = Scope(spark, static_side_bytes_max, rewritten=rewritten)
         self.zone_rules = go_by_java_zones(self.scope.gateway)
-        self._stages = StagePlanning(self.scope, output_mode, partial=partial_aggregation)
+        self._stages = StagePlanning(
+            self.scope, output_mode, partial=partial_aggregation, keys_stay=keys_stay
+        )
+        self._keys_stay = keys_stay
         self._definitions: dict[int, Any] = {}
 
     def visit(self, node: Any) -> None:
@@ -176,6 +182,8 @@ class Walk:
         left = Side.of(scope)
         self.visit(node.right())
         join_streams(scope, node, left, Side.of(scope))
+        if self._keys_stay:
+            scope.problems.append(refused_join())
 
     def _refuse(self, name: str, node: Any) -> None:
         self.scope.problems.append(node_refusal(name))

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from engine.base.options import FAIL, EngineOptions
+from engine.base.options import FAIL, SKIP, EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.checkpoint.whose_state import refuse_own_state
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
-_HEEDED = frozenset({"leaseheartbeatms", "onbadrecord"})
+_HEEDED = frozenset({"leaseheartbeatms", "onbadrecord", "onlaterecord"})
 """The options of the engine that mean something here."""
 _POLL_S = 0.1
 _ENDED = {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": False}
@@ -58,12 +58,16 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
             "df.toArrow().",
         )
     own, options = EngineOptions.take(request.sink_options)
-    if own.on_bad_record != FAIL:
-        raise ConfigError(
-            f"Option onBadRecord cannot be {own.on_bad_record!r} with "
-            f"trigger({request.trigger_kind}=...): Spark itself runs this query.",
-            hint="Use trigger(continuous=...), or the source's own option.",
-        )
+    for option, value, default in (
+        ("onBadRecord", own.on_bad_record, FAIL),
+        ("onLateRecord", own.on_late_record, SKIP),
+    ):
+        if value != default:
+            raise ConfigError(
+                f"Option {option} cannot be {value!r} with trigger({request.trigger_kind}=...): "
+                "Spark itself runs this query.",
+                hint="Use trigger(continuous=...), or the source's own option.",
+            )
     unheeded = [
         key for key in request.sink_options if key not in options and key.lower() not in _HEEDED
     ]

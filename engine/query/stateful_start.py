@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from engine.base.options import EngineOptions
+from engine.base.options import KEYS_STAY_IN_PARTITIONS, SKIP, EngineOptions
 from engine.coordinator.watermarks import MAX
 from engine.errors import ConfigError
 from engine.exchange.key_groups import KEY_GROUPS_MAX
+from engine.execution.definition import StreamBinding
 from engine.pipeline.pipeline import Pipeline, Watermark
+from engine.pipeline.stateful import StatefulStep, leaves_out_late_rows
 from engine.query.write_request import WriteRequest
 from engine.sinks.builtin_sinks import sink_kind
 
@@ -50,15 +52,45 @@ def refuse_options_of_state(options: EngineOptions) -> None:
     """:raises ConfigError: an option is for queries that keep state, and this one does not."""
     default = EngineOptions()
     given = {
+        "stateMemoryMaxBytes": options.state_memory_max_bytes != default.state_memory_max_bytes,
+        KEYS_STAY_IN_PARTITIONS: options.keys_stay_in_partitions,
+    }
+    _refuse({**_of_exchanges(options), **given}, "the query keeps no state")
+
+
+def refuse_options_of_exchanges(options: EngineOptions) -> None:
+    """:raises ConfigError: an option is for queries that exchange rows, and this one does not."""
+    _refuse(_of_exchanges(options), f"with {KEYS_STAY_IN_PARTITIONS} the query exchanges no rows")
+
+
+def _of_exchanges(options: EngineOptions) -> dict[str, bool]:
+    default = EngineOptions()
+    return {
         "reducers": options.reducers != default.reducers,
         "keyGroups": options.key_groups != default.key_groups,
-        "stateMemoryMaxBytes": options.state_memory_max_bytes != default.state_memory_max_bytes,
         "partialAggregation": options.partial_aggregation != default.partial_aggregation,
     }
+
+
+def _refuse(given: Mapping[str, bool], reason: str) -> None:
     for name, is_given in given.items():
         if is_given:
+            raise ConfigError(f"Option {name} has no meaning: {reason}.", hint="Leave it out.")
+
+
+def check_kept_partitions(streams: Iterable[StreamBinding]) -> None:
+    """:raises ConfigError: the driver decides which partition reads what of a source, so that no
+    key stays in one.
+
+    :param streams: of the query.
+    """
+    for each in streams:
+        if each.pipeline.kept is not None and each.reader.handsOut:
             raise ConfigError(
-                f"Option {name} has no meaning: the query keeps no state.", hint="Leave it out."
+                f"Option {KEYS_STAY_IN_PARTITIONS} cannot be set for the source "
+                f"{each.description}: which of its tasks reads a file is decided when it is found, "
+                "so a key may be in any partition.",
+                hint="Leave the option out: then the rows are exchanged by their keys.",
             )
 
 
@@ -80,6 +112,21 @@ def check_idle_streams(options: EngineOptions, pipelines: Iterable[Pipeline], po
             "another back.",
             hint="Leave it out. The partitions of one stream never wait for each other: the newest "
             "record of any of them counts.",
+        )
+
+
+def check_late_records(options: EngineOptions, pipelines: Iterable[Pipeline]) -> None:
+    """:raises ConfigError: late rows are to be kept, and no row can be late."""
+    if options.on_late_record == SKIP:
+        return
+    steps = [each for pipeline in pipelines for each in pipeline.steps]
+    if not any(isinstance(each, StatefulStep) and leaves_out_late_rows(each) for each in steps):
+        raise ConfigError(
+            f"Option onLateRecord is {options.on_late_record!r}, and no row of this query can be "
+            "late: no step keeps state by an event time.",
+            hint="Leave it out; or name the event time by withWatermark(), and let the step go by "
+            "it: a window of it among the keys of an aggregate, for example. In output mode "
+            "complete nothing is late.",
         )
 
 

@@ -47,14 +47,24 @@ class WriteRequest:
 
 
 def checkpoint_location(request: WriteRequest, location: str | None) -> tuple[str, bool]:
-    """The checkpoint's URL, and whether it is temporary."""
+    """The checkpoint's URL, and whether it is temporary: then it was made."""
+    named = named_location(request, location)
+    return (tempfile.mkdtemp(prefix="continuous-"), True) if named is None else (named, False)
+
+
+def named_location(request: WriteRequest, location: str | None) -> str | None:
+    """The checkpoint's URL; None if there will be a temporary one.
+
+    :raises ConfigError: it needs one, and has none.
+    """
     if location is not None:
-        return location, False
+        return location
     default = request.df.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
     if default and request.query_name:
-        return f"{default.rstrip('/')}/{request.query_name}", False
-    if sink_kind(str(request.sink_format)).is_ephemeral:
-        return tempfile.mkdtemp(prefix="continuous-"), True
+        return f"{default.rstrip('/')}/{request.query_name}"
+    # One of its own has nobody to stand by for.
+    if sink_kind(str(request.sink_format)).is_ephemeral and request.standby is None:
+        return None
     raise ConfigError(
         "The query has no checkpoint location.",
         hint='Set option("checkpointLocation", ...): it is what makes the query restartable.',

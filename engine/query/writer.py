@@ -189,7 +189,7 @@ class ContinuousStreamWriter:
         self._take(format, outputMode, partitionBy, queryName, options)
         if path is not None:
             self.option("path", path)
-        if self._runs_here():
+        if self.runs_here():
             return start_continuous(self.request)
         from engine.query.handoff import start_in_spark
 
@@ -211,7 +211,7 @@ class ContinuousStreamWriter:
         self._take(format, outputMode, partitionBy, queryName, options)
         from engine.query.tables import table_location
 
-        if not self._runs_here():
+        if not self.runs_here():
             from engine.query.handoff import start_in_spark
 
             return start_in_spark(self.request, table=tableName)
@@ -219,7 +219,11 @@ class ContinuousStreamWriter:
         self.option("path", location)
         return start_continuous(self.request)
 
-    def _runs_here(self) -> bool:
+    def runs_here(self) -> bool:
+        """Whether the engine runs it, and not Spark.
+
+        :raises ConfigError: the engine is to, and does not run this trigger.
+        """
         is_continuous = self.request.trigger_kind == "continuous"
         if self._mode == ENGINE and not is_continuous:
             raise ConfigError(

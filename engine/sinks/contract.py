@@ -234,7 +234,7 @@ class SinkBinding:
     :param writer: its side on the executors.
     :param description: for explain and progress, e.g. ``parquet[/data/out]``.
     :param message_modules: where the classes of a third party's messages may come from.
-    :param letters: writes the bad records of an epoch, if they are kept.
+    :param letters: writes the dead letters of an epoch, if they are kept.
     :param format: its name, and ``options`` the user's options: they tell one sink from another.
     """
 

@@ -1,4 +1,4 @@
-"""Keeps bad records beside the query's own sink: JSON files, committed with their epoch.
+"""Keeps bad and late records beside the query's own sink: JSON files, committed with their epoch.
 
 The letters go first, so that a crash between the two repeats nothing: the files sink skips an epoch
 that it has.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql.types import StructType
 
@@ -19,11 +20,11 @@ from engine.sinks.adapter import PlainTaskWriter
 from engine.sinks.contract import DriverSink, SinkBinding
 from engine.sinks.files.data_source import FilesWriter, JsonDataSource
 from engine.sinks.letters import SCHEMA
-from engine.wire.messages import SunkEpoch
+from engine.wire.messages import LettersAlone, SunkEpoch
 
 
 def with_dead_letters(sink: SinkBinding, path: str) -> SinkBinding:
-    """The sink, and bad records beside it.
+    """The sink, and bad and late records beside it.
 
     :param path: a folder for the letters.
     :raises ConfigError: it is not a local path, or the sink commits several epochs together.
@@ -50,7 +51,7 @@ def with_dead_letters(sink: SinkBinding, path: str) -> SinkBinding:
             after_rewind=both.after_rewind,
             message_types={**sink.driver.message_types, **letters.messageTypes},
         ),
-        description=f"{sink.description}, bad records: json[{path}]",
+        description=f"{sink.description}, dead letters: json[{path}]",
         letters=PlainTaskWriter(letters.write),
     )
 
@@ -67,14 +68,14 @@ class _Both:
         if self._sink.bind is not None:
             self._sink.bind(context)
 
-    def commit(self, messages: Sequence[SunkEpoch], epoch: int) -> None:
-        self._letters.log.fill(epoch - 1)  # with another onBadRecord there were epochs without any
+    def commit(self, messages: Sequence[SunkEpoch | LettersAlone], epoch: int) -> None:
+        self._letters.log.fill(epoch - 1)  # with other options there were epochs without any
         self._letters.commit([each.dead_letters for each in messages], epoch)
-        self._sink.commit([each.written for each in messages], epoch)
+        self._sink.commit(_written(messages), epoch)
 
-    def abort(self, messages: Sequence[SunkEpoch], epoch: int) -> None:
+    def abort(self, messages: Sequence[SunkEpoch | LettersAlone], epoch: int) -> None:
         self._letters.abort([each.dead_letters for each in messages], epoch)
-        self._sink.abort([each.written for each in messages], epoch)
+        self._sink.abort(_written(messages), epoch)
 
     def validate(self) -> None:
         """:raises ConfigError: a folder cannot be written to, or is that of both."""
@@ -113,6 +114,10 @@ class _Both:
             self._letters.rewind(epoch)
         if self._sink.after_rewind is not None:
             self._sink.after_rewind(epoch)
+
+
+def _written(messages: Sequence[SunkEpoch | LettersAlone]) -> list[Any]:
+    return [each.written for each in messages if isinstance(each, SunkEpoch)]
 
 
 def _is_same(one: str, other: str) -> bool:

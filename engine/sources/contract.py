@@ -146,6 +146,8 @@ class DataSourceContinuousReader(ABC):
     :cvar readsOnce: what was read cannot be read again: it is lost if it is not committed when
         something fails. Such a query starts only with a sink whose rows do not stay either, or if
         ``acceptsLoss``, which the user has said by an option ``failOnDataLoss`` of the source.
+    :cvar keepsCommitted: what is committed can be read again, beside a query that runs: False where
+        the source lets go of it, or has one reader at a time.
     :cvar runsInBatches: Spark itself runs this source in micro-batches, and not continuously: so
         the offset log is written as these can go on with it.
     """
@@ -154,7 +156,12 @@ class DataSourceContinuousReader(ABC):
     recordColumns: Collection[str] = ()
     readsOnce: ClassVar[bool] = False
     acceptsLoss: bool = False
+    keepsCommitted: ClassVar[bool] = True
     runsInBatches: ClassVar[bool] = False
+
+    handsOut: ClassVar[bool] = False
+    """Whether :meth:`handingOut` gives partitions their work: so nobody knows beforehand in which
+    of them a record will be."""
 
     keepsLog: ClassVar[bool] = False
     """Whether the source keeps a log of its own in the checkpoint, from its beginning on, in the

@@ -123,6 +123,7 @@ class SocketReader(DataSourceContinuousReader):
     """The driver's side."""
 
     readsOnce = True
+    keepsCommitted = False
     tuningOptions = (*TUNING_OPTIONS, "failOnDataLoss")
 
     def __init__(self, server: Server, columns: Sequence[str], accepts_loss: bool) -> None:

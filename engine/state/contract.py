@@ -20,9 +20,9 @@ behind the watermark is gone without being told so: a window that has closed cos
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -52,6 +52,17 @@ class StateTable:
         return pa.schema([GROUP, GONE, *self.schema])
 
 
+class LateRows(NamedTuple):
+    """Rows that a stage has left out.
+
+    :param watermark_ms: the one that they are behind.
+    """
+
+    stage: str
+    watermark_ms: int
+    rows: pa.RecordBatch
+
+
 @dataclass
 class EventClock:
     """What a task knows of time; one object for all of its stages.
@@ -65,6 +76,7 @@ class EventClock:
     :ivar is_final: whether the task ends behind the present epoch; known then, too.
     :ivar is_filled: whether any task of the stage got rows in the present epoch; known then, too.
     :ivar late: how many records of the present epoch were late, by the name of the stage.
+    :ivar keeps_late: whether :attr:`late_rows` gets these records.
     :ivar lag_ms: so far behind the query's watermark is the task's own, of which all above is told;
         see :attr:`engine.pipeline.pipeline.Pipeline.watermark_lag_ms`.
     :ivar query_next_watermark_ms: the query's, of the next epoch: what other tasks are told.
@@ -77,16 +89,21 @@ class EventClock:
     is_final: bool = False
     is_filled: bool = False
     late: dict[str, int] = field(default_factory=dict)
+    keeps_late: bool = False
+    late_rows: list[LateRows] = field(default_factory=list)
     lag_ms: int = 0
     query_next_watermark_ms: int = 0
 
     @classmethod
-    def starting(cls, watermark_ms: int, *, opened_ms: int = 0, lag_ms: int = 0) -> EventClock:
+    def starting(
+        cls, watermark_ms: int, *, opened_ms: int = 0, lag_ms: int = 0, keeps_late: bool = False
+    ) -> EventClock:
         """That of the first epoch.
 
         :param watermark_ms: the query's.
         """
-        return cls(watermark_ms - lag_ms, opened_ms=opened_ms, lag_ms=lag_ms)
+        own_ms = watermark_ms - lag_ms
+        return cls(own_ms, opened_ms=opened_ms, lag_ms=lag_ms, keeps_late=keeps_late)
 
     def end(
         self, *, next_watermark_ms: int, next_opened_ms: int, final: bool, filled: bool = False
@@ -103,12 +120,16 @@ class EventClock:
     def go_on(self) -> None:
         """The next epoch begins."""
         self.watermark_ms, self.opened_ms = self.next_watermark_ms, self.next_opened_ms
-        self.late = {}
+        self.late, self.late_rows = {}, []
 
-    def count_late(self, stage: str, rows: int) -> None:
-        """So many more records were late."""
-        if rows:
-            self.late[stage] = self.late.get(stage, 0) + rows
+    def leave_out(self, stage: str, count: int, rows: Callable[[], pa.RecordBatch]) -> None:
+        """So many more records were late.
+
+        :param rows: makes them; they are made if they are kept.
+        """
+        self.late[stage] = self.late.get(stage, 0) + count
+        if self.keeps_late:
+            self.late_rows.append(LateRows(stage, self.watermark_ms, rows()))
 
 
 class StatefulStage(ABC):
@@ -135,7 +156,8 @@ class StatefulStage(ABC):
     @abstractmethod
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One epoch. When the batches have ended, what the clock's ``next_watermark_ms`` closes is
-        returned, and forgotten. :data:`~engine.pipeline.pipeline.IDLE` may stand among them."""
+        returned, and forgotten. :data:`~engine.pipeline.pipeline.IDLE` may stand among them,
+        and is passed on."""
 
     @abstractmethod
     def restore(self, tables: Mapping[str, pa.Table]) -> None:

@@ -9,29 +9,20 @@ from engine.state.contract import EventClock
 from engine.state.event_times import microseconds, times_of
 
 
-def rows_in_time(column: pa.Array, clock: EventClock, stage: str) -> pa.Array | None:
-    """The positions of the rows that are not late; the others are counted. NULL is never late.
-
-    :param column: of their times, or of windows.
-    :param stage: the name of the stage that counts them.
-    :return: None: no row is late.
-    """
-    times, watermark = times_of(column), microseconds(clock.watermark_ms)
-    if not len(times) or times.min() > watermark:
-        return None
-    rows = np.flatnonzero(times > watermark)
-    clock.count_late(stage, len(times) - len(rows))
-    return pa.array(rows)
-
-
 def in_time(
     batch: pa.RecordBatch, event_time: int | None, clock: EventClock, stage: str
 ) -> pa.RecordBatch:
-    """The batch without its late rows, see :func:`rows_in_time`.
+    """The batch without its late rows, of which the clock is told. NULL is never late.
 
-    :param event_time: the position of the time; None: no row is late.
+    :param event_time: the position of their times, or of windows; None: no row is late.
+    :param stage: the name of the stage that leaves them out.
     """
-    if event_time is None:
+    if event_time is None or not batch.num_rows:
         return batch
-    rows = rows_in_time(batch.column(event_time), clock, stage)
-    return batch if rows is None else batch.take(rows)
+    times = times_of(batch.column(event_time))
+    is_in_time = times > microseconds(clock.watermark_ms)
+    if is_in_time.all():
+        return batch
+    late = np.flatnonzero(~is_in_time)
+    clock.leave_out(stage, len(late), lambda: batch.take(pa.array(late)))
+    return batch.take(pa.array(np.flatnonzero(is_in_time)))

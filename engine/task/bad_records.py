@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +18,7 @@ from engine.redaction.logs import redact, shown
 from engine.sinks.letters import SCHEMA
 from engine.sources.contract import Offset
 from engine.task.intake import Origin
+from engine.task.records import as_json
 from engine.task.steps import Steps
 
 logger = logging.getLogger(__name__)
@@ -70,8 +70,8 @@ class BadRecords:
         offset = self._told(behind)  # once: all letters share it
         for position, error in bad:
             if not self.tolerates:
-                raise self._failure(_as_json(batch, position), error) from error
-            record = _as_json(batch, position) if self._keeps else None
+                raise self._failure(as_json(batch, position), error) from error
+            record = as_json(batch, position) if self._keeps else None
             self._take(record, offset, f"{type(error).__name__}: {error}", rows_read=0)
         return good
 
@@ -116,21 +116,3 @@ class BadRecords:
 
 def _name(error: Exception) -> str:
     return type(error).__name__
-
-
-def _as_json(batch: pa.RecordBatch, position: int) -> str:
-    row = {
-        name: _plain(column[position])
-        for name, column in zip(batch.schema.names, batch.columns, strict=True)
-    }
-    return json.dumps(row, default=str, ensure_ascii=False)
-
-
-def _plain(value: pa.Scalar) -> Any:
-    try:
-        return value.as_py()
-    except (OverflowError, ValueError):  # a date beyond the year 9999, which Spark allows
-        try:
-            return value.cast(pa.string()).as_py()
-        except pa.ArrowException:
-            return f"a {value.type} that cannot be shown"

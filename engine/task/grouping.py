@@ -31,7 +31,7 @@ from engine.state.columns import Slots, grown
 from engine.state.contract import GONE, GROUP, EventClock, StatefulStage, StateTable
 from engine.state.event_times import EXPIRES, NEVER, microseconds, stored, times_of
 from engine.state.keyed_slots import KeyedSlots
-from engine.state.late_rows import rows_in_time
+from engine.state.late_rows import in_time
 from engine.task.column_batches import as_batch
 from engine.task.folds import Folds
 
@@ -126,10 +126,11 @@ class Grouping(StatefulStage):
 
     def _fold(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], Slots]:
         """The keys of the rows that are not late, and their slots."""
-        columns: list[pa.Array] = batch.columns
         if self._event_time is not None:
-            columns = self._in_time(columns, self._step.keys[self._event_time])
-        rows = len(columns[0]) if columns else batch.num_rows
+            place = self._step.keys[self._event_time]
+            batch = in_time(batch, place, self._clock, self.name)
+        columns: list[pa.Array] = batch.columns
+        rows = batch.num_rows
         keys = [normalized(columns[key]) for key in self._step.keys]
         if rows == 0:
             return keys, np.empty(0, np.int64)
@@ -139,11 +140,6 @@ class Grouping(StatefulStage):
         else:
             self._folds.update(slots, Rows(rows, columns.__getitem__))
         return keys, slots
-
-    def _in_time(self, columns: list[pa.Array], event_time: int) -> list[pa.Array]:
-        """The rows that are not late."""
-        rows = rows_in_time(columns[event_time], self._clock, self.name)
-        return columns if rows is None else [taken(column, rows) for column in columns]
 
     def _find_or_add(self, keys: list[pa.Array], rows: int) -> Slots:
         slots, added = self._keys.find_or_add(keys, rows)

@@ -73,6 +73,11 @@ class Intake(ABC):
     def origin(self) -> Origin:
         """Where the last batch came from."""
 
+    @property
+    def partition(self) -> int:
+        """The number of the one that the last batch came from."""
+        raise ProtocolError(f"{type(self).__name__} reads no partition.")
+
     def fill(self, epoch: int) -> None:  # noqa: B027
         """The epoch is not empty, whatever :meth:`batches` has returned."""
 
@@ -126,8 +131,13 @@ class SourceIntake(Intake):
     def origin(self) -> Origin:
         return Origin(self._reading.source, self._source.partition, self._source.offset)
 
+    @property
+    def partition(self) -> int:
+        return self._source.partition
+
     def committed(self, ends: tuple[Offset, ...]) -> None:
-        self._source.committed(ends)
+        if self._reading.tells_commits:
+            self._source.committed(ends)
 
     def take(self, work: Mapping[int, Any]) -> None:
         self._source.take(work)

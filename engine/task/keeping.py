@@ -18,7 +18,7 @@ _CLOSE_S: Final = 5.0
 class Keeping:
     """See the module.
 
-    :param stages: those of the task that keep state; none of a task that reads a source.
+    :param stages: those of the task that keep state.
     """
 
     def __init__(self, spec: TaskSpec, stages: Sequence[StatefulStage], clock: EventClock) -> None:
@@ -31,14 +31,14 @@ class Keeping:
 
         :raises CheckpointError: it cannot be read.
         """
-        spec, receiving = self._spec, self._spec.receiving
-        if receiving is None or not self._stages:
+        spec, kept = self._spec, self._spec.kept
+        if kept is None:
             return
-        identity, groups, handles = spec.identity, spec.owned, receiving.restored
+        identity, groups, handles = spec.identity, kept.owned, kept.restored
         chain = None
         if handles:  # else the query begins
             chain = restore(
-                receiving.storage,
+                kept.storage,
                 handles,
                 groups,
                 self._stages,
@@ -46,7 +46,7 @@ class Keeping:
                 watermark_ms=self._clock.watermark_ms,
             )
         self._writer = SnapshotWriter(
-            receiving.storage,
+            kept.storage,
             query_id=identity.query_id,
             stage=spec.stage,
             groups=groups,

@@ -17,6 +17,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -38,9 +39,11 @@ from engine.sources.contract import Offset
 from engine.state.contract import EventClock
 from engine.task.bad_records import BadRecords
 from engine.task.blame import blaming, closing, undoing
+from engine.task.by_partition import ReadPartitions
 from engine.task.channel import Channel, TaskDismissed
 from engine.task.inputs import INTERRUPTED_POLL_S
 from engine.task.keeping import Keeping
+from engine.task.late_letters import late_letters
 from engine.task.memory import MemoryLimit
 from engine.task.opening import open_intake
 from engine.task.reporting import Reporter
@@ -51,6 +54,7 @@ from engine.wire.connection import Connection, connect
 from engine.wire.messages import (
     Address,
     EpochCommitMessage,
+    LettersAlone,
     SunkEpoch,
     TaskAlive,
     TaskFailed,
@@ -116,6 +120,7 @@ class _Task:
             spec.time.watermark_ms,
             opened_ms=spec.time.opened_ms,
             lag_ms=spec.pipeline.watermark_lag_ms,
+            keeps_late=spec.writing.keeps_late,
         )
         self._writer = self._its_writer()
         self._bad = BadRecords(spec.writing.on_bad_record, lambda: self._intake.origin)
@@ -131,6 +136,18 @@ class _Task:
         assert spec.dialing is not None
         return SendingWriter(
             spec.own_place, exchange, spec.groups, self._clock, spec.dialing.secret
+        )
+
+    def _reads(self) -> ReadPartitions | None:
+        """The partitions of a task that keeps their state."""
+        reading, kept = self._spec.reading, self._spec.kept
+        if reading is None or kept is None:
+            return None
+        before = reading.first_partition - kept.owned.start  # of the query, not of the stream
+        return ReadPartitions(
+            kept.owned,
+            lambda: self._intake.partition - before,
+            frozenset(number - before for number in reading.done),
         )
 
     def run(self) -> None:
@@ -154,11 +171,12 @@ class _Task:
                     0 if spec.reading is None else spec.reading.first_partition,
                     self._clock,
                     spec.groups,
-                    spec.owned,
+                    None if spec.kept is None else spec.kept.owned,
+                    self._reads(),
                 )
             self._keeping = Keeping(spec, transform.stateful, self._clock)
             self._memory = MemoryLimit(
-                0 if spec.receiving is None else spec.receiving.memory_max_bytes,
+                0 if spec.kept is None else spec.kept.memory_max_bytes,
                 spec.named,
                 [each.name for each in transform.stateful],
             )
@@ -291,9 +309,13 @@ class _Task:
         if writer is None:
             return message
         with blaming(SinkError, "writing dead letters", self._whose, epoch):
-            letters = self._bad.letters()
-            kept = writer.write(epoch, iter([letters])) if letters.num_rows else None
+            late = late_letters(self._clock.late_rows, epoch, self._intake.origin.source)
+            letters = (each for each in chain([self._bad.letters()], late) if each.num_rows)
+            first = next(letters, None)
+            kept = None if first is None else writer.write(epoch, chain([first], letters))
+        if self._spec.writes:
             return SunkEpoch(message, kept)
+        return None if kept is None else LettersAlone(kept)
 
     def _remembering(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:

@@ -57,7 +57,7 @@ class MemoryLimit:
                 f"{self._named.capitalize()}, which keeps the state of "
                 f"{', '.join(self._stages)}, has {nbytes:,} bytes of memory, and option "
                 f"stateMemoryMaxBytes allows {self._bytes_max:,}.",
-                hint="Start the query with more reducers, which share the state, or with more "
-                "memory. If the state grows without end: a watermark on a column of the key lets "
-                "it forget.",
+                hint="Start the query with more reducers, or with fewer partitionsPerTask where "
+                "those that read keep the state, so that more share it; or with more memory. If "
+                "the state grows without end: a watermark on a column of the key lets it forget.",
             )

@@ -25,7 +25,7 @@ from engine.state.columns import Slots, fixed_array, fixed_values, grown
 from engine.state.contract import GONE, GROUP, EventClock, StatefulStage, StateTable
 from engine.state.event_times import EXPIRES, NEVER, microseconds, stored
 from engine.state.keyed_slots import KeyedSlots
-from engine.state.late_rows import rows_in_time
+from engine.state.late_rows import in_time
 from engine.state.sessions import Pieces, Sessions
 from engine.task.column_batches import as_batch
 from engine.task.folds import Folds
@@ -65,10 +65,10 @@ class SessionGrouping(StatefulStage):
         self._sessions = Sessions()
         self._changed = np.empty(0, np.bool_)
         self._gone: list[list[pa.Array]] = []
-        closes = step.has_watermark and step.output_mode != COMPLETE
+        self._closes = step.has_watermark and step.output_mode != COMPLETE
         key = [*key_fields, pa.field(_START, self._time)]
         schema = [*key, pa.field(_END, self._time), *self._folds.fields, EXPIRES]
-        expires = len(schema) - 1 if closes else None
+        expires = len(schema) - 1 if self._closes else None
         self._table = StateTable(_TABLE, pa.schema(schema), len(key), expires)
         self._grow()
 
@@ -89,7 +89,7 @@ class SessionGrouping(StatefulStage):
         if self._step.output_mode == COMPLETE:
             if self._clock.is_filled:
                 yield from self._told(self._sessions.slots)
-        elif self._step.has_watermark:
+        elif self._closes:
             yield from self._closed()
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
@@ -139,11 +139,10 @@ class SessionGrouping(StatefulStage):
         return [*self._keys.keys(self._sessions.owners[slots]), starts]
 
     def _fold(self, batch: pa.RecordBatch) -> None:
+        if self._closes:
+            batch = in_time(batch, self._step.session, self._clock, self.name)
         columns: list[pa.Array] = batch.columns
-        if self._step.has_watermark and self._step.output_mode != COMPLETE:
-            columns = self._in_time(columns)
-        session = columns[self._step.session]
-        rows = len(session)
+        session, rows = columns[self._step.session], batch.num_rows
         if rows == 0:
             return
         keys = [normalized(columns[key]) for key in self._step.keys]
@@ -152,11 +151,6 @@ class SessionGrouping(StatefulStage):
         starts, ends = (fixed_values(session.field(index)) for index in (0, 1))
         pieces = self._sessions.pieces(owners, starts, ends)
         self._join(pieces, self._states_of_rows(Rows(rows, columns.__getitem__)))
-
-    def _in_time(self, columns: list[pa.Array]) -> list[pa.Array]:
-        """The rows that are not late."""
-        rows = rows_in_time(columns[self._step.session], self._clock, self.name)
-        return columns if rows is None else [taken(column, rows) for column in columns]
 
     def _states_of_rows(self, rows: Rows) -> list[pa.Array]:
         """Each row as a session of its own."""

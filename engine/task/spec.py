@@ -10,7 +10,7 @@ from engine.base.listing import partitions_named
 from engine.base.options import FAIL
 from engine.checkpoint.storage.contract import Storage
 from engine.exchange.frames import Place
-from engine.exchange.key_groups import KEY_GROUPS, groups_of
+from engine.exchange.key_groups import KEY_GROUPS
 from engine.pipeline.pipeline import Pipeline
 from engine.sinks.contract import TaskWriter, WriterContext
 from engine.snapshots.handles import SnapshotHandle
@@ -30,6 +30,7 @@ class Reading:
         replay of an epoch whose end is known); None to read for as long as the query lives.
     :param done: the numbers of partitions whose rows before ``until`` the sink has already.
     :param tells_arrivals: the driver wants to know which epochs are not empty.
+    :param tells_commits: the source is told what is committed.
     """
 
     reader: DataSourceContinuousReader
@@ -40,6 +41,7 @@ class Reading:
     until: Offset | None = None
     done: frozenset[int] = frozenset()
     tells_arrivals: bool = False
+    tells_commits: bool = True
 
     @property
     def numbers(self) -> range:
@@ -51,20 +53,29 @@ class Reading:
 class Receiving:
     """What a task gets from other tasks, in place of a source.
 
-    :param places: how many tasks its pipeline has, which share the key groups.
     :param senders: how many tasks of each pipeline send rows, by the number of the pipeline.
-    :param storage: of the checkpoint, which keeps its state.
-    :param restored: the state of its pipeline, of all tasks that there were.
     :param discards: the sink has its rows of the first epoch already.
-    :param memory_max_bytes: see :class:`engine.task.memory.MemoryLimit`.
     """
 
     pipeline: Pipeline
-    places: int
     senders: Mapping[int, int]
+    discards: bool = False
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a task knows of its state.
+
+    :param owned: the key groups whose rows it gets; of a task that reads a source, the positions
+        of its partitions in their stream, which are its key groups.
+    :param storage: of the checkpoint, which keeps it.
+    :param restored: the state of the task's pipeline, of all tasks that there were.
+    :param memory_max_bytes: see :class:`engine.task.memory.MemoryLimit`.
+    """
+
+    owned: range
     storage: Storage
     restored: tuple[SnapshotHandle, ...] = ()
-    discards: bool = False
     memory_max_bytes: int = 0
 
 
@@ -74,11 +85,13 @@ class Time:
     :class:`engine.state.contract.EventClock`.
 
     :param end_watermark_ms: if the end of the first epoch is given, the watermark behind it.
+    :param marks_ms: for the driver, see :class:`engine.checkpoint.epoch_state.EpochState`.
     """
 
     watermark_ms: int = 0
     opened_ms: int = 0
     end_watermark_ms: int = 0
+    marks_ms: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,12 +99,14 @@ class Writing:
     """What a task writes.
 
     :param on_bad_record: see :class:`engine.base.options.EngineOptions`.
-    :param letters: writes the bad records of an epoch, if they are kept.
+    :param letters: writes the bad and the late records of an epoch, if they are kept.
+    :param keeps_late: late records are.
     """
 
     writer: TaskWriter
     on_bad_record: str = FAIL
     letters: TaskWriter | None = None
+    keeps_late: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,9 +116,11 @@ class TaskSpec:
 
     :param identity: what the sink is told; one task of those that write to it.
     :param index: its own among all tasks of the run, from 0.
+    :param kept: None of a task that remembers nothing.
     :param stage: the number of its pipeline in the query; ``share`` which of that pipeline's tasks
         it is.
     :param groups: how many key groups the query has.
+    :param exchanges: tasks of the run send rows to one another, this one perhaps not.
     :param is_bounded: the end of the first epoch is given, and the task leaves behind it.
     :param dialing: how it reaches the driver; the run fills it in.
     :param heartbeat_s: a task that has said nothing for so many seconds says that it is alive.
@@ -116,9 +133,11 @@ class TaskSpec:
     first_epoch: int
     is_bounded: bool = False
     receiving: Receiving | None = None
+    kept: Kept | None = None
     stage: int = 0
     share: int = 0
     groups: int = KEY_GROUPS
+    exchanges: bool = False
     time: Time = Time()
     dialing: Dialing | None = None
     heartbeat_s: float = 2.0
@@ -158,15 +177,9 @@ class TaskSpec:
 
     @property
     def is_wired(self) -> bool:
-        """Whether it exchanges rows with other tasks."""
-        return self.receiving is not None or self.pipeline.exchange is not None
-
-    @property
-    def owned(self) -> range:
-        """The key groups whose rows it gets; none of a task that reads a source."""
-        if self.receiving is None:
-            return range(0)
-        return groups_of(self.share, self.receiving.places, self.groups)
+        """Whether it begins when all that exchange rows have reached one another: the driver waits
+        for each task of the run to say so."""
+        return self.exchanges or self.receiving is not None or self.pipeline.exchange is not None
 
     @property
     def own_place(self) -> Place:

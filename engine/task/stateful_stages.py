@@ -22,7 +22,7 @@ from engine.task.session_grouping import session_stage
 
 
 def stateful_stage(
-    step: StatefulStep, clock: EventClock, context: Context, groups: int, owned: range
+    step: StatefulStep, context: Context, clock: EventClock, groups: int, owned: range
 ) -> StatefulStage:
     """:param groups: how many key groups the query has.
     :param owned: those of the task.

@@ -12,8 +12,9 @@ pipeline is cut there into stages: each stage is an iterator over the one before
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -27,18 +28,23 @@ from engine.pipeline.pipeline import (
     MapBatches,
     Pipeline,
     Step,
+    Tap,
     TimedStage,
     schema_behind,
 )
 from engine.pipeline.stateful import PartGroup, StatefulStep
 from engine.state.contract import EventClock, StatefulStage
 from engine.task.aligned import aligned
+from engine.task.by_partition import ReadPartitions, stage_by_partition
 from engine.task.column_batches import as_batch
 from engine.task.event_times import EventTimes
 from engine.task.observing import Observation
 from engine.task.partial_grouping import PartialGrouping
 from engine.task.stateful_stages import stateful_stage
 from engine.task.steps import OnFailure, Watching, batch_by_batch, evaluate_arguments
+
+Keep: TypeAlias = Callable[[StatefulStep, Context], StatefulStage]
+"""What runs a step that keeps state."""
 
 
 class Transform:
@@ -58,14 +64,10 @@ class Transform:
         pipeline: Pipeline,
         on_failure: OnFailure | None,
         partition: int,
-        clock: EventClock,
-        groups: int,
-        owned: range,
+        keep: Keep,
     ) -> None:
         self._watching: list[Watching] = []
-        self._stages = _stages(
-            pipeline, on_failure, partition, self._watching, clock, groups, owned
-        )
+        self._stages = _stages(pipeline, on_failure, partition, self._watching, keep)
         self.stateful = [each for each in self._stages if isinstance(each, StatefulStage)]
         self.wants_idle = any(_wants_idle(stage) for stage in self._stages)
         self.empty = as_batch([pa.nulls(0, t) for t in pipeline.schema.types], pipeline.schema, 0)
@@ -111,6 +113,7 @@ def compile_steps(
     clock: EventClock | None = None,
     groups: int = KEY_GROUPS,
     owned: range | None = None,
+    reads: ReadPartitions | None = None,
 ) -> Transform:
     """See :class:`Transform`. User's functions are unpickled here.
 
@@ -121,9 +124,13 @@ def compile_steps(
     :param clock: what stages that keep state know of time.
     :param groups: how many key groups the query has.
     :param owned: those of the task; None: all.
+    :param reads: where state is kept by the source's partitions: those of the task.
     """
     owned = range(groups) if owned is None else owned
-    return Transform(pipeline, on_failure, partition, clock or EventClock(), groups, owned)
+    keep = partial(stateful_stage, clock=clock or EventClock(), groups=groups, owned=owned)
+    if reads is not None:
+        keep = partial(stage_by_partition, make=keep, reads=reads)
+    return Transform(pipeline, on_failure, partition, keep)
 
 
 def _stages(
@@ -131,9 +138,7 @@ def _stages(
     on_failure: OnFailure | None,
     partition: int,
     watching: list[Watching],
-    clock: EventClock,
-    groups: int,
-    owned: range,
+    keep: Keep,
 ) -> list[BatchStream]:
     context = Context(
         pipeline.session_timezone, partition=partition, exact_math=pipeline.exact_math
@@ -150,7 +155,11 @@ def _stages(
     for step in pipeline.steps:
         if isinstance(step, StatefulStep):
             flush()
-            stages.append(stateful_stage(step, clock, context, groups, owned))
+            stages.append(keep(step, context))
+        elif isinstance(step, Tap):
+            schema = schema if step.schema is None else step.schema
+            flush()
+            stages.append(partial(_tapped, step))
         elif isinstance(step, PartGroup):
             flush()
             stages.append(PartialGrouping(step, context))
@@ -188,6 +197,17 @@ def _each_at_its_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
 def _labelled(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield batch if batch.schema == schema else as_batch(batch.columns, schema, batch.num_rows)
+
+
+def _tapped(step: Tap, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if batch is IDLE:
+            yield batch
+            continue
+        step.show(batch)
+        if step.schema is not None and batch.schema != step.schema:
+            batch = as_batch(batch.columns, step.schema, batch.num_rows)
+        yield batch
 
 
 def _wants_idle(stage: BatchStream) -> bool:

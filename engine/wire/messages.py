@@ -66,7 +66,8 @@ class TaskWired:
 @dataclass(frozen=True)
 class EpochCommitMessage:
     """:param offsets: where each of its source partitions stands behind the epoch's last record.
-    :param writer_message: what the sink's ``write`` returned.
+    :param writer_message: what the sink's ``write`` returned; of a task whose rows go to others,
+        None or :class:`LettersAlone`.
     :param state: its state at the epoch's end, durable by now; None of a task that keeps none.
     """
 
@@ -81,13 +82,23 @@ class EpochCommitMessage:
 
 @dataclass(frozen=True)
 class SunkEpoch:
-    """A writer's message where bad records are kept as well.
+    """A writer's message where dead letters are kept as well.
 
     :param written: what the sink's ``write`` returned.
     :param dead_letters: what the dead letters' sink returned; None if there were no letters.
     """
 
     written: Any
+    dead_letters: Any
+
+
+@dataclass(frozen=True)
+class LettersAlone:
+    """The message of a task whose rows go to other tasks, and which has dead letters.
+
+    :param dead_letters: as of a :class:`SunkEpoch`.
+    """
+
     dead_letters: Any
 
 

@@ -55,6 +55,7 @@ class Setup:
     :param heartbeat_ms: of the leases.
     :param kafka: None: the three queries.
     :param reducers: more than none: the one that counts, on so many tasks.
+    :param stays: each of its keys is in one partition, and counted where that is read.
     """
 
     folder: str
@@ -63,6 +64,7 @@ class Setup:
     heartbeat_ms: int = 500
     kafka: KafkaEnds | None = None
     reducers: int = 0
+    stays: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -229,8 +231,11 @@ def start_counts(spark: SparkSession, setup: Setup) -> ContinuousQuery:
         connection.execute(
             "CREATE TABLE IF NOT EXISTS counts (k INT, at INT, n INT, PRIMARY KEY (k, at))"
         )
+    key, number = F.col("s") % KEYS, {"reducers": setup.reducers}
+    if setup.stays:
+        key, number = key + F.col("p") * KEYS, {"keysStayInPartitions": True}
     events = _source(spark, setup, PARTITIONS[COUNTS]).select(
-        (F.col("s") % KEYS).alias("k"), F.timestamp_seconds(F.col("s") + BEGAN_S).alias("at")
+        key.alias("k"), F.timestamp_seconds(F.col("s") + BEGAN_S).alias("at")
     )
     window = F.window("at", f"{WINDOW_S} seconds")
     counts = events.withWatermark("at", "1 day").groupBy(window, "k").count()
@@ -243,7 +248,7 @@ def start_counts(spark: SparkSession, setup: Setup) -> ContinuousQuery:
         .option("checkpointLocation", str(setup.checkpoint(COUNTS)))
         .option("leaseHeartbeatMs", setup.heartbeat_ms)
         .option("restartResetAfterS", 0)
-        .option("reducers", setup.reducers)
+        .options(**number)
         .trigger(continuous=f"{setup.interval_ms} milliseconds")
         .start()
     )

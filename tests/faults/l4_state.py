@@ -34,11 +34,16 @@ def run(
     seed: int = 1,
     stop_s: float = 2.0,
     reducers: int = 2,
+    stays: bool = False,
 ) -> LevelResult:
-    """Do these faults, kinds of :mod:`tests.faults.l4_spark`, in an order of the seed."""
-    result = LevelResult(f"L4 state {master}", seeds=[seed])
+    """Do these faults, kinds of :mod:`tests.faults.l4_spark`, in an order of the seed.
+
+    :param stays: whether the workers that read count as well, each the keys of its partitions.
+    """
+    where = ", where it is read," if stays else ""
+    result = LevelResult(f"L4 state{where} {master}", seeds=[seed])
     folder, began_s = Path(tempfile.mkdtemp(prefix="faults-")), time.monotonic()
-    setup = Setup(str(folder), master, reducers=reducers)
+    setup = Setup(str(folder), master, reducers=reducers, stays=stays)
     story = _Counting(setup, COUNTS, result, seed, stop_s)
     try:
         story.tell(faults)
@@ -71,8 +76,8 @@ class _Counting(Story):
     def went_in(self) -> Counter[Any]:
         wait_until(self._has_committed_all, "all is committed", DEADLINE_S)
         return Counter(
-            (seq % KEYS, (seq + BEGAN_S) // WINDOW_S * WINDOW_S)
-            for end in self._source.ends.values()
+            (seq % KEYS + KEYS * file * self._setup.stays, (seq + BEGAN_S) // WINDOW_S * WINDOW_S)
+            for file, end in self._source.ends.items()
             for seq in range(end)
         )
 

@@ -79,6 +79,12 @@ _ROADS: Mapping[str, int | None] = {
     "queries_with_state:Deduplicated": 2,
     "queries_with_state:Joined": 2,
     "queries_with_state:Remembered": 2,
+    "queries_with_state:CountsInPartitions": 2,
+    # What keeps state is that of the ones above, and where that of the last one.
+    "queries_with_state:AppendedInPartitions": None,
+    "queries_with_state:SessionsInPartitions": None,
+    "queries_with_state:DeduplicatedInPartitions": None,
+    "queries_with_state:RememberedInPartitions": None,
 }
 
 
@@ -116,6 +122,12 @@ LEVELS = {
         "tests.faults.l4_state",
         None,
         {"faults": _CLUSTER, "master": l4_spark.CLUSTER, "reducers": 4},
+        needs_spark=True,
+    ),
+    "L4 state in partitions": Level(
+        "tests.faults.l4_state",
+        None,
+        {"faults": _CLUSTER, "master": l4_spark.CLUSTER, "stays": True},
         needs_spark=True,
     ),
     **{f"L5 {road}": _road(road, short) for road, short in _ROADS.items()},

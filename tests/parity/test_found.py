@@ -368,6 +368,15 @@ def test_digits_of_any_script_in_an_url(spark: SparkSession) -> None:
     assert_parity(spark, table, ["url_decode(s)", "try_url_decode(s)"])
 
 
+def test_days_that_no_timestamp_reaches(spark: SparkSession) -> None:
+    days = [2**31 - 1, 328_000_000, 106_751_992, -106_751_992, -(2**31), 0, None]
+    table = pa.table({"dt": pa.array(days, pa.int32()).cast(pa.date32())})
+    options = "map('dateFormat', 'E dd.MM.yyyy D')"
+    assert_parity(
+        spark, table, [f"to_json(struct(dt), {options})", f"to_csv(struct(dt, 1), {options})"]
+    )
+
+
 def test_zones_that_are_no_utf8(spark: SparkSession) -> None:
     raw = pa.array([b"UTC \xff", b"\xff", b"UTC", None], pa.binary()).view(pa.string())
     table = pa.table({"raw": raw, "y": pa.array([1916, 1, 2, 3], pa.int32())})

@@ -37,6 +37,8 @@ _ZERO = "1 div z"
         f"map(IF(n, NULL, s), 1, string({_OVERFLOW}), 2)",
         f"map_concat(IF(n, NULL, map(s, i)), map(s, {_OVERFLOW}))",
         f"sequence(IF(n, NULL, dt), dt + ({_OVERFLOW}), INTERVAL 40 YEARS)",
+        f"rpad(IF(n, NULL, cast(s as binary)), {_OVERFLOW})",
+        f"hll_sketch_estimate(rpad(IF(n, NULL, cast(s as binary)), {_OVERFLOW}))",
         f"split_part(IF(n, NULL, s), s, {_OVERFLOW})",
         f"to_utc_timestamp(timestamp_seconds({_OVERFLOW}), NULL)",
         f"from_utc_timestamp(timestamp_seconds({_OVERFLOW}), lower(NULL))",

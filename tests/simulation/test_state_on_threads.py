@@ -6,6 +6,8 @@ import errno
 import json
 import logging
 import re
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,18 +17,24 @@ from engine.checkpoint.rescaling import want_reducers
 from engine.errors import (
     CheckpointError,
     ConfigError,
-    SinkCommitUnknownError,
     SourceError,
     StateTooLargeError,
     TaskLostError,
 )
-from engine.pipeline.stateful import COMPLETE, UPDATE
+from engine.execution.definition import QueryDefinition, StreamBinding
+from engine.execution.execution import ContinuousExecution
+from engine.execution.launcher import ThreadLauncher
+from engine.pipeline.pipeline import Project
+from engine.pipeline.stateful import COMPLETE, UPDATE, Exchange
 from engine.query.handle import ContinuousQuery
+from engine.sinks.adapter import PlainTaskWriter
+from engine.sinks.contract import DriverSink, SinkBinding
 from engine.state.committed_state import committed_state, tables_of
 from engine.state.snapshots import SnapshotWriter
 from engine.task.channel import Channel
 from engine.task.sending import SendingWriter
-from tests.simulation.counting import CountStory, counted
+from tests.model import HOUR_MS, ONE_ATTEMPT, Feed, ModelReader
+from tests.simulation.counting import KEYS, CountStory, counted, pipelines
 from tests.simulation.story import WAIT_S
 from tests.waiting import wait_until
 
@@ -117,15 +125,7 @@ def test_a_source_that_fails_in_the_middle_of_an_epoch_changes_no_count(story: C
 
 
 def test_a_commit_that_fails_is_repeated_with_the_same_rows_and_state(story: CountStory) -> None:
-    commit, failed = story.sink.commit, []
-
-    def fail_once(messages: list[list[tuple[int, int, int]]], epoch: int) -> None:
-        if any(messages) and not failed:
-            failed.append(epoch)
-            raise SinkCommitUnknownError("who knows", epoch=epoch)
-        commit(messages, epoch)
-
-    story.sink.commit = fail_once  # type: ignore[method-assign]
+    failed = story.sink.fail_a_commit()
     query = story.start(retry_sink_for_ms=60_000, restart_delay_ms=1)
     for _ in range(4):
         story.grow(query, 25)
@@ -173,8 +173,7 @@ def test_late_records_are_counted_and_change_nothing(story: CountStory) -> None:
     with story.feed.changed:  # the second partition is a minute behind
         story.feed.available[0] = 70
         story.feed.changed.notify_all()
-    query.processAllAvailable()
-    query.awaitEpoch(query.status["epoch"] + 3, WAIT_S)
+    story.await_watermark(query)
     with story.feed.changed:
         story.feed.available[1] = 70
         story.feed.changed.notify_all()
@@ -188,6 +187,23 @@ def test_late_records_are_counted_and_change_nothing(story: CountStory) -> None:
     assert late == 50  # all windows of the second partition that the first has closed: up to 49
     closed = {key: count for key, count in story.sink.last().items() if key[1] < 50}
     assert closed == counted(50, 1)
+
+
+def test_a_restart_knows_the_event_times_of_the_epochs_before(story: CountStory) -> None:
+    """Though no epoch of the run before was opened with the watermark that they make."""
+    story.feed.add(40)
+
+    def read_in_the_last_epoch() -> bool:
+        query = story.start(interval_ms=HOUR_MS)
+        wait_until(lambda: query.status["state"] == "RUNNING", "it runs")
+        return bool(query.drain(WAIT_S)) and story.has_read_all
+
+    wait_until(read_in_the_last_epoch, "what is there was read before the end was asked for")
+    assert story.sink.rows() == []
+    again = story.start()
+    story.await_counts(again)
+    assert again.drain(WAIT_S)
+    assert story.sink.last() == counted(40, 2, before_s=story.closed_before_s())
 
 
 def test_a_running_query_is_rescaled_in_place(story: CountStory) -> None:
@@ -286,3 +302,48 @@ def test_a_task_that_falls_silent_before_it_has_reached_the_others_is_lost(
     query = story.start(task_timeout_s=1)
     with pytest.raises(TaskLostError, match="is lost: it was silent for 1 s"):
         query.awaitTermination(WAIT_S)
+
+
+def test_a_union_of_counts_and_of_a_stream_that_keeps_nothing(story: CountStory) -> None:
+    """Its tasks send to nobody, and begin with those that do."""
+    counting, stage = pipelines(UPDATE)
+    project, *_ = counting.steps
+    assert isinstance(project, Project)
+    key, time, _ = project.columns
+    exchange = Exchange(2, (0, 2))
+    plain = Project((key, time, key), stage.schema)
+    other = Feed(2)
+    made = QueryDefinition(
+        name="union",
+        streams=(
+            StreamBinding(replace(counting, exchange=exchange), ModelReader(story.feed), "counted"),
+            StreamBinding(
+                replace(counting, steps=(plain,), schema=stage.schema, exchange=None),
+                ModelReader(other),
+                "plain",
+            ),
+        ),
+        stages=(stage,),
+        sink=SinkBinding(
+            DriverSink(story.sink.commit, story.sink.abort),
+            PlainTaskWriter(story.sink.write),
+            "union",
+        ),
+        checkpoint=story.checkpoint,
+        epoch_interval_ms=20,
+        options=replace(ONE_ATTEMPT, task_start_timeout_s=10),
+    )
+    execution = ContinuousExecution(made, ThreadLauncher())
+    execution.start()
+    query = ContinuousQuery(execution, str)
+    story.feed.add(10)
+    other.add(7)
+    query.processAllAvailable()
+    assert query.drain(WAIT_S)
+    rows = story.sink.rows()
+    passed = [(seq % KEYS, seq, seq % KEYS) for seq in range(7)] * 2
+    assert not Counter(passed) - Counter(rows)
+    counts: dict[tuple[int, int], int] = {}
+    for key_of, at, count in (Counter(rows) - Counter(passed)).elements():
+        counts[key_of, at] = max(count, counts.get((key_of, at), 0))
+    assert counts == counted(10, 2)

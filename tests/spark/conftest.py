@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -9,6 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine.spark.session import prepare_environment
+from tests.servers.jars import NoJarsError
+from tests.servers.kafka import Kafka, running_kafka
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +20,17 @@ def spark() -> Iterator[SparkSession]:
     session = start()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """One broker for all tests."""
+    try:
+        with running_kafka(tmp_path_factory.mktemp("kafka") / "broker") as kafka:
+            yield kafka
+            gc.collect()  # a sink ends its connection when nobody has the query any more
+    except NoJarsError as exc:
+        pytest.skip(f"no Kafka: {exc}")
 
 
 def start(**more: str) -> SparkSession:

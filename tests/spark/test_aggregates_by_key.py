@@ -139,6 +139,12 @@ CASES: dict[str, tuple[str, tuple[str | Expr, ...], Mapping[str, Any]]] = {
     "percentile_disc(0.3) within group (order by i)": (
         "PercentileDisc", ("i", literal(0.3, pa.float64())), {},
     ),
+    "approx_percentile(i, 0.3)": (
+        "ApproximatePercentile", ("i", literal(0.3, pa.float64())), {},
+    ),
+    "approx_percentile(l, array(0.0, 0.3, 1.0))": ("ApproximatePercentile", ("l", THIRDS), {}),
+    "approx_percentile(t, 0.5)": ("ApproximatePercentile", ("t", HALF), {}),
+    "approx_percentile(n, 0.5)": ("ApproximatePercentile", ("n", HALF), {}),
     "approx_count_distinct(l)": ("HyperLogLogPlusPlus", ("l",), {"relative_sd": 0.05}),
     "approx_count_distinct(d, 0.2)": ("HyperLogLogPlusPlus", ("d",), {"relative_sd": 0.2}),
     "approx_count_distinct(n, 0.01)": ("HyperLogLogPlusPlus", ("n",), {"relative_sd": 0.01}),

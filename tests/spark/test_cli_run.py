@@ -192,3 +192,39 @@ def test_what_cannot_start_exits_with_2(
     assert code == 2
     assert "5 tasks" in result["error"]
     assert "2 slots are free" in result["error"]
+
+
+def test_an_epoch_is_replayed_beside_its_query_and_compared(
+    tmp_path: Path, run: Callable[[Path, dict[str, Any]], Run]
+) -> None:
+    checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
+    kept = {"format": "noop", "options": {"minEpochsToRetain": 10_000}}
+    query = run(tmp_path, spec(tmp_path, sink=kept))
+    query.wait_for(lambda: checkpoint.committed_epoch() >= 5)
+    changed = {**spec(tmp_path), "sql": "SELECT timestamp, value FROM source WHERE value % 4 = 0"}
+    (tmp_path / "changed.json").write_text(json.dumps(changed))
+    epoch = max(r["batchId"] for r in checkpoint.progress.read() if r["numInputRows"] > 2)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "engine", "replay", str(tmp_path / "checkpoint"), "--json"),
+            *("--epoch", str(epoch), "--spec", str(tmp_path / "query.json")),
+            *("--with", str(tmp_path / "changed.json"), "--rows", "1000"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    values = [value for _, value in found["out"]["shown"]]
+    missed = [value for _, value in found["difference"]["only_before"]["shown"]]
+    assert values
+    assert all(value % 2 == 0 for value in values)
+    assert sorted(missed) == sorted(value for value in values if value % 4)
+    assert found["difference"]["only_after"]["rows"] == 0
+    committed_then = checkpoint.committed_epoch()
+    query.wait_for(lambda: checkpoint.committed_epoch() > committed_then)
+    query.process.send_signal(signal.SIGTERM)
+    code, _ = query.result()
+    assert code == 0

@@ -1,4 +1,4 @@
-"""The programs of docs/state.md, one after the other, in a process of their own."""
+"""The programs of a page of docs/, one after the other, in a process of their own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_programs_of_the_page_on_state(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "state.md").read_text()
+@pytest.mark.parametrize(("page", "programs_min"), [("state", 5), ("replay", 1)])
+def test_the_programs_of_a_page(page: str, programs_min: int, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text()
     programs = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert len(programs) >= 5
-    whole = tmp_path / "state.py"
+    assert len(programs) >= programs_min
+    whole = tmp_path / f"{page}.py"
     whole.write_text("\n".join(programs))
     done = subprocess.run(
         [sys.executable, str(whole)], cwd=ROOT, capture_output=True, text=True, timeout=300

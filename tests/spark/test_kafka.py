@@ -3,10 +3,8 @@ micro-batches write."""
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +13,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.functions import udf
 
-from engine import register, write_stream
-from engine.errors import ConfigError
+from engine import register, replay_epoch, write_stream
+from engine.errors import ConfigError, OffsetOutOfRangeError
 from engine.query.handle import ContinuousQuery
 from tests.connectors.kafka.topics import Topic
 from tests.faults.roads.kafka_topics import all_of
-from tests.servers.jars import NoJarsError
-from tests.servers.kafka import Kafka, running_kafka
+from tests.servers.kafka import Kafka
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 WAIT_S = 90
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    try:
-        with running_kafka(tmp_path_factory.mktemp("kafka") / "broker") as kafka:
-            yield kafka
-            gc.collect()  # a sink ends its connection when nobody has the query any more
-    except NoJarsError as exc:
-        pytest.skip(f"no Kafka: {exc}")
-
-
-def stream(spark: SparkSession, topic: Topic) -> DataFrame:
+def stream(spark: SparkSession, topic: Topic, **more: str) -> DataFrame:
     register(spark)
-    options = {"subscribe": topic.name, "startingOffsets": "earliest"}
+    options = {"subscribe": topic.name, "startingOffsets": "earliest", **more}
     servers = {"kafka.bootstrap.servers": topic.kafka.bootstrap}
     return spark.readStream.format("kafka").options(**servers, **options).load()
 
@@ -146,3 +133,37 @@ def test_micro_batches_cannot_be_exactly_once(
     with pytest.raises(ConfigError, match="cannot be exactly once with trigger"):
         micro_batches(df, topic, tmp_path, Delivery="Exactly-Once")
     assert not list(tmp_path.iterdir())
+
+
+def test_an_epoch_is_replayed_as_long_as_its_records_are_there(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    topic = Topic.new(kafka, partitions=2)
+    topic.send(5)
+
+    def writer() -> Any:
+        values = stream(spark, topic, failOnDataLoss="false").select("partition", "offset")
+        return (
+            write_stream(values)
+            .format("noop")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(continuous="200 milliseconds")
+        )
+
+    query = writer().start()
+    query.processAllAvailable()
+    topic.send(3)
+    query.processAllAvailable()
+    topic.send(2)
+    query.processAllAvailable()
+    epochs = {each["batchId"]: each["numInputRows"] for each in query.recentProgress}
+    before = {path: path.read_bytes() for path in tmp_path.rglob("offsets/*")}
+    epoch = max(each for each, rows in epochs.items() if rows)
+    found = replay_epoch(str(tmp_path / "checkpoint"), epoch, writer())  # beside the query
+    assert found.out.num_rows == epochs[epoch]
+    assert query.isActive
+    assert query.drain(WAIT_S)
+    assert {path: path.read_bytes() for path in before} == before
+    topic.expire([10, 10])
+    with pytest.raises(OffsetOutOfRangeError, match="are gone"):
+        replay_epoch(str(tmp_path / "checkpoint"), epoch, writer())

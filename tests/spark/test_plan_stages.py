@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from engine.errors import UnsupportedQueryError
+from engine.expressions.datum import constant
 from engine.pipeline.pipeline import Filter, Pipeline, Project, SourceRelation, Step, Watermark
 from engine.pipeline.stateful import (
     Deduplicate,
@@ -165,6 +166,17 @@ def test_arguments_are_computed_for_the_rows_of_their_filter(rate: DataFrame) ->
     (aggregate,) = step_of((above,), GroupRows).aggregates
     assert aggregate.condition is not None
     assert aggregate.condition.params["ordinal"] == 2
+
+
+def test_what_is_constant_is_so_with_a_filter(rate: DataFrame) -> None:
+    """In ANSI mode, where the cast of a constant might raise."""
+    grouped = rate.groupBy("timestamp").agg(
+        F.expr("percentile(CAST(value AS DOUBLE), 0.3) FILTER (WHERE value > 3)").alias("p"),
+        F.expr("listagg(string(value), upper(',')) FILTER (WHERE value > 3)").alias("l"),
+    )
+    percentile, texts = step_of(planned(grouped, "update"), GroupRows).aggregates
+    assert constant(percentile.arguments[1]).as_py() == 0.3
+    assert constant(texts.arguments[1]).as_py() == ","
 
 
 def test_what_an_aggregate_is_made_with(rate: DataFrame) -> None:

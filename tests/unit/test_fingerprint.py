@@ -308,6 +308,18 @@ def test_what_a_query_knows_is_of_that_query() -> None:
     assert counting("sum(delay)")["schema"] == {"carrier": "STRING", "sum(delay)": "BIGINT"}
 
 
+def test_state_does_not_move_to_where_it_is_read() -> None:
+    step = GroupRows(
+        "aggregate-0", (0,), (), pa.schema([pa.field("carrier", pa.string())]), "update"
+    )
+    there = replace(PIPELINE, steps=(step,), schema=step.schema)
+    here = made(there, sink="noop", sink_options={})
+    changes = compare(counting(), here)
+    (unsafe,) = [change for change in changes if not change.is_safe]
+    assert str(unsafe).startswith("stage.keysStayInPartitions: nothing → true (its state")
+    assert compare(here, here) == []
+
+
 def test_a_query_does_not_begin_to_keep_state_in_the_middle() -> None:
     without = made(sink="noop", sink_options={})
     (changed, *_) = compare(without, counting("sum(delay)"))

@@ -266,6 +266,13 @@ CASES: dict[str, tuple[Aggregate, list[st.SearchStrategy[Any]], Model]] = {
             [row[:1] for row in rows]
         ),
     ),
+    "approx_percentile": (
+        Aggregate("ApproximatePercentile", (column(LONG), literal(0.4, DOUBLE)), LONG),
+        [small, st.none()],
+        lambda rows: some(lambda v: sorted(v)[max(math.ceil(len(v) * 0.4) - 1, 0)])(
+            [row[:1] for row in rows]
+        ),
+    ),
     "median": (
         Aggregate("Percentile", (column(LONG), literal(0.5, DOUBLE), literal(1, LONG)), DOUBLE),
         [small, st.none(), st.none()],
@@ -431,6 +438,19 @@ def test_percentiles() -> None:
     assert percentile(0.25, once, reverse=True) == [None, 7.0]
     with pytest.raises(TransformError, match="NEGATIVE_VALUES_IN_FREQUENCY_EXPRESSION"):
         percentile(0.3, [(1, -2)])
+
+
+def test_approximate_percentiles_pass_through_doubles() -> None:
+    far, near = 2**63 - 1, 2**53 + 1
+    what = Aggregate("ApproximatePercentile", (column(LONG), literal(1.0, DOUBLE)), LONG)
+    rows: list[Rows] = [[(0, (near, None)), (1, (far, None)), (1, (3, None)), (2, (None, None))]]
+    assert results(folded(what, rows))[:3] == [2**53, far, None]
+    several = literal([0.0, 0.3, 1.0], list_of(DOUBLE))
+    what = Aggregate("ApproximatePercentile", (column(DOUBLE), several), list_of(DOUBLE))
+    rows = [[(1, (value, None)) for value in (4.0, 1.0, 3.0, 2.0, -0.5)]]
+    assert results(folded(what, rows))[:2] == [None, [-0.5, 1.0, 4.0]]
+    what = aggregate("ApproximatePercentile", [pa.decimal128(16, 2), DOUBLE], DOUBLE)
+    assert why_not(what) == "the percentage has to be constant"
 
 
 def test_sets_have_one_zero_and_one_nan() -> None:

@@ -287,6 +287,22 @@ def check(case: Case, history: History) -> None:
     assert clock.late.get("join", 0) == model.late
 
 
+def test_late_rows_of_both_sides_are_kept_where_they_are_to_be() -> None:
+    clock = EventClock(5_000, keeps_late=True)
+    stage = JoinStage(Case("full").step(), clock, Context(), GROUPS)
+    batches = [
+        batch_of(0, [("a", 4_000, 1), ("a", 6_000, 2)], 0),
+        batch_of(1, [("b", 5_000, 3), ("a", None, 4)], 2),
+    ]
+    list(stage(iter(batches)))
+    assert clock.late == {"join": 2}
+    assert [(e.stage, e.watermark_ms) for e in clock.late_rows] == [("join", 5_000)] * 2
+    (left,), (right,) = (e.rows.to_pylist() for e in clock.late_rows)
+    assert (left[SCHEMA.names[0]], right[SCHEMA.names[0]]) == ("a", "b")
+    clock.go_on()
+    assert clock.late_rows == []
+
+
 def snapshot(stage: JoinStage, before: Any, task: int, tasks: int) -> dict[str, pa.Table]:
     found = dict(stage.changes(whole=before is None))
     for table in stage.tables:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from pyspark.sql.datasource import DataSource, WriterCommitMessage
 
 from engine.base.json_text import dump, load_object
-from engine.checkpoint.logs.codec import MessageCodec
+from engine.checkpoint.logs.codec import UNREAD_LETTERS, MessageCodec
 from engine.checkpoint.logs.prepared_log import PreparedEntry, prepared_heads, prepared_log
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import (
@@ -33,7 +33,7 @@ from engine.errors import (
 from engine.sinks.files.data_source import FilesMessage
 from engine.sinks.files.file_sink_log import SinkFile
 from engine.sinks.shipped import ShippedRows
-from engine.wire.messages import SunkEpoch
+from engine.wire.messages import LettersAlone, SunkEpoch
 from tests.unit import messages_of_a_sink as sink
 
 ALLOWED = ("tests.unit.messages_of_a_sink",)
@@ -327,12 +327,23 @@ FILES_DATA = {
                 }
             },
         ),
+        (LettersAlone(FILES), {"letters": {"files": FILES_DATA}}),
     ],
 )
 def test_own_types_have_tags(message: object, data: dict[str, Any]) -> None:
     codec = MessageCodec(OWN, ALLOWED)
     assert encode(message, codec) == data
     assert codec.decode(codec.encode([message])) == message
+
+
+@pytest.mark.parametrize("message", [SunkEpoch(None, FILES), LettersAlone(FILES)])
+def test_letters_that_a_start_does_not_keep_are_told_all_the_same(message: Any) -> None:
+    line = MessageCodec(OWN).encode([message])
+    found: Any = MessageCodec({}).decode(line)
+    assert type(found) is type(message)
+    assert found.dead_letters == UNREAD_LETTERS
+    with pytest.raises(CheckpointCorruptError, match="no known kind"):
+        MessageCodec({}).decode(MessageCodec(OWN).encode([FILES]))
 
 
 def test_what_is_under_a_tag_needs_no_constructor_and_no_module(

@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 from engine.errors import ConfigError, OffsetOutOfRangeError, SourceError, SourceUnavailableError
-from engine.query.start import _check_what_is_read_once
+from engine.query.start import refuse_what_is_read_once
 from engine.sources import socket as source
+from engine.sources.kafka.reader import KafkaReader
+from engine.sources.mqtt.data_source import MqttReader
+from engine.sources.postgres.reader import PostgresReader
 from engine.sources.socket import SocketDataSource, SocketLines, SocketReader
 from tests.waiting import wait_until
 
@@ -196,7 +199,7 @@ def test_lines_are_not_read_again(server: Server, caplog: pytest.LogCaptureFixtu
 def test_sinks_that_keep_their_rows_are_refused(server: Server) -> None:
     def check(sink: str, **options: str) -> None:
         stream: Any = SimpleNamespace(reader=reader(server.port, **options), description="socket[]")
-        _check_what_is_read_once([stream], sink)
+        refuse_what_is_read_once([stream], sink)
 
     for sink in ("parquet", "delta", "kafka", "somebodys"):
         with pytest.raises(ConfigError, match=f"socket.. cannot be read again.* sink {sink}"):
@@ -219,3 +222,10 @@ def test_options() -> None:
         SocketDataSource({"host": "no such.host.", "port": "1"}).continuousReader(
             SocketDataSource({"host": "x", "port": "1"}).schema()
         ).initialOffset()
+
+
+def test_what_lets_go_of_its_records_says_so() -> None:
+    """Replay refuses them before it asks: a second reader would take a session away."""
+    for reader in (SocketReader, MqttReader, PostgresReader):
+        assert not reader.keepsCommitted
+    assert KafkaReader.keepsCommitted

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,8 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import EXPIRES_AFTER_INTERVALS, Lease
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.standby import NoTurn, Standby, ended_error
-from engine.errors import CheckpointError
+from engine.errors import CheckpointError, ConfigError
+from engine.query.write_request import WriteRequest, checkpoint_location
 from tests.unit.leases import acquire, elsewhere
 
 
@@ -32,6 +35,14 @@ class EventfulClock(ManualClock):
 
 def never() -> bool:
     return False
+
+
+def test_a_standby_needs_the_checkpoint_of_the_query() -> None:
+    session = SimpleNamespace(conf=SimpleNamespace(get=lambda *_: None))
+    frame: Any = SimpleNamespace(sparkSession=session)
+    request = WriteRequest(frame, "noop", standby=Standby(never))
+    with pytest.raises(ConfigError, match="no checkpoint location"):
+        checkpoint_location(request, None)
 
 
 def test_nobody_to_wait_for(checkpoint: Checkpoint, clock: ManualClock) -> None:

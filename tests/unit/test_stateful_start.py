@@ -13,8 +13,10 @@ from engine.errors import ConfigError
 from engine.pipeline.pipeline import Watermark
 from engine.query.stateful_start import (
     check_idle_streams,
+    check_kept_partitions,
     check_key_groups,
     check_output_mode,
+    refuse_options_of_exchanges,
     refuse_options_of_state,
 )
 from engine.query.write_request import WriteRequest
@@ -57,11 +59,34 @@ def test_options_of_state_without_state() -> None:
         ("keyGroups", "64"),
         ("partialAggregation", "false"),
         ("stateMemoryMaxBytes", "9"),
+        ("keysStayInPartitions", "true"),
     ):
         options, rest = EngineOptions.take({name: text})
         assert not rest
         with pytest.raises(ConfigError, match=f"Option {name} has no meaning"):
             refuse_options_of_state(options)
+
+
+def test_options_of_exchanges_without_one() -> None:
+    stays = {"keysStayInPartitions": "true"}
+    options, _ = EngineOptions.take({**stays, "stateMemoryMaxBytes": "9"})
+    refuse_options_of_exchanges(options)
+    for name, text in (("reducers", "2"), ("keyGroups", "64"), ("partialAggregation", "false")):
+        options, _ = EngineOptions.take({**stays, name: text})
+        with pytest.raises(ConfigError, match=f"Option {name} has no meaning: with keysStay"):
+            refuse_options_of_exchanges(options)
+
+
+def test_partitions_that_are_handed_their_work_keep_no_keys() -> None:
+    def check(hands_out: bool, kept: object) -> None:
+        reader, pipeline = SimpleNamespace(handsOut=hands_out), SimpleNamespace(kept=kept)
+        stream: Any = SimpleNamespace(reader=reader, pipeline=pipeline, description="files[in]")
+        check_kept_partitions([stream])
+
+    check(True, None)
+    check(False, "a step")
+    with pytest.raises(ConfigError, match=r"cannot be set for the source files\[in\]"):
+        check(True, "a step")
 
 
 def test_a_task_has_a_key_group_at_least() -> None:

@@ -5,6 +5,14 @@ from __future__ import annotations
 from engine.coordinator.watermarks import MAX, Watermarks
 
 
+def test_an_earlier_run_has_come_further_than_its_watermark() -> None:
+    marks = Watermarks([0, 5_000], current_ms=3_000, marks_ms=(9_000, 7_000))
+    assert marks.current_ms == 3_000, "the first epoch is judged as the one before"
+    assert marks.take([{0: 8_000_000}]) == (9_000, 7_000)
+    assert marks.current_ms == 7_000
+    assert Watermarks([0], marks_ms=(9_000, 7_000)).take([]) == (0,), "of other operators"
+
+
 def test_the_newest_of_all_tasks_counts_less_the_delay() -> None:
     marks = Watermarks([10_000])
     marks.take([{0: 25_000_000}, {}, {0: 31_000_999}])

@@ -6,6 +6,7 @@ holds it completely::
     {"none":true}
     {"files":{"files":[{"path":"file:///out/part-0.parquet","size":412}]}}    a type of the sink
     {"sunk":{"written":{"files":{...}},"dead_letters":{"none":true}}}         two messages in one
+    {"letters":{"files":{...}}}                                                the second alone
     {"dataclass":"module:Class","fields":{"path":"a.parquet","digest":{"$bytes":"3q2+7w=="}}}
     {"pickle":"gASV..."}
 
@@ -44,9 +45,12 @@ import msgspec
 
 from engine.base.json_text import JSON, dump, load_object
 from engine.errors import CheckpointCorruptError, ContinuousError, SinkCommitRejectedError
-from engine.wire.messages import SunkEpoch
+from engine.wire.messages import LettersAlone, SunkEpoch
 
-RESERVED_TAGS: Final = frozenset({"none", "sunk", "dataclass", "pickle"})
+RESERVED_TAGS: Final = frozenset({"none", "sunk", "letters", "dataclass", "pickle"})
+UNREAD_LETTERS: Final = "dead letters, which this start does not keep"
+_LETTERS: Final = "files"
+"""The tag of what their sink returns, see :mod:`engine.sinks.dead_letters`."""
 _NONE: Final = {"none": True}
 _SUNK: Final = ("written", "dead_letters")
 
@@ -147,6 +151,8 @@ class MessageCodec:
             return _NONE
         if type(message) is SunkEpoch:
             return {"sunk": {name: self._tagged(getattr(message, name)) for name in _SUNK}}
+        if type(message) is LettersAlone:
+            return {"letters": self._tagged(message.dead_letters)}
         return msgspec.Raw(dump(self._readable(message)).encode())
 
     def _readable(self, message: object) -> dict[str, JSON]:
@@ -174,7 +180,10 @@ class MessageCodec:
                 parts = self._decode_tag(fields[tag])
                 if parts.keys() != set(_SUNK):
                     raise CheckpointCorruptError(f"A message of two has the parts {list(parts)}.")
-                return SunkEpoch(*(self.decode(bytes(parts[name])) for name in _SUNK))
+                written, letters = (bytes(parts[name]) for name in _SUNK)
+                return SunkEpoch(self.decode(written), self._letters(letters))
+            if tag == "letters":
+                return LettersAlone(self._letters(bytes(fields[tag])))
             return self._decode_foreign(load_object(line))
         except CheckpointCorruptError:
             raise
@@ -183,6 +192,12 @@ class MessageCodec:
             raise CheckpointCorruptError(
                 f"A writer's commit message cannot be read: {type(exc).__name__}: {exc}"
             ) from exc
+
+    def _letters(self, line: bytes) -> object:
+        """A message of dead letters. A start that keeps none does not know it, and has to tell that
+        there are some."""
+        is_known = _LETTERS in self._decoders or self._decode_tag(line).keys() != {_LETTERS}
+        return self.decode(line) if is_known else UNREAD_LETTERS
 
     def _decode_foreign(self, data: dict[str, JSON]) -> object:
         if data == _NONE:

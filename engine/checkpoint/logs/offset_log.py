@@ -29,7 +29,7 @@ from engine.checkpoint.storage.contract import Storage
 MAX_VERSION = 2
 _NO_OFFSET = "-"
 _WRITTEN_BY = "writtenBy"
-_OF_ONE_EPOCH = ("nextBatchWatermarkMs", "keyGroups", "state")
+_OF_ONE_EPOCH = ("nextBatchWatermarkMs", "keyGroups", "state", "statePartitions")
 
 
 @dataclass(frozen=True)

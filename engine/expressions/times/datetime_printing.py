@@ -34,6 +34,16 @@ class Moments:
         self.zone = zone
         self._micros = micros
 
+    @classmethod
+    def midnights(cls, days: Any, zone: Zone) -> Moments:
+        """Of days, also of those that no timestamp reaches.
+
+        :param zone: one that is as far from UTC at any time.
+        """
+        moments = cls(np.zeros(len(days), np.int64), zone)
+        moments._parts = days.astype(np.int64), np.zeros(len(days), np.int64)
+        return moments
+
     @functools.cached_property
     def offset_seconds(self) -> Any:
         return self.zone.offset_at(self._micros) // MICROS_PER_SECOND

@@ -23,6 +23,7 @@ from engine.expressions.decimals import EXACT
 from engine.expressions.java_errors import long_overflow
 from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.times import civil
+from engine.expressions.times.calendar_texts import INT, LONG, CalendarInterval
 from engine.expressions.times.civil import MICROS_PER_SECOND
 from engine.expressions.times.timestamps import zone_for
 from engine.expressions.times.zones import ERA, Zone
@@ -30,12 +31,9 @@ from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP
 from engine.expressions.vectors import per_row
 
-_INT: Final = 2**31
-_LONG: Final = 2**63
 _MINUTE: Final = 60 * MICROS_PER_SECOND
 _FAR: Final = 100_000_000
 """Days. Further away from 1970 clocks repeat every 400 years."""
-_Interval = tuple[int, int, int]
 
 
 @strict(
@@ -52,29 +50,39 @@ def made_interval_later(expr: Expr, context: Context) -> ValueFunction:
     negation_fails, ansi = bool(expr.params["negation_fails"]), bool(expr.params["ansi_enabled"])
 
     def compute(start: int, *parts: Any) -> int | None:
-        try:
-            interval = _made(*parts)
-        except OverflowError:
-            if fails:
-                raise _overflow() from None
+        interval = made_or_null(fails, *parts)
+        if interval is None:
             return None
         if negated:
             interval = _negated(interval, negation_fails)
         if is_date:
             return _date_later(start, interval, local_zone, ansi)
-        return _later(start, interval, local_zone)
+        return later(start, interval, local_zone)
 
     return lambda *values: per_row(compute, expr.dtype, *values)
 
 
+def made_or_null(fails: bool, *parts: Any) -> CalendarInterval | None:
+    """The interval of years, months, weeks, days, hours, minutes and seconds.
+
+    :param fails: whether parts that do not fit raise; else there is no interval.
+    """
+    try:
+        return _made(*parts)
+    except OverflowError:
+        if fails:
+            raise _overflow() from None
+        return None
+
+
 def _made(
     years: int, months: int, weeks: int, days: int, hours: int, minutes: int, seconds: Decimal
-) -> _Interval:
-    micros = _fitting(int(seconds.scaleb(6, EXACT)) + hours * 60 * _MINUTE, _LONG)
+) -> CalendarInterval:
+    micros = _fitting(int(seconds.scaleb(6, EXACT)) + hours * 60 * _MINUTE, LONG)
     return (
-        _fitting(months + _fitting(years * 12, _INT), _INT),
-        _fitting(days + _fitting(weeks * 7, _INT), _INT),
-        _fitting(micros + minutes * _MINUTE, _LONG),
+        _fitting(months + _fitting(years * 12, INT), INT),
+        _fitting(days + _fitting(weeks * 7, INT), INT),
+        _fitting(micros + minutes * _MINUTE, LONG),
     )
 
 
@@ -90,19 +98,19 @@ def _overflow() -> TransformError:
     )
 
 
-def _negated(interval: _Interval, fails: bool) -> _Interval:
+def _negated(interval: CalendarInterval, fails: bool) -> CalendarInterval:
     months, days, micros = interval
-    if fails and (-_INT in (months, days) or micros == -_LONG):
+    if fails and (-INT in (months, days) or micros == -LONG):
         raise _overflow()
     return (
-        months if months == -_INT else -months,
-        days if days == -_INT else -days,
-        micros if micros == -_LONG else -micros,
+        months if months == -INT else -months,
+        days if days == -INT else -days,
+        micros if micros == -LONG else -micros,
     )
 
 
-def _later(start: int, interval: _Interval, local_zone: Zone) -> int:
-    """Months and days by what the clock on the wall shows."""
+def later(start: int, interval: CalendarInterval, local_zone: Zone) -> int:
+    """A timestamp plus an interval: months and days by what the clock on the wall shows."""
     months, days, micros = interval
     date, in_day = local_zone.local_parts(start)
     moved = int(civil.plus_months(date, months))
@@ -111,7 +119,7 @@ def _later(start: int, interval: _Interval, local_zone: Zone) -> int:
     moved = int(date) + days + eras * civil.DAYS_PER_ERA
     utc, eras = _instant(moved, in_day, local_zone.offset_at(utc), local_zone)
     found = int(utc) + eras * ERA + micros
-    if not -_LONG <= found < _LONG:
+    if not -LONG <= found < LONG:
         raise long_overflow()
     return found
 
@@ -123,7 +131,7 @@ def _instant(days: int, in_day: Any, offset: Any, local_zone: Zone) -> tuple[Any
     return utc, eras
 
 
-def _date_later(date: int, interval: _Interval, local_zone: Zone, ansi: bool) -> int:
+def _date_later(date: int, interval: CalendarInterval, local_zone: Zone, ansi: bool) -> int:
     """In ANSI mode there may be no parts of a day; else they are added in the session's zone, and
     what is left of a day is cut off."""
     months, days, micros = interval
@@ -139,7 +147,7 @@ def _date_later(date: int, interval: _Interval, local_zone: Zone, ansi: bool) ->
         start, fits = local_zone.start_of_day(date)
         if not fits:
             raise long_overflow()
-        found = int(local_zone.local_parts(_later(int(start), interval, local_zone))[0])
-    if not -_INT <= found < _INT:
+        found = int(local_zone.local_parts(later(int(start), interval, local_zone))[0])
+    if not -INT <= found < INT:
         raise arithmetic_overflow(pa.date32())
     return found

@@ -105,8 +105,7 @@ class GroupStateStage(CustomStateStage):
 
     def __init__(self, step: RunCustomState, clock: EventClock, groups: KeyGroups) -> None:
         spec = GroupFunction.of(step.params)
-        event_time = None if spec.timeout != _EVENT_TIME else spec.event_time
-        super().__init__(step, clock, event_time=event_time, called=spec.function.name)
+        super().__init__(step, clock, called=spec.function.name)
         provide_broadcasts(spec.session.broadcasts)
         self._spec = spec
         self._codec = Codec(spec.state)

@@ -85,8 +85,7 @@ class ProcessorStage(CustomStateStage):
 
     def __init__(self, step: RunCustomState, clock: EventClock, groups: KeyGroups) -> None:
         spec = Processor.of(step.params)
-        event_time = spec.event_time if spec.time_mode == EVENT_TIME else None
-        super().__init__(step, clock, event_time=event_time, called=spec.function.name)
+        super().__init__(step, clock, called=spec.function.name)
         provide_broadcasts(spec.session.broadcasts)
         self.dropped = spec.deleted
         self._spec = spec

@@ -63,8 +63,6 @@ class Processor:
     :param deleted: variables of earlier runs that ``init`` deletes.
     :param types: schemas that ``init`` gives as DDL, as the JSON of a ``StructType``: an executor
         has no parser.
-    :param event_time: the position of the column by which a row is late; a time, or a window, of
-        which it is the end. None: no row is.
     :param emitted_time: the position, among the columns that it returns, of the event time of the
         steps that follow.
     """
@@ -78,7 +76,6 @@ class Processor:
     deleted: frozenset[str] = frozenset()
     types: Mapping[str, str] = field(default_factory=dict)
     initial: InitialState | None = None
-    event_time: int | None = None
     emitted_time: int | None = None
 
     @classmethod
@@ -95,7 +92,6 @@ class GroupFunction:
     :param arguments: positions of the columns that it gets.
     :param state: the schema of the state, as the JSON of a ``StructType``.
     :param timeout: a constant of PySpark's ``GroupStateTimeout``.
-    :param event_time: see :class:`Processor`.
     :param has_watermark: whether there is an event time at all.
     """
 
@@ -104,7 +100,6 @@ class GroupFunction:
     arguments: tuple[int, ...]
     state: str
     timeout: str
-    event_time: int | None = None
     has_watermark: bool = False
 
     @classmethod

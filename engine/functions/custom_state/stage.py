@@ -36,7 +36,6 @@ class Rows(Protocol):
 class CustomStateStage(StatefulStage):
     """The user's code with its state, in a task.
 
-    :param event_time: the position of the column by which a row is late; None: no row is.
     :param called: the user's function or class, for errors.
     """
 
@@ -45,13 +44,11 @@ class CustomStateStage(StatefulStage):
         step: RunCustomState,
         clock: EventClock,
         *,
-        event_time: int | None,
         called: str,
     ) -> None:
         self.name = step.name
         self._step = step
         self._clock = clock
-        self._event_time = event_time
         self._called = called
         self._keys = Keys([step.input.field(position) for position in step.keys])
         self._rows: Sequence[Rows] = ()
@@ -82,7 +79,7 @@ class CustomStateStage(StatefulStage):
             if batch is IDLE:
                 yield batch
                 continue
-            rows = in_time(batch, self._event_time, self._clock, self.name)
+            rows = in_time(batch, self._step.event_time, self._clock, self.name)
             if rows.num_rows:
                 yield from self._run(rows)
         yield from self._end()

@@ -91,6 +91,8 @@ def partition_of(key: str, partitions: int) -> int:
 class HandedReader(DataSourceContinuousReader):
     """The source. Its ``handingOut`` makes the run."""
 
+    handsOut = True
+
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions
         self._run: HandedRun[Any] | None = None

@@ -127,6 +127,7 @@ class SessionPartition:
 class MqttReader(DataSourceContinuousReader):
     """The driver's side."""
 
+    keepsCommitted = False
     tuningOptions = (
         *TUNING_OPTIONS, *LOGIN_OPTIONS, "sessionExpiry", "receiveMaximum", "retained",
         "clientIdPrefix", "failOnDataLoss",

@@ -30,6 +30,7 @@ class PostgresReader(DataSourceContinuousReader):
     """See :mod:`engine.sources.postgres.data_source`."""
 
     recordColumns = ("_lsn",)
+    keepsCommitted = False
 
     def __init__(self, options: SourceOptions, columns: Columns) -> None:
         self._options, self._columns = options, columns

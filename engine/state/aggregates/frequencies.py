@@ -1,7 +1,7 @@
-"""``mode``, ``median``, ``percentile``, ``percentile_cont`` and ``_disc``: how often each value was
+"""``mode``, ``median``, ``percentile`` and its kin, ``approx_percentile``: how often each value was
 there.
 
-Source: Spark's ``Mode``, ``PercentileBase``.
+Source: Spark's ``Mode``, ``PercentileBase``, ``ApproximatePercentile``, ``QuantileSummaries``.
 """
 
 from __future__ import annotations
@@ -129,8 +129,47 @@ class DiscretePercentile(Percentile):
         return groups.values[groups.index(np.ceil(groups.totals * percentage).astype(np.int64))]
 
 
+class ApproximatePercentile(_Frequencies):
+    """The value with which so many have come, exactly. So is Spark's of fewer values than half of
+    the accuracy; of more its rank is off by one in so many, depending on how rows came together."""
+
+    def __init__(self, aggregate: Aggregate) -> None:
+        super().__init__(aggregate)
+        wanted = constant_value(aggregate.arguments[1])
+        self._is_list = isinstance(wanted, list)
+        self._percentages = np.array(wanted if self._is_list else [wanted], np.float64)
+
+    def results(self, slots: Slots) -> pa.Array:
+        lists, order, counts = self._ordered(slots)
+        by_value = np.lexsort((order, lists.rows))
+        has_values = (lists.lengths > 0) & (len(self._percentages) > 0)
+        groups = _Sorted(by_value, counts[by_value], lists.starts[lists.lengths > 0])
+        places = np.empty((len(slots), len(self._percentages)), np.int64)
+        for index, each in enumerate(self._percentages):
+            rank = np.maximum(np.ceil(groups.totals * each), 1).astype(np.int64)
+            places[has_values, index] = groups.values[groups.index(rank)]
+        found = taken(lists.items.field(0), pa.array(places[has_values].ravel()))
+        items = _as_double_keeps_it(found)
+        if self._is_list:
+            lengths = np.where(has_values, len(self._percentages), 0)
+            return Lists(items, lengths, has_values).array(self.aggregate.dtype)
+        rows = np.cumsum(has_values) - 1
+        return taken(items, pa.array(rows, mask=~has_values))
+
+
+def _as_double_keeps_it(values: pa.Array) -> pa.Array:
+    """Spark has the values as DOUBLEs meanwhile: those of 64 bits lose some."""
+    dtype = values.type
+    if not (pa.types.is_int64(dtype) or pa.types.is_timestamp(dtype)):
+        return values
+    numbers = fixed_values(values).astype(np.float64)
+    limit = float(2**63)
+    longs = np.where(numbers >= limit, 0, numbers).astype(np.int64)
+    return fixed_array(dtype, np.where(numbers >= limit, 2**63 - 1, longs))
+
+
 class _Sorted:
-    """The distinct values of several slots, each slot's side by side and in order.
+    """The distinct values of several slots, or their places, each slot's side by side, in order.
 
     :param starts: where each slot's begin; none is without values.
     """

@@ -25,7 +25,12 @@ from engine.state.aggregates.decimal_sums import DecimalAverage, DecimalSum
 from engine.state.aggregates.distinct_counts import DistinctCount, register_bits
 from engine.state.aggregates.extremes import ExtremeBy, extreme
 from engine.state.aggregates.fold import Fold
-from engine.state.aggregates.frequencies import DiscretePercentile, Mode, Percentile
+from engine.state.aggregates.frequencies import (
+    ApproximatePercentile,
+    DiscretePercentile,
+    Mode,
+    Percentile,
+)
 from engine.state.aggregates.moments import Moments, Pairs
 from engine.state.aggregates.picks import Pick
 from engine.state.aggregates.sums import DoubleSum, LongSum, Product
@@ -109,6 +114,15 @@ def _percentile(aggregate: Aggregate) -> str | None:
     return _types(_is_number)(aggregate)
 
 
+def _approximate_percentile(aggregate: Aggregate) -> str | None:
+    dtype = aggregate.arguments[0].dtype
+    if constant(aggregate.arguments[1]) is None:
+        return "the percentage has to be constant"
+    if pa.types.is_decimal(dtype) and dtype.precision > 15:
+        return f"{sql_name(dtype)} is not supported: a DOUBLE does not hold it; use percentile"
+    return _types(lambda each: _is_number(each) or pa.types.is_temporal(each))(aggregate)
+
+
 def _discrete_percentile(aggregate: Aggregate) -> str | None:
     if aggregate.params.get("legacy_calculation"):
         return "spark.sql.legacy.percentileDiscCalculation is not supported: unset it"
@@ -189,6 +203,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "PercentileDisc": Function(
         DiscretePercentile, _discrete_percentile, ("reverse", "legacy_calculation")
     ),
+    "ApproximatePercentile": Function(ApproximatePercentile, _approximate_percentile),
     "HyperLogLogPlusPlus": Function(
         DistinctCount, _distinct_count, ("relative_sd", "threshold", "estimates", "biases")
     ),

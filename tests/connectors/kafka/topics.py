@@ -18,7 +18,9 @@ _NUMBERS = itertools.count()
 def produced(kafka: Cluster, topic: str, values: Iterable[Any], **rest: Any) -> None:
     """Write records, and see that they are there."""
     errors: list[Any] = []
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 5})
+    # A slow answer of the broker must not make records of one: positions are what tests count by.
+    settings = {"bootstrap.servers": kafka.bootstrap, "linger.ms": 5, "enable.idempotence": True}
+    producer = Producer(settings)
     for value in values:
         producer.produce(
             topic, value, on_delivery=lambda error, _: error and errors.append(error), **rest

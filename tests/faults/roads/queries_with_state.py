@@ -1,5 +1,5 @@
 """The queries: a windowed count in both output modes, sessions, a deduplication, an outer join of
-two streams, and a user's own state."""
+two streams, and a user's own state; most of them also with keys that stay in their partitions."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from engine.pipeline.stateful import (
     StatefulStep,
 )
 from tests.custom_states import processor_step
+from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
+from tests.faults.roads.state_mutants import IN_PARTITIONS
 from tests.faults.roads.stateful import (
     BEGAN_S,
     LONG,
@@ -43,6 +45,7 @@ Read = Sequence[Sequence[int]]
 Columns = tuple[tuple[Expr, ...], pa.Schema, int, tuple[int, ...]]
 COUNT = Aggregate("Count", (literal(1),), LONG)
 KEYS, WINDOW = 7, 50
+MUTANTS_IN_PARTITIONS = {COMMITTED_EARLY: commit_before_log, **IN_PARTITIONS}
 
 
 def _schema(**columns: pa.DataType) -> pa.Schema:
@@ -58,6 +61,7 @@ class AppendedCounts(StatefulRoad):
     @classmethod
     def columns(cls, source: int) -> Columns:
         key, at = op("Remainder", SEQ, literal(KEYS)), time_of(floor(SEQ, WINDOW))
+        key = cls.of_partition(key)
         return (key, time_of(SEQ), at), _schema(key=LONG, time=TIME, at=TIME), 1, (0, 2)
 
     @classmethod
@@ -68,7 +72,11 @@ class AppendedCounts(StatefulRoad):
     @classmethod
     def counts(cls, read: Read) -> Iterable[Row]:
         """All windows."""
-        found = Counter((k % KEYS, BEGAN_S + k - k % WINDOW) for end in read[0] for k in range(end))
+        found = Counter(
+            (cls.in_partition(k % KEYS, partition), BEGAN_S + k - k % WINDOW)
+            for partition, end in enumerate(read[0])
+            for k in range(end)
+        )
         return [(*key, count) for key, count in found.items()]
 
     @classmethod
@@ -109,6 +117,7 @@ class Sessions(StatefulRoad):
     @classmethod
     def columns(cls, source: int) -> Columns:
         visit = op("Remainder", floor(SEQ, cls.visit), literal(cls.keys * cls.visit))
+        visit = cls.of_partition(visit)
         session = pa.struct([("start", TIME), ("end", TIME)])
         names = (literal("start", pa.string()), literal("end", pa.string()))
         ends = Expr(
@@ -127,12 +136,14 @@ class Sessions(StatefulRoad):
 
     @classmethod
     def sessions(cls, read: Read) -> Iterable[Row]:
-        visits: dict[int, list[int]] = {}
-        for end in read[0]:
+        visits: dict[tuple[int, int], list[int]] = {}
+        for partition, end in enumerate(read[0]):
             for k in range(end):
-                visits.setdefault(k - k % cls.visit, []).append(k + BEGAN_S)
-        for first, times in visits.items():
-            yield first % (cls.keys * cls.visit), min(times), max(times) + cls.gap_s, len(times)
+                first = k - k % cls.visit
+                key = cls.in_partition(first % (cls.keys * cls.visit), partition)
+                visits.setdefault((key, first), []).append(k + BEGAN_S)
+        for (key, _), times in visits.items():
+            yield key, min(times), max(times) + cls.gap_s, len(times)
 
     @classmethod
     def told(cls, read: Read, watermark_s: int) -> Iterable[Row]:
@@ -295,3 +306,63 @@ class Remembered(StatefulRoad):
     @classmethod
     def found(cls, row: Mapping[str, Any]) -> Row | None:
         return None  # what comes of it is told with the next row of each key
+
+
+class CountsInPartitions(UpdatedCounts):
+    """Each key is of one partition."""
+
+    level = "L5 windowed count, keys in partitions"
+    stays, mutants = True, MUTANTS_IN_PARTITIONS
+
+
+class AppendedInPartitions(AppendedCounts):
+    """Likewise."""
+
+    level = "L5 windowed count, append, keys in partitions"
+    stays, mutants = True, MUTANTS_IN_PARTITIONS
+
+
+class SessionsInPartitions(Sessions):
+    """Likewise."""
+
+    level = "L5 session windows, keys in partitions"
+    stays, mutants = True, MUTANTS_IN_PARTITIONS
+
+
+class DeduplicatedInPartitions(Deduplicated):
+    """Each time comes several times from each partition, and counts in each."""
+
+    level = "L5 deduplication, keys in partitions"
+    stays, mutants = True, MUTANTS_IN_PARTITIONS
+
+    @classmethod
+    def columns(cls, source: int) -> Columns:
+        (at,), _, _, _ = super().columns(source)
+        return (PARTITION, at), _schema(partition=LONG, at=TIME), 1, (0, 1)
+
+    @classmethod
+    def step(cls) -> StatefulStep:
+        return Deduplicate("first", (0, 1), cls.columns(0)[1], event_time=1)
+
+    @classmethod
+    def told(cls, read: Read, watermark_s: int) -> Iterable[Row]:
+        return [
+            (partition, BEGAN_S + k)
+            for partition, end in enumerate(read[0])
+            for k in range(0, end, cls.times)
+        ]
+
+    @classmethod
+    def kept(cls, read: Read, watermark_s: int) -> Iterable[Row]:
+        return [row for row in cls.told(read, watermark_s) if row[1] > watermark_s]
+
+    @classmethod
+    def found(cls, row: Mapping[str, Any]) -> Row | None:
+        return row["partition"], row["at"]
+
+
+class RememberedInPartitions(Remembered):
+    """Its keys are of one partition anyhow."""
+
+    level = "L5 transformWithState, keys in partitions"
+    stays, mutants = True, MUTANTS_IN_PARTITIONS

@@ -11,6 +11,7 @@ import pyarrow as pa
 from engine.coordinator.watermarks import Watermarks
 from engine.exchange.partitioning import Partitioner
 from engine.state.snapshots import SnapshotWriter
+from engine.task.by_partition import StageByPartition
 from engine.task.sending import SendingWriter
 
 OVERTAKEN = "the end of an epoch overtakes a record"
@@ -19,6 +20,8 @@ ONE_EPOCH_OFF = "the state is restored from one epoch before"
 AHEAD = "the watermark is ahead of what was read"
 NOT_DURABLE = "an epoch is committed before its snapshot is durable"
 TWO_OWNERS = "a key group is given to two tasks"
+WRONG_PARTITION = "rows count for another partition of their task"
+LOST_PARTITION = "the state of a partition stays behind when others read it"
 
 
 def marker_overtakes() -> None:
@@ -69,9 +72,9 @@ def watermark_ahead() -> None:
     """It is that of the newest event, and some more."""
     right = Watermarks.take
 
-    def take(self: Any, event_times_us: Any) -> None:
+    def take(self: Any, event_times_us: Any, now_ms: int = 0) -> None:
         self._delays_ms = [-10_000] * len(self._delays_ms)
-        right(self, event_times_us)
+        right(self, event_times_us, now_ms)
 
     Watermarks.take = take  # type: ignore[method-assign]
 
@@ -119,6 +122,31 @@ def group_of_two_tasks() -> None:
     Partitioner.split = split  # type: ignore[method-assign]
 
 
+def wrong_partition() -> None:
+    """All are taken for rows of its first one."""
+    from engine.task import loop
+
+    right = loop.ReadPartitions
+
+    def reads(owned: range, current: Any, silent: frozenset[int]) -> Any:
+        return right(owned, lambda: owned.start, silent)
+
+    loop.ReadPartitions = reads  # type: ignore[assignment, misc]
+
+
+def lost_partition() -> None:
+    """A task gets that of its first partition only."""
+    right = StageByPartition.restore
+
+    def restore(self: Any, tables: Any) -> None:
+        all_of_them = self._stages
+        self._stages = dict(list(all_of_them.items())[:1])
+        right(self, tables)
+        self._stages = all_of_them
+
+    StageByPartition.restore = restore  # type: ignore[method-assign]
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
     OVERTAKEN: marker_overtakes,
     LATE_SNAPSHOT: snapshot_taken_late,
@@ -127,3 +155,9 @@ MUTANTS: dict[str, Callable[[], None]] = {
     NOT_DURABLE: snapshot_not_durable,
     TWO_OWNERS: group_of_two_tasks,
 }
+IN_PARTITIONS: dict[str, Callable[[], None]] = {
+    **{name: MUTANTS[name] for name in (LATE_SNAPSHOT, ONE_EPOCH_OFF, AHEAD, NOT_DURABLE)},
+    WRONG_PARTITION: wrong_partition,
+    LOST_PARTITION: lost_partition,
+}
+"""Of queries that exchange nothing."""

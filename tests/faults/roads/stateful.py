@@ -31,6 +31,7 @@ from engine.state.restoring import read_tables
 from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
 from tests.faults.roads.numbers import (
     BACKLOG,
+    PARTITIONS,
     RECORDS,
     Ledger,
     NumbersReader,
@@ -55,11 +56,13 @@ Row = tuple[Any, ...]
 class StatefulRoad(Road):
     """
     :cvar inputs: so many streams.
+    :cvar stays: whether a key is of one partition, and its state kept where that is read.
     """
 
     places = (*PLACES, "snapshot.before", "snapshot.after")
     mutants: ClassVar = {COMMITTED_EARLY: commit_before_log, **MUTANTS}
     inputs: ClassVar[int] = 1
+    stays: ClassVar[bool] = False
 
     # -- what a query is --------------------------------------------------------------------------
 
@@ -95,6 +98,16 @@ class StatefulRoad(Road):
     def last(cls, rows: Iterator[list[Any]]) -> Iterable[Row]:
         """What a reader makes of all rows that were told."""
         return map(_flat, rows)
+
+    @classmethod
+    def of_partition(cls, key: Expr) -> Expr:
+        """Such a key, of each partition another one."""
+        return op("Add", op("Multiply", key, literal(PARTITIONS)), PARTITION) if cls.stays else key
+
+    @classmethod
+    def in_partition(cls, key: int, partition: int) -> int:
+        """The same of a record."""
+        return key * PARTITIONS + partition if cls.stays else key
 
     # -- a road -----------------------------------------------------------------------------------
 
@@ -152,7 +165,7 @@ class StatefulRoad(Road):
 
     def _observed(self, setup: Setup, at: tuple[int, OffsetEntry]) -> Counter[bytes]:
         state, storage = EpochState.of(at[1]), Checkpoint(setup.checkpoint).storage
-        groups = range(state.key_groups or 0)
+        groups = range(PARTITIONS if self.stays else state.key_groups or 0)
         told = self.last(Ledger(setup.where["out"]).rows(at[0]))
         observed = Counter(_text("told", row) for row in told)
         tables = read_tables(
@@ -169,7 +182,9 @@ class StatefulRoad(Road):
     def options(cls, setup: Setup) -> Mapping[str, Any]:
         """Each start has another number of tasks."""
         committed = Checkpoint(setup.checkpoint).commits.latest_id() or 1
-        return {"reducers": 1 + committed % TASKS_MAX, "min_epochs_to_retain": _RETAINED}
+        tasks = 1 + committed % TASKS_MAX
+        number = {"partitions_per_task": 1 + tasks % 2} if cls.stays else {"reducers": tasks}
+        return {**number, "min_epochs_to_retain": _RETAINED}
 
     def meanwhile(self, setup: Setup, draw: Callable[[], float]) -> Mapping[str, Meanwhile]:
         def rewind() -> None:
@@ -190,9 +205,13 @@ class StatefulRoad(Road):
     def _stream(cls, setup: Setup, source: int) -> StreamBinding:
         columns, schema, at, keys = cls.columns(source)
         steps = (Project(columns, schema), Watermark(at, DELAY_S * 1000, source))
-        exchange = Exchange(cls.inputs, keys, source)
         relation = SourceRelation("numbers", {}, RECORDS)
-        pipeline = Pipeline(relation, steps, schema, exchange=exchange)
+        if cls.stays:
+            step = cls.step()
+            pipeline = Pipeline(relation, (*steps, step), step.schema)
+        else:
+            exchange = Exchange(cls.inputs, keys, source)
+            pipeline = Pipeline(relation, steps, schema, exchange=exchange)
         return StreamBinding(pipeline, NumbersReader(setup.where[f"in{source}"]), "numbers")
 
     @staticmethod
@@ -201,6 +220,8 @@ class StatefulRoad(Road):
 
     @classmethod
     def stages(cls, setup: Setup) -> tuple[Pipeline, ...]:
+        if cls.stays:
+            return ()
         step = cls.step()
         sides = tuple(cls.columns(source)[1] for source in range(cls.inputs))
         senders = tuple((source,) for source in range(cls.inputs))

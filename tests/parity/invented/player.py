@@ -49,7 +49,10 @@ _BEYOND = re.compile(
 )
 """Of a text that ends amid a character, Spark's ``substring`` copies what stands behind it in the
 memory."""
-_UNCOMPILED = re.compile(r"no row explains why Spark fails: .*CompileException")
+_UNCOMPILED = re.compile(
+    r"(no row explains why Spark fails: .*|raises \[java\.util\.concurrent\.ExecutionException: .*)"
+    "CompileException"
+)
 """Spark itself cannot run it."""
 
 

@@ -44,10 +44,13 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="of the cases, drawn by the seed")
     parser.add_argument("--random", type=int, help="so many random queries, drawn by the seed")
     parser.add_argument("--first", type=int, default=0, help="the number of the first of these")
+    parser.add_argument(
+        "--keys-stay", action="store_true", help="each key in one partition, its state there"
+    )
     given = parser.parse_args()
     if given.random is not None:
         numbers = range(given.first, given.first + given.random)
-        _play_all([invented(given.seed, number) for number in numbers], given.seed)
+        _play_all([invented(given.seed, number) for number in numbers], given.seed, given.keys_stay)
         return
     chosen = [
         case
@@ -61,10 +64,10 @@ def main() -> None:
     ]
     # Whatever is done when somebody interrupts it is a sample.
     random.Random(given.seed).shuffle(chosen)
-    _play_all(chosen, given.seed)
+    _play_all(chosen, given.seed, given.keys_stay)
 
 
-def _play_all(chosen: list[Case], seed: int) -> None:
+def _play_all(chosen: list[Case], seed: int, keys_stay: bool) -> None:
     builder = SparkSession.builder.master("local[2]")
     for name, value in _CONF.items():
         builder = builder.config(name, value)
@@ -72,7 +75,7 @@ def _play_all(chosen: list[Case], seed: int) -> None:
     spark.sparkContext.setLogLevel("OFF")
     began, found = time.monotonic(), Counter(dict.fromkeys(("equal", "differing", "refused"), 0))
     for case in chosen:
-        found[_play(spark, case, seed)] += 1
+        found[_play(spark, case, seed, keys_stay)] += 1
         if found.total() % 20 == 0:
             print(json.dumps({"so far": found.total(), **found}), flush=True)
     took = round(time.monotonic() - began)
@@ -82,11 +85,12 @@ def _play_all(chosen: list[Case], seed: int) -> None:
         raise SystemExit(1)
 
 
-def _play(spark: SparkSession, case: Case, seed: int) -> str:
+def _play(spark: SparkSession, case: Case, seed: int, keys_stay: bool) -> str:
     folder = Path(tempfile.mkdtemp(prefix="parity-"))
     try:
         views(spark, folder)
-        told, outcome = differences(spark, folder, case, steps(seed)), "equal"
+        told = differences(spark, folder, case, steps(seed), keys_stay=keys_stay)
+        outcome = "equal"
     except NothingToCompare:
         return "empty"
     except Exception as error:  # the others are still to be played

@@ -15,8 +15,10 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from engine.errors import ContinuousError
+from engine.base.options import KEYS_STAY_IN_PARTITIONS
+from engine.errors import ContinuousError, UnsupportedQueryError
 from engine.plan.planner import plan_query
+from tests.parity.stateful.in_partitions import InSeveral
 from tests.parity.stateful.own_side import OwnQuery
 from tests.parity.stateful.spark_side import run_in_spark
 from tests.parity.stateful.steps import EVENTS, OTHERS, Step
@@ -73,16 +75,21 @@ def views(spark: SparkSession, folder: Path) -> None:
     spark.udf.register("plus_one", lambda x: None if x is None else x + 1, "bigint")
 
 
-def differences(spark: SparkSession, folder: Path, case: Case, given: list[Step]) -> list[str]:
+def differences(
+    spark: SparkSession, folder: Path, case: Case, given: list[Step], *, keys_stay: bool = False
+) -> list[str]:
     """In words; none if the results are the same, or both fail.
 
+    :param keys_stay: whether each key is in one partition, and its state kept there.
     :raises ContinuousError: it fails here, and not in Spark.
-    :raises NothingToCompare: neither has a row.
+    :raises NothingToCompare: neither has a row; or keys of such a query cannot stay.
     """
     template, mode = case.template, case.mode
     spark.conf.set("spark.sql.ansi.enabled", str(case.ansi).lower())
     df = made(spark, template.sql)
-    mine = _attempt(lambda: run_here(df, mode, given))
+    mine = _attempt(lambda: run_here(df, mode, given, keys_stay=keys_stay))
+    if isinstance(mine, UnsupportedQueryError) and KEYS_STAY_IN_PARTITIONS in str(mine):
+        raise NothingToCompare
     theirs = _attempt(lambda: run_in_spark(df, mode, folder, given))
     if isinstance(theirs, Exception):
         return [] if isinstance(mine, Exception) else [f"Spark fails: {theirs}"]
@@ -127,14 +134,19 @@ def last_of_each(tables: list[pa.Table], keys: int) -> list[pa.Table]:
 def _attempt(run: Callable[[], list[pa.Table]]) -> _Outcome:
     try:
         return run()
+    except InSeveral:
+        raise NothingToCompare from None
     except (ContinuousError, PySparkException) as error:
         return error
 
 
-def run_here(df: DataFrame, mode: str, given: list[Step]) -> list[pa.Table]:
+def run_here(
+    df: DataFrame, mode: str, given: list[Step], *, keys_stay: bool = False
+) -> list[pa.Table]:
     """The rows of each epoch that had some."""
     policy = df.sparkSession.conf.get("spark.sql.streaming.multipleWatermarkPolicy")
-    query = OwnQuery(plan_query(df, exact_math=True, output_mode=mode), policy=str(policy))
+    planned = plan_query(df, exact_math=True, output_mode=mode, keys_stay=keys_stay)
+    query = OwnQuery(planned, policy=str(policy))
     epochs: list[pa.Table] = []
     for number, step in enumerate(given):
         epochs += query.step(step)

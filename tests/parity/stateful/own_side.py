@@ -3,6 +3,8 @@
 Each step is an epoch of its own, and two without rows follow, in which it moves the watermark, and
 the watermark closes what it passes. Between two steps all state is written out and loaded anew,
 among another number of tasks.
+
+Where keys stay in the partitions of a stream, each row is in that which its keys tell.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
@@ -19,7 +22,9 @@ from engine.exchange.partitioning import Partitioner
 from engine.pipeline.pipeline import Pipeline, Watermark
 from engine.pipeline.stateful import SIDE, Exchanged
 from engine.state.contract import GROUP, EventClock
+from engine.task.by_partition import ReadPartitions
 from engine.task.transform import Transform, compile_steps
+from tests.parity.stateful.in_partitions import PARTITIONS, partitioned
 from tests.parity.stateful.steps import Step
 
 _GROUPS = 32
@@ -33,12 +38,14 @@ class _Task:
     """One of a pipeline, which owns some key groups.
 
     :ivar inbox: what was sent to it in the present epoch.
+    :ivar reads: the partition that it reads, if it keeps state where it reads.
     """
 
     transform: Transform
     clock: EventClock
     owned: range
     inbox: list[pa.RecordBatch] = field(default_factory=list)
+    reads: list[int] = field(default_factory=lambda: [0])
 
 
 class OwnQuery:
@@ -83,7 +90,8 @@ class OwnQuery:
 
     def _made(self, number: int, tasks: int) -> list[_Task]:
         pipeline = self._pipelines[number]
-        if not isinstance(pipeline.source, Exchanged) or number in self._without_keys:
+        stays = pipeline.stage is None and pipeline.kept is not None
+        if number in self._without_keys or (pipeline.stage is None and not stays):
             tasks = 1
         made = []
         for place in range(tasks):
@@ -92,9 +100,12 @@ class OwnQuery:
                 opened_ms=self._opened_ms,
                 lag_ms=pipeline.watermark_lag_ms,
             )
-            owned = groups_of(place, tasks, _GROUPS)
-            transform = compile_steps(pipeline, clock=clock, groups=_GROUPS, owned=owned)
-            made.append(_Task(transform, clock, owned))
+            owned, at = groups_of(place, tasks, PARTITIONS if stays else _GROUPS), [0]
+            reads = ReadPartitions(owned, partial(at.__getitem__, 0)) if stays else None
+            transform = compile_steps(
+                pipeline, clock=clock, groups=_GROUPS, owned=owned, reads=reads
+            )
+            made.append(_Task(transform, clock, owned, reads=at))
         return made
 
     def _epoch(self, tables: Mapping[str, pa.Table]) -> pa.Table:
@@ -104,9 +115,11 @@ class OwnQuery:
         for pipeline, tasks in zip(self._pipelines, self._tasks, strict=True):
             is_filled = any(task.inbox for task in tasks)
             for task in tasks:
-                read = task.inbox
-                if not isinstance(pipeline.source, Exchanged):
-                    read = _read(pipeline, tables)
+                read = iter(task.inbox)
+                if pipeline.stage is None:
+                    read = iter(_read(pipeline, tables))
+                    if pipeline.kept is not None:
+                        read = _of_partitions(pipeline, [*read], task)
                 task.inbox = []
                 task.clock.end(
                     next_watermark_ms=current_ms,
@@ -114,7 +127,7 @@ class OwnQuery:
                     final=False,
                     filled=is_filled,
                 )
-                for batch in task.transform.stream(iter(read)):
+                for batch in task.transform.stream(read):
                     if pipeline.exchange is None:
                         out.append(batch)
                     else:
@@ -139,6 +152,16 @@ class OwnQuery:
             if len(source.sides) > 1:
                 part = part.replace_schema_metadata({SIDE: b"%d" % exchange.side})
             receivers[place].inbox.append(part)
+
+
+def _of_partitions(
+    pipeline: Pipeline, rows: list[pa.RecordBatch], task: _Task
+) -> Iterator[pa.RecordBatch]:
+    """Those of a task, from one partition after the other."""
+    placed = partitioned(pipeline, rows)
+    for partition in task.owned:
+        task.reads[0] = partition
+        yield from placed[partition]
 
 
 def _owned(parts: list[pa.Table], groups: range) -> pa.Table:

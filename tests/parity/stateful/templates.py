@@ -39,7 +39,10 @@ AGGREGATES: Final = (
     "bool_and(flag)", "bool_or(flag)", "bit_and(n)", "bit_or(n)", "bit_xor(n)",
     "sort_array(collect_list(n))", "sort_array(collect_set(k))", "collect_list(id)",
     "max_by(k, id)", "min_by(n, at)", "median(n)", "percentile(n, 0.25)",
-    "percentile(n, array(0.1, 0.9))", "approx_count_distinct(k)", "approx_count_distinct(d, 0.1)",
+    "percentile(n, array(0.1, 0.9))", "percentile(n, 0.3) FILTER (WHERE id % 3 > 0)",
+    "approx_count_distinct(k)", "approx_count_distinct(d, 0.1)",
+    "approx_percentile(n, 0.3)", "approx_percentile(nanvl(d, 2) + 0D, array(0, 0.25, 1))",
+    "approx_percentile(at, 0.5) FILTER (WHERE id % 3 > 0)", "approx_percentile(m, 0.1, 1000000)",
     "listagg(k, ',')", "regr_count(n, id)",
 )  # fmt: skip
 BY_ORDER: Final = (
@@ -72,6 +75,8 @@ SESSIONS: Final = {
     "of five minutes": "session_window(at, '5 minutes')",
     "of an hour": "session_window(at, '1 hour')",
     "of a gap of its own": "session_window(at, if(n > 1, '2 minutes', '9 minutes'))",
+    "of a gap in a column": "session_window(at, concat(n * 3 - 2, ' minutes'))",
+    "of a gap that is made": "session_window(at, make_interval(0, 0, 0, 0, 0, id % 9 - 1, 0.5))",
 }
 
 

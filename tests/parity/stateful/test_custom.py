@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from engine import write_stream
+from engine.errors import UnsupportedQueryError
 from engine.sinks import memory
 from tests.parity.stateful.comparing import last_of_each, run_here, views
 from tests.parity.stateful.custom_queries import QUERIES, CustomQuery
@@ -93,6 +94,21 @@ def test_custom_queries(session: SparkSession, tmp_path: Path, name: str) -> Non
     mine = run_here(df, query.output_mode, given(query))
     theirs = in_spark(df, query, tmp_path)
     assert compared(theirs, mine, query) == []
+
+
+@pytest.mark.sampled(0.05)
+@pytest.mark.parametrize("name", QUERIES)
+def test_keys_that_stay_in_their_partitions(
+    session: SparkSession, tmp_path: Path, name: str
+) -> None:
+    query = QUERIES[name]
+    df = made(session, tmp_path, query)
+    if "initial state" in name:
+        with pytest.raises(UnsupportedQueryError, match="which partition the keys of initialState"):
+            run_here(df, query.output_mode, given(query), keys_stay=True)
+        return
+    mine = run_here(df, query.output_mode, given(query), keys_stay=True)
+    assert compared(in_spark(df, query, tmp_path), mine, query) == []
 
 
 @pytest.mark.sampled(0.2)

@@ -32,6 +32,19 @@ def test_stateful_queries(session: SparkSession, tmp_path: Path, case: Case) -> 
     assert not told, "\n".join(told)
 
 
+@pytest.mark.sampled(0.01)
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in cases()])
+def test_keys_that_stay_in_their_partitions(
+    session: SparkSession, tmp_path: Path, case: Case
+) -> None:
+    views(session, tmp_path)
+    try:
+        told = differences(session, tmp_path, case, steps(), keys_stay=True)
+    except NothingToCompare:
+        return
+    assert not told, "\n".join(told)
+
+
 @pytest.mark.sampled(0.3)
 @pytest.mark.parametrize("number", range(4))
 def test_random_queries(session: SparkSession, tmp_path: Path, number: int) -> None:

@@ -149,6 +149,9 @@ TEMPLATES = {
         "extract(HOUR FROM ts - ts2)", "extract(SECOND FROM ts - ts2)",
         "extract(MINUTE FROM ntz - ntz2)", f"{_YM} > INTERVAL 1 MONTH", f"{_DT} = INTERVAL 2 DAY",
         f"signum({_DT})", f"signum({_YM})",
+        "ts + CAST(concat(m, ' months ', dd, ' days ', sec, ' seconds') AS INTERVAL)",
+        "ntz + CAST(concat_ws(' ', i, 'days', i2, 'hours') AS INTERVAL)",
+        "ts + CAST(if(m > 0, '-1 day', '3 minutes 2.5 seconds') AS INTERVAL)",
     ],
     "make_interval": [
         "ts + make_interval(m, n, m, dd, hh, mi, cast(sec AS DECIMAL(18, 6)))",
@@ -158,6 +161,8 @@ TEMPLATES = {
         "ts - make_interval(0, i, 0, i2)",
         "ntz2 + make_interval(0, i, 0, -i)",
         "ts2 + make_interval(0, 0, i, 0, i2, i, cast(d AS DECIMAL(18, 6)))",
+        "ts + if(m > n, make_interval(m, n, 0, dd), make_interval(i, i2))",
+        "ntz + coalesce(try_make_interval(i, i2), make_interval(0, 0, 0, dd, 0, mi))",
         "dt + make_interval(m, n, 1, dd)",
         "dt - make_interval(i, m, n, i2)",
         "dt + make_interval(0, n, 0, n, hh, mi)",

@@ -1,0 +1,30 @@
+"""``explain``: the plan of a query that is not started."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from contextlib import nullcontext
+from pathlib import Path
+
+from engine.commands.result import Result
+from engine.commands.run_query import prints_go_to_stderr
+from engine.query.spec import QuerySpec, build, load_spec
+from engine.spark.session import build_session
+
+
+def explain(args: Namespace) -> Result:
+    """What the query reads, does and writes, on how many tasks, with which guarantee."""
+    spec = load_spec(Path(args.spec))
+    with prints_go_to_stderr() if args.json else nullcontext():
+        return _explain(spec)
+
+
+def _explain(spec: QuerySpec) -> Result:
+    spark = build_session(spec.conf, spec.name or "explain", spec.python_path)
+    try:
+        from engine.query.explanation import explain_query
+
+        found = explain_query(build(spec, spark))
+        return Result(found.data, found.text)
+    finally:
+        spark.stop()

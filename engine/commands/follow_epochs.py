@@ -1,0 +1,74 @@
+"""``epochs --follow``: each epoch as it commits, until the query has ended."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any, Final
+
+from engine.base.clock import Clock, SystemClock
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.query_state import QueryState
+from engine.commands.epoch_rows import epoch_rows
+from engine.commands.result import DONE, FAILED, Result
+from engine.commands.status import open_checkpoint
+
+POLL_S: Final = 0.5
+REPORT_S: Final = 3.0
+"""The report of an epoch is written a second behind its commit at most: then there is none."""
+_LINE: Final = "{:>8}  {:<24}  {:>12}  {:>9}  {:>9}  {}"
+
+
+def follow(args: Namespace) -> Result:
+    """Print the last epochs, and each that is committed from then on."""
+    checkpoint = open_checkpoint(args.checkpoint)
+    if not args.json:
+        print(_LINE.format("epoch", "committed at", "rows", "p50 ms", "p99 ms", "offsets"))
+    try:
+        for row in followed(checkpoint, args.last, SystemClock()):
+            print(json.dumps(row) if args.json else _line(row), flush=True)
+    except KeyboardInterrupt:  # as good an end as any
+        return _result(checkpoint, DONE)
+    ended = checkpoint.status().state
+    return _result(checkpoint, DONE if ended is QueryState.STOPPED else FAILED)
+
+
+def followed(checkpoint: Checkpoint, last: int, clock: Clock) -> Iterator[dict[str, Any]]:
+    """The last epochs, and each that is committed from then on, in order; ends when no run holds
+    the checkpoint. One that Spark itself writes tells no end.
+
+    :param last: how many of those that are there already.
+    """
+    shown = max([-1, *checkpoint.epochs()[:-last]])
+    since_s: dict[int, float] = {}
+    while True:
+        # The end first: what was committed before it is there.
+        is_over = checkpoint.status().state.is_over
+        new = [epoch for epoch in checkpoint.epochs() if epoch > shown]
+        rows = epoch_rows(checkpoint, new)
+        for row in rows:
+            waited_s = clock.monotonic_s() - since_s.setdefault(row["epoch"], clock.monotonic_s())
+            if row["rows"] is None and not is_over and waited_s < REPORT_S:
+                break
+            shown = row["epoch"]
+            since_s.pop(shown)
+            yield row
+        if is_over:
+            return
+        clock.sleep(POLL_S)
+
+
+def _line(row: dict[str, Any]) -> str:
+    values = [row["rows"], row["p50_ms"], row["p99_ms"]]
+    rows, *latencies = ["-" if each is None else f"{each:,}" for each in values]
+    offsets = json.dumps(row["offsets"])
+    return _LINE.format(row["epoch"], row["committed_at"] or "-", rows, *latencies, offsets)
+
+
+def _result(checkpoint: Checkpoint, exit_code: int) -> Result:
+    status = checkpoint.status()
+    text = f"The query is {status.state}, last committed epoch {status.epoch}."
+    if status.error is not None:
+        text += f" {status.error}"
+    return Result(status.to_dict(), text, exit_code)

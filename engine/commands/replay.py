@@ -1,0 +1,58 @@
+"""``replay``: run an epoch again beside its query, and look into it."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from contextlib import nullcontext
+from pathlib import Path
+
+from engine.commands.result import Result
+from engine.commands.run_query import prints_go_to_stderr
+from engine.commands.status import open_checkpoint
+from engine.errors import ConfigError
+from engine.query.spec import QuerySpec, build, load_spec
+from engine.spark.session import build_session
+
+
+def replay(args: Namespace) -> Result:
+    """What came into the epoch, what each step made of it, and what went out."""
+    if args.spec is None:
+        raise ConfigError(
+            "The checkpoint holds no code: how the query reads and computes is in its "
+            "specification.",
+            hint="Name it: --spec SPEC.",
+        )
+    spec = load_spec(Path(args.spec))
+    other = None if args.changed is None else load_spec(Path(args.changed))
+    if other is not None:
+        _refuse_other_session(spec, other)
+    if not spec.checkpoint_storage:
+        open_checkpoint(args.checkpoint)  # before Spark starts
+    with prints_go_to_stderr() if args.json else nullcontext():
+        return _replay(args, spec, other)
+
+
+def _refuse_other_session(spec: QuerySpec, other: QuerySpec) -> None:
+    if spec.conf != other.conf:
+        raise ConfigError(
+            "The conf of the two specifications differs, and they are run in one session.",
+            hint="Give both the same conf.",
+        )
+
+
+def _replay(args: Namespace, spec: QuerySpec, other: QuerySpec | None) -> Result:
+    path = [*spec.python_path, *(() if other is None else other.python_path)]
+    spark = build_session(spec.conf, f"replay of epoch {args.epoch}", path)
+    try:
+        from engine.query.replay import replay_epoch
+
+        found = replay_epoch(
+            args.checkpoint,
+            args.epoch,
+            build(spec, spark),
+            changed=None if other is None else build(other, spark),
+            rows=args.rows,
+        )
+        return Result(found.to_dict(), str(found))
+    finally:
+        spark.stop()

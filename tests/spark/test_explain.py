@@ -1,0 +1,111 @@
+"""Queries explained without a start: what they would be, or all that is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from engine import register, write_stream
+from engine.errors import ConfigError, NotEnoughSlotsError
+from engine.query.explanation import explain_query
+
+pytestmark = pytest.mark.spark
+
+
+def rate(spark: SparkSession, partitions: int = 1) -> DataFrame:
+    reader = spark.readStream.format("rate").option("rowsPerSecond", 10)
+    return reader.option("numPartitions", partitions).load()
+
+
+def to_files(df: DataFrame, folder: Path) -> Any:
+    return (
+        write_stream(df)
+        .format("parquet")
+        .option("path", str(folder / "out"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(continuous="2 seconds")
+    )
+
+
+def test_the_plan_is_told_and_nothing_is_created(spark: SparkSession, tmp_path: Path) -> None:
+    df = rate(spark, 2).where("value > 3").select("value")
+    found = explain_query(to_files(df, tmp_path))
+    assert "Filter" in found.text
+    assert "Partitions 2" in found.text
+    assert "every 2000 ms" in found.text
+    assert "exactly once" in found.text
+    assert found.data["delivery"] == "exactly once"
+    assert found.data["columns"] == {"value": "BIGINT"}
+    (pipeline,) = found.data["pipelines"]
+    assert pipeline["tasks"] == 2
+    assert pipeline["origin"].startswith("Source rate[")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stages_and_their_tasks_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    counts = rate(spark).groupBy((F.col("value") % 3).alias("key")).count()
+    found = explain_query(write_stream(counts).format("noop").outputMode("update"))
+    reading, counting = found.data["pipelines"]
+    assert (reading["sends_to"], counting["sends_to"]) == (1, None)
+    assert (reading["tasks"], counting["tasks"]) == (1, 1)
+    assert "Exchange by" in found.text
+    assert "to stage 1" in found.text
+    assert "stage 1: 1" in found.text
+    assert found.data["checkpoint"] is None
+
+
+def test_all_that_would_be_refused_is_told_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    df = rate(spark).select(F.input_file_name().alias("a"), F.spark_partition_id().alias("b"))
+    writer = write_stream(df).format("parquet").option("compression", "none of them")
+    with pytest.raises(ConfigError) as caught:
+        explain_query(writer)
+    told = str(caught.value)
+    assert "input_file_name" in told
+    assert "sink parquet" in told
+    assert "no checkpoint location" in told
+
+
+def test_too_few_slots_are_told(spark: SparkSession) -> None:
+    counts = rate(spark, 2).groupBy("value").count()
+    writer = write_stream(counts).format("noop").outputMode("update")
+    with pytest.raises(NotEnoughSlotsError, match="there are 2"):
+        explain_query(writer.option("partitionsPerTask", 1))
+
+
+def test_a_changed_query_is_told_of_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    query = to_files(rate(spark).select("value"), tmp_path).start()
+    query.awaitEpoch(0, 60)
+    query.stop()
+    files = sorted(tmp_path.rglob("*"))
+    register(spark)
+    other = spark.readStream.format("arrow_rate")
+    with pytest.raises(ConfigError, match=r"not the query .*source\.format"):
+        explain_query(to_files(other.load().select("value"), tmp_path))
+    assert "Partitions 1" in explain_query(to_files(rate(spark).select("value"), tmp_path)).text
+    assert sorted(tmp_path.rglob("*")) == files
+
+
+def test_what_may_begin_a_session_is_not_asked(spark: SparkSession) -> None:
+    lines = spark.readStream.format("socket").option("host", "localhost").option("port", 9).load()
+    found = explain_query(write_stream(lines).format("noop"))
+    assert found.data["partitions"] is None
+    assert "as the source tells when the query starts" in found.text
+
+
+def test_what_spark_runs_has_sparks_plan(spark: SparkSession) -> None:
+    found = explain_query(write_stream(rate(spark)).format("noop").trigger(availableNow=True))
+    assert found.data["run_by"] == "spark"
+    assert "Physical Plan" in found.text
+
+
+def test_several_options_that_do_not_fit_are_told_by_a_start_as_well(spark: SparkSession) -> None:
+    writer = write_stream(rate(spark)).format("noop").option("refreshInterval", "1 hour")
+    with pytest.raises(ConfigError) as caught:
+        writer.option("watermarkIdleAfter", "1 hour").option("reducers", 2).start()
+    told = str(caught.value)
+    assert "for 3 reasons" in told
+    assert all(name in told for name in ("refreshInterval", "watermarkIdleAfter", "reducers"))

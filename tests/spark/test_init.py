@@ -1,0 +1,85 @@
+"""``continuous init``: what it writes works as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.commands.command_line import main
+from engine.query.spec import load_spec
+
+
+def ran(folder: Path, *arguments: str) -> str:
+    """The output of a module of this Python, which must succeed."""
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={
+            **os.environ,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "AIRFLOW_HOME": str(folder / "airflow"),
+        },
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.spark
+def test_what_it_wrote_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "My shop's 2nd"
+    assert main(["init", str(folder), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["name"] == "my_shop_s_2nd"
+    assert all((folder / name).is_file() for name in told["files"])
+    assert load_spec(folder / "query.yaml").name == "my_shop_s_2nd"
+    outcome = ran(folder, "pytest", "-q", "-p", "no:cacheprovider", "test_query.py")
+    assert "2 passed" in outcome or "1 passed, 1 skipped" in outcome
+    ran(
+        folder,
+        "ruff",
+        "format",
+        "--check",
+        "--isolated",
+        "--line-length=100",
+        "dag.py",
+        "test_query.py",
+    )
+    ruff = ("ruff", "format", "--check", "--isolated", "--line-length=100")
+    ran(folder, *ruff, "dag.py", "test_query.py")
+
+
+def test_the_specification_is_right_in_any_folder(tmp_path: Path) -> None:
+    for name in ('a "quoted" \\ one', "a ${DOLLAR} one", "class", "7", "größe"):
+        assert main(["init", str(tmp_path / name)]) == 0
+        spec = load_spec(tmp_path / name / "query.yaml")
+        assert spec.checkpoint_location == str(tmp_path / name / "data" / "checkpoint")
+        assert spec.source is not None
+        assert Path(spec.source.options["path"]).joinpath("first.json").is_file()
+        compile((tmp_path / name / "dag.py").read_text(), "dag.py", "exec")
+
+
+def test_nothing_is_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dag.py").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == 2
+    assert "has dag.py already, and nothing was written" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["dag.py"]
+    assert (tmp_path / "dag.py").read_text() == "mine"
+
+
+def test_a_place_that_cannot_be_written_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["init", str(tmp_path / "file" / "below")]) == 2
+    assert "cannot be written to" in capsys.readouterr().err
