@@ -95,6 +95,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [_modules("hooks.query", "hooks.checkpoint")],
         "triggers": [
             _modules("triggers.epoch", "triggers.query", "triggers.offsets", "triggers.health"),
+            _modules("triggers.start"),
             _modules(
                 "triggers.events", "triggers.periods", "triggers.supervise", "triggers.watermark"
             ),

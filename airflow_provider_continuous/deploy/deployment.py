@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import time
@@ -112,14 +113,7 @@ class Deployment:
         handle = self._notes.last()
         if handle is None or handle.ended or handle.run_id:
             return None
-        noted_log = handle.log
-        handle = replace(handle, log=self._own_log(handle))
-        found = SubmittedQuery(
-            self._location,
-            handle,
-            backend_that_knows(handle, self._settings),
-            lambda known: self._notes.write(replace(known, log=noted_log)),
-        )
+        found = self._noted(handle)
         driver = found.look()
         if driver.state is DriverState.STARTING:
             return found
@@ -140,6 +134,21 @@ class Deployment:
         open_ones = (each for each in noted if not each.run_id and not each.ended)
         return next(surely, next((each for each in open_ones if is_run_of(each, status)), None))
 
+    def submission(self, number: int) -> SubmittedQuery | None:
+        """Return a submission, whatever has become of it; None if it is not noted any more."""
+        handle = self._notes.read(number)
+        return None if handle is None else self._noted(handle)
+
+    def _noted(self, handle: Handle) -> SubmittedQuery:
+        noted_log = handle.log
+        handle = replace(handle, log=self._own_log(handle))
+        return SubmittedQuery(
+            self._location,
+            handle,
+            backend_that_knows(handle, self._settings),
+            lambda known: self._notes.write(replace(known, log=noted_log)),
+        )
+
     def log_of_run(self, run_id: str) -> Path | None:
         """Return the log of a run that was submitted, if it is on this machine."""
         handle = next((each for each in self._notes.all() if each.run_id == run_id), None)
@@ -150,9 +159,12 @@ class Deployment:
         """A note could name any file."""
         return handle.log if Path(handle.log).parent == self._log_dir else ""
 
-    def wait_until_started(self, submitted: SubmittedQuery, timeout_s: float) -> CheckpointStatus:
+    def wait_until_started(
+        self, submitted: SubmittedQuery, timeout_s: float, linger_s: float = math.inf
+    ) -> CheckpointStatus | None:
         """Wait until the submission's run holds the lease; see the hook."""
-        deadline = time.monotonic() + timeout_s
+        now = time.monotonic()
+        deadline, leaves_at = now + timeout_s, now + linger_s
         never, told = Event(), ""
         try:
             while True:
@@ -177,6 +189,8 @@ class Deployment:
                     raise submitted.start_error(f"{how} {driver.detail}", driver.exit_code)
                 if time.monotonic() >= deadline:
                     raise _taken_back(submitted, driver, timeout_s)
+                if time.monotonic() >= leaves_at and submitted.has_read_its_files:
+                    return None
                 never.wait(_POLL_S)
         finally:
             submitted.forget_secrets()

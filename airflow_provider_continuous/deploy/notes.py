@@ -33,14 +33,14 @@ class Notes:
 
         :raises CheckpointError: the checkpoint cannot be read.
         """
-        return next((self._read(number) for number in self._numbers()[-1:]), None)
+        return next((self.read(number) for number in self._numbers()[-1:]), None)
 
     def all(self) -> list[Handle]:
         """Return those submissions that are still noted, the last one first.
 
         :raises CheckpointError: the checkpoint cannot be read.
         """
-        read = map(self._read, reversed(self._numbers()))
+        read = map(self.read, reversed(self._numbers()))
         return [handle for handle in read if handle is not None]
 
     def next_number(self) -> int:
@@ -65,7 +65,11 @@ class Notes:
         """
         self._storage.replace(f"{FOLDER}/{handle.number}", _text(handle))
 
-    def _read(self, number: int) -> Handle | None:
+    def read(self, number: int) -> Handle | None:
+        """Return a submission; None if it is not noted any more.
+
+        :raises CheckpointError: the checkpoint cannot be read.
+        """
         try:
             return Handle.read(load_object(self._storage.read(f"{FOLDER}/{number}")))
         except (FileNotFoundError, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -9,18 +10,25 @@ from typing import Any, Literal
 
 from airflow.sdk import BaseHook
 
-from airflow_provider_continuous.compat import AirflowNotFoundException
 from airflow_provider_continuous.connections.document import storage_options, with_connections
-from airflow_provider_continuous.connections.location import CheckpointLocation, named_location
+from airflow_provider_continuous.connections.location import (
+    DEFAULT,
+    CheckpointLocation,
+    named_location,
+)
 from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.deployment import Deployment
 from airflow_provider_continuous.deploy.interpreter import check_interpreter
 from airflow_provider_continuous.deploy.launch import query_environment
 from airflow_provider_continuous.deploy.options import SubmitOptions
-from airflow_provider_continuous.deploy.settings import ConnectionSettings, read_settings
+from airflow_provider_continuous.deploy.settings import (
+    CONN_TYPE,
+    ConnectionSettings,
+    settings_of,
+)
 from airflow_provider_continuous.deploy.submission import (
     Submission,
-    default_log_dir,
+    log_dir_of,
 )
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
@@ -52,8 +60,8 @@ class ContinuousQueryHook(BaseHook):
     """
 
     conn_name_attr = "continuous_conn_id"
-    default_conn_name = "continuous_default"
-    conn_type = "continuous"
+    default_conn_name = DEFAULT
+    conn_type = CONN_TYPE
     hook_name = "Continuous query"
 
     def __init__(
@@ -79,22 +87,7 @@ class ContinuousQueryHook(BaseHook):
         :raises ConfigError: a connection that was named does not exist, or is not usable.
         """
         own = (self._environment, self._secrets, self._spark_submit)
-        try:
-            connection = self.get_connection(self.continuous_conn_id)
-        except AirflowNotFoundException:
-            if self.continuous_conn_id != self.default_conn_name:
-                raise ConfigError(
-                    f"There is no connection {self.continuous_conn_id!r}.",
-                    hint="Create it, of type 'continuous', or leave continuous_conn_id out.",
-                ) from None
-            self.log.info("No connection %r: local queries, no defaults", self.continuous_conn_id)
-            return ConnectionSettings().with_more(*own)
-        if connection.conn_type != self.conn_type:
-            raise ConfigError(
-                f"The connection {self.continuous_conn_id!r} is of type "
-                f"{connection.conn_type!r}, and not 'continuous'."
-            )
-        return read_settings(self.continuous_conn_id, connection.extra_dejson).with_more(*own)
+        return settings_of(self.continuous_conn_id).with_more(*own)
 
     def get_conn(self) -> ConnectionSettings:
         """Return what the connection says."""
@@ -198,6 +191,18 @@ class ContinuousQueryHook(BaseHook):
         """Return the log of a run that somebody has submitted, if it is on this machine."""
         return self._deployment(checkpoint_location).log_of_run(run_id)
 
+    def submission(self, checkpoint_location: str, number: int) -> SubmittedQuery | None:
+        """Return a submission, whatever has become of it; None if it is not noted any more."""
+        return self._deployment(checkpoint_location).submission(number)
+
+    def started_within(
+        self, submitted: SubmittedQuery, timeout_s: float, linger_s: float
+    ) -> CheckpointStatus | None:
+        """As :meth:`wait_until_started`, but return None after ``linger_s`` if nobody has to stay
+        here until the query starts."""
+        deployment = self._deployment(submitted.checkpoint_location)
+        return deployment.wait_until_started(submitted, timeout_s, linger_s)
+
     def wait_until_started(
         self, submitted: SubmittedQuery, timeout_s: float = 120.0
     ) -> CheckpointStatus:
@@ -210,8 +215,9 @@ class ContinuousQueryHook(BaseHook):
         :raises QueryStartError: it ended or hung before; the message has the end of its log.
         :raises ConfigError: it ended because the specification or the machine is wrong.
         """
-        deployment = self._deployment(submitted.checkpoint_location)
-        return deployment.wait_until_started(submitted, timeout_s)
+        status = self.started_within(submitted, timeout_s, math.inf)
+        assert status is not None, "it does not leave"
+        return status
 
     def status(self, checkpoint_location: str) -> CheckpointStatus:
         """Return who runs the query, in which state, and how far it has come."""
@@ -268,8 +274,7 @@ class ContinuousQueryHook(BaseHook):
         return submission
 
     def _log_dir(self, checkpoint_url: str) -> Path:
-        log_dir = self.settings.log_dir
-        return Path(log_dir) if log_dir else default_log_dir(checkpoint_url)
+        return log_dir_of(self.settings, checkpoint_url)
 
     def _deployment(self, checkpoint_location: str) -> Deployment:
         hook = self._checkpoint(checkpoint_location)

@@ -45,6 +45,8 @@ def main() -> int:
     spec_path = Path(sys.argv[2])
     assert spec_path.stat().st_mode & 0o777 == 0o600, "others can read the specification"
     spec = json.loads(spec_path.read_text())
+    if "--forget" in sys.argv:
+        spec_path.unlink()
     behaviour = spec.get("conf", {}).get("stand_in")
     gate = spec.get("conf", {}).get("gate")
     lease_gate = spec.get("conf", {}).get("lease_gate")

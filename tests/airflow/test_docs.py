@@ -24,6 +24,7 @@ BASES = {  # what they have in common; nobody uses them as they are
     "CheckpointEventTrigger",
     "CheckpointSensor",
     "CheckpointTrigger",
+    "DescribedQueryOperator",
     "EndContinuousQueryOperator",
     "KillableTrigger",
     "QueryAskingOperator",

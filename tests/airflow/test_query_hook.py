@@ -324,8 +324,8 @@ def test_a_process_that_hangs(hook: ContinuousQueryHook, spec: dict[str, Any]) -
 
 
 def test_logs_of_a_remote_checkpoint_lie_with_airflows_own() -> None:
-    assert submission.default_log_dir("s3://bucket/c").name == "continuous"
-    assert submission.default_log_dir("file:///data/c/") == Path("/data/c.logs")
+    assert submission.log_dir_of(ConnectionSettings(), "s3://bucket/c").name == "continuous"
+    assert submission.log_dir_of(ConnectionSettings(), "file:///data/c/") == Path("/data/c.logs")
 
 
 def test_asking_where_nothing_is(hook: ContinuousQueryHook, tmp_path: Path) -> None:

@@ -2,129 +2,60 @@
 
 from __future__ import annotations
 
-import json
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from airflow.sdk import BaseOperator, get_current_context
-
-from airflow_provider_continuous.assets.events import emit
 from airflow_provider_continuous.compat import AirflowFailException
-from airflow_provider_continuous.deferral import by_default, wait_or_defer
 from airflow_provider_continuous.deploy.contract import Handle
 from airflow_provider_continuous.deploy.driver_log import tail
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery, is_run_of
-from airflow_provider_continuous.errors import QueryEndedError, QueryFailedError
+from airflow_provider_continuous.errors import QueryEndedError, QueryFailedError, final_errors
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.links.query import QUERY_LINKS
-from airflow_provider_continuous.openlineage.operators import QueryLineage
+from airflow_provider_continuous.operators.query.described import DescribedQueryOperator
+from airflow_provider_continuous.operators.query.this_task import asker, users
 from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.reconcile import (
     Decision,
-    OnChanged,
     Verdict,
-    check_on_changed,
 )
-from airflow_provider_continuous.tasks.arguments import seconds
 from airflow_provider_continuous.tasks.killing import (
     EndsWithTask,
-    KillAction,
     QueryOfTask,
     StartOfTask,
     TaskIdentity,
-    check_action,
 )
 from airflow_provider_continuous.tasks.memory import TaskMemory
-from airflow_provider_continuous.tasks.users import Users
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
+from airflow_provider_continuous.triggers.start import SubmissionTrigger
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.checkpoint.query_state import QueryState
-from engine.query.spec import read_text
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 OnRunning = Literal["adopt", "fail", "replace"]
 _SUBMISSIONS_MAX = 8
+START_LINGER_S = 30.0
+"""So long a worker waits for a submission: most have started by then."""
 _Error = TypeVar("_Error", QueryEndedError, QueryFailedError)
 ON_KILL_S = 4.0
 """Airflow kills the process of a killed task after five seconds."""
 
 
-class QueryStartingOperator(QueryLineage, BaseOperator):
-    """Starts a query from a specification; how is up to the operators.
+class QueryStartingOperator(DescribedQueryOperator):
+    """Starts a query from a specification; how is up to the operators."""
 
-    Its parameters are described where it is used first, at
-    :class:`~airflow_provider_continuous.operators.query.start.StartContinuousQueryOperator`.
-    """
-
-    operator_extra_links = QUERY_LINKS
-    template_fields: Sequence[str] = (
-        "spec",
-        "query",
-        "checkpoint_location",
-        "query_name",
-        "continuous_conn_id",
-        "storage_conn_id",
-        "source_connection",
-        "sink_connection",
-        "connections",
-        "environment",
-        "spark_submit",
-    )
-    template_fields_renderers = {"spec": "json"}  # noqa: RUF012  # Airflow's declaration
-    ui_color = "#e4f4de"
-
-    def __init__(
-        self,
-        *,
-        spec: Mapping[str, Any] | str | None = None,
-        query: str | None = None,
-        checkpoint_location: str | None = None,
-        query_name: str | None = None,
-        timeout: timedelta | float = 600.0,
-        continuous_conn_id: str = ContinuousQueryHook.default_conn_name,
-        storage_conn_id: str | None = None,
-        source_connection: str | None = None,
-        sink_connection: str | None = None,
-        connections: Mapping[str, str] | None = None,
-        environment: Mapping[str, str] | None = None,
-        secrets: Mapping[str, str] | None = None,
-        spark_submit: Mapping[str, Any] | None = None,
-        poll_interval: float = 1.0,
-        deferrable: bool | None = None,
-        on_kill_action: KillAction = "detach",
-        on_changed: OnChanged = "refuse",
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.on_changed = check_on_changed(on_changed)
-        if (spec is None) == (query is None):
-            raise ValueError(f"{self.task_id}: give exactly one of spec and query.")
-        self.spec = spec
-        self.query = query
-        self.checkpoint_location = checkpoint_location
-        self.query_name = query_name
-        self.timeout = timeout
-        self.continuous_conn_id = continuous_conn_id
-        self.storage_conn_id = storage_conn_id
-        self.source_connection = source_connection
-        self.sink_connection = sink_connection
-        self.connections = connections
-        self.environment = environment
-        self.secrets = secrets
-        self.spark_submit = spark_submit
-        self.poll_interval = poll_interval
-        self.deferrable = by_default() if deferrable is None else deferrable
-        self.on_kill_action = check_action(on_kill_action)
         self._watched: EndsWithTask | None = None
+        self._resumed: SubmittedQuery | None = None
 
     def on_kill(self) -> None:
         """End the query as ``on_kill_action`` says, if somebody has ended this task indeed."""
@@ -134,55 +65,6 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
             self.log.info("Killed before this task has started anything: no query is asked to end")
 
     # -- for the operators ------------------------------------------------------------------------
-
-    def _query_hook(self) -> ContinuousQueryHook:
-        return ContinuousQueryHook(
-            self.continuous_conn_id,
-            self.storage_conn_id,
-            environment=self.environment,
-            secrets=self.secrets,
-            spark_submit=self.spark_submit,
-        )
-
-    def _document(
-        self, hook: ContinuousQueryHook, spec: Mapping[str, Any] | str | None = None
-    ) -> dict[str, Any]:
-        """Return the complete specification of this operator or, instead of it, of another one.
-
-        :raises ConfigError: lists everything that is wrong with it.
-        """
-        readable = self._readable(self.spec if spec is None else spec)
-        return hook.specification(
-            readable,
-            text=self._rendered(readable) if isinstance(readable, Path) else None,
-            query=self.query if spec is None else None,
-            **self._overrides(),
-        )
-
-    def _rendered(self, path: Path) -> str | None:
-        """Return what a specification's file says, its templates rendered."""
-        text = read_text(path)
-        if not any(mark in text for mark in ("{{", "{%", "{#")):
-            return text
-        found = self.render_template(text, get_current_context(), self.get_template_env())
-        # Of a DAG that renders native objects it may be one.
-        return found if isinstance(found, str) else json.dumps(found)
-
-    def _overrides(self) -> dict[str, Any]:
-        """Return what the operator's arguments say over a specification."""
-        return {
-            "name": self.query_name,
-            "checkpoint_location": self.checkpoint_location,
-            "source_connection": self.source_connection,
-            "sink_connection": self.sink_connection,
-            "connections": self.connections,
-        }
-
-    def _readable(self, spec: Mapping[str, Any] | str | None) -> Mapping[str, Any] | Path:
-        if spec is None or isinstance(spec, Mapping):
-            return spec or {}
-        path = Path(spec)
-        return path if path.is_absolute() else Path(self.dag.fileloc).parent / path
 
     def _bring_up(
         self,
@@ -198,32 +80,45 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         """
         location = str(document["checkpoint_location"])
         users(context, location, self.storage_conn_id).enter()
-        running = hook.find(location)
-        if running is None or self._makes_room(
-            running, hook, document, deadline, context, on_running
-        ):
-            running = self._submit(document, hook, deadline, context, on_running)
+        submitted, self._resumed = self._resumed, None
+        if submitted is not None:
+            run = self._started_run(submitted, document, hook, deadline, context, on_running)
         else:
-            self.log.info("Adopted run %s on %s", running.run_id, location)
-        self._watch(location, str(running.run_id), context)
-        return running
+            run = self._adopted_or_started(document, hook, deadline, context, on_running)
+        self._watch(location, str(run.run_id), context)
+        return run
+
+    def woken(self, context: Context, event: Event) -> Any:
+        """Go on with a start after its wait in the triggerer: what was in the way has ended, or a
+        submission has its run, has ended, or is too late."""
+        number = event.get("number")
+        with final_errors():
+            if number is None:
+                expect(event, "ended")
+            else:
+                hook = self._query_hook()
+                self._resumed = hook.submission(event["checkpoint_location"], int(number))
+                if self._resumed is not None:
+                    own = str(TaskIdentity.of(context["ti"]))
+                    self._resumed.own = self._resumed.handle.by == own
+        self._given_deadline = event["deadline"]
+        return self.execute(context)
 
     def _watch(self, location: str, run_id: str, context: Context) -> None:
         """Make a run the one that ``on_kill`` asks to end."""
-        checkpoint = CheckpointHook(location, self.storage_conn_id)
-        # Opened now: a connection cannot be looked up in a signal handler.
-        _ = checkpoint.checkpoint
         self._watched = QueryOfTask(
-            self.on_kill_action, checkpoint, run_id, TaskIdentity.of(context["ti"]), self.log
+            self.on_kill_action,
+            self._opened(location),
+            run_id,
+            TaskIdentity.of(context["ti"]),
+            self.log,
         )
 
-    def _waiting(self, deadline: float | None) -> dict[str, Any]:
-        """Return the arguments of a trigger."""
-        return {
-            "storage_conn_id": self.storage_conn_id,
-            "poll_interval_s": self.poll_interval,
-            "deadline": deadline,
-        }
+    def _opened(self, location: str) -> CheckpointHook:
+        """Return a checkpoint for ``on_kill``: in a signal handler no connection is looked up."""
+        checkpoint = CheckpointHook(location, self.storage_conn_id)
+        _ = checkpoint.checkpoint
+        return checkpoint
 
     def _watching(
         self, context: Context, location: str, run_id: str, deadline: float | None
@@ -243,10 +138,6 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
             "log_path": log,
             "log_position": position,
         }
-
-    def _wait(self, trigger: CheckpointTrigger, method: str = "execute_complete") -> Event:
-        """Wait here, or defer to a method of this operator."""
-        return wait_or_defer(self, trigger, method) if self.deferrable else trigger.wait()
 
     def _with_log(self, error: _Error, context: Context, run_id: str | None = None) -> _Error:
         """Add the end of the log of what this task has started, if it is on this machine.
@@ -280,10 +171,23 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         ask(location, by=asker(context), run_id=status.run_id)
         return f"{run} was asked to {self.on_kill_action}."
 
-    def _deadline(self) -> float:
-        return time.time() + seconds(self.timeout)
-
     # -- starting ---------------------------------------------------------------------------------
+
+    def _adopted_or_started(
+        self,
+        document: Mapping[str, Any],
+        hook: ContinuousQueryHook,
+        deadline: float,
+        context: Context,
+        on_running: OnRunning,
+    ) -> CheckpointStatus:
+        running = hook.find(str(document["checkpoint_location"]))
+        if running is None or self._makes_room(
+            running, hook, document, deadline, context, on_running
+        ):
+            return self._submit(document, hook, deadline, context, on_running)
+        self.log.info("Adopted run %s on %s", running.run_id, document["checkpoint_location"])
+        return running
 
     def _makes_room(
         self,
@@ -311,7 +215,7 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         if not draining:
             hook.drain(location, by=asker(context), run_id=running.run_id)
         ended = QueryEndedTrigger(location, str(running.run_id), **self._waiting(deadline))
-        expect(ended.wait(), "ended")
+        expect(self._wait(ended, "woken"), "ended")
         return True
 
     def _gives_way(self, verdict: Verdict, what: str) -> bool:
@@ -368,15 +272,39 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         on_running: OnRunning,
     ) -> CheckpointStatus:
         submitted = self._submitted(document, hook, context, on_running)
-        self._watched = StartOfTask(
-            self.on_kill_action, submitted, TaskIdentity.of(context["ti"]), self.log
-        )
         memory = TaskMemory(context)
         # All of them: one that was killed early may have started a run that appears only now.
         earlier = (memory.recall("submissions") or [])[-_SUBMISSIONS_MAX:]
         memory.remember("submissions", [*earlier, _without_document(submitted.handle)])
+        return self._started_run(submitted, document, hook, deadline, context, on_running)
+
+    def _started_run(
+        self,
+        submitted: SubmittedQuery,
+        document: Mapping[str, Any],
+        hook: ContinuousQueryHook,
+        deadline: float,
+        context: Context,
+        on_running: OnRunning,
+    ) -> CheckpointStatus:
+        """Wait until a submission holds the checkpoint: here for a while, then in the triggerer."""
+        checkpoint = self._opened(submitted.checkpoint_location)
+        self._watched = StartOfTask(
+            self.on_kill_action, checkpoint, submitted, TaskIdentity.of(context["ti"]), self.log
+        )
         try:
-            status = hook.wait_until_started(submitted, max(1.0, deadline - time.time()))
+            status = None
+            while status is None:
+                left_s = max(1.0, deadline - time.time())
+                leaves = self.deferrable and left_s > 1.0
+                linger_s = START_LINGER_S if leaves else math.inf
+                status = hook.started_within(submitted, left_s, linger_s)
+                if status is None:
+                    name = submitted.handle.name
+                    self.log.info("Submission %s is waited for without a worker", name)
+                    self._wait(self._submission_trigger(submitted, deadline), "woken")
+            memory = TaskMemory(context)
+            earlier = (memory.recall("submissions") or [])[:-1]
             memory.remember("submissions", [*earlier, _without_document(submitted.handle)])
             return status
         except QueryStartError:
@@ -388,6 +316,21 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
                 raise
             self.log.info("Run %s was faster", winner.run_id)
             return self._bring_up(document, hook, context, deadline, on_running)
+
+    def _submission_trigger(self, submitted: SubmittedQuery, deadline: float) -> CheckpointTrigger:
+        handle, told = submitted.handle, dict(self.spark_submit or {})
+        return SubmissionTrigger(
+            submitted.checkpoint_location,
+            number=handle.number,
+            previous_run_id=handle.previous_run_id,
+            continuous_conn_id=self.continuous_conn_id,
+            # Settings do not lead to a driver, and may be secret.
+            spark_submit={key: told[key] for key in told if key != "conf"},
+            on_kill_action=self.on_kill_action,
+            log_path=handle.log or None,
+            log_position=handle.log_position,
+            **self._waiting(deadline),
+        )
 
     def _submitted(
         self,
@@ -419,26 +362,3 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
 def _without_document(handle: Handle) -> dict[str, Any]:
     """As JSON; what was submitted is noted in the checkpoint."""
     return replace(handle, document=None).to_dict()
-
-
-def result(context: Context, location: str, event: Event) -> dict[str, Any]:
-    """Return where a query is, as the operators return it; their asset events tell the same."""
-    found = {
-        "query_id": event["query_id"],
-        "run_id": event["run_id"],
-        "checkpoint_location": location,
-        "epoch": event["epoch"],
-    }
-    emit(context, **found)
-    return found
-
-
-def users(context: Context, location: str, storage_conn_id: str | None) -> Users:
-    """Return who uses a query, as the DAG run of this task sees it."""
-    storage = CheckpointHook(location, storage_conn_id).checkpoint.storage
-    return Users(storage, context["ti"].dag_id, context["ti"].run_id)
-
-
-def asker(context: Context) -> str:
-    """Name this task, for the log of a query that it asks to end."""
-    return f"Airflow task {context['ti'].dag_id}.{context['ti'].task_id}, {context['run_id']}"

@@ -9,7 +9,7 @@ from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.errors import QueryEndedError, final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query.asking import QueryAskingOperator
-from airflow_provider_continuous.operators.query.base import asker, result, users
+from airflow_provider_continuous.operators.query.this_task import asker, result, users
 from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.poller import Event

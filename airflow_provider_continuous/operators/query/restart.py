@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from airflow_provider_continuous.connections.sinks import sink_to_rewind
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.operators.query.base import asker
 from airflow_provider_continuous.operators.query.start import AwaitedStartOperator
+from airflow_provider_continuous.operators.query.this_task import asker
 from airflow_provider_continuous.outcomes import expect, has_failed
 from airflow_provider_continuous.tasks.arguments import whole_number
 from airflow_provider_continuous.tasks.memory import TaskMemory

@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from airflow_provider_continuous.errors import QueryEndedError, QueryFailedError, final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.operators.query.base import (
-    QueryStartingOperator,
-    asker,
-    result,
-    users,
-)
+from airflow_provider_continuous.operators.query.base import QueryStartingOperator
+from airflow_provider_continuous.operators.query.this_task import asker, result, users
 from airflow_provider_continuous.outcomes import expect, has_failed
 from airflow_provider_continuous.reconcile import OnChanged
 from airflow_provider_continuous.tasks.arguments import seconds, whole_number

@@ -12,11 +12,8 @@ from airflow_provider_continuous.errors import (
     final_errors,
 )
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.operators.query.base import (
-    OnRunning,
-    QueryStartingOperator,
-    result,
-)
+from airflow_provider_continuous.operators.query.base import OnRunning, QueryStartingOperator
+from airflow_provider_continuous.operators.query.this_task import result
 from airflow_provider_continuous.outcomes import expect, has_failed
 from airflow_provider_continuous.tasks.arguments import whole_number
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, status_event

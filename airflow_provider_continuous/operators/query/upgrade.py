@@ -11,17 +11,14 @@ from airflow_provider_continuous.deploy.submitted import QueryStartError
 from airflow_provider_continuous.errors import QueryEndedError, final_errors, is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.observing.source_ends import SourceEnds
-from airflow_provider_continuous.operators.query.base import (
-    QueryStartingOperator,
-    asker,
-    result,
-)
+from airflow_provider_continuous.operators.query.base import QueryStartingOperator
 from airflow_provider_continuous.operators.query.going_back import (
     Before,
     forget,
     go_back,
     remember,
 )
+from airflow_provider_continuous.operators.query.this_task import asker, result
 from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.tasks.arguments import per_source, seconds, whole_number
 from airflow_provider_continuous.tasks.memory import TaskMemory

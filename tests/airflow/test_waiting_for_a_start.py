@@ -1,0 +1,146 @@
+"""A task waits for its submission in the triggerer, with real processes (``stand_in.py``)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_continuous.compat import TaskDeferred
+from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
+from airflow_provider_continuous.operators.query import (
+    RestartContinuousQueryOperator,
+    RunContinuousQueryOperator,
+    StartContinuousQueryOperator,
+    base,
+)
+from airflow_provider_continuous.tasks import killing
+from airflow_provider_continuous.triggers.base import CheckpointTrigger
+from airflow_provider_continuous.triggers.start import SubmissionTrigger
+from engine.checkpoint.checkpoint import Checkpoint
+from tests.waiting import wait_until
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def make(
+    submitted: list[SubmittedQuery],
+    spec: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Make:
+    """Tasks that do not linger, over a query that does not start before ``gate`` is there."""
+    monkeypatch.setattr(base, "START_LINGER_S", 0.0)
+    spec["conf"] = {"lease_gate": str(tmp_path / "gate")}
+
+    def made(operator: Any = StartContinuousQueryOperator, **arguments: Any) -> Any:
+        given = {"task_id": "t", "spec": spec, "poll_interval": 0.05, "timeout": 30}
+        return operator(**{**given, **arguments})
+
+    return made
+
+
+def deferred(call: Callable[[], Any]) -> tuple[CheckpointTrigger, str]:
+    with pytest.raises(TaskDeferred) as caught:
+        call()
+    trigger = caught.value.trigger
+    assert isinstance(trigger, CheckpointTrigger)
+    path, arguments = trigger.serialize()
+    assert path.endswith(type(trigger).__name__)
+    again: CheckpointTrigger = type(trigger)(**arguments)
+    return again, caught.value.method_name
+
+
+@pytest.mark.parametrize(
+    ("operator", "then"),
+    [
+        (StartContinuousQueryOperator, "execute_complete"),
+        (RestartContinuousQueryOperator, "execute_complete"),
+        (RunContinuousQueryOperator, "supervised"),
+    ],
+)
+def test_it_waits_without_a_worker_and_goes_on(
+    make: Make,
+    spec: dict[str, Any],
+    submitted: list[SubmittedQuery],
+    tmp_path: Path,
+    context: Any,
+    operator: Any,
+    then: str,
+) -> None:
+    more = {} if operator is RunContinuousQueryOperator else {"wait_for": 100_000}
+    waiting, method = deferred(lambda: make(operator, **more).execute(context))
+    assert (type(waiting), method) == (SubmissionTrigger, "woken")
+    assert waiting.observe() is None
+    assert not submitted[0].spec_path.exists()
+
+    (tmp_path / "gate").touch()
+    event = waiting.wait()
+    started, method = deferred(lambda: make(operator, **more).woken(context, event))
+
+    assert method == then
+    assert len(submitted) == 1
+    run_id = Checkpoint(spec["checkpoint_location"]).status().run_id
+    assert started.arguments()["run_id"] == run_id
+    assert context["task_state_store"]["submissions_2"][-1]["run_id"] == run_id
+    if operator is StartContinuousQueryOperator:
+        assert started.deadline == waiting.deadline, "it has not begun anew"
+
+
+def test_a_driver_that_ends_is_told_with_its_log(
+    make: Make, submitted: list[SubmittedQuery], context: Any
+) -> None:
+    waiting, _ = deferred(lambda: make().execute(context))
+    submitted[0].process.kill()
+    submitted[0].process.wait()
+
+    with pytest.raises(QueryStartError, match=r"(?s)before it held its checkpoint.*end of its log"):
+        make().woken(context, waiting.wait())
+    assert len(submitted) == 1
+
+
+def test_one_that_is_too_late_is_ended(
+    make: Make, submitted: list[SubmittedQuery], context: Any
+) -> None:
+    waiting, _ = deferred(lambda: make(timeout=2).execute(context))
+
+    with pytest.raises(QueryStartError, match="hung for"):
+        make().woken(context, waiting.wait())
+    submitted[0].process.wait()
+
+
+def test_a_killed_task_ends_what_it_waits_for(
+    make: Make, submitted: list[SubmittedQuery], context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(killing, "task_state", lambda _: "failed")
+    waiting, _ = deferred(lambda: make(on_kill_action="drain").execute(context))
+    assert isinstance(waiting, SubmissionTrigger)
+    waiting.task_instance = SimpleNamespace(**{**vars(context["ti"]), "task": None})  # type: ignore[assignment]
+    assert waiting.observe() is None
+
+    asyncio.run(waiting.on_kill())
+
+    wait_until(lambda: submitted[0].process.poll() is not None, "its end")
+
+
+def test_no_setting_goes_to_the_triggerer(make: Make, context: Any) -> None:
+    given = {"conf": {"spark.hadoop.fs.s3a.secret.key": "s3cret"}, "master_web": "http://m:8080"}
+
+    waiting, _ = deferred(lambda: make(spark_submit=given).execute(context))
+
+    assert waiting.arguments()["spark_submit"] == {"master_web": "http://m:8080"}
+
+
+def test_who_does_not_defer_waits_in_the_worker(
+    make: Make, spec: dict[str, Any], tmp_path: Path, context: Any
+) -> None:
+    (tmp_path / "gate").touch()
+
+    result = make(deferrable=False).execute(context)
+
+    assert result["run_id"] == Checkpoint(spec["checkpoint_location"]).status().run_id
