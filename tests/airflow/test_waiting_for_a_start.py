@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,10 +19,14 @@ from airflow_provider_continuous.operators.query import (
     StartContinuousQueryOperator,
     base,
 )
-from airflow_provider_continuous.tasks import killing
+from airflow_provider_continuous.tasks import killing, users
+from airflow_provider_continuous.tasks.users import Users
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
+from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from airflow_provider_continuous.triggers.start import SubmissionTrigger
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.query_state import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.waiting import wait_until
 
 Make = Callable[..., Any]
@@ -126,6 +131,63 @@ def test_a_killed_task_ends_what_it_waits_for(
     asyncio.run(waiting.on_kill())
 
     wait_until(lambda: submitted[0].process.poll() is not None, "its end")
+
+
+def test_what_others_wait_for_too_is_left_to_them(
+    make: Make, submitted: list[SubmittedQuery], context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(killing, "task_state", lambda _: "failed")
+    monkeypatch.setattr(users, "is_on", lambda *_: True)
+    waiting, _ = deferred(lambda: make(on_kill_action="drain").execute(context))
+    Users(waiting.own_hook.checkpoint.storage, "another_dag", "a_run").enter()
+    waiting.task_instance = SimpleNamespace(**{**vars(context["ti"]), "task": None})  # type: ignore[assignment]
+    assert waiting.observe() is None
+
+    asyncio.run(waiting.on_kill())  # type: ignore[attr-defined]
+
+    assert submitted[0].process.poll() is None
+    assert waiting.watches == "submission 0"  # type: ignore[attr-defined]
+
+
+def test_a_run_of_somebody_else_is_not_its_start(
+    make: Make, spec: dict[str, Any], submitted: list[SubmittedQuery], tmp_path: Path, context: Any
+) -> None:
+    """It has lost the race then, which its driver finds out, and the task adopts the winner."""
+    waiting, _ = deferred(lambda: make().execute(context))
+    LiveCheckpoint(spec["checkpoint_location"]).hold("of somebody else")
+    assert waiting.observe() is None
+
+    (tmp_path / "gate").touch()
+    event = waiting.wait()
+
+    assert make(on_changed="adopt").woken(context, event)["run_id"] == "of somebody else"
+    assert len(submitted) == 1
+
+
+def test_what_is_replaced_is_awaited_without_a_worker(
+    make: Make, spec: dict[str, Any], submitted: list[SubmittedQuery], context: Any
+) -> None:
+    live = LiveCheckpoint(spec["checkpoint_location"])
+    live.hold("old")
+    task = {"on_running": "replace", "wait_for": 100_000}
+    waiting, method = deferred(lambda: make(**task).execute(context))
+    assert (type(waiting), method) == (QueryEndedTrigger, "woken")
+    assert live.checkpoint.requests.pending("old") == "drain"
+
+    live.end(QueryState.STOPPED)
+    spec["conf"] = {}
+    started, method = deferred(lambda: make(**task).woken(context, waiting.wait()))
+
+    assert (method, started.deadline) == ("execute_complete", waiting.deadline)
+    assert len(submitted) == 1
+
+
+def test_a_roll_back_after_a_start_that_was_too_late_has_time(make: Make, context: Any) -> None:
+    task = make(timeout=30)
+    task._given_deadline = 1.0
+
+    assert task._deadline() == 1.0
+    assert task._deadline() > time.time()
 
 
 def test_no_setting_goes_to_the_triggerer(make: Make, context: Any) -> None:
