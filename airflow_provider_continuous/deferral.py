@@ -22,9 +22,13 @@ MARGIN_S = 4.0
 @cache
 def by_default() -> bool:
     """Whether tasks defer that do not say it: as ``[operators] default_deferrable`` says, and if
-    nobody has set that, yes: these waits are long."""
-    option = conf.as_dict(display_source=True)["operators"]["default_deferrable"]
-    return option[1] == "default" or conf.getboolean("operators", "default_deferrable")
+    nobody has set that, yes: these waits are long.
+
+    ``False`` in ``airflow.cfg`` says nothing: Airflow writes that there by itself.
+    """
+    _, source = conf.as_dict(display_source=True)["operators"]["default_deferrable"]
+    unsaid = source in ("default", "airflow.cfg")
+    return unsaid or conf.getboolean("operators", "default_deferrable")
 
 
 def wait_or_defer(

@@ -35,7 +35,8 @@ class CheckpointSensor(BaseSensorOperator):
     :param timeout: seconds until the sensor gives up, counted as in every Airflow sensor.
     :param mode: ``poke`` or ``reschedule``; naming one turns deferral off.
     :param deferrable: after a few seconds, wait in the triggerer, without a worker slot; the
-        default unless ``mode`` is named, or ``[operators] default_deferrable`` is set.
+        default unless ``mode`` is named, or ``AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE`` is
+        ``False``.
     """
 
     template_fields: Sequence[str] = ("checkpoint_location", "storage_conn_id")

@@ -13,6 +13,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.execution_time.task_runner import set_current_context
 
+from airflow_provider_continuous import deferral
 from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
 from airflow_provider_continuous.deferral import by_default
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
@@ -362,6 +363,18 @@ def test_the_file_of_a_specification_is_templated(
     parts = read_fingerprint(Checkpoint(spec["checkpoint_location"]).storage)
     assert parts is not None
     assert parts["sql"] == "SELECT value + 1 AS value FROM source"
+
+
+def test_the_file_that_airflow_writes_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has all defaults in it."""
+    written = {"operators": {"default_deferrable": ("false", "airflow.cfg")}}
+    monkeypatch.setattr(deferral.conf, "as_dict", lambda **_: written)
+    by_default.cache_clear()
+
+    defers = by_default()
+    by_default.cache_clear()
+
+    assert defers
 
 
 @pytest.mark.parametrize(("said", "defers"), [(None, True), ("True", True), ("False", False)])

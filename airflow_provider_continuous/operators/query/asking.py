@@ -26,7 +26,7 @@ class QueryAskingOperator(QueryLineage, BaseOperator):
     :param storage_conn_id: the Airflow connection that opens the storage (templated).
     :param poll_interval: seconds between two looks at the checkpoint.
     :param deferrable: after a few seconds, wait in the triggerer, without a worker slot; the
-        default unless ``[operators] default_deferrable`` is set.
+        default unless ``AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE`` is ``False``.
     """
 
     operator_extra_links = QUERY_LINKS

@@ -18,7 +18,7 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query.described import DescribedQueryOperator
 from airflow_provider_continuous.operators.query.this_task import asker, users
-from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.outcomes import expect, has_failed
 from airflow_provider_continuous.reconcile import (
     Decision,
     Verdict,
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 OnRunning = Literal["adopt", "fail", "replace"]
+End = Literal["drain", "stop"]
+_NOBODY = "nobody"
 _SUBMISSIONS_MAX = 8
 START_LINGER_S = 30.0
 """So long a worker waits for a submission: most have started by then."""
@@ -51,6 +53,9 @@ ON_KILL_S = 4.0
 
 class QueryStartingOperator(DescribedQueryOperator):
     """Starts a query from a specification; how is up to the operators."""
+
+    end: End = "drain"
+    """How a run ends that is replaced."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -94,7 +99,7 @@ class QueryStartingOperator(DescribedQueryOperator):
         number = event.get("number")
         with final_errors():
             if number is None:
-                expect(event, "ended")
+                self._gave_way(event)
             else:
                 hook = self._query_hook()
                 self._resumed = hook.submission(event["checkpoint_location"], int(number))
@@ -182,12 +187,26 @@ class QueryStartingOperator(DescribedQueryOperator):
         on_running: OnRunning,
     ) -> CheckpointStatus:
         running = hook.find(str(document["checkpoint_location"]))
+        old_run = self._old_run(running, context) if on_running == "replace" else None
         if running is None or self._makes_room(
-            running, hook, document, deadline, context, on_running
+            running, hook, document, deadline, context, on_running, old_run
         ):
+            self._before_start(document, context)
             return self._submit(document, hook, deadline, context, on_running)
         self.log.info("Adopted run %s on %s", running.run_id, document["checkpoint_location"])
         return running
+
+    def _before_start(self, document: Mapping[str, Any], context: Context) -> None:
+        """Do what has to be done while nobody runs the query."""
+
+    def _old_run(self, running: CheckpointStatus | None, context: Context) -> str:
+        """Return the run that ran when this task began: a retry replaces no other one."""
+        memory = TaskMemory(context)
+        old_run = memory.recall("old_run")
+        if old_run is None:
+            old_run = _NOBODY if running is None else str(running.run_id)
+            memory.remember("old_run", old_run)
+        return str(old_run)
 
     def _makes_room(
         self,
@@ -197,8 +216,12 @@ class QueryStartingOperator(DescribedQueryOperator):
         deadline: float,
         context: Context,
         on_running: OnRunning,
+        old_run: str | None,
     ) -> bool:
-        """Tell whether the running query gives way, and wait until it has; False adopts it."""
+        """Tell whether the running query gives way, and wait until it has; False adopts it.
+
+        :param old_run: the run that is to be replaced.
+        """
         location = str(document["checkpoint_location"])
         own = self._is_own(running, context)
         draining = hook.is_ending(location, running)
@@ -208,15 +231,24 @@ class QueryStartingOperator(DescribedQueryOperator):
                 f"(process {running.pid} on {running.host}). Drain or stop it first, or choose "
                 "on_running='adopt' or 'replace'."
             )
-        if not draining and (own or on_running == "adopt"):
+        replaced = not own and running.run_id == old_run
+        if not draining and not replaced:
             what = f"run {running.run_id}"
             if not self._gives_way(hook.reconcile(document, running, self.on_changed), what):
                 return False
-        if not draining:
-            hook.drain(location, by=asker(context), run_id=running.run_id)
+        if replaced or not draining:
+            ask = hook.stop if replaced and self.end == "stop" else hook.drain
+            ask(location, by=asker(context), run_id=running.run_id)
         ended = QueryEndedTrigger(location, str(running.run_id), **self._waiting(deadline))
-        expect(self._wait(ended, "woken"), "ended")
+        self._gave_way(self._wait(ended, "woken"))
         return True
+
+    def _gave_way(self, event: Event) -> None:
+        expect(event, "ended")
+        if has_failed(event):
+            self.log.warning(
+                "It ended as %s (%s): what was open is read again", event["state"], event["error"]
+            )
 
     def _gives_way(self, verdict: Verdict, what: str) -> bool:
         """Tell whether what there is has to give way to what is wanted, and say what differs.
