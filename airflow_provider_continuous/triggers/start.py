@@ -67,9 +67,10 @@ class SubmissionTrigger(KillableTrigger):
         return None
 
     def observe(self, shared: OneLook | None = None) -> Event | None:
-        """Look once; every event tells which submission it is."""
+        """Look once; every event tells which submission it is, and how far its log was shown."""
         event = super().observe(shared)
-        return None if event is None else {**event, "number": self.number}
+        about = {"number": self.number, "log_position": self.log_position}
+        return None if event is None else {**event, **about}
 
     @property
     def watches(self) -> str:

@@ -75,6 +75,7 @@ def test_it_waits_without_a_worker_and_goes_on(
     submitted: list[SubmittedQuery],
     tmp_path: Path,
     context: Any,
+    capsys: pytest.CaptureFixture[str],
     operator: Any,
     then: str,
 ) -> None:
@@ -86,9 +87,13 @@ def test_it_waits_without_a_worker_and_goes_on(
 
     (tmp_path / "gate").touch()
     event = waiting.wait()
+    shown = event["log_position"]
+    capsys.readouterr()
     started, method = deferred(lambda: make(operator, **more).woken(context, event))
 
     assert method == then
+    assert shown > 0
+    assert "standard input True" not in capsys.readouterr().out, "it was shown before"
     assert len(submitted) == 1
     run_id = Checkpoint(spec["checkpoint_location"]).status().run_id
     assert started.arguments()["run_id"] == run_id

@@ -101,11 +101,11 @@ class QueryStartingOperator(DescribedQueryOperator):
             if number is None:
                 self._gave_way(event)
             else:
-                hook = self._query_hook()
-                self._resumed = hook.submission(event["checkpoint_location"], int(number))
-                if self._resumed is not None:
-                    own = str(TaskIdentity.of(context["ti"]))
-                    self._resumed.own = self._resumed.handle.by == own
+                found = self._query_hook().submission(event["checkpoint_location"], int(number))
+                if found is not None:
+                    found.own = found.handle.by == str(TaskIdentity.of(context["ti"]))
+                    found.handle = replace(found.handle, log_position=event["log_position"])
+                self._resumed = found
         self._given_deadline = event["deadline"]
         return self.execute(context)
 
