@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cache
 
 from airflow.sdk import BaseOperator
 
@@ -16,6 +17,18 @@ LINGER_S = 5.0
 
 MARGIN_S = 4.0
 """For so long a busy scheduler may leave a worker's exit lying, besides."""
+
+
+@cache
+def by_default() -> bool:
+    """Whether tasks defer that do not say it: as ``[operators] default_deferrable`` says, and if
+    nobody has set that, yes: these waits are long.
+
+    ``False`` in ``airflow.cfg`` says nothing: Airflow writes that there by itself.
+    """
+    _, source = conf.as_dict(display_source=True)["operators"]["default_deferrable"]
+    unsaid = source in ("default", "airflow.cfg")
+    return unsaid or conf.getboolean("operators", "default_deferrable")
 
 
 def wait_or_defer(

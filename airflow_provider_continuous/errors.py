@@ -13,6 +13,10 @@ class QueryEndedError(AirflowFailException):
     """The query has ended, and what the task waits for will not come by itself."""
 
 
+class QueryFailedError(AirflowException):
+    """The query that a task has started, or adopted, has failed. A retry starts it again."""
+
+
 class WaitTimeoutError(AirflowException):
     """What the task waits for did not come in time. A retry waits again."""
 

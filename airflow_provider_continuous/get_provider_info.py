@@ -95,6 +95,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [_modules("hooks.query", "hooks.checkpoint")],
         "triggers": [
             _modules("triggers.epoch", "triggers.query", "triggers.offsets", "triggers.health"),
+            _modules("triggers.start"),
             _modules(
                 "triggers.events", "triggers.periods", "triggers.supervise", "triggers.watermark"
             ),
@@ -165,8 +166,9 @@ def get_provider_info() -> dict[str, Any]:
                         "description": "Environment variables of every query, as JSON.",
                         "schema": {"type": ["object", "null"]},
                     },
-                    "secrets": {
-                        "label": "Secrets",
+                    # Airflow hides fields whose names look like secrets, and saves what it shows.
+                    "environment-from": {
+                        "label": "Environment from connections",
                         "description": (
                             "Environment variables whose values are in connections, as JSON: "
                             '{"KAFKA_PASSWORD": "kafka_default.password"}.'

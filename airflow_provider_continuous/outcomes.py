@@ -5,6 +5,13 @@ from __future__ import annotations
 from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.errors import QueryEndedError, WaitTimeoutError
 from airflow_provider_continuous.triggers.poller import Event
+from engine.checkpoint.query_state import QueryState
+
+
+def has_failed(event: Event) -> bool:
+    """Tell whether the query has ended by an error, or was lost: who wanted it may start it
+    again."""
+    return event.get("state") in (QueryState.FAILED.value, QueryState.LOST.value)
 
 
 def expect(event: Event, outcome: str) -> Event:

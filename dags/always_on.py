@@ -1,12 +1,16 @@
-"""Always on: a query that runs for as long as this DAG is not paused.
+"""Always on: a query that runs until somebody ends it, and a DAG that looks after it.
 
 ``schedule="@continuous"`` starts the next run as soon as one has ended. The task starts the query,
 or adopts the one that runs, and stays with it in the triggerer, without a worker slot. If the
 query's process dies, it is started again and goes on from its checkpoint; if that does not help,
 the task fails with the query's own error, and after three such runs Airflow stops trying.
 
-A run lasts for a day, then leaves the query running to the next one: history stays in pieces. To
-end the query, pause the DAG and mark the task as successful: the query is drained.
+A run lasts for a day, then leaves the query running to the next one, which looks after it from then
+on: history stays in pieces.
+
+To pause the DAG does not end the query: it runs on, and nobody looks after it. One that dies stays
+down, for Airflow resumes no task of a DAG that is paused, until the DAG is unpaused. To end the
+query, pause the DAG and mark the task as successful: the query is drained.
 """
 
 from __future__ import annotations

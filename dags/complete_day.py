@@ -63,7 +63,9 @@ SPEC = {
     },
 )
 def complete_day() -> None:
-    start = StartContinuousQueryOperator(task_id="start", spec=SPEC, timeout=180)
+    start = StartContinuousQueryOperator(
+        task_id="start", spec=SPEC, timeout=180, on_kill_action="drain"
+    )
     complete = WatermarkSensor(
         task_id="complete",
         checkpoint_location=CHECKPOINT,

@@ -60,7 +60,9 @@ SPEC = {
     },
 )
 def flights_demo() -> None:
-    start = StartContinuousQueryOperator(task_id="start", spec=SPEC, timeout=180)
+    start = StartContinuousQueryOperator(
+        task_id="start", spec=SPEC, timeout=180, on_kill_action="drain"
+    )
     wait = EpochCommittedSensor(
         task_id="wait_for_epochs",
         checkpoint_location=CHECKPOINT,

@@ -75,6 +75,7 @@ def kafka_to_delta() -> None:
             },
         ),
         timeout=600,
+        on_kill_action="drain",
     )
     start_table = StartContinuousQueryOperator(
         task_id="start_table",
@@ -86,6 +87,7 @@ def kafka_to_delta() -> None:
             sink={"format": "delta", "options": {"path": TABLE}},
         ),
         timeout=600,
+        on_kill_action="drain",
     )
 
     @task.sensor(poke_interval=1, timeout=600, mode="poke")

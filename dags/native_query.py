@@ -45,7 +45,9 @@ SPEC = {
     },
 )
 def native_query() -> None:
-    start = StartContinuousQueryOperator(task_id="start", spec=SPEC, timeout=180)
+    start = StartContinuousQueryOperator(
+        task_id="start", spec=SPEC, timeout=180, on_kill_action="drain"
+    )
     healthy = QueryHealthSensor(task_id="healthy", checkpoint_location=CHECKPOINT, timeout=120)
     wait = EpochCommittedSensor(
         task_id="wait", checkpoint_location=CHECKPOINT, epochs_from_now=2, timeout=120

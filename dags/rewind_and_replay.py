@@ -50,13 +50,19 @@ SPEC = {
 )
 def rewind_and_replay() -> None:
     start = StartContinuousQueryOperator(
-        task_id="start", spec=SPEC, wait_for="{{ params.epoch + 2 }}", timeout=180
+        task_id="start",
+        spec=SPEC,
+        wait_for="{{ params.epoch + 2 }}",
+        timeout=180,
+        on_kill_action="drain",
     )
     halt = DrainContinuousQueryOperator(task_id="halt", checkpoint_location=CHECKPOINT)
     rewind = RewindCheckpointOperator(
         task_id="rewind", checkpoint_location=CHECKPOINT, to_epoch="{{ params.epoch }}"
     )
-    replay = StartContinuousQueryOperator(task_id="replay", spec=SPEC, timeout=180)
+    replay = StartContinuousQueryOperator(
+        task_id="replay", spec=SPEC, timeout=180, on_kill_action="drain"
+    )
     replayed = EpochCommittedSensor(
         task_id="replayed",
         checkpoint_location=CHECKPOINT,
@@ -64,7 +70,7 @@ def rewind_and_replay() -> None:
         timeout=180,
     )
     end = DrainContinuousQueryOperator(task_id="end", checkpoint_location=CHECKPOINT)
-    start >> halt >> rewind >> replay >> replayed >> end.as_teardown(setups=replay)
+    start >> halt >> rewind >> replay >> replayed >> end.as_teardown(setups=[start, replay])
 
 
 rewind_and_replay()

@@ -43,10 +43,11 @@ def query_asset(
 ) -> Asset:
     """Return the asset that is a query's output.
 
-    :param query: the location of its checkpoint, or its name.
+    :param query: the location of its checkpoint, or its name. The triggerer looks for what has
+        only a name in the checkpoint root of the connection ``continuous_default``.
     :param name: the asset's; default its URI.
     :param every: have the triggerer make every k-th committed epoch an event of the asset; 1 is
-        every epoch. Needs a location.
+        every epoch.
     :param at_most_every_s: have it make one event of all that was committed in so many seconds.
     :param complete_every: have it make an event of each period of this length that is complete by
         event time, e.g. ``timedelta(days=1)``: the query's watermark has passed its end. Periods
@@ -57,13 +58,11 @@ def query_asset(
     :param poll_interval_s: seconds between two looks at the checkpoint.
     :param extra: the asset's own.
     :raises ConfigError: ``query`` is neither a location nor a name.
-    :raises ValueError: a name is to be watched, or epochs and periods are.
+    :raises ValueError: epochs and periods are to be watched.
     """
     uri = asset_uri(query)
     watchers = []
     epochs = every is not None or at_most_every_s is not None or from_epoch is not None
-    if (epochs or complete_every is not None) and _NAME.fullmatch(query):
-        raise ValueError(f"To watch the query {query!r}, give the location of its checkpoint.")
     # Triggers are imported here: who only names an asset needs none.
     if complete_every is not None:
         if epochs:

@@ -125,8 +125,8 @@ def _options(named: Any, kinds: Mapping[str, Any], owner: str) -> dict[str, str]
                 raise ConfigError(
                     f"{owner} would get the password of {conn_id!r} as its option {key}, which is "
                     "no secret's name: the checkpoint and explain would show it.",
-                    hint="Hand it over in the query's environment (the field secrets of its "
-                    "connection), and let the connector read it there.",
+                    hint="Hand it over in the query's environment (the field environment-from of "
+                    "its connection), and let the connector read it there.",
                 )
             said[str(key)] = value_at(connection, str(place), owner)
     for key, value in said.items():

@@ -1,16 +1,21 @@
 """Where a checkpoint lies, with or without an Airflow connection to reach it.
 
 ``s3://my_conn@bucket/orders``, the notation of Airflow's ``ObjectStoragePath``, names the
-connection ``my_conn`` and the URL ``s3://bucket/orders``.
+connection ``my_conn`` and the URL ``s3://bucket/orders``. A name alone, ``orders``, is the folder
+of that name in the checkpoint root of the connection ``continuous_default``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
+from airflow_provider_continuous.compat import AirflowNotFoundException
 from engine.errors import ConfigError
+
+DEFAULT: Final = "continuous_default"
+"""The connection whose checkpoint root names are looked for in."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class CheckpointLocation:
                 hint="Give the folder or URL of the query's checkpoint; if it is a template, "
                 "see what it rendered to.",
             )
+        if _is_name(url):
+            url = _below_root(url, default_root())
         parts = urlsplit(url)
         named = parts.netloc.rpartition("@")[0]
         if named:
@@ -42,7 +49,9 @@ class CheckpointLocation:
         if not parts.scheme and not url.startswith("/"):
             raise ConfigError(
                 f"checkpoint_location {url!r} is relative.",
-                hint="Workers and the triggerer share no working folder: give a whole path.",
+                hint="Workers and the triggerer share no working folder: give a whole path. A name "
+                f"alone is looked for in the checkpoint root of the connection {DEFAULT!r}, if it "
+                "has one.",
             )
         if named and conn_id and named != conn_id:
             raise ConfigError(
@@ -63,3 +72,31 @@ class CheckpointLocation:
         from airflow.sdk.io import attach
 
         return dict(attach(urlsplit(self.url).scheme, self.conn_id).fs.storage_options)
+
+
+def default_root() -> str | None:
+    """Return the checkpoint root of :data:`DEFAULT`, if there is one."""
+    from airflow.sdk import BaseHook
+
+    try:
+        extra = BaseHook.get_connection(DEFAULT).extra_dejson
+    except AirflowNotFoundException:
+        return None
+    return extra.get("checkpoint-root") or None
+
+
+def named_location(location: str | None, name: str | None, root: str | None) -> str | None:
+    """Return where a query's checkpoint is: its location, a name that stands for a folder in the
+    root, or the folder of the query's own name in there."""
+    if location is None:
+        return _below_root(name, root) if name and root else None
+    location = location.strip()
+    return _below_root(location, root) if _is_name(location) else location
+
+
+def _is_name(location: str) -> bool:
+    return "/" not in location and ":" not in location
+
+
+def _below_root(name: str, root: str | None) -> str:
+    return f"{root.rstrip('/')}/{name}" if root and name else name

@@ -72,6 +72,8 @@ class Handle:
     :param driver_id: the driver or application on the cluster, once it is known.
     :param run_id: the run, once it holds the checkpoint.
     :param ended: somebody has seen its end, or has killed it.
+    :param document: what was submitted, as :func:`engine.query.spec.describe` has it; None: an
+        earlier release has noted this.
     """
 
     backend: str
@@ -90,6 +92,7 @@ class Handle:
     driver_id: str | None = None
     run_id: str | None = None
     ended: bool = False
+    document: Mapping[str, str] | None = None
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Handle:

@@ -9,10 +9,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -29,7 +30,7 @@ from airflow_provider_continuous.deploy.notes import Notes
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings
 from airflow_provider_continuous.deploy.submission import LOG_SUFFIX, Submission
-from airflow_provider_continuous.deploy.submitted import SubmittedQuery
+from airflow_provider_continuous.deploy.submitted import SubmittedQuery, is_run_of
 from airflow_provider_continuous.errors import is_final
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.process import Process
@@ -61,10 +62,13 @@ class Deployment:
         self._settings, self._log_dir, self._log = settings, log_dir, log
         self._notes = Notes(checkpoint.storage)
 
-    def submit(self, made: Callable[[], Submission], by: str) -> SubmittedQuery:
+    def submit(
+        self, made: Callable[[], Submission], by: str, document: Mapping[str, str]
+    ) -> SubmittedQuery:
         """Start a driver, or return the submission that is on its way; see the hook.
 
         :param made: makes what is to be started, with its secrets.
+        :param document: what that is, without them.
         """
         while True:
             number = self._notes.next_number()
@@ -89,6 +93,7 @@ class Deployment:
                 host=socket.gethostname(),
                 submitter=(os.getpid(), Process.current().started),
                 cluster=master,
+                document=document,
             )
             if self._notes.take(handle):
                 break
@@ -108,15 +113,7 @@ class Deployment:
         handle = self._notes.last()
         if handle is None or handle.ended or handle.run_id:
             return None
-        noted_log = handle.log
-        if Path(noted_log).parent != self._log_dir:  # a note could name any file
-            handle = replace(handle, log="")
-        found = SubmittedQuery(
-            self._location,
-            handle,
-            backend_that_knows(handle, self._settings),
-            lambda known: self._notes.write(replace(known, log=noted_log)),
-        )
+        found = self._noted(handle)
         driver = found.look()
         if driver.state is DriverState.STARTING:
             return found
@@ -129,9 +126,45 @@ class Deployment:
                 return None
         return found
 
-    def wait_until_started(self, submitted: SubmittedQuery, timeout_s: float) -> CheckpointStatus:
+    def of_run(self, status: CheckpointStatus) -> Handle | None:
+        """Return the submission of the run that holds, or held, the checkpoint; None: it was
+        started by other means, or long ago."""
+        noted = self._notes.all()
+        surely = (each for each in noted if each.run_id and each.run_id == status.run_id)
+        open_ones = (each for each in noted if not each.run_id and not each.ended)
+        return next(surely, next((each for each in open_ones if is_run_of(each, status)), None))
+
+    def submission(self, number: int) -> SubmittedQuery | None:
+        """Return a submission, whatever has become of it; None if it is not noted any more."""
+        handle = self._notes.read(number)
+        return None if handle is None else self._noted(handle)
+
+    def _noted(self, handle: Handle) -> SubmittedQuery:
+        noted_log = handle.log
+        handle = replace(handle, log=self._own_log(handle))
+        return SubmittedQuery(
+            self._location,
+            handle,
+            backend_that_knows(handle, self._settings),
+            lambda known: self._notes.write(replace(known, log=noted_log)),
+        )
+
+    def log_of_run(self, run_id: str) -> Path | None:
+        """Return the log of a run that was submitted, if it is on this machine."""
+        handle = next((each for each in self._notes.all() if each.run_id == run_id), None)
+        log = "" if handle is None else self._own_log(handle)
+        return Path(log) if log and Path(log).exists() else None
+
+    def _own_log(self, handle: Handle) -> str:
+        """A note could name any file."""
+        return handle.log if Path(handle.log).parent == self._log_dir else ""
+
+    def wait_until_started(
+        self, submitted: SubmittedQuery, timeout_s: float, linger_s: float = math.inf
+    ) -> CheckpointStatus | None:
         """Wait until the submission's run holds the lease; see the hook."""
-        deadline = time.monotonic() + timeout_s
+        now = time.monotonic()
+        deadline, leaves_at = now + timeout_s, now + linger_s
         never, told = Event(), ""
         try:
             while True:
@@ -156,6 +189,8 @@ class Deployment:
                     raise submitted.start_error(f"{how} {driver.detail}", driver.exit_code)
                 if time.monotonic() >= deadline:
                     raise _taken_back(submitted, driver, timeout_s)
+                if time.monotonic() >= leaves_at and submitted.has_read_its_files:
+                    return None
                 never.wait(_POLL_S)
         finally:
             submitted.forget_secrets()

@@ -33,13 +33,15 @@ class Notes:
 
         :raises CheckpointError: the checkpoint cannot be read.
         """
-        numbers = self._numbers()
-        if not numbers:
-            return None
-        try:
-            return Handle.read(load_object(self._storage.read(f"{FOLDER}/{numbers[-1]}")))
-        except (FileNotFoundError, ValueError):
-            return None
+        return next((self.read(number) for number in self._numbers()[-1:]), None)
+
+    def all(self) -> list[Handle]:
+        """Return those submissions that are still noted, the last one first.
+
+        :raises CheckpointError: the checkpoint cannot be read.
+        """
+        read = map(self.read, reversed(self._numbers()))
+        return [handle for handle in read if handle is not None]
 
     def next_number(self) -> int:
         """Return the number of the next submission."""
@@ -62,6 +64,16 @@ class Notes:
         :raises CheckpointError: the checkpoint cannot be written.
         """
         self._storage.replace(f"{FOLDER}/{handle.number}", _text(handle))
+
+    def read(self, number: int) -> Handle | None:
+        """Return a submission; None if it is not noted any more.
+
+        :raises CheckpointError: the checkpoint cannot be read.
+        """
+        try:
+            return Handle.read(load_object(self._storage.read(f"{FOLDER}/{number}")))
+        except (FileNotFoundError, ValueError):
+            return None
 
     def _numbers(self) -> list[int]:
         names = (file.name for file in self._storage.list(FOLDER))

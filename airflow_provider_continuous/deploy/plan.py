@@ -100,13 +100,13 @@ def _plan_with_files(
 ) -> Plan:
     spec_path = submission.write_specification(document)
     private = {key: value for key, value in conf.items() if is_secret(key, value)}
-    argument, environment = str(spec_path), cluster.environment(submission)
+    arguments, environment = ["--forget", str(spec_path)], cluster.environment(submission)
     if cluster.deploy_mode == "cluster":
         conf[_DO_NOT_WAIT[cluster.manager]] = "false"
         prefix = _DRIVER_VARIABLE[cluster.manager]
         private |= {f"{prefix}.{name}": value for name, value in submission.variables.items()}
         options = replace(options, files=_joined(str(spec_path), options.files))
-        argument = spec_path.name
+        arguments = [spec_path.name]
     properties = write_properties(private, submission, options.properties_file) if private else None
     keytab = None
     if cluster.keytab:
@@ -121,7 +121,7 @@ def _plan_with_files(
         conf={key: value for key, value in conf.items() if key not in private},
         deploy_mode=cluster.deploy_mode,
         name=document.get("name") or "continuous query",
-        application_args=[argument],
+        application_args=arguments,
     )
     if properties and not options.properties_file:
         command.insert(1, "--load-spark-defaults")  # which any properties file would hide

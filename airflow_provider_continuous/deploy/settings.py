@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 
 from airflow_provider_continuous import configuration
+from airflow_provider_continuous.compat import AirflowNotFoundException
+from airflow_provider_continuous.connections.location import DEFAULT
 from airflow_provider_continuous.connections.lookup import find, value_at
 from engine.errors import ConfigError
 from engine.redaction.logs import redact
 
+logger = logging.getLogger(__name__)
+
+CONN_TYPE = "continuous"
 DEPLOY_MODES = ("local", "spark-submit")
 
 
@@ -73,6 +80,29 @@ class ConnectionSettings:
         return found
 
 
+def settings_of(conn_id: str) -> ConnectionSettings:
+    """Return what a connection says; :data:`DEFAULT` need not exist.
+
+    :raises ConfigError: a connection that was named does not exist, or is not usable.
+    """
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        if conn_id != DEFAULT:
+            raise ConfigError(
+                f"There is no connection {conn_id!r}.",
+                hint="Create it, of type 'continuous', or leave continuous_conn_id out.",
+            ) from None
+        logger.info("No connection %r: local queries, no defaults", conn_id)
+        return ConnectionSettings()
+    if connection.conn_type != CONN_TYPE:
+        raise ConfigError(
+            f"The connection {conn_id!r} is of type "
+            f"{connection.conn_type!r}, and not {CONN_TYPE!r}."
+        )
+    return read_settings(conn_id, connection.extra_dejson)
+
+
 def read_settings(conn_id: str, extra: Mapping[str, Any]) -> ConnectionSettings:
     """Read a connection's extra.
 
@@ -84,6 +114,12 @@ def read_settings(conn_id: str, extra: Mapping[str, Any]) -> ConnectionSettings:
             f"The connection {conn_id!r} names the deploy mode {mode!r}.",
             hint=f"There are: {', '.join(DEPLOY_MODES)}.",
         )
+    if extra.get("secrets"):
+        raise ConfigError(
+            f"The connection {conn_id!r} has the field secrets.",
+            hint="It is called environment-from now: Airflow's form showed secrets as ***, and "
+            "saved that.",
+        )
     return ConnectionSettings(
         mode,
         extra.get("checkpoint-root") or None,
@@ -91,7 +127,7 @@ def read_settings(conn_id: str, extra: Mapping[str, Any]) -> ConnectionSettings:
         _object(conn_id, extra, "conf", "configuration"),
         extra.get("spark-conn-id") or "spark_default",
         _object(conn_id, extra, "environment", "environment"),
-        _object(conn_id, extra, "secrets", "secrets field"),
+        _object(conn_id, extra, "environment-from", "field environment-from"),
         _object(conn_id, extra, "spark_submit", "spark_submit field"),
         extra.get("python") or configuration.python(),
     )

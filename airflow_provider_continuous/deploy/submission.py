@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.deploy.launch import query_environment
+from airflow_provider_continuous.deploy.settings import ConnectionSettings
 
 ENGINE = (sys.executable, "-m", "engine")
 """The engine's command line."""
@@ -74,9 +75,11 @@ class Submission:
         return ENGINE if self.python is None else (self.python, "-m", "engine")
 
 
-def default_log_dir(checkpoint_url: str) -> Path:
-    """Return the folder for a query's logs: the configured one, else beside a local checkpoint,
-    else Airflow's own."""
+def log_dir_of(settings: ConnectionSettings, checkpoint_url: str) -> Path:
+    """Return the folder for a query's logs: the connection's, else the configured one, else beside
+    a local checkpoint, else Airflow's own."""
+    if settings.log_dir:
+        return Path(settings.log_dir)
     configured = configuration.log_dir()
     if configured:
         return Path(configured)

@@ -74,6 +74,12 @@ class SubmittedQuery:
         """The specification, until it is read."""
         return self._file(SPEC_SUFFIX)
 
+    @property
+    def has_read_its_files(self) -> bool:
+        """Whether nobody has to stay on this machine to delete what the driver has read."""
+        elsewhere = self.handle.host != socket.gethostname()
+        return elsewhere or self.handle.driver_id is not None or not self.spec_path.exists()
+
     def look(self) -> DriverStatus:
         """Look once, and note what has become known."""
         found = self._backend.find(self.handle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -9,25 +10,35 @@ from typing import Any, Literal
 
 from airflow.sdk import BaseHook
 
-from airflow_provider_continuous.compat import AirflowNotFoundException
 from airflow_provider_continuous.connections.document import storage_options, with_connections
-from airflow_provider_continuous.connections.location import CheckpointLocation
+from airflow_provider_continuous.connections.location import (
+    DEFAULT,
+    CheckpointLocation,
+    named_location,
+)
 from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.deployment import Deployment
 from airflow_provider_continuous.deploy.interpreter import check_interpreter
 from airflow_provider_continuous.deploy.launch import query_environment
 from airflow_provider_continuous.deploy.options import SubmitOptions
-from airflow_provider_continuous.deploy.settings import ConnectionSettings, read_settings
+from airflow_provider_continuous.deploy.settings import (
+    CONN_TYPE,
+    ConnectionSettings,
+    settings_of,
+)
 from airflow_provider_continuous.deploy.submission import (
     Submission,
-    default_log_dir,
+    log_dir_of,
 )
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.reconcile import OnChanged, Verdict, reconcile
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
+from engine.checkpoint.fingerprint_file import read_fingerprint
+from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rescaling import rescale
 from engine.errors import ConfigError
-from engine.query.spec import load_spec, read_document
+from engine.query.spec import describe, load_spec, parse_document, read_document
 
 __all__ = ["ConnectionSettings", "ContinuousQueryHook"]
 
@@ -49,8 +60,8 @@ class ContinuousQueryHook(BaseHook):
     """
 
     conn_name_attr = "continuous_conn_id"
-    default_conn_name = "continuous_default"
-    conn_type = "continuous"
+    default_conn_name = DEFAULT
+    conn_type = CONN_TYPE
     hook_name = "Continuous query"
 
     def __init__(
@@ -76,22 +87,7 @@ class ContinuousQueryHook(BaseHook):
         :raises ConfigError: a connection that was named does not exist, or is not usable.
         """
         own = (self._environment, self._secrets, self._spark_submit)
-        try:
-            connection = self.get_connection(self.continuous_conn_id)
-        except AirflowNotFoundException:
-            if self.continuous_conn_id != self.default_conn_name:
-                raise ConfigError(
-                    f"There is no connection {self.continuous_conn_id!r}.",
-                    hint="Create it, of type 'continuous', or leave continuous_conn_id out.",
-                ) from None
-            self.log.info("No connection %r: local queries, no defaults", self.continuous_conn_id)
-            return ConnectionSettings().with_more(*own)
-        if connection.conn_type != self.conn_type:
-            raise ConfigError(
-                f"The connection {self.continuous_conn_id!r} is of type "
-                f"{connection.conn_type!r}, and not 'continuous'."
-            )
-        return read_settings(self.continuous_conn_id, connection.extra_dejson).with_more(*own)
+        return settings_of(self.continuous_conn_id).with_more(*own)
 
     def get_conn(self) -> ConnectionSettings:
         """Return what the connection says."""
@@ -119,6 +115,7 @@ class ContinuousQueryHook(BaseHook):
         self,
         spec: Mapping[str, Any] | str | Path,
         *,
+        text: str | None = None,
         source_connection: str | None = None,
         sink_connection: str | None = None,
         **overrides: Any,
@@ -126,20 +123,23 @@ class ContinuousQueryHook(BaseHook):
         """Return a complete, valid specification. It names connections, and holds nothing of them.
 
         :param spec: the specification or the path of its YAML or JSON file.
+        :param text: what the file says, its templates rendered; None: read it.
         :param source_connection: instead of ``source.connection``; ``sink_connection`` likewise.
         :param overrides: keys to set in it; those that are None are left alone.
         :raises ConfigError: lists everything that is wrong with it, or names the connection that
             cannot be used.
         """
-        document = dict(spec) if isinstance(spec, Mapping) else _read(Path(spec))
+        document = dict(spec) if isinstance(spec, Mapping) else _read(Path(spec), text)
         document |= {key: value for key, value in overrides.items() if value is not None}
         _connect(document, "source", source_connection)
         _connect(document, "sink", sink_connection)
         if self.settings.conf:
             document["conf"] = {**self.settings.conf, **(document.get("conf") or {})}
-        root, name = self.settings.checkpoint_root, document.get("name")
-        if document.get("checkpoint_location") is None and root and name:
-            document["checkpoint_location"] = f"{root.rstrip('/')}/{name}"
+        location, name = document.get("checkpoint_location"), document.get("name")
+        root = self.settings.checkpoint_root
+        found = named_location(None if location is None else str(location), name, root)
+        if found is not None:
+            document["checkpoint_location"] = found
         cluster = self._cluster()
         variables = self.settings.variables()
         here = cluster is None or cluster.deploy_mode == "client"
@@ -157,7 +157,28 @@ class ContinuousQueryHook(BaseHook):
         :raises CheckpointError: the checkpoint cannot be read, or not be written.
         """
         deployment = self._deployment(document["checkpoint_location"])
-        return deployment.submit(lambda: self._submission(document), by)
+        return deployment.submit(lambda: self._submission(document), by, describe(document))
+
+    def reconcile(
+        self,
+        document: Mapping[str, Any],
+        running: CheckpointStatus | SubmittedQuery,
+        on_changed: OnChanged,
+    ) -> Verdict:
+        """Compare a document with the query that runs, has run or is on its way, and decide.
+
+        :param document: what :meth:`specification` returned.
+        :raises CheckpointError: the checkpoint cannot be read.
+        """
+        checkpoint = self._checkpoint(document["checkpoint_location"]).checkpoint
+        if isinstance(running, CheckpointStatus):
+            deployment = self._deployment(document["checkpoint_location"])
+            handle = deployment.of_run(running)
+        else:
+            handle = running.handle
+        noted = None if handle is None else handle.document
+        fingerprint = read_fingerprint(checkpoint.storage)
+        return reconcile(describe(document), noted, fingerprint, on_changed)
 
     def on_its_way(self, checkpoint_location: str) -> SubmittedQuery | None:
         """Return the last submission if it may still come to run, None if it has run, or ended.
@@ -165,6 +186,22 @@ class ContinuousQueryHook(BaseHook):
         Whatever the lease tells goes before this.
         """
         return self._deployment(checkpoint_location).find()
+
+    def log_of_run(self, checkpoint_location: str, run_id: str) -> Path | None:
+        """Return the log of a run that somebody has submitted, if it is on this machine."""
+        return self._deployment(checkpoint_location).log_of_run(run_id)
+
+    def submission(self, checkpoint_location: str, number: int) -> SubmittedQuery | None:
+        """Return a submission, whatever has become of it; None if it is not noted any more."""
+        return self._deployment(checkpoint_location).submission(number)
+
+    def started_within(
+        self, submitted: SubmittedQuery, timeout_s: float, linger_s: float
+    ) -> CheckpointStatus | None:
+        """As :meth:`wait_until_started`, but return None after ``linger_s`` if nobody has to stay
+        here until the query starts."""
+        deployment = self._deployment(submitted.checkpoint_location)
+        return deployment.wait_until_started(submitted, timeout_s, linger_s)
 
     def wait_until_started(
         self, submitted: SubmittedQuery, timeout_s: float = 120.0
@@ -178,8 +215,9 @@ class ContinuousQueryHook(BaseHook):
         :raises QueryStartError: it ended or hung before; the message has the end of its log.
         :raises ConfigError: it ended because the specification or the machine is wrong.
         """
-        deployment = self._deployment(submitted.checkpoint_location)
-        return deployment.wait_until_started(submitted, timeout_s)
+        status = self.started_within(submitted, timeout_s, math.inf)
+        assert status is not None, "it does not leave"
+        return status
 
     def status(self, checkpoint_location: str) -> CheckpointStatus:
         """Return who runs the query, in which state, and how far it has come."""
@@ -189,6 +227,12 @@ class ContinuousQueryHook(BaseHook):
         """Return the status of the run that holds the checkpoint's lease, None if none does."""
         status = self.status(checkpoint_location)
         return status if status.state.is_active else None
+
+    def is_ending(self, checkpoint_location: str, running: CheckpointStatus) -> bool:
+        """Tell whether a run drains, or was asked to end and has not begun to."""
+        requests = self._checkpoint(checkpoint_location).checkpoint.requests
+        asked = requests.pending(str(running.run_id)) is not None
+        return asked or running.state is QueryState.DRAINING
 
     def drain(self, checkpoint_location: str, by: str, run_id: str | None = None) -> None:
         """Ask the query to finish its open epochs and end.
@@ -230,8 +274,7 @@ class ContinuousQueryHook(BaseHook):
         return submission
 
     def _log_dir(self, checkpoint_url: str) -> Path:
-        log_dir = self.settings.log_dir
-        return Path(log_dir) if log_dir else default_log_dir(checkpoint_url)
+        return log_dir_of(self.settings, checkpoint_url)
 
     def _deployment(self, checkpoint_location: str) -> Deployment:
         hook = self._checkpoint(checkpoint_location)
@@ -296,8 +339,8 @@ class _AnyVariable(dict[str, str]):
         return True
 
 
-def _read(path: Path) -> dict[str, Any]:
-    document = read_document(path)
+def _read(path: Path, text: str | None) -> dict[str, Any]:
+    document = read_document(path) if text is None else parse_document(text, path)
     folders = document.get("python_path")
     if isinstance(folders, list):
         # Relative to the document, which the query will read from elsewhere.

@@ -13,7 +13,7 @@ from airflow.triggers.base import StartTriggerArgs
 
 from airflow_provider_continuous.assets.events import emit
 from airflow_provider_continuous.compat import AirflowSensorTimeout
-from airflow_provider_continuous.deferral import wait_or_defer
+from airflow_provider_continuous.deferral import by_default, wait_or_defer
 from airflow_provider_continuous.errors import WaitTimeoutError, final_errors
 from airflow_provider_continuous.links.query import PAGE_LINKS
 from airflow_provider_continuous.outcomes import expect
@@ -35,7 +35,8 @@ class CheckpointSensor(BaseSensorOperator):
     :param timeout: seconds until the sensor gives up, counted as in every Airflow sensor.
     :param mode: ``poke`` or ``reschedule``; naming one turns deferral off.
     :param deferrable: after a few seconds, wait in the triggerer, without a worker slot; the
-        default unless ``mode`` is named.
+        default unless ``mode`` is named, or ``AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE`` is
+        ``False``.
     """
 
     template_fields: Sequence[str] = ("checkpoint_location", "storage_conn_id")
@@ -60,7 +61,9 @@ class CheckpointSensor(BaseSensorOperator):
         super().__init__(mode=mode or "poke", poke_interval=poke_interval, **kwargs)
         self.checkpoint_location = checkpoint_location
         self.storage_conn_id = storage_conn_id
-        self.deferrable = mode is None if deferrable is None else deferrable
+        if deferrable is None:
+            deferrable = mode is None and by_default()
+        self.deferrable = deferrable
         self._starts_from_trigger = start_from_trigger
 
     def execute(self, context: Context) -> Any:

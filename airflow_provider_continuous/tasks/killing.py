@@ -16,6 +16,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
+from airflow_provider_continuous.tasks.users import Users
+
 if TYPE_CHECKING:
     from airflow_provider_continuous.deploy.submitted import SubmittedQuery
     from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
@@ -73,13 +75,17 @@ class EndsWithTask(ABC):
     """What ends when its task does.
 
     :param action: checked here: drain, stop or detach.
+    :param hook: the checkpoint of its query, which notes who uses that besides.
     """
 
     name: str
     """What it is, for the log."""
 
-    def __init__(self, action: KillAction, task: TaskIdentity, log: Any) -> None:
+    def __init__(
+        self, action: KillAction, hook: CheckpointHook, task: TaskIdentity, log: Any
+    ) -> None:
         self._action = check_action(action)
+        self._hook = hook
         self._task = task
         self._log = log
 
@@ -119,6 +125,13 @@ class EndsWithTask(ABC):
         except Exception as error:
             self._leave(f"it cannot be told what became of the task: {error}")
 
+    def _is_left_to_others(self) -> bool:
+        storage = self._hook.checkpoint.storage
+        others = Users(storage, self._task.dag_id, self._task.run_id).others()
+        if others:
+            self._leave(f"it is used by {'; '.join(others)}")
+        return bool(others)
+
     def _leave(self, reason: str) -> None:
         self._log.info("Killed, and %s goes on: %s", self.name, reason)
 
@@ -130,13 +143,20 @@ class StartOfTask(EndsWithTask):
     """
 
     def __init__(
-        self, action: KillAction, started: SubmittedQuery, task: TaskIdentity, log: Any
+        self,
+        action: KillAction,
+        hook: CheckpointHook,
+        started: SubmittedQuery,
+        task: TaskIdentity,
+        log: Any,
     ) -> None:
-        super().__init__(action, task, log)
+        super().__init__(action, hook, task, log)
         self._started = started
         self.name = f"submission {started.handle.name}"
 
     def _ask(self, action: Literal["drain", "stop"]) -> bool:
+        if self._is_left_to_others():
+            return False
         if self._started.kill():  # it drains, should it run by now
             return True
         self._leave("there is nobody to ask: it has ended, or cannot be reached from here")
@@ -149,8 +169,7 @@ class QueryOfTask(EndsWithTask):
     def __init__(
         self, action: KillAction, hook: CheckpointHook, run_id: str, task: TaskIdentity, log: Any
     ) -> None:
-        super().__init__(action, task, log)
-        self._hook = hook
+        super().__init__(action, hook, task, log)
         self._run_id = run_id
         self.name = f"run {run_id}"
 
@@ -158,6 +177,8 @@ class QueryOfTask(EndsWithTask):
         status = self._hook.status()
         if status.run_id != self._run_id or not status.state.is_active:
             self._leave(f"the checkpoint is with run {status.run_id}, {status.state}")
+            return False
+        if self._is_left_to_others():
             return False
         self._hook.checkpoint.requests.ask(
             action, by=f"Airflow, which has ended the task {self._task}", run_id=self._run_id

@@ -145,7 +145,11 @@ class CheckpointTrigger(BaseTrigger):
         if event is None and self.deadline is not None and time.time() >= self.deadline:
             event = {"outcome": "timeout"}
         if event is not None:
-            event |= {"checkpoint_location": self.checkpoint_location, "wanted": self.wanted}
+            event |= {
+                "checkpoint_location": self.checkpoint_location,
+                "wanted": self.wanted,
+                "deadline": self.deadline,
+            }
         return event
 
     def _bear(self, error: ContinuousError) -> None:

@@ -13,7 +13,12 @@ from airflow.triggers.base import TriggerEvent
 
 from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.deploy.driver_log import DriverLog
-from airflow_provider_continuous.tasks.killing import KillAction, QueryOfTask, TaskIdentity
+from airflow_provider_continuous.tasks.killing import (
+    EndsWithTask,
+    KillAction,
+    QueryOfTask,
+    TaskIdentity,
+)
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event, OneLook
 
@@ -89,20 +94,23 @@ class KillableTrigger(CheckpointTrigger):
 
     async def on_kill(self) -> None:
         """End the query, if somebody has ended the task indeed. See :mod:`..tasks.killing`."""
-        if self.on_kill_action == "detach" or self.run_id is None:
+        if self.on_kill_action == "detach" or not self.watches:
             return
         doubt = self._doubt()
         if doubt:
-            self.log.info("Killed, and run %s goes on: %s", self.run_id, doubt)
+            self.log.info("Killed, and %s goes on: %s", self.watches, doubt)
             return
-        query = QueryOfTask(
-            self.on_kill_action,
-            self.own_hook,
-            self.run_id,
-            TaskIdentity.of(self.task_instance),
-            self.log,
-        )
-        await asyncio.to_thread(query.end)
+        await asyncio.to_thread(lambda: self.watched(TaskIdentity.of(self.task_instance)).end())
+
+    @property
+    def watches(self) -> str:
+        """What is ended with the task, for the log; empty: nothing."""
+        return "" if self.run_id is None else f"run {self.run_id}"
+
+    def watched(self, task: TaskIdentity) -> EndsWithTask:
+        """Return what is ended with the task."""
+        assert self.run_id is not None, "it watches nothing"
+        return QueryOfTask(self.on_kill_action, self.own_hook, self.run_id, task, self.log)
 
     def _doubt(self) -> str | None:
         if self._fired:

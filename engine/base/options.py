@@ -249,6 +249,11 @@ class EngineOptions:
         return max(parse_interval_ms(self.refresh_interval, "Option refreshInterval"), 1)
 
     @classmethod
+    def has(cls, name: str) -> bool:
+        """Whether an option, in any case, is one of the engine's own."""
+        return name.lower() in {_option(each).lower() for each in fields(cls)}
+
+    @classmethod
     def take(cls, options: Mapping[str, str]) -> tuple[EngineOptions, dict[str, str]]:
         """Split a query's options (any case) into the engine's own and the sink's.
 

@@ -1,6 +1,6 @@
 """The driver program for spark-submit: ``python -m engine run``::
 
-    spark-submit ... application.py SPEC
+    spark-submit ... application.py [OPTIONS of run] SPEC
     spark-submit ... application.py env:NAME     # the specification is in this variable
 
 The second is for drivers that can be given no file.
@@ -20,12 +20,12 @@ def main(arguments: list[str]) -> int:
     """Run the query and return the exit code."""
     from engine.commands.command_line import main as run
 
-    (spec,) = arguments
+    *options, spec = arguments
     if spec.startswith(_VARIABLE):
         # It may hold secrets: what this process starts need not inherit them.
         sys.stdin = io.StringIO(os.environ.pop(spec.removeprefix(_VARIABLE)))
         spec = "-"
-    return run(["run", spec])
+    return run(["run", spec, *options])
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from engine.checkpoint.storage.opening import prove_create_if_absent
 from engine.checkpoint.whose_state import refuse_sparks_state
 from engine.errors import ConfigError
 from engine.execution.definition import QueryDefinition
-from engine.pipeline.fingerprint import Change, compare, fingerprint, without_tuning
+from engine.pipeline.fingerprint import compare, fingerprint, without_tuning
+from engine.pipeline.identity import Change
 from engine.sinks.contract import EXACTLY_ONCE
 
 logger = logging.getLogger(__name__)

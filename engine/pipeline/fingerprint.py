@@ -30,55 +30,26 @@ like one in other options, or in steps, is hidden.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
 from engine.base.options import KEYS_STAY_IN_PARTITIONS
 from engine.expressions.types import sql_name
+from engine.pipeline.identity import (
+    OTHER_SINK,
+    OTHER_SOURCE,
+    Change,
+    clean_options,
+    clean_steps,
+    identity,
+)
 from engine.pipeline.kept_state import what_is_kept
 from engine.pipeline.pipeline import Pipeline, SourceRelation
-from engine.redaction.texts import SECRET_NAME, redact
 from engine.sinks.builtin_sinks import Columns, sink_kind
 
-# Wider than what is hidden where people read: what is not stored cannot leak. But a keyspace, or
-# which columns are a key, tells which data it is.
-_SECRET_KEY: Final = re.compile(
-    rf"{SECRET_NAME.pattern}|passw|key(?!space|columns)|private|sas|auth", re.IGNORECASE
-)
-_SECRET_VALUE: Final = re.compile(
-    r"(secret|passw\w*|pwd|token|credential|access[._-]?key)\"?\s*[=:]", re.IGNORECASE
-)
-# Up to the last @: a password may hold any character, whatever the standard says.
-_USER_INFO: Final = re.compile(r"(?<=://).*@", re.DOTALL)
-_LITERAL: Final = re.compile(r"'[^']*'")
 _NONE: Final = "nothing"
-
-
-@dataclass(frozen=True)
-class Change:
-    """One part that differs.
-
-    :param part: e.g. ``source.options.path``.
-    :param why: why it is not safe; empty if it is.
-    """
-
-    part: str
-    old: str
-    new: str
-    why: str = ""
-
-    @property
-    def is_safe(self) -> bool:
-        """Whether the query may go on from the checkpoint all the same."""
-        return not self.why
-
-    def __str__(self) -> str:
-        why = f" ({self.why})" if self.why else ""
-        return redact(f"{self.part}: {self.old} → {self.new}{why}")
 
 
 def fingerprint(
@@ -107,7 +78,7 @@ def fingerprint(
         "schema": _columns(first.schema),
         "sink": {
             "format": sink_format.lower(),
-            "options": _identity(sink_options, sink_tuning),
+            "options": identity(sink_options, sink_tuning),
         },
     }
 
@@ -120,9 +91,7 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     changes = [
         *_sources(old["sources"], new["sources"]),
         *_stages(old.get("stages", []), new.get("stages", [])),
-        *_connector(
-            "sink", old["sink"], new["sink"], "it does not have the epochs of this checkpoint"
-        ),
+        *_connector("sink", old["sink"], new["sink"], OTHER_SINK),
         *_changed("time_zone", old["time_zone"], new["time_zone"]),
         *_schema(old, new),
     ]
@@ -160,9 +129,9 @@ def _sources(
         return
     for number, (before, after) in enumerate(zip(old, new, strict=True), 1):
         name = "source" if len(new) == 1 else f"source {number}"
-        yield from _connector(name, before, after, "its offsets mean other data")
+        yield from _connector(name, before, after, OTHER_SOURCE)
         yield from _changed(f"{name}.schema", before["schema"], after["schema"])
-        yield from _changed(f"{name}.steps", _clean_steps(before["steps"]), after["steps"])
+        yield from _changed(f"{name}.steps", clean_steps(before["steps"]), after["steps"])
 
 
 def _source(pipeline: Pipeline, tuning: Collection[str]) -> dict[str, Any]:
@@ -170,9 +139,9 @@ def _source(pipeline: Pipeline, tuning: Collection[str]) -> dict[str, Any]:
     assert isinstance(source, SourceRelation), "a stream reads one"
     return {
         "format": source.format.lower(),
-        "options": _identity(source.options, tuning),
+        "options": identity(source.options, tuning),
         "schema": _columns(source.schema),
-        "steps": _clean_steps(pipeline.descriptions),
+        "steps": clean_steps(pipeline.descriptions),
     }
 
 
@@ -184,7 +153,7 @@ def _stage(pipeline: Pipeline) -> dict[str, Any]:
     return {
         "state": state,
         # What it keeps is told by the state, of the step itself this is another wording.
-        "steps": _clean_steps(pipeline.descriptions[1:]),
+        "steps": clean_steps(pipeline.descriptions[1:]),
     }
 
 
@@ -199,7 +168,7 @@ def _stages(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) 
         for part in dict.fromkeys([*state, *wanted]):
             why = "its state is of the other one"
             yield from _changed(f"{name}.{part}", state.get(part), wanted.get(part), why)
-        yield from _changed(f"{name}.steps", _clean_steps(before["steps"]), after["steps"])
+        yield from _changed(f"{name}.steps", clean_steps(before["steps"]), after["steps"])
 
 
 def _connector(
@@ -207,7 +176,7 @@ def _connector(
 ) -> Iterator[Change]:
     yield from _changed(f"{kind}.format", before["format"], after["format"], why)
     if before["format"] == after["format"]:
-        old, new = _clean(before["options"]), after["options"]
+        old, new = clean_options(before["options"]), after["options"]
         for key in sorted({*old, *new}):
             # An earlier release has left out every key: that one is not there says nothing.
             known = key in old or "keyspace" not in key
@@ -247,35 +216,3 @@ def _shown(value: Any) -> str:
 
 def _columns(schema: pa.Schema) -> dict[str, str]:
     return {field.name: sql_name(field.type) for field in schema}
-
-
-def _identity(options: Mapping[str, str], tuning: Collection[str]) -> dict[str, str]:
-    ignored = {name.lower() for name in tuning}
-    return _clean(
-        {
-            key.lower(): _plain(key.lower(), _USER_INFO.sub("", value))
-            for key, value in sorted(options.items())
-            if key.lower() not in ignored and not key.startswith("__")
-        }
-    )
-
-
-def _clean(options: Mapping[str, str]) -> dict[str, str]:
-    return {
-        key: redact(value)
-        for key, value in options.items()
-        if not _SECRET_KEY.search(key) and not _SECRET_VALUE.search(value)
-    }
-
-
-def _plain(key: str, value: str) -> str:
-    """One spelling of a local path."""
-    if key != "path":
-        return value
-    return value.removeprefix("file://").removeprefix("file:").rstrip("/") or "/"
-
-
-def _clean_steps(steps: Sequence[str]) -> list[str]:
-    return [
-        redact(_LITERAL.sub("'...'", step) if _SECRET_KEY.search(step) else step) for step in steps
-    ]

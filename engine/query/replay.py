@@ -21,7 +21,8 @@ from engine.checkpoint.first_offsets import first_offsets_folder
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.errors import ConfigError, SourceError
 from engine.execution.replay import ReplayedEpoch, checkpoint_before, replay
-from engine.pipeline.fingerprint import Change, compare, fingerprint, without_tuning
+from engine.pipeline.fingerprint import compare, fingerprint, without_tuning
+from engine.pipeline.identity import Change
 from engine.query.planned import PlannedQuery, plan_request
 from engine.query.replay_notes import notes_on
 from engine.query.replay_text import describe_epoch, describe_out, describe_rows, epoch_to_dict

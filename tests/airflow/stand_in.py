@@ -45,11 +45,14 @@ def main() -> int:
     spec_path = Path(sys.argv[2])
     assert spec_path.stat().st_mode & 0o777 == 0o600, "others can read the specification"
     spec = json.loads(spec_path.read_text())
+    if "--forget" in sys.argv:
+        spec_path.unlink()
     behaviour = spec.get("conf", {}).get("stand_in")
     gate = spec.get("conf", {}).get("gate")
     lease_gate = spec.get("conf", {}).get("lease_gate")
     ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    # Not in the handler: the thread that it interrupts may hold the event's own lock.
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=ended.set).start())
     if behaviour == "hang":
         ended.wait()
         return 0

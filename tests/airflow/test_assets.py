@@ -69,8 +69,6 @@ def test_watched_assets() -> None:
         "asset_name": "orders",
     }
     assert query_asset("orders").watchers == []
-    with pytest.raises(ValueError, match="give the location"):
-        query_asset("orders", every=1)
     with pytest.raises(ConfigError, match="relative"):
         query_asset("not/a name")
 

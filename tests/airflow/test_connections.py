@@ -15,6 +15,7 @@ from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.decorators.continuous_query import continuous_query_task
 from airflow_provider_continuous.deploy.submission import Submission
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery
+from airflow_provider_continuous.errors import QueryFailedError
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.checkpoint import RewindCheckpointOperator
 from airflow_provider_continuous.operators.query import (
@@ -156,7 +157,7 @@ def test_so_does_a_query_that_has_died(
         task_id="run", spec=spec, restarts=1, restart_delay=0.0, deferrable=False
     )
 
-    with pytest.raises(AirflowFailException, match="the sink is full"):
+    with pytest.raises(QueryFailedError, match="the sink is full"):
         task.execute(context)
 
     assert taken == ["old", "new"]

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_continuous.compat import RELEASE
 
-Dags = dict[str, tuple[str, list[str]]]
+Dags = dict[str, tuple[str, list[str], list[str]]]
 Parsed = tuple[dict[str, str], list[str], Dags]
 
 DAGS = Path(__file__).parents[2] / "dags"
@@ -26,7 +26,14 @@ except ImportError:  # Airflow 3.1
     from airflow.models.dagbag import BundleDagBag
 bag = BundleDagBag(sys.argv[1], bundle_path=Path(sys.argv[1]))
 heavy = {"pyspark", "pandas", "numpy", "pyarrow"} & set(sys.modules)
-dags = {name: [dag.doc_md or "", sorted(dag.task_ids)] for name, dag in bag.dags.items()}
+dags = {
+    name: [
+        dag.doc_md or "",
+        sorted(dag.task_ids),
+        [task.task_id for task in dag.tasks if task.is_setup and task.on_kill_action != "drain"],
+    ]
+    for name, dag in bag.dags.items()
+}
 Path(sys.argv[2]).write_text(json.dumps([bag.import_errors, sorted(heavy), dags]))
 """
 
@@ -47,6 +54,11 @@ def test_they_parse_without_spark(parsed: Parsed) -> None:
     assert heavy == []
 
 
+def test_a_start_whose_teardown_drains_drains_itself_when_it_fails_late(parsed: Parsed) -> None:
+    """A teardown does not run when its setup has failed."""
+    assert {name: starts for name, (_, _, starts) in parsed[2].items() if starts} == {}
+
+
 def test_they_are_all_there_and_documented(
     parsed: Parsed,
 ) -> None:
@@ -55,5 +67,5 @@ def test_they_are_all_there_and_documented(
     assert {"flights_demo", "scheduled_pruning", "wait_for_epoch"} <= set(dags)
     assert set(dags) == {path.stem for path in DAGS.glob("*.py")} - WITHOUT
     assert {"start", "wait_for_epochs", "compare", "prune", "drain"} <= set(dags["flights_demo"][1])
-    for name, (documentation, _) in dags.items():
+    for name, (documentation, _, _) in dags.items():
         assert len(documentation) > 200, name

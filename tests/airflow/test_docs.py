@@ -20,10 +20,10 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 OFFERED = ("operators", "sensors", "triggers")
 BASES = {  # what they have in common; nobody uses them as they are
-    "AwaitedStartOperator",
     "CheckpointEventTrigger",
     "CheckpointSensor",
     "CheckpointTrigger",
+    "DescribedQueryOperator",
     "EndContinuousQueryOperator",
     "KillableTrigger",
     "QueryAskingOperator",

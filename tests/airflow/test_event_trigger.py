@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from airflow.jobs.triggerer_job_runner import TriggerRunner
 
+from airflow_provider_continuous.assets.uris import query_asset
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.triggers import telling
 from airflow_provider_continuous.triggers.events import EpochEventTrigger
@@ -118,6 +119,22 @@ def test_what_airflow_has_not_stored_is_told_again(live: LiveCheckpoint, store: 
         await triggerer.dies()
 
     run(scenario)
+
+
+def test_a_query_that_is_named_is_looked_for_in_the_checkpoint_root(
+    live: LiveCheckpoint, connection: Callable[..., None]
+) -> None:
+    root, _, name = live.location.rpartition("/")
+    connection("continuous_default", "continuous", extra={"checkpoint-root": root})
+    live.commit(0, 1)
+    asset = query_asset(name, every=1, from_epoch=0)
+    (watcher,) = asset.watchers
+    assert isinstance(watcher.trigger, EpochEventTrigger)
+
+    told = watcher.trigger.read(None)
+
+    assert numbers(told.events) == [(0, 0), (1, 1)]
+    assert asset.uri == f"continuous://{name}/"
 
 
 def test_every_third_epoch(live: LiveCheckpoint, store: AssetStore) -> None:

@@ -325,7 +325,7 @@ def test_killed_while_the_query_starts(
         task.on_kill()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ContinuousQueryHook, "wait_until_started", killed)
+    monkeypatch.setattr(ContinuousQueryHook, "started_within", killed)
     with pytest.raises(KeyboardInterrupt):
         task.execute(context)
 

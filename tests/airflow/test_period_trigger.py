@@ -107,7 +107,5 @@ def test_bad_arguments(live: LiveCheckpoint) -> None:
         watch(live, period_s=0)
     with pytest.raises(ConfigError, match="from_time is 'noon'"):
         watch(live, from_time="noon")
-    with pytest.raises(ValueError, match="give the location"):
-        query_asset("orders", complete_every=timedelta(days=1))
     with pytest.raises(ValueError, match="make another asset"):
         query_asset(live.location, complete_every=timedelta(days=1), every=1)

@@ -77,7 +77,7 @@ def test_the_connection_form_reaches_airflow() -> None:
         "spark-conn-id",
         "spark_submit",
         "environment",
-        "secrets",
+        "environment-from",
         "checkpoint-root",
         "log-dir",
         "python",

@@ -183,7 +183,7 @@ def test_its_environment_has_nothing_of_airflow(
 def test_its_environment_has_what_connections_say(
     monkeypatch: pytest.MonkeyPatch, stand_in: None, spec: dict[str, Any]
 ) -> None:
-    extra = {"environment": {"REGION": "eu"}, "secrets": {"PLACE": "a_bank.extra.branch"}}
+    extra = {"environment": {"REGION": "eu"}, "environment-from": {"PLACE": "a_bank.extra.branch"}}
     connection(monkeypatch, "ours", conn_type="continuous", extra=extra)
     extra = {"branch": "under the stairs"}
     connection(monkeypatch, "a_bank", conn_type="generic", password="hush-hush", extra=extra)
@@ -206,7 +206,10 @@ def test_its_environment_has_what_connections_say(
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"secrets": {"KEY": "nowhere.password"}}, "connection 'nowhere', which the secret KEY"),
+        (
+            {"secrets": {"KEY": "nowhere.password"}},
+            "connection 'nowhere', which the secret KEY",
+        ),
         ({"secrets": {"KEY": "a_bank.pin"}}, r"has login, password, .* extra\.KEY"),
         ({"secrets": {"KEY": "a_bank.password"}}, "'a_bank' has no password"),
         ({"environment": {"NO=NAME": "x"}}, "no name of an environment variable"),
@@ -219,6 +222,16 @@ def test_variables_that_cannot_be_set(
 
     with pytest.raises(ConfigError, match=problem):
         ContinuousQueryHook(**given).specification(spec)
+
+
+def test_a_field_that_airflows_form_would_hide_is_refused(
+    monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any]
+) -> None:
+    extra = {"secrets": {"KEY": "a_bank.password"}}
+    connection(monkeypatch, "continuous_default", conn_type="continuous", extra=extra)
+
+    with pytest.raises(ConfigError, match="It is called environment-from now"):
+        ContinuousQueryHook().specification(spec)
 
 
 def test_its_first_lines_are_in_the_log_of_the_task(
@@ -311,8 +324,8 @@ def test_a_process_that_hangs(hook: ContinuousQueryHook, spec: dict[str, Any]) -
 
 
 def test_logs_of_a_remote_checkpoint_lie_with_airflows_own() -> None:
-    assert submission.default_log_dir("s3://bucket/c").name == "continuous"
-    assert submission.default_log_dir("file:///data/c/") == Path("/data/c.logs")
+    assert submission.log_dir_of(ConnectionSettings(), "s3://bucket/c").name == "continuous"
+    assert submission.log_dir_of(ConnectionSettings(), "file:///data/c/") == Path("/data/c.logs")
 
 
 def test_asking_where_nothing_is(hook: ContinuousQueryHook, tmp_path: Path) -> None:

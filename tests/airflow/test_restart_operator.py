@@ -65,7 +65,7 @@ def test_it_asks_for_what_it_was_told(restart: Restart, spec: dict[str, Any], co
         store = type(context["task_state_store"])()
         with pytest.raises(TaskDeferred) as caught:
             restart(end=end, deferrable=True).execute({**context, "task_state_store": store})
-        assert caught.value.method_name == "ended"
+        assert caught.value.method_name == "woken"
         assert live.checkpoint.requests.pending(f"to-{end}") == end
         live.end(QueryState.STOPPED)
 
@@ -106,7 +106,7 @@ def test_it_resumes_after_the_drain(
         restart(deferrable=True).execute(context)
     process.send_signal(signal.SIGCONT)
 
-    result = restart().ended(context, caught.value.trigger.wait())  # type: ignore[attr-defined]
+    result = restart().woken(context, caught.value.trigger.wait())  # type: ignore[attr-defined]
 
     assert result["run_id"] != running["run_id"]
     assert len(submitted) == 2
@@ -164,6 +164,28 @@ def test_an_epoch_that_is_not_there(
         restart(from_epoch="last").execute(context)
 
     assert submitted[0].process.poll() is None, "the query runs on"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"end": "stop"}, {"from_epoch": 3}, {"on_running": "replace", "accept_repeats": True}],
+)
+def test_what_would_do_nothing_is_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="need"):
+        StartContinuousQueryOperator(task_id="start", spec={}, **arguments)
+
+
+def test_a_retry_replaces_no_other_run(
+    restart: Restart,
+    running: dict[str, Any],
+    submitted: list[SubmittedQuery],
+    context: Any,
+) -> None:
+    """Somebody has restarted it after the attempt before had asked it to end."""
+    context["task_state_store"].set("old_run_2", "an older run")
+
+    assert restart().execute(context)["run_id"] == running["run_id"]
+    assert len(submitted) == 1
 
 
 def test_bad_arguments() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery
-from airflow_provider_continuous.errors import QueryEndedError
+from airflow_provider_continuous.errors import QueryEndedError, QueryFailedError
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,
     StartContinuousQueryOperator,
@@ -21,6 +21,7 @@ from airflow_provider_continuous.triggers.supervise import QuerySupervisionTrigg
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.waiting import wait_until
 
 Run = Callable[..., RunContinuousQueryOperator]
 
@@ -140,6 +141,39 @@ def test_a_killed_query_is_started_again(
     assert (status.run_id, status.pid) == (after.run_id, submitted[1].process.pid)
 
 
+@pytest.mark.parametrize("dies", ["before", "behind"])
+def test_a_detached_query_is_looked_after_by_the_next_run(
+    supervise: Run,
+    submitted: list[SubmittedQuery],
+    spec: dict[str, Any],
+    context: Any,
+    capsys: pytest.CaptureFixture[str],
+    dies: str,
+) -> None:
+    first = supervise(until_epoch=1, at_end="detach").execute(context)
+    other = {**context, "task_state_store": type(context["task_state_store"])()}
+
+    def kill() -> None:
+        submitted[0].process.kill()
+        submitted[0].process.wait()
+
+    if dies == "before":
+        kill()
+    trigger = deferred(supervise(deferrable=True), other)
+    assert (trigger.run_id != first["run_id"]) is (dies == "before")
+    assert trigger.log_path == submitted[-1].handle.log
+    if dies == "behind":
+        checkpoint = checkpoint_of(spec)
+        epoch = checkpoint.committed_epoch() + 2
+        wait_until(lambda: checkpoint.committed_epoch() > epoch, "further epochs")
+        capsys.readouterr()
+        kill()
+        with pytest.raises(TaskDeferred):
+            supervise(deferrable=True).supervised(other, trigger.wait())
+        assert f"committed {epoch} " in capsys.readouterr().out
+    assert len(submitted) == 2
+
+
 def test_somebody_else_was_faster(
     supervise: Run, submitted: list[SubmittedQuery], spec: dict[str, Any], context: Any
 ) -> None:
@@ -166,7 +200,7 @@ def test_a_query_that_always_dies_fails_the_task_with_its_error(
     spec["conf"] = {"stand_in": "fail"}
 
     with pytest.raises(
-        QueryEndedError, match=r"(?s)FAILED .*after 2 restarts.*the sink is full.*its log"
+        QueryFailedError, match=r"(?s)FAILED .*after 2 restarts.*the sink is full.*its log"
     ):
         supervise(restarts=2).execute(context)
 
@@ -179,7 +213,7 @@ def test_no_restarts(
 ) -> None:
     spec["conf"] = {"stand_in": "fail"}
 
-    with pytest.raises(QueryEndedError, match="after 0 restarts"):
+    with pytest.raises(QueryFailedError, match="after 0 restarts"):
         supervise(restarts=0).execute(context)
 
     assert len(submitted) == 1
@@ -190,7 +224,7 @@ def test_restarts_are_counted_through_retries(
 ) -> None:
     spec["conf"] = {"stand_in": "fail"}
     for _ in range(2):
-        with pytest.raises(QueryEndedError, match="after 1 restarts"):
+        with pytest.raises(QueryFailedError, match="after 1 restarts"):
             supervise(restarts=1).execute(context)
         context["ti"].try_number = 2
 

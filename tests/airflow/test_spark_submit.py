@@ -99,7 +99,7 @@ def test_client_mode(
         submission,
         made,
         f"SUBMIT --load-spark-defaults --master {master} {CONF} --properties-file PROPERTIES "
-        "--py-files ENGINE --name numbers --deploy-mode client APPLICATION SPEC",
+        "--py-files ENGINE --name numbers --deploy-mode client APPLICATION --forget SPEC",
     )
     assert made.environment["TOKEN"] == SECRET
     assert made.environment["PYSPARK_DRIVER_PYTHON"] == sys.executable

@@ -41,7 +41,7 @@ def hook(
                 "deploy-mode": "spark-submit",
                 "spark-conn-id": "the_cluster",
                 "conf": {"spark.pyspark.python": sys.executable},
-                "secrets": {"ROWS": "a_vault.extra.rows", "WORD": "a_vault.password"},
+                "environment-from": {"ROWS": "a_vault.extra.rows", "WORD": "a_vault.password"},
                 "environment": {"PYTHONPATH": str(REPOSITORY), "SPARK_LOCAL_IP": "127.0.0.1"},
                 "spark_submit": {
                     "executor_memory": "512m",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -9,15 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
+from airflow.sdk.execution_time.task_runner import set_current_context
 
+from airflow_provider_continuous import deferral
 from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
+from airflow_provider_continuous.deferral import by_default
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
-from airflow_provider_continuous.errors import QueryEndedError, WaitTimeoutError
+from airflow_provider_continuous.errors import QueryFailedError, WaitTimeoutError
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
+from airflow_provider_continuous.operators.query import (
+    DrainContinuousQueryOperator,
+    StartContinuousQueryOperator,
+)
+from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
@@ -215,8 +225,63 @@ def test_a_query_that_fails_before_the_epoch(
 ) -> None:
     spec["conf"] = {"stand_in": "fail"}
 
-    with pytest.raises(QueryEndedError, match=r"(?s)FAILED at epoch 0: the sink is full.*its log"):
+    with pytest.raises(QueryFailedError, match=r"(?s)FAILED at epoch 0: the sink is full.*its log"):
         start(wait_for=3).execute(context)
+
+
+def test_a_retry_starts_a_query_that_has_failed_again(
+    start: Start, submitted: list[SubmittedQuery], spec: dict[str, Any], context: Any
+) -> None:
+    spec["conf"] = {"stand_in": "fail"}
+    with pytest.raises(QueryFailedError) as caught:
+        start(wait_for=3).execute(context)
+    assert not isinstance(caught.value, AirflowFailException), "Airflow would not retry it"
+    context["ti"].try_number = 2
+    del spec["conf"]
+
+    assert start(wait_for=3).execute(context)["epoch"] >= 3
+    assert len(submitted) == 2
+
+
+@pytest.mark.parametrize("action", ["drain", "stop", "detach"])
+@pytest.mark.parametrize("attempt", ["retried", "last"])
+def test_a_start_that_fails_late_ends_what_it_has_started(
+    start: Start,
+    submitted: list[SubmittedQuery],
+    spec: dict[str, Any],
+    context: Any,
+    action: Any,
+    attempt: str,
+) -> None:
+    spec["conf"] = {"stand_in": "stuck"}
+    context["ti"].try_number = 3 if attempt == "last" else 1
+    task = start(wait_for=3, timeout=3, on_kill_action=action)
+    if attempt == "retried":
+        said = "goes on: a retry adopts it"
+    elif action == "detach":
+        said = "goes on, as on_kill_action is 'detach'"
+    else:
+        said = f"was asked to {action}"
+
+    with pytest.raises(WaitTimeoutError, match=f"which this task has started, {said}"):
+        task.execute(context)
+
+    if "asked" in said:
+        assert submitted[0].process.wait() == 0
+    else:
+        assert Checkpoint(spec["checkpoint_location"]).status().state is QueryState.RUNNING
+
+
+def test_a_start_that_fails_late_leaves_what_it_has_adopted(
+    start: Start, submitted: list[SubmittedQuery], spec: dict[str, Any], context: Any
+) -> None:
+    spec["conf"] = {"stand_in": "stuck"}
+    start().execute(another_dag_run(context))
+    context["ti"].try_number = 3
+
+    with pytest.raises(WaitTimeoutError, match=r"did not come in time\.$"):
+        start(wait_for=3, timeout=0.2, on_kill_action="drain").execute(context)
+    assert submitted[0].process.poll() is None
 
 
 @pytest.mark.parametrize(
@@ -280,3 +345,51 @@ def test_killing_the_task_leaves_the_query(start: Start, context: Any) -> None:
     task.on_kill()
 
     assert Checkpoint(result["checkpoint_location"]).status().state is QueryState.RUNNING
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_the_file_of_a_specification_is_templated(
+    start: Start, spec: dict[str, Any], tmp_path: Path, context: Any, native: bool
+) -> None:
+    path = tmp_path / "numbers.json"
+    path.write_text(json.dumps({**spec, "sql": "SELECT {{ params.what }} AS value FROM source"}))
+    told = {**context, "params": {"what": "value + 1"}}
+    with DAG("a_dag", render_template_as_native_obj=native):
+        task = start(spec=str(path))
+
+    with set_current_context(told):
+        task.execute(told)
+
+    parts = read_fingerprint(Checkpoint(spec["checkpoint_location"]).storage)
+    assert parts is not None
+    assert parts["sql"] == "SELECT value + 1 AS value FROM source"
+
+
+def test_the_file_that_airflow_writes_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has all defaults in it."""
+    written = {"operators": {"default_deferrable": ("false", "airflow.cfg")}}
+    monkeypatch.setattr(deferral.conf, "as_dict", lambda **_: written)
+    by_default.cache_clear()
+
+    defers = by_default()
+    by_default.cache_clear()
+
+    assert defers
+
+
+@pytest.mark.parametrize(("said", "defers"), [(None, True), ("True", True), ("False", False)])
+def test_the_default_of_deferrable(
+    monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any], said: str | None, defers: bool
+) -> None:
+    if said is not None:
+        monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", said)
+    by_default.cache_clear()
+    made = [
+        StartContinuousQueryOperator(task_id="start", spec=spec),
+        DrainContinuousQueryOperator(task_id="end", checkpoint_location="/c"),
+        EpochCommittedSensor(task_id="wait", checkpoint_location="/c", epoch=1),
+    ]
+    by_default.cache_clear()
+
+    assert [task.deferrable for task in made] == [defers] * 3
+    assert StartContinuousQueryOperator(task_id="s", spec=spec, deferrable=True).deferrable

@@ -99,12 +99,12 @@ def test_it_is_killed_with_its_task(
     monkeypatch.setattr(killing, "task_state", lambda _: state)
     task = StartContinuousQueryOperator(task_id="start", spec=spec, on_kill_action="stop")
 
-    def marked(hook: ContinuousQueryHook, submitted: SubmittedQuery, timeout_s: float) -> Any:
+    def marked(hook: ContinuousQueryHook, submitted: SubmittedQuery, *_: float) -> Any:
         wait_for(lambda: accepted(submitted), 30, "the application", 0.05)
         task.on_kill()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ContinuousQueryHook, "wait_until_started", marked)
+    monkeypatch.setattr(ContinuousQueryHook, "started_within", marked)
 
     with pytest.raises(KeyboardInterrupt):
         task.execute(context)

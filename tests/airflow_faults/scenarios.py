@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.airflow_faults import followers, people, supervised, triggerers, workers
+from tests.airflow_faults import followers, people, supervised, triggerers, wanted, workers
 from tests.airflow_faults.case import Scenario, judge
 from tests.airflow_faults.result import Outcome
 from tests.airflow_faults.world import World
@@ -18,6 +18,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *people.SCENARIOS,
     *supervised.SCENARIOS,
     *followers.SCENARIOS,
+    *wanted.SCENARIOS,
 )
 SENSORS = {"short": 6, "long": 50}
 

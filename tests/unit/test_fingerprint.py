@@ -13,7 +13,8 @@ import pytest
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import NAME, read_fingerprint, write_fingerprint
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
-from engine.pipeline.fingerprint import Change, compare, fingerprint
+from engine.pipeline.fingerprint import compare, fingerprint
+from engine.pipeline.identity import Change
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.pipeline.stateful import Aggregate, Exchange, Exchanged, GroupRows
 

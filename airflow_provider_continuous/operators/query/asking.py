@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_continuous.deferral import wait_or_defer
+from airflow_provider_continuous.deferral import by_default, wait_or_defer
 from airflow_provider_continuous.links.query import QUERY_LINKS
 from airflow_provider_continuous.openlineage.operators import QueryLineage
 from airflow_provider_continuous.tasks.arguments import seconds
@@ -25,7 +25,8 @@ class QueryAskingOperator(QueryLineage, BaseOperator):
     :param timeout: how long to wait until it is done, a timedelta or seconds.
     :param storage_conn_id: the Airflow connection that opens the storage (templated).
     :param poll_interval: seconds between two looks at the checkpoint.
-    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot.
+    :param deferrable: after a few seconds, wait in the triggerer, without a worker slot; the
+        default unless ``AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE`` is ``False``.
     """
 
     operator_extra_links = QUERY_LINKS
@@ -39,7 +40,7 @@ class QueryAskingOperator(QueryLineage, BaseOperator):
         timeout: timedelta | float = 600.0,
         storage_conn_id: str | None = None,
         poll_interval: float = 1.0,
-        deferrable: bool = True,
+        deferrable: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -47,7 +48,7 @@ class QueryAskingOperator(QueryLineage, BaseOperator):
         self.timeout = timeout
         self.storage_conn_id = storage_conn_id
         self.poll_interval = poll_interval
-        self.deferrable = deferrable
+        self.deferrable = by_default() if deferrable is None else deferrable
 
     def _waiting(self) -> dict[str, Any]:
         """Return the arguments of a trigger."""

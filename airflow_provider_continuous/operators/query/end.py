@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.errors import QueryEndedError, final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query.asking import QueryAskingOperator
-from airflow_provider_continuous.operators.query.base import asker, result
+from airflow_provider_continuous.operators.query.this_task import asker, result, users
 from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from engine.checkpoint.query_state import QueryState
@@ -19,28 +22,78 @@ if TYPE_CHECKING:
 
 
 class EndContinuousQueryOperator(QueryAskingOperator):
-    """Asks a query to end and waits until it has."""
+    """Asks a query to end and waits until it has; or leaves it to others who use it.
 
+    DAG runs that start or adopt a query use it until they end it, or are over. If others still do:
+
+    - a task whose own DAG run has used it leaves it running, and succeeds: the last one out ends
+      it. It returns besides ``left_to``, who that is;
+    - a task whose DAG run has not is refused.
+
+    All parameters of
+    :class:`~airflow_provider_continuous.operators.query.asking.QueryAskingOperator`, and
+
+    :param run_id: the run of the query that is meant, ``{{ ti.xcom_pull('start')['run_id'] }}`` for
+        example (templated). Another one is left alone. None: whichever runs.
+    :param force: end it whoever uses it.
+    """
+
+    template_fields: Sequence[str] = (*QueryAskingOperator.template_fields, "run_id")
     _ask: Literal["drain", "stop"]
 
+    def __init__(self, *, run_id: str | None = None, force: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.run_id = run_id
+        self.force = force
+
     def execute(self, context: Context) -> dict[str, Any]:
-        """Ask, unless the query has ended already, and wait."""
+        """Ask, unless the query has ended already or is used by others, and wait."""
+        location = str(self.checkpoint_location)
         with final_errors():
             hook = ContinuousQueryHook(storage_conn_id=self.storage_conn_id)
-            status = hook.status(self.checkpoint_location)
+            status = hook.status(location)
             if status.state is QueryState.UNKNOWN:
                 raise ConfigError(
-                    f"Nothing tells who runs the query of {self.checkpoint_location}.",
+                    f"Nothing tells who runs the query of {location}.",
                     hint="Only queries of this engine can be asked to end; check "
                     "checkpoint_location.",
                 )
-            trigger = QueryEndedTrigger(
-                str(self.checkpoint_location), str(status.run_id), **self._waiting()
-            )
+            found = {**status_event("ended", status), "checkpoint_location": location}
+            if self.run_id is not None and self.run_id != status.run_id:
+                return self._of_another_run(context, found)
+            is_on = status.state.is_active and not hook.is_ending(location, status)
+            others = self._others(context, location, is_on)
+            if others:
+                self.log.info("Left running: it is used by %s", "; ".join(others))
+                left = result(context, location, found)
+                return {**left, "state": status.state.value, "left_to": list(others)}
+            trigger = QueryEndedTrigger(location, str(status.run_id), **self._waiting())
             if status.state.is_active:
                 ask = hook.drain if self._ask == "drain" else hook.stop
-                ask(self.checkpoint_location, by=asker(context), run_id=status.run_id)
+                ask(location, by=asker(context), run_id=status.run_id)
         return self.execute_complete(context, self._await(trigger))
+
+    def _others(self, context: Context, location: str, is_on: bool) -> Sequence[str]:
+        """Return those to whom the query is left.
+
+        :param is_on: False: it has ended, or ends already.
+        :raises AirflowFailException: this DAG run has no part in it.
+        """
+        usage = users(context, location, self.storage_conn_id)
+        own = usage.leave()
+        others = () if self.force or not is_on else usage.others()
+        if others and not own:
+            raise AirflowFailException(
+                f"The query of {location} is used by {'; '.join(others)}. Wait for the end of that "
+                f"DAG run, or {self._ask} the query with force=True."
+            )
+        return others
+
+    def _of_another_run(self, context: Context, found: Event) -> dict[str, Any]:
+        """The run that was meant is over."""
+        self.log.info("Run %s is over, and run %s is left alone", self.run_id, found["run_id"])
+        location = found["checkpoint_location"]
+        return {**result(context, location, found), "state": found["state"]}
 
     def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
         """Return where the query has ended, or fail as the wait tells."""
@@ -56,11 +109,16 @@ class DrainContinuousQueryOperator(EndContinuousQueryOperator):
     state}``; ``epoch`` is the last committed one. Killing this task does not take the request
     back.
 
-    All parameters of
-    :class:`~airflow_provider_continuous.operators.query.asking.QueryAskingOperator`.
+    All parameters of :class:`EndContinuousQueryOperator`.
     """
 
     _ask = "drain"
+
+    def _of_another_run(self, context: Context, found: Event) -> dict[str, Any]:
+        raise QueryEndedError(
+            f"Run {self.run_id} was not drained by this task: it was over before, and run "
+            f"{found['run_id']} of {found['checkpoint_location']} is left alone."
+        )
 
     def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
         """Return where the query has ended, or fail if it has not drained."""
@@ -79,8 +137,7 @@ class StopContinuousQueryOperator(EndContinuousQueryOperator):
     A query that has ended already, however, is fine. Returns ``{query_id, run_id,
     checkpoint_location, epoch, state}``; ``epoch`` is the last committed one.
 
-    All parameters of
-    :class:`~airflow_provider_continuous.operators.query.asking.QueryAskingOperator`.
+    All parameters of :class:`EndContinuousQueryOperator`.
     """
 
     _ask = "stop"

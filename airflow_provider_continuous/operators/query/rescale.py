@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query.asking import QueryAskingOperator
-from airflow_provider_continuous.operators.query.base import asker, result
+from airflow_provider_continuous.operators.query.this_task import asker, result
 from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.tasks.arguments import whole_number
 from airflow_provider_continuous.tasks.memory import TaskMemory

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from airflow_provider_continuous.errors import QueryEndedError, final_errors
+from airflow_provider_continuous.errors import QueryEndedError, QueryFailedError, final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.operators.query.base import (
-    QueryStartingOperator,
-    asker,
-    result,
-)
-from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.operators.query.base import QueryStartingOperator
+from airflow_provider_continuous.operators.query.this_task import asker, result, users
+from airflow_provider_continuous.outcomes import expect, has_failed
+from airflow_provider_continuous.reconcile import OnChanged
 from airflow_provider_continuous.tasks.arguments import seconds, whole_number
 from airflow_provider_continuous.tasks.killing import KillAction
 from airflow_provider_continuous.tasks.memory import TaskMemory
@@ -39,11 +37,13 @@ class RunContinuousQueryOperator(QueryStartingOperator):
     is a success: when ``run_for``, ``until`` or ``until_epoch`` is reached, or when somebody has
     drained or stopped the query and nobody has started it again within ``takeover_grace``. Without
     any of them it stays for ever. A run that another task has started meanwhile, of an upgrade for
-    example, is adopted.
+    example, is adopted; if its document is another one, with a warning, and ``on_changed="refuse"``
+    does not start the older one again when it dies.
 
     The engine restarts a query in place by itself. When its process is gone, or has given up, the
-    task starts it again, at most ``restarts`` times; then it fails with the query's own error, for
-    good. A restart is a start like any other: the lease sees to it that there is one query.
+    task starts it again, at most ``restarts`` times; then it fails with the query's own error, and
+    each of Airflow's ``retries`` starts it once more. A restart is a start like any other: the
+    lease sees to it that there is one query.
 
     Returns ``{query_id, run_id, checkpoint_location, epoch, state, reason, restarts}``; ``reason``
     is ``time``, ``epoch`` or ``ended``.
@@ -133,7 +133,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
     def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
         """Return where the query has ended, once it was drained or stopped at the end."""
         expect(event, "ended")
-        if event["state"] in (QueryState.FAILED.value, QueryState.LOST.value):
+        if has_failed(event):
             raise QueryEndedError(
                 f"The query of {event['checkpoint_location']} came to its end, and is "
                 f"{event['state']} at epoch {event['epoch']}: {event['error']}"
@@ -155,7 +155,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
                 until_epoch=self._until_epoch(),
                 restart_delay_s=self._restarts(context).next_delay_s(),
                 takeover_grace_s=seconds(self.takeover_grace),
-                **self._watching(context, run_id, self._end_at(context)),
+                **self._watching(context, location, run_id, self._end_at(context)),
             )
         return self._wait(trigger, "supervised")
 
@@ -163,26 +163,46 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         """Return the run that has taken over, or that is started for one that has died."""
         if event["outcome"] == "replaced":
             self.log.info("Adopted run %s, which has taken over", event["run_id"])
+            with final_errors():
+                self._compare_with_last(location, "adopt")
             return str(event["run_id"])
         why = event["error"] or "its process is gone"
         died = f"The query of {location} is {event['state']} at epoch {event['epoch']}"
         restarts = self._restarts(context)
         if not restarts.grant():
-            error = QueryEndedError(
+            error = QueryFailedError(
                 f"{died}, after {restarts.total()} restarts by this task: {why}"
             )
             raise self._with_log(error, context, event["run_id"])
-        last = self._with_log(QueryEndedError(f"{died}: {why}"), context, event["run_id"])
+        last = self._with_log(QueryFailedError(f"{died}: {why}"), context, event["run_id"])
         self.log.warning("%s\nStarting it again", last)
         with final_errors():
+            if self.on_changed == "refuse":
+                self._compare_with_last(location, "refuse")
             return self._start(context)[0]
+
+    def _compare_with_last(self, location: str, on_changed: OnChanged) -> None:
+        """Compare what this task wants with a run that others may have started meanwhile: they
+        may have upgraded the query on purpose, and its next start must not take that back.
+
+        :raises AirflowFailException: it is another query, and ``on_changed`` refuses that.
+        """
+        hook = self._query_hook()
+        status = hook.status(location)
+        verdict = hook.reconcile(self._document(hook), status, on_changed)
+        self._gives_way(verdict, f"run {status.run_id}")
 
     def _finish(self, context: Context, location: str, reason: str) -> dict[str, Any]:
         with final_errors():
             hook = ContinuousQueryHook(storage_conn_id=self.storage_conn_id)
             status = hook.status(location)
             self.log.info("Came to the end (%s): %s", reason, self.at_end)
-            if self.at_end == "detach":
+            usage = users(context, location, self.storage_conn_id)
+            usage.leave()
+            others = () if self.at_end == "detach" else usage.others()
+            if others:
+                self.log.info("Left running: it is used by %s", "; ".join(others))
+            if self.at_end == "detach" or others:
                 event = {**status_event("ended", status), "checkpoint_location": location}
                 return self._result(context, location, event, reason)
             TaskMemory(context).remember("reason", reason)

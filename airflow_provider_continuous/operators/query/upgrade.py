@@ -11,17 +11,14 @@ from airflow_provider_continuous.deploy.submitted import QueryStartError
 from airflow_provider_continuous.errors import QueryEndedError, final_errors, is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.observing.source_ends import SourceEnds
-from airflow_provider_continuous.operators.query.base import (
-    QueryStartingOperator,
-    asker,
-    result,
-)
+from airflow_provider_continuous.operators.query.base import QueryStartingOperator
 from airflow_provider_continuous.operators.query.going_back import (
     Before,
     forget,
     go_back,
     remember,
 )
+from airflow_provider_continuous.operators.query.this_task import asker, result
 from airflow_provider_continuous.outcomes import expect
 from airflow_provider_continuous.tasks.arguments import per_source, seconds, whole_number
 from airflow_provider_continuous.tasks.memory import TaskMemory
@@ -123,7 +120,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         memory = TaskMemory(context)
         with final_errors():
             memory.must_last("An upgrade")
-            location = self._check()
+            location = self._check(context)
             if memory.recall("problem") is not None:
                 return self._roll_back(context, location)
             if memory.recall("before") is not None:
@@ -206,11 +203,14 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
 
     # -- steps ------------------------------------------------------------------------------------
 
-    def _check(self) -> str:
+    def _check(self, context: Context) -> str:
         """Return the location, once all is found right that can be checked."""
         whole_number("watch_epochs", self.watch_epochs, minimum=1)
         hook = self._query_hook()
-        location = str(self._document(hook)["checkpoint_location"])
+        document = self._document(hook)
+        location = str(document["checkpoint_location"])
+        if TaskMemory(context).recall("before") is None:
+            self._check_successor(hook, document, hook.status(location))
         if self.lag_max is not None:
             SourceEnds(self.source).lag(hook.status(location).offsets)
         if self.rollback_spec is not None:
@@ -239,7 +239,9 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
             commit_max_ms=self.commit_max_ms,
             lag_max=self.lag_max,
             sources=per_source(self.source),
-            **self._watching(context, str(run.run_id), time.time() + seconds(self.watch_timeout)),
+            **self._watching(
+                context, location, str(run.run_id), time.time() + seconds(self.watch_timeout)
+            ),
         )
         return self.watched(context, self._wait(trigger, "watched"))
 
@@ -278,7 +280,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         run = self._bring_up(document, hook, context, self._deadline())
         trigger_back = QueryRunningTrigger(
             location,
-            **self._watching(context, str(run.run_id), self._deadline()),
+            **self._watching(context, location, str(run.run_id), self._deadline()),
         )
         return self.execute_complete(context, self._wait(trigger_back))
 

@@ -2,7 +2,19 @@
 :class:`engine.query.spec.query_spec.QuerySpec`."""
 
 from engine.query.spec.build import build
-from engine.query.spec.document import read_document
+from engine.query.spec.described import describe, is_setting
+from engine.query.spec.document import parse_document, read_document, read_text
 from engine.query.spec.query_spec import QuerySpec, SinkSpec, SourceSpec, load_spec
 
-__all__ = ["QuerySpec", "SinkSpec", "SourceSpec", "build", "load_spec", "read_document"]
+__all__ = [
+    "QuerySpec",
+    "SinkSpec",
+    "SourceSpec",
+    "build",
+    "describe",
+    "is_setting",
+    "load_spec",
+    "parse_document",
+    "read_document",
+    "read_text",
+]

@@ -20,12 +20,29 @@ def read_document(path: Path) -> dict[str, Any]:
 
     :raises ConfigError: the file is missing or unreadable, not YAML, or not a mapping.
     """
+    return parse_document(read_text(path), path)
+
+
+def read_text(path: Path) -> str:
+    """Read the text of a file; ``-`` is standard input.
+
+    :raises ConfigError: it is missing or unreadable.
+    """
     try:
-        text = sys.stdin.read() if path == STANDARD_INPUT else path.read_text(encoding="utf-8")
-        content = json.loads(text) if path.suffix == ".json" else yaml.load(text, _UniqueKeys)  # noqa: S506  # a SafeLoader
+        return sys.stdin.read() if path == STANDARD_INPUT else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else f"it is not UTF-8 ({exc})"
         raise ConfigError(f"{path} cannot be read: {reason}.") from exc
+
+
+def parse_document(text: str, path: Path) -> dict[str, Any]:
+    """Read the text of a specification's file.
+
+    :param path: the file, for errors; ``.json`` is no YAML.
+    :raises ConfigError: not YAML, or not a mapping.
+    """
+    try:
+        content = json.loads(text) if path.suffix == ".json" else yaml.load(text, _UniqueKeys)  # noqa: S506  # a SafeLoader
     except ValueError as exc:
         raise ConfigError(f"{path} is not JSON: {exc}.") from exc
     except yaml.YAMLError as exc:

@@ -17,8 +17,10 @@ from airflow_provider_continuous.assets.events import committed_epochs
 from airflow_provider_continuous.assets.uris import query_asset
 from airflow_provider_continuous.deploy import submission
 from airflow_provider_continuous.operators.query import (
+    DrainContinuousQueryOperator,
     RunContinuousQueryOperator,
     StartContinuousQueryOperator,
+    base,
 )
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
 
@@ -55,6 +57,41 @@ with scenario("start_deferred"):
 
 with scenario("start_attended"):
     StartContinuousQueryOperator(task_id="start", spec=SPEC, deferrable=False, **WAITING)
+
+with scenario("start_once"):
+    StartContinuousQueryOperator(task_id="start", spec=SPEC, retries=0, **WAITING)
+
+with scenario("start_changed"):
+    StartContinuousQueryOperator(
+        task_id="start", spec={**SPEC, "sql": "SELECT value + 1 AS value FROM source"}, **WAITING
+    )
+
+
+class QueuedStartOperator(StartContinuousQueryOperator):
+    """Does not linger for what it has submitted."""
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        base.START_LINGER_S = 0.0
+        return super().execute(context)
+
+
+with scenario("start_queued"):
+    QueuedStartOperator(task_id="start", spec=SPEC, on_kill_action="drain", **WAITING)
+
+with scenario("use_and_drain"):
+    used = StartContinuousQueryOperator(task_id="start", spec=SPEC, timeout=300)
+    committed = EpochCommittedSensor(
+        task_id="wait",
+        checkpoint_location=CHECKPOINT,
+        epoch="{{ params.epoch }}",
+        timeout=300,
+        deferrable=True,
+    )
+    (
+        used
+        >> committed
+        >> DrainContinuousQueryOperator(task_id="drain", checkpoint_location=CHECKPOINT)
+    )
 
 with scenario("supervise"):
     RunContinuousQueryOperator(task_id="run", spec=SPEC, restart_delay=1)

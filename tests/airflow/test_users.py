@@ -1,0 +1,173 @@
+"""Two DAG runs over one query: the last one out ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+from airflow_provider_continuous.compat import AirflowFailException
+from airflow_provider_continuous.deploy.submitted import SubmittedQuery
+from airflow_provider_continuous.errors import QueryEndedError, WaitTimeoutError
+from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.operators.query import (
+    DrainContinuousQueryOperator,
+    RunContinuousQueryOperator,
+    StartContinuousQueryOperator,
+    StopContinuousQueryOperator,
+)
+from airflow_provider_continuous.tasks import killing
+from airflow_provider_continuous.tasks.killing import QueryOfTask, TaskIdentity
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.query_state import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+In = Callable[[str], Any]
+ENDS = [(DrainContinuousQueryOperator, "drain"), (StopContinuousQueryOperator, "stop")]
+
+
+@pytest.fixture
+def over(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The DAG runs that are over, as Airflow says."""
+    runs: set[str] = set()
+
+    def get_dr_count(**asked: Any) -> int:
+        assert (asked["dag_id"], asked["states"]) == ("a_dag", ["queued", "running"])
+        return sum(run not in runs for run in asked["run_ids"])
+
+    monkeypatch.setattr(RuntimeTaskInstance, "get_dr_count", get_dr_count)
+    return runs
+
+
+@pytest.fixture
+def of(context: Any) -> In:
+    """The context of a task in another DAG run."""
+
+    def made(run_id: str) -> Any:
+        task_instance = SimpleNamespace(**{**vars(context["ti"]), "run_id": run_id})
+        store = type(context["task_state_store"])()
+        return {**context, "ti": task_instance, "run_id": run_id, "task_state_store": store}
+
+    return made
+
+
+@pytest.fixture
+def start(submitted: list[SubmittedQuery], spec: dict[str, Any]) -> Callable[..., Any]:
+    def made(operator: Any = StartContinuousQueryOperator, **arguments: Any) -> Any:
+        given = {"task_id": "t", "spec": spec, "deferrable": False, "poll_interval": 0.05}
+        return operator(**{**given, "timeout": 30, **arguments})
+
+    return made
+
+
+def end(spec: dict[str, Any], operator: Any = DrainContinuousQueryOperator, **more: Any) -> Any:
+    location = spec["checkpoint_location"]
+    return operator(
+        task_id="end", checkpoint_location=location, deferrable=False, poll_interval=0.05, **more
+    )
+
+
+def state(spec: dict[str, Any]) -> QueryState:
+    return Checkpoint(spec["checkpoint_location"]).status().state
+
+
+@pytest.mark.parametrize(("operator", "asks"), ENDS)
+def test_the_last_one_out_ends_it(
+    start: Any, spec: dict[str, Any], over: set[str], of: In, operator: Any, asks: str
+) -> None:
+    for run in ("one", "two"):
+        start().execute(of(run))
+
+    left = end(spec, operator).execute(of("one"))
+
+    assert (left["state"], left["left_to"]) == ("RUNNING", ["a_dag, two"])
+    assert state(spec) is QueryState.RUNNING
+    assert end(spec, operator).execute(of("two"))["state"] == "STOPPED"
+
+
+def test_a_dag_run_that_is_over_uses_nothing(
+    start: Any, spec: dict[str, Any], over: set[str], of: In
+) -> None:
+    for run in ("one", "two"):
+        start().execute(of(run))
+    over.add("two")
+
+    assert end(spec).execute(of("one"))["state"] == "STOPPED"
+
+
+def test_who_has_no_part_in_it_is_refused(
+    start: Any, spec: dict[str, Any], over: set[str], of: In
+) -> None:
+    start().execute(of("one"))
+
+    with pytest.raises(AirflowFailException, match=r"is used by a_dag, one. .*force=True"):
+        end(spec).execute(of("two"))
+    assert state(spec) is QueryState.RUNNING
+
+    assert end(spec, force=True).execute(of("two"))["state"] == "STOPPED"
+
+
+def test_the_end_of_a_supervision_is_no_end_for_others(
+    start: Any, spec: dict[str, Any], over: set[str], of: In
+) -> None:
+    start().execute(of("one"))
+
+    result = start(RunContinuousQueryOperator, until_epoch=1).execute(of("two"))
+
+    assert (result["reason"], result["state"]) == ("epoch", "RUNNING")
+    assert end(spec).execute(of("one"))["state"] == "STOPPED"
+
+
+def test_nor_is_a_start_that_fails_late(
+    start: Any, spec: dict[str, Any], over: set[str], of: In
+) -> None:
+    spec["conf"] = {"stand_in": "stuck"}
+    context = of("one")
+    start().execute(context)
+    start().execute(of("two"))
+    context["ti"].try_number = 3
+
+    with pytest.raises(WaitTimeoutError, match="goes on, as it is used by a_dag, two"):
+        start(wait_for=3, timeout=0.2, on_kill_action="drain").execute(context)
+
+
+def test_nor_a_killed_task(
+    live: LiveCheckpoint, over: set[str], of: In, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(killing, "task_state", lambda _: "failed")
+    live.hold()
+    hook, log = CheckpointHook(live.location), SimpleNamespace(info=lambda *_: None)
+    one, two = (TaskIdentity.of(of(run)["ti"]) for run in ("one", "two"))
+    killing.Users(live.checkpoint.storage, two.dag_id, two.run_id).enter()
+    query = QueryOfTask("drain", hook, "run-1", one, log)
+
+    assert not query.end()
+    over.add("two")
+    assert query.end()
+
+
+def test_the_run_that_is_meant(live: LiveCheckpoint, context: Any) -> None:
+    live.hold("run-2")
+    spec = {"checkpoint_location": live.location}
+
+    with pytest.raises(QueryEndedError, match=r"Run run-1 was not drained .* run run-2 of"):
+        end(spec, run_id="run-1").execute(context)
+    result = end(spec, StopContinuousQueryOperator, run_id="run-1").execute(context)
+
+    assert (result["run_id"], result["state"]) == ("run-2", "RUNNING")
+    assert live.checkpoint.requests.pending("run-2") is None
+
+
+def test_a_run_that_was_asked_to_end_is_not_adopted(
+    start: Any, spec: dict[str, Any], context: Any
+) -> None:
+    """The one that leaves has asked, and the run has not looked yet."""
+    live = LiveCheckpoint(spec["checkpoint_location"])
+    live.hold("old")
+    live.checkpoint.requests.ask("drain", by="the one before", run_id="old")
+
+    with pytest.raises(WaitTimeoutError, match="the end of"):
+        start(timeout=0.3).execute(context)
