@@ -95,6 +95,11 @@ class Attempt:
         self._shares: list[Share] = []
         self._run: ContinuousRun | None = None
 
+    @property
+    def generation(self) -> int | None:
+        """That holds the checkpoint for it; None while it has none."""
+        return None if self._lease is None else self._lease.generation
+
     # -- before a task runs ---------------------------------------------------------------------
 
     def recover(self) -> None:

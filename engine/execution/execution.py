@@ -27,7 +27,7 @@ from engine.errors import ContinuousError, NotEnoughSlotsError, SourceError
 from engine.execution.attempt import Attempt
 from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndRequest
-from engine.execution.epoch_report import epoch_report
+from engine.execution.epoch_report import epoch_report, writers
 from engine.execution.health import Stall
 from engine.execution.lag import has_reached, lags
 from engine.execution.launcher import Launcher
@@ -35,6 +35,7 @@ from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.sharing import TaskSharing
 from engine.execution.wanted_epochs import WantedEpochs
+from engine.metrics.meter import Look
 from engine.progress.report import (
     EpochTimes,
     QueryIdentity,
@@ -320,6 +321,14 @@ class ContinuousExecution:
             self._be_well()
             self.recent_progress.append(report)
             self._changed.notify_all()
+        if self.definition.meter is not None:
+            read = reports[: len(self.definition.streams)]
+            self.definition.meter.committed(
+                report,
+                times,
+                [[part.counters for part in parts] for parts in read],
+                writers(self.definition, reports),
+            )
         now_ms = self._clock.now_ms()
         if now_ms - self._progress_saved_ms >= _PROGRESS_EVERY_MS:
             self._progress_saved_ms = now_ms
@@ -368,6 +377,8 @@ class ContinuousExecution:
             lambda: self._save_last_progress(attempt),
             lambda: attempt.release(state, error),
         ]
+        if self.definition.meter is not None:
+            steps.append(self.definition.meter.close)
         if self.definition.temporary_checkpoint and error is None:
             steps.append(self._delete_checkpoint)
         for step in steps:  # each by itself: what fails must not leave the lease held
@@ -473,6 +484,26 @@ class ContinuousExecution:
         with self._changed:
             committed = self._committed_offsets or self._starts
         return lags(self.definition.streams, committed)
+
+    def measured(self) -> Look:
+        """What metrics tell of the query beside its epochs."""
+        definition, attempt = self.definition, self._attempt
+        return Look(
+            state=self.state.value,
+            query_id=self.query_id,
+            run_id=self.run_id,
+            generation=None if attempt is None else attempt.generation,
+            committed_epoch=self.committed_epoch,
+            open_epoch=self.open_epoch,
+            restarts=self.restarts,
+            failing_since_ms=self.failing_since_ms,
+            next_attempt_at_ms=self.next_attempt_at_ms,
+            partitions=self.partitions,
+            tasks=self.tasks,
+            lags=self.lag,
+            sources=[stream.description for stream in definition.streams],
+            sink=definition.sink.description,
+        )
 
     @property
     def open_epoch(self) -> int:

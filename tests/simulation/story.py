@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from engine.base.clock import Clock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.execution.execution import ContinuousExecution
 from engine.execution.launcher import Launcher, ThreadLauncher
+from engine.metrics.meter import QueryMeter
 from engine.query.handle import ContinuousQuery
 from tests.model import Feed, ModelSink, definition
 from tests.waiting import wait_until
@@ -27,11 +29,17 @@ class Story:
         self.sink = ModelSink()
 
     def start(
-        self, launcher: Launcher | None = None, clock: Clock | None = None, **options: Any
+        self,
+        launcher: Launcher | None = None,
+        clock: Clock | None = None,
+        meter: QueryMeter | None = None,
+        **options: Any,
     ) -> ContinuousQuery:
         """Start the query; without further options its first failure ends it."""
-        made = definition(self.feed, self.sink, self.folder, **options)
+        made = replace(definition(self.feed, self.sink, self.folder, **options), meter=meter)
         execution = ContinuousExecution(made, launcher or ThreadLauncher(), clock)
+        if meter is not None:
+            meter.look = execution.measured
         execution.start()
         return ContinuousQuery(execution, str)
 
