@@ -27,20 +27,16 @@ from engine.errors import ContinuousError, NotEnoughSlotsError, SourceError
 from engine.execution.attempt import Attempt
 from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndRequest
-from engine.execution.epoch_report import epoch_report, writers
+from engine.execution.epoch_report import epoch_report
 from engine.execution.health import Stall
 from engine.execution.lag import has_reached, lags
 from engine.execution.launcher import Launcher
+from engine.execution.measured import count_epoch
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.sharing import TaskSharing
 from engine.execution.wanted_epochs import WantedEpochs
-from engine.metrics.meter import Look
-from engine.progress.report import (
-    EpochTimes,
-    QueryIdentity,
-    Restarts,
-)
+from engine.progress.report import EpochTimes, QueryIdentity, Restarts
 from engine.redaction.logs import log_failure
 from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.wire.messages import EpochCommitMessage
@@ -321,14 +317,7 @@ class ContinuousExecution:
             self._be_well()
             self.recent_progress.append(report)
             self._changed.notify_all()
-        if self.definition.meter is not None:
-            read = reports[: len(self.definition.streams)]
-            self.definition.meter.committed(
-                report,
-                times,
-                [[part.counters for part in parts] for parts in read],
-                writers(self.definition, reports),
-            )
+        count_epoch(self.definition, report, reports, times)
         now_ms = self._clock.now_ms()
         if now_ms - self._progress_saved_ms >= _PROGRESS_EVERY_MS:
             self._progress_saved_ms = now_ms
@@ -485,25 +474,11 @@ class ContinuousExecution:
             committed = self._committed_offsets or self._starts
         return lags(self.definition.streams, committed)
 
-    def measured(self) -> Look:
-        """What metrics tell of the query beside its epochs."""
-        definition, attempt = self.definition, self._attempt
-        return Look(
-            state=self.state.value,
-            query_id=self.query_id,
-            run_id=self.run_id,
-            generation=None if attempt is None else attempt.generation,
-            committed_epoch=self.committed_epoch,
-            open_epoch=self.open_epoch,
-            restarts=self.restarts,
-            failing_since_ms=self.failing_since_ms,
-            next_attempt_at_ms=self.next_attempt_at_ms,
-            partitions=self.partitions,
-            tasks=self.tasks,
-            lags=self.lag,
-            sources=[stream.description for stream in definition.streams],
-            sink=definition.sink.description,
-        )
+    @property
+    def generation(self) -> int | None:
+        """That holds the checkpoint; None before there is one."""
+        lease = None if self._attempt is None else self._attempt.lease
+        return None if lease is None else lease.generation
 
     @property
     def open_epoch(self) -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from engine.errors import ConfigError
 from engine.execution.admission import refuse_changed_query
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
+from engine.execution.measured import look_at
 from engine.metrics.publishing import metered
 from engine.pipeline.explain import explain
 from engine.query.handle import ContinuousQuery
@@ -70,7 +72,7 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
             definition = replace(definition, streams=streams, stages=stages, lost=standby.lost)
         execution = ContinuousExecution(replace(definition, meter=meter), launcher)
         if meter is not None:
-            meter.look = execution.measured
+            meter.look = partial(look_at, execution)
         execution.start()
     except BaseException:
         if meter is not None:

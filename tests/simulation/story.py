@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from engine.base.clock import Clock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.execution.execution import ContinuousExecution
 from engine.execution.launcher import Launcher, ThreadLauncher
+from engine.execution.measured import look_at
 from engine.metrics.meter import QueryMeter
 from engine.query.handle import ContinuousQuery
 from tests.model import Feed, ModelSink, definition
@@ -39,7 +41,7 @@ class Story:
         made = replace(definition(self.feed, self.sink, self.folder, **options), meter=meter)
         execution = ContinuousExecution(made, launcher or ThreadLauncher(), clock)
         if meter is not None:
-            meter.look = execution.measured
+            meter.look = partial(look_at, execution)
         execution.start()
         return ContinuousQuery(execution, str)
 
