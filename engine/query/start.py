@@ -71,6 +71,8 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
                 streams, stages = plan_streams(request, options)
             definition = replace(definition, streams=streams, stages=stages, lost=standby.lost)
         execution = ContinuousExecution(replace(definition, meter=meter), launcher)
+        if request.on_made is not None:
+            request.on_made(execution)
         if meter is not None:
             meter.look = partial(look_at, execution)
         execution.start()

@@ -1,0 +1,105 @@
+"""``continuous run`` with metrics and logs of JSON: what runs, what stands by, what cannot start."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.checkpoint.checkpoint import Checkpoint
+from tests.scraping import Scrape
+from tests.spark.test_cli_run import Run, spec
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+WAIT_S = 180
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at, now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def measured(folder: Path, port: int, **changes: Any) -> dict[str, Any]:
+    """Each record of one partition is a bad one; the logs are JSON."""
+    options = {"metricsPort": str(port), "onBadRecord": "skip"}
+    return spec(
+        folder,
+        sql="SELECT timestamp, assert_true(value % 2 = 0, 'password=hunter2') AS even FROM source",
+        sink={"format": "noop", "options": options},
+        log_format="json",
+        **changes,
+    )
+
+
+def scraped(run: Run, port: int) -> Scrape:
+    """What the process tells, as soon as it does."""
+
+    def look() -> Scrape | None:
+        assert run.process.poll() is None, run.log.read_text()
+        try:
+            return Scrape(("127.0.0.1", port))
+        except OSError:
+            return None
+
+    return wait_until(look, "an endpoint", WAIT_S)
+
+
+def test_a_query_and_its_standby_are_scraped_and_log_json(tmp_path: Path) -> None:
+    first_port, second_port = free_ports(2)
+    first = Run(tmp_path, measured(tmp_path, first_port))
+    second = None
+    try:
+        checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
+        first.wait_for(lambda: checkpoint.committed_epoch() >= 2)
+        second = Run(tmp_path, measured(tmp_path, second_port), "--standby")
+        standby = scraped(second, second_port)
+        assert standby.value("continuous_query_state", "evens", state="STANDBY") == 1
+        running = scraped(first, first_port)
+        assert running.value("continuous_query_state", "evens", state="RUNNING") == 1
+        assert running.value("continuous_partitions", "evens") == 2
+        bad, read = (
+            running.value("continuous_bad_records_total", "evens"),
+            running.value("continuous_rows_read_total", "evens", stream=0),
+        )
+        assert bad is not None
+        assert read is not None
+        assert 0 < bad < read
+
+        other = Run(tmp_path / "..", measured(tmp_path / "other", first_port))
+        code, result = other.result()
+        assert code == 2
+        assert f"127.0.0.1:{first_port}: Address already in use" in result["error"]
+
+        first.process.send_signal(signal.SIGTERM)
+        code, _ = first.result()
+        assert code == 0
+        second.result()
+    finally:
+        for each in (first, second):
+            if each is not None and each.process.poll() is None:
+                each.process.kill()
+                each.process.wait()
+
+    text = first.log.read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert "hunter2" not in text
+    assert all(
+        line.get("query") == "evens" for line in lines if "logger" in line and "ts" not in line
+    )
+    running_line = next(each for each in lines if "is running" in each.get("message", ""))
+    status = checkpoint.status()
+    assert running_line["run"] != status.run_id or running_line["generation"] is not None
+    of_tasks = [each for each in lines if each.get("logger") == "engine.task.bad_records"]
+    assert of_tasks
+    assert {each["run"] for each in of_tasks} == {running_line["run"]}
+    assert {each["partition"] for each in of_tasks} <= {0, 1}
+    assert all(each["epoch"] >= 0 and each["generation"] == 0 for each in of_tasks)
