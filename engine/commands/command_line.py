@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--forget", action="store_true", help=forget)
     standby = "wait, ready to run, while another process runs the query; take over if that is lost"
     run.add_argument("--standby", action="store_true", help=standby)
-    logs = "how driver, tasks and Spark log; by default as SPEC says, else text"
+    logs = "how driver and tasks log; by default as SPEC says, else text"
     run.add_argument("--log-format", choices=FORMATS, help=logs)
 
     explain = add(

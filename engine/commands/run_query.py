@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _POLL_S = 0.2
-_STRUCTURED = "spark.log.structuredLogging.enabled"
 _NEEDED = (
     "pandas",  # which every session imports
     "engine.query.registration",
@@ -61,8 +60,7 @@ def run(args: Namespace) -> Result:
         spec = replace(spec, log_format=args.log_format)
     logs = None
     if spec.log_format == JSON:
-        # Spark's own lines, too; what the specification says of it goes first.
-        spec = replace(spec, conf={SETTING: JSON, _STRUCTURED: "true", **spec.conf})
+        spec = replace(spec, conf={**spec.conf, SETTING: JSON})
         logs = log_as_json(sys.stderr, lambda: {"query": spec.name})
     with prints_go_to_stderr() if args.json else nullcontext():
         return _run(spec, logs, stands_by=args.standby)

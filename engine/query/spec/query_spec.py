@@ -19,7 +19,7 @@
     checkpoint_location: /data/checkpoint
     checkpoint_storage: {key: me}         # of fsspec, for a checkpoint on an object store
     conf: {spark.master: "local[2]"}      # of the Spark session
-    log_format: text                      # or json: of the driver, its tasks and Spark
+    log_format: text                      # or json: of the driver and its tasks
 
 ``mode: spark`` has Spark itself run the query, with any trigger; ``mode: engine`` is the default
 with ``continuous`` and possible with no other one.
