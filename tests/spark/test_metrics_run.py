@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +11,12 @@ import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
 from tests.scraping import Scrape
+from tests.servers.process import free_ports
 from tests.spark.test_cli_run import Run, spec
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 WAIT_S = 180
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at, now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def measured(folder: Path, port: int, **changes: Any) -> dict[str, Any]:
