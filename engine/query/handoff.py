@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _OF_RECORDS = ("onBadRecord", "onLateRecord")
-_HEEDED = frozenset({"leaseheartbeatms", "onbadrecord", "onlaterecord"})
+_HEEDED = frozenset(
+    {"leaseheartbeatms", "onbadrecord", "onlaterecord", "metricsport", "opentelemetry"}
+)
 """The options of the engine that mean something here."""
 _POLL_S = 0.1
 _ENDED = {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": False}
