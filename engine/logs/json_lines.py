@@ -46,7 +46,7 @@ class JsonFormatter(logging.Formatter):
             "time": iso_timestamp(round(record.created * 1000)),
             "level": record.levelname,
             "logger": record.name,
-            "message": redact(record.getMessage()),
+            "message": record.getMessage(),
             **self.fields(),
         }
         context = EpochContext.get()
@@ -59,7 +59,11 @@ class JsonFormatter(logging.Formatter):
                     found[name] = value
         if record.exc_info and error is not None:
             found["trace"] = describe_trace(error)
-        known = {name: value for name, value in found.items() if value is not None}
+        known = {
+            name: redact(value) if isinstance(value, str) else value
+            for name, value in found.items()
+            if value is not None
+        }
         return json.dumps(known, default=str)
 
 

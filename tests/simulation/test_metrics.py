@@ -19,7 +19,8 @@ from engine.errors import ConfigError, SinkUnavailableError
 from engine.metrics import open_telemetry, prometheus
 from engine.metrics.meter import Look, QueryMeter
 from engine.metrics.publishing import LOOPBACK, metered
-from engine.metrics.table import METRICS, PARTITIONS_MAX, STATES
+from engine.metrics.table import METRICS
+from engine.metrics.values import PARTITIONS_MAX, STATES
 from engine.progress.counters import EpochCounters
 from engine.progress.report import EpochTimes, QueryIdentity, Restarts, epoch_progress
 from tests.scraping import Scrape

@@ -22,7 +22,8 @@ from engine.base.options import ANY_PORT
 from engine.metrics import prometheus
 from engine.metrics.meter import Look, QueryMeter
 from engine.metrics.publishing import LOOPBACK
-from engine.metrics.table import METRICS, STATES, Kind
+from engine.metrics.table import METRICS, Kind
+from engine.metrics.values import STATES
 from engine.progress.counters import EpochCounters
 from engine.progress.histogram import LatencyHistogram
 from engine.progress.report import EpochTimes

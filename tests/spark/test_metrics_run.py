@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -71,15 +72,24 @@ def test_a_query_and_its_standby_are_scraped_and_log_json(tmp_path: Path) -> Non
         assert code == 2
         assert f"127.0.0.1:{first_port}: Address already in use" in result["error"]
 
-        first.process.send_signal(signal.SIGTERM)
-        code, _ = first.result()
+        os.killpg(first.process.pid, signal.SIGKILL)
+        first.process.communicate()
+
+        def has_taken_over() -> bool:
+            seen = Scrape(("127.0.0.1", second_port))
+            standing_by = seen.value("continuous_query_state", "evens", state="STANDBY")
+            commits = seen.value("continuous_epochs_committed_total", "evens")
+            return standing_by == 0 and bool(commits)
+
+        second.wait_for(has_taken_over)
+        second.process.send_signal(signal.SIGTERM)
+        code, _ = second.result()
         assert code == 0
-        second.result()
     finally:
         for each in (first, second):
             if each is not None and each.process.poll() is None:
-                each.process.kill()
-                each.process.wait()
+                os.killpg(each.process.pid, signal.SIGKILL)
+                each.process.communicate()
 
     text = first.log.read_text()
     assert "hunter2" not in text
