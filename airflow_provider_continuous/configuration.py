@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 
 from airflow_provider_continuous.compat import conf, load_provider_defaults
+from engine.errors import ConfigError
+from engine.logs.json_lines import FORMATS, TEXT
 
 SECTION = "continuous"
 
@@ -24,6 +26,19 @@ def log_dir() -> str | None:
 def python() -> str | None:
     """The interpreter of queries on the workers' machines, unless the connection says it."""
     return _option("python") or None
+
+
+def log_format() -> str:
+    """How the queries log whose specification does not say it.
+
+    :raises ConfigError: in no way that there is.
+    """
+    asked = _option("log_format") or TEXT
+    if asked not in FORMATS:
+        raise ConfigError(
+            f"[{SECTION}] log_format is {asked!r}: it is none of {', '.join(FORMATS)}."
+        )
+    return asked
 
 
 def end_with_worker() -> bool:

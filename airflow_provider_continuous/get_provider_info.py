@@ -38,6 +38,16 @@ _CONFIGURATION = {
             "example": "/var/log/continuous",
             "default": "",
         },
+        "log_format": {
+            "description": (
+                "How queries log whose specification does not say it: text, or json with query, "
+                "run, generation, epoch and partition."
+            ),
+            "version_added": "0.3.0",
+            "type": "string",
+            "example": "json",
+            "default": "text",
+        },
         "python": {
             "description": (
                 "The Python that runs queries on the worker's machine, unless the connection says "

@@ -34,6 +34,7 @@ _SHARED = {
 }
 _APART = (
     "tests/spark/test_cli_run.py",
+    "tests/spark/test_metrics_run.py",
     "tests/spark/test_session.py",
     "tests/spark/test_signals.py",
     "tests/spark/test_workers.py",

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from airflow.sdk import BaseHook
 
+from airflow_provider_continuous import configuration
 from airflow_provider_continuous.connections.document import storage_options, with_connections
 from airflow_provider_continuous.connections.location import (
     DEFAULT,
@@ -38,6 +39,7 @@ from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rescaling import rescale
 from engine.errors import ConfigError
+from engine.logs.json_lines import TEXT
 from engine.query.spec import describe, load_spec, parse_document, read_document
 
 __all__ = ["ConnectionSettings", "ContinuousQueryHook"]
@@ -262,6 +264,8 @@ class ContinuousQueryHook(BaseHook):
         """What is to be started, with its secrets, looked up now."""
         status = self.status(document["checkpoint_location"])
         document = self._for_the_query(document)
+        if (logs := configuration.log_format()) != TEXT:  # an older engine would not know the key
+            document = {"log_format": logs, **document}
         submission = Submission(
             document,
             self._log_dir(document["checkpoint_location"]),

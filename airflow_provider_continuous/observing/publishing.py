@@ -12,7 +12,7 @@ from typing import Any
 from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.observing import metrics
 from airflow_provider_continuous.openlineage.datasets import recorded
-from airflow_provider_continuous.view.overview import look_at
+from airflow_provider_continuous.view.overview import QueryOverview, look_at
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.redaction.logs import redact
 
@@ -31,9 +31,7 @@ def publish(checkpoint: Checkpoint, location: str) -> None:
 
     Never raises: whoever waits for the query does not depend on this.
     """
-    with_metrics = any(conf.getboolean("metrics", name, fallback=False) for name in _METRICS)
-    events = _lineage_events()
-    if not with_metrics and events is None:
+    if not somebody_listens():
         return
     with _lock:
         now_s = time.monotonic()
@@ -41,13 +39,31 @@ def publish(checkpoint: Checkpoint, location: str) -> None:
             return
         _last_s[location] = now_s
     try:
-        overview = look_at(checkpoint, location)
-        if with_metrics:
-            metrics.emit(overview)
-        if events is not None:
-            events.emit(overview, recorded(checkpoint))
+        publish_now(checkpoint, location)
     except Exception as error:  # of a metrics client or a lineage backend, as well as our own
         logger.warning("Nothing is published about %s: %s", redact(location), redact(str(error)))
+
+
+def publish_now(checkpoint: Checkpoint, location: str) -> QueryOverview:
+    """Tell of a query, to whoever listens; what was told.
+
+    :raises CheckpointError: the checkpoint cannot be read.
+    """
+    overview = look_at(checkpoint, location)
+    if _metrics_are_on():
+        metrics.emit(overview)
+    if (events := _lineage_events()) is not None:
+        events.emit(overview, recorded(checkpoint))
+    return overview
+
+
+def somebody_listens() -> bool:
+    """Whether Airflow's metrics are on, or OpenLineage is."""
+    return _metrics_are_on() or _lineage_events() is not None
+
+
+def _metrics_are_on() -> bool:
+    return any(conf.getboolean("metrics", name, fallback=False) for name in _METRICS)
 
 
 @cache

@@ -133,6 +133,10 @@ class EngineOptions:
     :param dead_letter_path: a folder for JSON files.
     :param coordinator_port: where the driver listens for its tasks: a port, a range of which the
         first free one is taken (``"7100-7199"``), or ``"0"`` for any.
+    :param metrics_port: where Prometheus finds the metrics of the query, a port or a range as
+        above; empty: nowhere.
+    :param metrics_host: the address of this machine that they are served at; empty: 127.0.0.1.
+    :param open_telemetry: send the metrics by OTLP, see :mod:`engine.metrics.open_telemetry`.
     :param coordinator_tls: encrypt what driver and tasks say to each other.
     :param allow_changed_query: start even if the source or the sink are others than those of the
         checkpoint.
@@ -186,6 +190,9 @@ class EngineOptions:
     on_late_record: str = _choice(SKIP, DEAD_LETTER)
     dead_letter_path: str = ""
     coordinator_port: str = "0"
+    metrics_port: str = ""
+    metrics_host: str = ""
+    open_telemetry: bool = field(default=False, metadata={"choices": ("true", "false")})
     coordinator_tls: bool = field(default=False, metadata={"choices": ("true", "false")})
     allow_changed_query: bool = field(default=False, metadata={"choices": ("true", "false")})
     static_side_max_bytes: int = _whole(256 << 20, 1)
@@ -231,15 +238,22 @@ class EngineOptions:
 
         :raises ConfigError: it is none.
         """
-        parts = [part.strip() for part in self.coordinator_port.split("-")]
-        if len(parts) <= 2 and all(part.isdecimal() for part in parts):
-            ports = PortRange(int(parts[0]), int(parts[-1]))
-            if ports == ANY_PORT or 1 <= ports.first <= ports.last <= 65_535:
-                return ports
-        raise ConfigError(
-            f"Option coordinatorPort: {self.coordinator_port!r} is no port, and no range of ports.",
-            hint='Write for example "7100", "7100-7199", or "0" for any free port.',
-        )
+        return _ports("coordinatorPort", self.coordinator_port, "7100", "7100-7199")
+
+    @property
+    def metrics_ports(self) -> PortRange | None:
+        """:attr:`metrics_port`; None: metrics are not served.
+
+        :raises ConfigError: it is none; or there is only an address.
+        """
+        if self.metrics_port:
+            return _ports("metricsPort", self.metrics_port, "9464", "9464-9499")
+        if self.metrics_host:
+            raise ConfigError(
+                f"Option metricsHost is {self.metrics_host!r}, and there is no metricsPort.",
+                hint='Set option("metricsPort", "9464"), or leave metricsHost out.',
+            )
+        return None
 
     @property
     def refresh_interval_ms(self) -> int | None:
@@ -283,7 +297,21 @@ class EngineOptions:
             )
         # They raise here, not when they are used.
         _ = taken.refresh_interval_ms, taken.empty_epoch_interval_ms, taken.ports
+        _ = taken.metrics_ports
         return taken, rest
+
+
+def _ports(option: str, text: str, *examples: str) -> PortRange:
+    parts = [part.strip() for part in text.split("-")]
+    if len(parts) <= 2 and all(part.isdecimal() for part in parts):
+        ports = PortRange(int(parts[0]), int(parts[-1]))
+        if ports == ANY_PORT or 1 <= ports.first <= ports.last <= 65_535:
+            return ports
+    written = ", ".join(f'"{each}"' for each in examples)
+    raise ConfigError(
+        f"Option {option}: {text!r} is no port, and no range of ports.",
+        hint=f'Write for example {written}, or "0" for any free port.',
+    )
 
 
 def _option(setting: Field[Any]) -> str:

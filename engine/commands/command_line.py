@@ -18,10 +18,12 @@ from engine import __version__
 from engine.commands.live import ERASE_LINE
 from engine.commands.result import FAILED, WRONG_USE, Result
 from engine.errors import ConfigError
+from engine.logs.json_lines import FORMATS, logs_json
 from engine.redaction.logs import RedactingFormatter, describe_trace
 from engine.redaction.texts import encodable
 from engine.spark.failure import describe_error
 
+logger = logging.getLogger(__name__)
 INTERRUPTED = 130
 
 
@@ -44,7 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if result.error is not None:
         if args.debug:
             print(describe_trace(result.error), file=sys.stderr)
-        print(f"continuous {args.command}: {describe_error(result.error)}", file=sys.stderr)
+        told = f"continuous {args.command}: {describe_error(result.error)}"
+        if logs_json():
+            logger.error(told, extra={"failure": result.error})
+        else:
+            print(told, file=sys.stderr)
     if args.json:
         print(json.dumps(result.data), flush=True)
     elif result.text:
@@ -93,6 +99,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--forget", action="store_true", help=forget)
     standby = "wait, ready to run, while another process runs the query; take over if that is lost"
     run.add_argument("--standby", action="store_true", help=standby)
+    logs = "how driver and tasks log; by default as SPEC says, else text"
+    run.add_argument("--log-format", choices=FORMATS, help=logs)
 
     explain = add(
         "explain",

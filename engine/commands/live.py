@@ -15,11 +15,13 @@ ERASE_LINE = "\r\x1b[K"
 
 
 class ProgressDisplay:
-    """:param stream: a terminal, or anything else for log lines."""
+    """:param stream: a terminal, or anything else for log lines.
+    :param live: false: log lines on a terminal as well.
+    """
 
-    def __init__(self, stream: TextIO, clock: Clock | None = None) -> None:
+    def __init__(self, stream: TextIO, clock: Clock | None = None, *, live: bool = True) -> None:
         self._stream = stream
-        self._is_terminal = stream.isatty()
+        self._is_terminal = live and stream.isatty()
         self._clock = clock or SystemClock()
         self._last_epoch: int | None = None
         self._logged_s: float | None = None

@@ -10,6 +10,8 @@ import threading
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ from engine.checkpoint.standby import NoTurn, Standby, ended_error
 from engine.commands.live import ProgressDisplay
 from engine.commands.result import DONE, FAILED, Result
 from engine.errors import ConcurrentRunError
+from engine.logs.json_lines import JSON, SETTING, JsonFormatter, log_as_json, logs_json
 from engine.query.spec import QuerySpec, build, load_spec
 from engine.spark.failure import describe_error
 from engine.spark.session import build_session
@@ -26,6 +29,7 @@ from engine.spark.session import build_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from engine.execution.execution import ContinuousExecution
     from engine.query.handle import ContinuousQuery
     from engine.query.handoff import SparkQuery
 
@@ -52,11 +56,17 @@ def run(args: Namespace) -> Result:
     finally:
         if args.forget:
             path.unlink(missing_ok=True)
+    if args.log_format is not None:
+        spec = replace(spec, log_format=args.log_format)
+    logs = None
+    if spec.log_format == JSON:
+        spec = replace(spec, conf={**spec.conf, SETTING: JSON})
+        logs = log_as_json(sys.stderr, lambda: {"query": spec.name})
     with prints_go_to_stderr() if args.json else nullcontext():
-        return _run(spec, stands_by=args.standby)
+        return _run(spec, logs, stands_by=args.standby)
 
 
-def _run(spec: QuerySpec, *, stands_by: bool) -> Result:
+def _run(spec: QuerySpec, logs: JsonFormatter | None, *, stands_by: bool) -> Result:
     with EndSignals() as signals:
         try:
             name = spec.name or "continuous query"
@@ -71,7 +81,7 @@ def _run(spec: QuerySpec, *, stands_by: bool) -> Result:
             if signals.count:
                 return _NOT_STARTED
             try:
-                query = _start(spec, spark, signals, stands_by=stands_by)
+                query = _start(spec, spark, signals, logs, stands_by=stands_by)
             except NoTurn as ended:
                 return _not_needed(spec, ended)
             logger.info("query %s, run %s, is running", query.id, query.runId)
@@ -80,10 +90,19 @@ def _run(spec: QuerySpec, *, stands_by: bool) -> Result:
             _stop(spark)
 
 
-def _start(spec: QuerySpec, spark: SparkSession, signals: EndSignals, *, stands_by: bool) -> Query:
+def _start(
+    spec: QuerySpec,
+    spark: SparkSession,
+    signals: EndSignals,
+    logs: JsonFormatter | None,
+    *,
+    stands_by: bool,
+) -> Query:
     """:raises NoTurn: it stood by, and is not needed."""
     while True:
         writer = build(spec, spark)
+        if logs is not None:
+            writer.request.on_made = partial(_name_it, logs, spec.name)
         if stands_by:
             writer.request.standby = Standby(lambda: signals.count > 0)
         try:
@@ -92,6 +111,17 @@ def _start(spec: QuerySpec, spark: SparkSession, signals: EndSignals, *, stands_
             if not stands_by:
                 raise
             logger.info("another standby was faster")
+
+
+def _name_it(logs: JsonFormatter, name: str | None, execution: ContinuousExecution) -> None:
+    """Let each line say which run it is of."""
+    logs.fields = lambda: {
+        "query": name or execution.definition.name,
+        "query_id": execution.query_id or None,
+        "run": execution.run_id,
+        "generation": execution.generation,
+        "epoch": execution.committed_epoch + 1,
+    }
 
 
 def _not_needed(spec: QuerySpec, ended: NoTurn) -> Result:
@@ -122,7 +152,7 @@ def _stay_with(query: Query, signals: EndSignals) -> Exception | None:
 
     :return: why it failed.
     """
-    display = ProgressDisplay(sys.stderr)
+    display = ProgressDisplay(sys.stderr, live=not logs_json())
     answered = 0
     try:
         while not query.awaitTermination(_POLL_S):

@@ -60,6 +60,7 @@ class Attempt:
 
     :param read_s: when the tables that the streams are joined with were read, monotonic.
     :param lease: of the attempt before, until this one has its own.
+    :ivar lease: its own, once it has taken the checkpoint; before, that of the attempt before.
     :ivar later: does what nobody waits for, until :meth:`run` returns.
     :ivar committed_offsets: where the last committed epoch ends, per stream; None before the first.
     :ivar starts: where each stream goes on, or begins.
@@ -85,7 +86,7 @@ class Attempt:
         self._clock = start.clock
         self._read_s = read_s
         self._spread_looked_s = self._clock.monotonic_s()
-        self._lease = lease
+        self.lease = lease
         self._keeper: LeaseKeeper | None = None
         self._timeline = 0
         self.later = Background("continuous-background")
@@ -158,7 +159,7 @@ class Attempt:
     def _take(self, checkpoint: Checkpoint) -> Lease:
         definition, options = self._definition, self._definition.options
         start, launcher = self._start, self._start.launcher
-        lease = self._lease = Lease.acquire(
+        lease = self.lease = Lease.acquire(
             checkpoint,
             run_id=start.run_id,
             application=launcher.application,
@@ -193,7 +194,7 @@ class Attempt:
     def _is_fenced_by_itself(self, error: Exception) -> bool:
         """Whether it was an attempt of this run that has claimed the checkpoint, and could not
         write all that belongs to it. The next attempt claims it again."""
-        if not isinstance(error, StaleRunError) or self._lease is None:
+        if not isinstance(error, StaleRunError) or self.lease is None:
             return False
         try:
             holder = read_holder(self._definition.checkpoint.storage)
@@ -201,7 +202,7 @@ class Attempt:
             return False
         if holder is None or holder.run_id != self._start.run_id:
             return False
-        return holder.generation > self._lease.generation
+        return holder.generation > self.lease.generation
 
     def _logged_offsets(self, epoch: int | None) -> tuple[Offset, ...] | None:
         if epoch is None:
@@ -369,11 +370,11 @@ class Attempt:
                 fence_tasks()
         with _blaming(SourceError, "The source cannot tell what there is to read"):
             finding = self._finding(beginning.until)
-        assert self._lease is not None
+        assert self.lease is not None
         identity = WriterContext(
             query_id=self._start.query_id,
             run_id=self._start.run_id,
-            generation=self._lease.generation,
+            generation=self.lease.generation,
             timeline=self._timeline,
             task=0,
             tasks=len(self._writing),
@@ -433,8 +434,8 @@ class Attempt:
     def keep_checkpoint(self) -> None:
         """Go on renewing the lease, also if this attempt could not take the checkpoint: then that
         of the one before."""
-        if self._keeper is None and self._lease is not None:
-            self._keep(self._lease)
+        if self._keeper is None and self.lease is not None:
+            self._keep(self.lease)
 
     @property
     def open_epoch(self) -> int | None:
@@ -451,11 +452,11 @@ class Attempt:
     def owns_checkpoint(self) -> bool:
         """Whether the lease is still ours."""
         try:
-            if self._lease is not None:
-                self._lease.check()
+            if self.lease is not None:
+                self.lease.check()
         except StaleRunError:
             return False
-        return self._lease is not None
+        return self.lease is not None
 
     def let_go(self) -> Lease | None:
         """Make room for the next attempt, which has to follow at once, and gets the lease.
@@ -464,14 +465,14 @@ class Attempt:
         """
         self._stop_keeper()
         try:
-            if self._lease is not None:
-                self._lease.check()
+            if self.lease is not None:
+                self.lease.check()
         except StaleRunError as exc:
             if not self._is_fenced_by_itself(exc):
                 raise
         except CheckpointError as exc:  # the next attempt meets it, too, and has a budget for it
             logger.warning("the lease could not be looked at: %s", exc)
-        return self._lease
+        return self.lease
 
     def release(self, state: QueryState, error: ContinuousError | None) -> None:
         """Give the checkpoint back.
@@ -479,8 +480,8 @@ class Attempt:
         :raises CheckpointError: the storage cannot be written; the lease will expire.
         """
         self._stop_keeper()
-        if self._lease is not None:
-            self._lease.release(state, error=None if error is None else str(error))
+        if self.lease is not None:
+            self.lease.release(state, error=None if error is None else str(error))
 
     def _stop_keeper(self) -> None:
         if self._keeper is not None:

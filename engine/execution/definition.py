@@ -10,6 +10,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import LeaseRecord
 from engine.coordinator.watermarks import MIN, Watermarks
 from engine.errors import ConfigError
+from engine.metrics.meter import QueryMeter
 from engine.pipeline.pipeline import Pipeline, Watermark
 from engine.sinks.contract import SinkBinding
 from engine.sources.contract import DataSourceContinuousReader
@@ -41,6 +42,7 @@ class QueryDefinition:
         None if there are no tables.
     :param temporary_checkpoint: delete the checkpoint when the query has ended without an error,
         and no epoch is logged that is not committed.
+    :param meter: hears of each epoch, and is closed with the query; None: nobody wants metrics.
     :param tells_sources: sources are told what is committed, to let go of it.
     :param epoch_interval_ms: 0 for epochs as fast as they commit.
     """
@@ -58,6 +60,7 @@ class QueryDefinition:
     shuffle_partitions: int = 200
     lost: LeaseRecord | None = None
     tells_sources: bool = True
+    meter: QueryMeter | None = None
 
     @property
     def pipelines(self) -> tuple[Pipeline, ...]:

@@ -10,6 +10,7 @@ from engine.execution.definition import QueryDefinition
 from engine.execution.lag import stream_progress
 from engine.execution.observed import observed_metrics
 from engine.pipeline.stateful import StatefulStep
+from engine.progress.counters import EpochCounters
 from engine.progress.report import (
     EpochTimes,
     QueryIdentity,
@@ -51,16 +52,21 @@ def epoch_report(
         restarts,
         observed_metrics(definition.pipelines, reports),
         [part.counters for parts in reports[len(read) :] for part in parts],
-        [
-            part.counters
-            for pipeline, parts in zip(definition.pipelines, reports, strict=True)
-            for part in parts
-            if pipeline.exchange is None
-        ],
+        writers(definition, reports),
         _event_time(definition, committed.watermark_ms, reports),
         committed.watermark_ms if definition.delays_ms else None,
         _state_operators(definition, reports),
     )
+
+
+def writers(definition: QueryDefinition, reports: Reports) -> list[EpochCounters]:
+    """What the tasks have counted whose rows go to the sink."""
+    return [
+        part.counters
+        for pipeline, parts in zip(definition.pipelines, reports, strict=True)
+        for part in parts
+        if pipeline.exchange is None
+    ]
 
 
 def _event_time(definition: QueryDefinition, watermark_ms: int, reports: Reports) -> dict[str, str]:

@@ -31,15 +31,12 @@ from engine.execution.epoch_report import epoch_report
 from engine.execution.health import Stall
 from engine.execution.lag import has_reached, lags
 from engine.execution.launcher import Launcher
+from engine.execution.measured import count_epoch
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.sharing import TaskSharing
 from engine.execution.wanted_epochs import WantedEpochs
-from engine.progress.report import (
-    EpochTimes,
-    QueryIdentity,
-    Restarts,
-)
+from engine.progress.report import EpochTimes, QueryIdentity, Restarts
 from engine.redaction.logs import log_failure
 from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.wire.messages import EpochCommitMessage
@@ -320,6 +317,7 @@ class ContinuousExecution:
             self._be_well()
             self.recent_progress.append(report)
             self._changed.notify_all()
+        count_epoch(self.definition, report, reports, times)
         now_ms = self._clock.now_ms()
         if now_ms - self._progress_saved_ms >= _PROGRESS_EVERY_MS:
             self._progress_saved_ms = now_ms
@@ -368,6 +366,8 @@ class ContinuousExecution:
             lambda: self._save_last_progress(attempt),
             lambda: attempt.release(state, error),
         ]
+        if self.definition.meter is not None:
+            steps.append(self.definition.meter.close)
         if self.definition.temporary_checkpoint and error is None:
             steps.append(self._delete_checkpoint)
         for step in steps:  # each by itself: what fails must not leave the lease held
@@ -473,6 +473,12 @@ class ContinuousExecution:
         with self._changed:
             committed = self._committed_offsets or self._starts
         return lags(self.definition.streams, committed)
+
+    @property
+    def generation(self) -> int | None:
+        """That holds the checkpoint; None before there is one."""
+        lease = None if self._attempt is None else self._attempt.lease
+        return None if lease is None else lease.generation
 
     @property
     def open_epoch(self) -> int:

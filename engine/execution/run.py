@@ -238,7 +238,8 @@ class ContinuousRun:
 
     def _log_failure(self, event: Event) -> None:
         if isinstance(event, TaskFailed):
-            logger.error("task %d failed:\n%s", event.partition, redact(event.trace))
+            trace, about = redact(event.trace), {"failure": event.error}
+            logger.error("task %d failed:\n%s", event.partition, trace, extra=about)
 
     def _enter(self, phase: Phase) -> None:
         if phase in (Phase.RUNNING, Phase.REPLAYING):

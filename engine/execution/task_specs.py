@@ -108,6 +108,7 @@ def task_specs(
             exchanges=any(pipeline.exchange is not None for pipeline in pipelines),
             time=beginning.time,
             heartbeat_s=min(2.0, options.task_timeout_s / 4),
+            query=definition.name,
         )
         made.append(spec)
     return made

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 _SUB_BITS = 4  # 16 buckets per power of two: percentiles are at most 1/16 = 6 % too high
 
@@ -46,10 +49,32 @@ class LatencyHistogram:
             self.counts[bucket] = self.counts.get(bucket, 0) + count
         self.max_us = max(self.max_us, other.max_us)
 
+    def copy(self) -> LatencyHistogram:
+        """One that does not change with this one."""
+        return LatencyHistogram(dict(self.counts), self.max_us)
+
     @property
     def total(self) -> int:
         """How many durations were recorded."""
         return sum(self.counts.values())
+
+    @property
+    def sum_us(self) -> int:
+        """All durations together, as the upper bounds of their buckets: at most 6 % too high."""
+        return sum(
+            min(_upper_bound(bucket), self.max_us) * count for bucket, count in self.counts.items()
+        )
+
+    def at_most(self, bounds_us: Sequence[int]) -> list[int]:
+        """How many durations do not exceed each of the bounds; one that is less than 6 % below a
+        bound may count as above it.
+
+        :param bounds_us: ascending.
+        """
+        found = [0] * (len(bounds_us) + 1)
+        for bucket, count in self.counts.items():
+            found[bisect_left(bounds_us, min(_upper_bound(bucket), self.max_us))] += count
+        return list(accumulate(found))[:-1]
 
     def percentile_ms(self, percent: float) -> float | None:
         """The duration in milliseconds that ``percent`` % do not exceed, never below the true

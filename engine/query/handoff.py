@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
-_HEEDED = frozenset({"leaseheartbeatms", "onbadrecord", "onlaterecord"})
+_OF_RECORDS = ("onBadRecord", "onLateRecord")
+_HEEDED = frozenset(
+    {"leaseheartbeatms", "onbadrecord", "onlaterecord", "metricsport", "opentelemetry"}
+)
 """The options of the engine that mean something here."""
 _POLL_S = 0.1
 _ENDED = {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": False}
@@ -61,12 +64,15 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
     for option, value, default in (
         ("onBadRecord", own.on_bad_record, FAIL),
         ("onLateRecord", own.on_late_record, SKIP),
+        ("metricsPort", own.metrics_port, ""),
+        ("openTelemetry", own.open_telemetry, False),
     ):
         if value != default:
+            instead = "the source's own option" if option in _OF_RECORDS else "Spark's own metrics"
             raise ConfigError(
                 f"Option {option} cannot be {value!r} with trigger({request.trigger_kind}=...): "
                 "Spark itself runs this query.",
-                hint="Use trigger(continuous=...), or the source's own option.",
+                hint=f"Use trigger(continuous=...), or {instead}.",
             )
     unheeded = [
         key for key in request.sink_options if key not in options and key.lower() not in _HEEDED

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from engine.errors import ConfigError
 from engine.execution.admission import refuse_changed_query
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
+from engine.execution.measured import look_at
+from engine.metrics.publishing import metered
 from engine.pipeline.explain import explain
 from engine.query.handle import ContinuousQuery
 from engine.query.planned import plan_request, plan_streams
@@ -59,14 +62,23 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     standby = request.standby
     if standby is not None:
         refuse_changed_query(definition)
-        has_waited = standby.await_turn(definition.checkpoint, launcher.warm_up)
-        if has_waited and joins:  # the tables are as old as the plan
-            streams, stages = plan_streams(request, options)
-        definition = replace(definition, streams=streams, stages=stages, lost=standby.lost)
-    execution = ContinuousExecution(definition, launcher)
+    name = request.query_name or location.rstrip("/").rpartition("/")[2]
+    meter = metered(options, name, stands_by=standby is not None)
     try:
+        if standby is not None:
+            has_waited = standby.await_turn(definition.checkpoint, launcher.warm_up)
+            if has_waited and joins:  # the tables are as old as the plan
+                streams, stages = plan_streams(request, options)
+            definition = replace(definition, streams=streams, stages=stages, lost=standby.lost)
+        execution = ContinuousExecution(replace(definition, meter=meter), launcher)
+        if request.on_made is not None:
+            request.on_made(execution)
+        if meter is not None:
+            meter.look = partial(look_at, execution)
         execution.start()
     except BaseException:
+        if meter is not None:
+            meter.close()
         if temporary:
             definition.checkpoint.delete()
         raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,8 @@ from engine.sinks.builtin_sinks import sink_kind
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from engine.execution.execution import ContinuousExecution
+
 CHECKPOINT = "checkpointLocation"
 STORAGE = "checkpointStorage."
 """Before each option that opens the checkpoint's storage, see :func:`pop_storage`."""
@@ -31,6 +33,7 @@ class WriteRequest:
     :param df: what is written.
     :param trigger_kind: the keyword that ``trigger()`` was given, with its ``trigger_value``.
     :param standby: waits for the run that holds the checkpoint, before anything starts.
+    :param on_made: is given the execution before it starts: who asks it takes no lock of it.
     :param function: what foreach or foreachBatch was given; ``sink_format`` tells which.
     """
 
@@ -44,6 +47,7 @@ class WriteRequest:
     trigger_value: Any = DEFAULT_INTERVAL
     function: Any = None
     standby: Standby | None = None
+    on_made: Callable[[ContinuousExecution], None] | None = None
 
 
 def checkpoint_location(request: WriteRequest, location: str | None) -> tuple[str, bool]:

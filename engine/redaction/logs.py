@@ -41,7 +41,7 @@ def log_failure(logger: logging.Logger, text: str, *values: object) -> None:
     """As ``logger.exception``, without the secrets of the traceback."""
     error = sys.exc_info()[1]
     assert error is not None, "called where an error was caught"
-    logger.error(f"{text}\n%s", *values, describe_trace(error))
+    logger.error(f"{text}\n%s", *values, describe_trace(error), extra={"failure": error})
 
 
 class RedactingFormatter(logging.Formatter):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from engine.errors import ConfigError, ContinuousError, TaskLostError
 from engine.execution.launcher import CANCEL_TIMEOUT_S, LaunchedTasks, OnEnd
 from engine.execution.slots import Slots, supply_of
+from engine.logs.json_lines import FORMATS, JSON, SETTING, TEXT
 from engine.redaction.logs import describe_trace
 from engine.spark.answers import jvm_answers
 from engine.spark.failure import gist
@@ -45,6 +46,7 @@ class SparkLauncher:
                 "Spark would run a second copy of a task that never ends: spark.speculation is on.",
                 hint="Set spark.speculation to false.",
             )
+        _logs_json(self._context)  # raises here, if at all
         self._may_grow = conf.get("spark.dynamicAllocation.enabled", "false") == "true"
         self.supply = supply_of(self._context.master or "local")
         self.application = self._context.applicationId
@@ -90,6 +92,17 @@ class SparkLauncher:
         return _Job(self._context, run_id, specs, on_end)
 
 
+def _logs_json(context: SparkContext) -> bool:
+    """Whether tasks are to log as JSON.
+
+    :raises ConfigError: the session says something else.
+    """
+    logs = context.getConf().get(SETTING, TEXT)
+    if logs not in FORMATS:
+        raise ConfigError(f"The setting {SETTING} is {logs!r}: it is none of {', '.join(FORMATS)}.")
+    return logs == JSON
+
+
 class _Job:
     """The Spark job of a run, from a thread of its own.
 
@@ -116,7 +129,9 @@ class _Job:
         try:
             context.setJobGroup(run_id, f"continuous query {run_id}", interruptOnCancel=True)
             context.addJobTag(self._tag)
-            context.parallelize(range(len(tasks)), len(tasks)).foreach(_body(tasks))
+            context.parallelize(range(len(tasks)), len(tasks)).foreach(
+                _body(tasks, _logs_json(context))
+            )
         except Exception as exc:
             logger.debug("the Spark job of run %s ended\n%s", run_id, describe_trace(exc))
             reason = gist(exc)
@@ -150,7 +165,7 @@ class _Job:
             logger.warning("Spark has not ended the tasks of run %s: they hang", self._run_id)
 
 
-def _body(tasks: Sequence[TaskSpec]) -> Callable[[int], None]:
+def _body(tasks: Sequence[TaskSpec], logs_json: bool) -> Callable[[int], None]:
     """Runs the task of an index, on an executor. What it is made of is loaded only by a Python that
     can: before, nothing of the engine is needed there."""
     from pyspark.serializers import CloudPickleSerializer
@@ -164,7 +179,12 @@ def _body(tasks: Sequence[TaskSpec]) -> Callable[[int], None]:
 
         from engine.task.loop import run_task
 
-        run_task(cloudpickle.loads(pickled)[index])
+        spec = cloudpickle.loads(pickled)[index]
+        if logs_json:
+            from engine.logs.json_lines import log_task_as_json
+
+            log_task_as_json(spec)
+        run_task(spec)
 
     return body
 

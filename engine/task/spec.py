@@ -124,6 +124,7 @@ class TaskSpec:
     :param is_bounded: the end of the first epoch is given, and the task leaves behind it.
     :param dialing: how it reaches the driver; the run fills it in.
     :param heartbeat_s: a task that has said nothing for so many seconds says that it is alive.
+    :param query: its name, for logs.
     """
 
     identity: WriterContext
@@ -141,6 +142,7 @@ class TaskSpec:
     time: Time = Time()
     dialing: Dialing | None = None
     heartbeat_s: float = 2.0
+    query: str | None = None
 
     @property
     def run_id(self) -> str:

@@ -63,6 +63,27 @@ def kafka_spec(spec: dict[str, Any]) -> dict[str, Any]:
     return {**spec, "source": source}
 
 
+def test_queries_log_as_the_configuration_says(
+    spec: dict[str, Any],
+    written: list[dict[str, Any]],
+    submitted: list[SubmittedQuery],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hook = ContinuousQueryHook()
+    for asked, own in (("text", {}), ("json", {}), ("json", {"log_format": "text"})):
+        monkeypatch.setenv("AIRFLOW__CONTINUOUS__LOG_FORMAT", asked)
+        document = hook.specification(
+            {**spec, **own, "checkpoint_location": f"{spec['checkpoint_location']}{len(written)}"}
+        )
+        submitted.append(hook.submit(document))
+    assert [each.get("log_format") for each in written] == [None, "json", "text"]
+    monkeypatch.setenv("AIRFLOW__CONTINUOUS__LOG_FORMAT", "xml")
+    with pytest.raises(ConfigError, match=r"\[continuous\] log_format is 'xml'"):
+        hook.submit(
+            hook.specification({**spec, "checkpoint_location": f"{spec['checkpoint_location']}9"})
+        )
+
+
 # -- where they go --------------------------------------------------------------------------------
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_provider_continuous.compat import RELEASE
+from airflow_provider_continuous.compat import RELEASE, AirflowException, AirflowSkipException
 from airflow_provider_continuous.observing import metrics, publishing
 from airflow_provider_continuous.observing.metrics import stats
+from airflow_provider_continuous.operators.checkpoint import PublishMetricsOperator
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from airflow_provider_continuous.view.overview import look_at
 from engine.checkpoint.logs.commit_log import CommitEntry
@@ -116,4 +118,46 @@ def test_without_metrics_nothing_is_read(
 
     publishing.publish(live.checkpoint, live.location)
 
+    assert gauges == {}
+
+
+def publish_all(folder: Path) -> Any:
+    """One look at all queries below a folder, by a task."""
+    operator = PublishMetricsOperator(task_id="publish", checkpoint_location=f"{folder}/*")
+    return operator.execute({})  # type: ignore[typeddict-item]
+
+
+def test_queries_that_nobody_waits_for_have_gauges(tmp_path: Path, gauges: Gauges) -> None:
+    for name, epoch in (("orders", 4), ("returns", 7)):
+        query = LiveCheckpoint(tmp_path / name)
+        query.hold()
+        query.commit(*range(epoch + 1))
+
+    told = publish_all(tmp_path)
+
+    assert sorted(told["published"]) == [f"{tmp_path}/orders", f"{tmp_path}/returns"]
+    assert (gauges["continuous.orders.epoch"], gauges["continuous.returns.epoch"]) == (4, 7)
+    assert gauges["continuous.orders.active"] == 1
+
+
+def test_one_that_cannot_be_read_does_not_darken_the_others(tmp_path: Path, gauges: Gauges) -> None:
+    for name in ("broken", "good"):
+        query = LiveCheckpoint(tmp_path / name)
+        query.hold()
+        query.commit(0)
+    (tmp_path / "broken" / "control" / "lease").write_text("{")
+    (tmp_path / "broken" / "metadata").write_text("{")
+
+    with pytest.raises(AirflowException, match=f"1 of 2 .*\n{tmp_path}/broken: "):
+        publish_all(tmp_path)
+
+    assert gauges["continuous.good.epoch"] == 0
+
+
+def test_while_nobody_listens_the_task_is_skipped(
+    tmp_path: Path, gauges: Gauges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "False")
+    with pytest.raises(AirflowSkipException, match="statsd_on"):
+        publish_all(tmp_path)
     assert gauges == {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ from engine.base.clock import Clock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.execution.execution import ContinuousExecution
 from engine.execution.launcher import Launcher, ThreadLauncher
+from engine.execution.measured import look_at
+from engine.metrics.meter import QueryMeter
 from engine.query.handle import ContinuousQuery
 from tests.model import Feed, ModelSink, definition
 from tests.waiting import wait_until
@@ -27,11 +31,17 @@ class Story:
         self.sink = ModelSink()
 
     def start(
-        self, launcher: Launcher | None = None, clock: Clock | None = None, **options: Any
+        self,
+        launcher: Launcher | None = None,
+        clock: Clock | None = None,
+        meter: QueryMeter | None = None,
+        **options: Any,
     ) -> ContinuousQuery:
         """Start the query; without further options its first failure ends it."""
-        made = definition(self.feed, self.sink, self.folder, **options)
+        made = replace(definition(self.feed, self.sink, self.folder, **options), meter=meter)
         execution = ContinuousExecution(made, launcher or ThreadLauncher(), clock)
+        if meter is not None:
+            meter.look = partial(look_at, execution)
         execution.start()
         return ContinuousQuery(execution, str)
 

@@ -107,9 +107,9 @@ def test_the_lease_shows_nothing_whoever_writes_it(story: Story, nothing_leaks: 
     query = story.start()
     attempt = query._execution._attempt
     assert attempt is not None
-    assert attempt._lease is not None
+    assert attempt.lease is not None
     attempt._keeper.stop()  # type: ignore[union-attr]
-    attempt._lease.heartbeat(message=LEAKS[0], last_error=LEAKS[1])
+    attempt.lease.heartbeat(message=LEAKS[0], last_error=LEAKS[1])
     assert "ann:***@db" in (story.folder / "control/lease").read_text()
     query.stop()
 

@@ -358,6 +358,17 @@ def test_options_of_the_engine_that_spark_does_not_heed_are_named_in_one_warning
     assert "MINEPOCHSTORETAIN, coordinatorTls have no effect with trigger(once=...)" in warning
 
 
+@pytest.mark.parametrize("option", ["metricsPort", "openTelemetry"])
+def test_metrics_of_the_engine_are_refused(
+    spark: SparkSession, checkpoint: Checkpoint, option: str
+) -> None:
+    value = {"metricsPort": "0", "openTelemetry": "true"}[option]
+    writer = into(rate(spark), checkpoint, once=True).option(option, value)
+    with pytest.raises(ConfigError, match=f"Option {option} cannot be") as error:
+        writer.start()
+    assert "Spark's own metrics" in str(error.value.hint)
+
+
 # -- real-time mode -------------------------------------------------------------------------------
 
 

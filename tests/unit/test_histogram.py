@@ -46,3 +46,14 @@ def test_weights_and_the_empty_histogram() -> None:
     assert summary["p50"] < 1.1
     assert summary["p99"] < 1.1
     assert summary["max"] == 50.0
+
+
+def test_counts_below_bounds_and_the_sum() -> None:
+    histogram = LatencyHistogram()
+    for us, count in ((5, 2), (1_000, 1), (1_001, 1), (90_000, 3)):
+        histogram.record(us, count)
+    kept = histogram.copy()
+    histogram.record(1)
+    assert kept.at_most([4, 5, 1_100, 89_000, 90_000, 10**9]) == [0, 2, 4, 4, 7, 7]
+    exact = 2 * 5 + 1_000 + 1_001 + 3 * 90_000
+    assert exact <= kept.sum_us <= exact * 1.0625

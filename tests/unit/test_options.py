@@ -119,3 +119,21 @@ def test_ports_are_one_or_a_range() -> None:
 def test_what_is_no_port_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="coordinatorPort"):
         EngineOptions.take({"coordinatorPort": text})
+
+
+def test_where_metrics_are_served() -> None:
+    assert EngineOptions().metrics_ports is None
+    options, _ = EngineOptions.take({"METRICSPORT": "9464-9499", "metricsHost": "0.0.0.0"})
+    assert options.metrics_ports == (9464, 9499)
+    assert options.metrics_host == "0.0.0.0"
+
+
+@pytest.mark.parametrize("port", ["x", "0-9", "70000", "9499-9464"])
+def test_no_port_for_metrics(port: str) -> None:
+    with pytest.raises(ConfigError, match="metricsPort"):
+        EngineOptions.take({"metricsPort": port})
+
+
+def test_an_address_for_metrics_needs_a_port() -> None:
+    with pytest.raises(ConfigError, match="there is no metricsPort"):
+        EngineOptions.take({"metricsHost": "0.0.0.0"})

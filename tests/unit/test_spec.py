@@ -201,7 +201,8 @@ def test_a_missing_variable_is_one_of_the_problems() -> None:
     document = changed(sink={"format": "noop", "options": {"url": "${HOST}:${PORT}"}}, zzz=1)
     assert problems(document, HOST="h") == [
         "zzz: unknown key; the keys here are name, source, sql, query, sink, trigger, "
-        "mode, checkpoint_location, checkpoint_storage, connections, conf, python_path",
+        "mode, checkpoint_location, checkpoint_storage, connections, conf, python_path, "
+        "log_format",
         "sink.options.url: the environment variable PORT is not set",
     ]
 

@@ -1,4 +1,4 @@
-"""Look after checkpoints: inspect, prune, pin, rewind and copy them.
+"""Look after checkpoints: inspect, prune, pin, rewind and copy them, tell how their queries are.
 
 Of this engine or of Spark itself, while their queries run or not; where one of the two is not
 possible, the operator says so and changes nothing.
@@ -13,6 +13,7 @@ from airflow_provider_continuous.operators.checkpoint.pin import (
     UnpinEpochOperator,
 )
 from airflow_provider_continuous.operators.checkpoint.prune import PruneCheckpointOperator
+from airflow_provider_continuous.operators.checkpoint.publish import PublishMetricsOperator
 from airflow_provider_continuous.operators.checkpoint.rewind import RewindCheckpointOperator
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "InspectCheckpointOperator",
     "PinEpochOperator",
     "PruneCheckpointOperator",
+    "PublishMetricsOperator",
     "RewindCheckpointOperator",
     "UnpinEpochOperator",
 ]

@@ -19,6 +19,7 @@
     checkpoint_location: /data/checkpoint
     checkpoint_storage: {key: me}         # of fsspec, for a checkpoint on an object store
     conf: {spark.master: "local[2]"}      # of the Spark session
+    log_format: text                      # or json: of the driver and its tasks
 
 ``mode: spark`` has Spark itself run the query, with any trigger; ``mode: engine`` is the default
 with ``continuous`` and possible with no other one.
@@ -51,6 +52,7 @@ from typing import Any
 from engine.base.options import parse_interval_ms
 from engine.base.output_modes import ALL_MODES, APPEND
 from engine.errors import ConfigError
+from engine.logs.json_lines import FORMATS
 from engine.query.spec.document import read_document
 from engine.query.spec.fields import (
     Field,
@@ -101,6 +103,7 @@ class QuerySpec:
     :param mode: who runs the query, ``engine`` or ``spark``; None: the trigger decides.
     :param checkpoint_location: None only with ``query``.
     :param checkpoint_storage: see :func:`engine.query.write_request.pop_storage`.
+    :param log_format: ``text`` or ``json``; None: nothing is said, which is ``text``.
     :param connections: see :func:`engine.query.connections.connection_options`.
     """
 
@@ -116,6 +119,7 @@ class QuerySpec:
     connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     python_path: tuple[Path, ...] = ()
+    log_format: str | None = None
 
 
 def load_spec(
@@ -253,6 +257,7 @@ _QUERY = section(
         "connections": Field(several_options, default={}),
         "conf": Field(options, default={}),
         "python_path": Field(folders, default=()),
+        "log_format": Field(choice(*FORMATS)),
     }
 )
 

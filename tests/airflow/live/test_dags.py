@@ -120,6 +120,15 @@ def test_the_example_that_prunes_every_night(airflow: AirflowClient, tmp_path: P
     assert large.checkpoint.epochs() == list(range(150)), "they are younger than an hour"
 
 
+def test_the_example_that_tells_metrics_of_all_queries(
+    airflow: AirflowClient, tmp_path: Path
+) -> None:
+    """Nobody listens here: it says so, and is no failure."""
+    run = DagRun(airflow, "query_metrics", root=str(tmp_path)).succeeds()
+
+    assert run.task("publish")["state"] == "skipped"
+
+
 def test_the_demo_fails_when_one_of_its_steps_does(airflow: AirflowClient, tmp_path: Path) -> None:
     """The start fails; the drain, a teardown, must not make the run a success."""
     run = DagRun(airflow, "flights_demo", checkpoint="relative")

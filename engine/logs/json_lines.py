@@ -1,0 +1,99 @@
+"""Logs as JSON, an object per line, without secrets::
+
+    {"time":"2026-01-31T23:59:59.123Z","level":"WARNING","logger":"engine.task.bad_records",
+     "message":"...","query":"orders","query_id":"...","run":"...","generation":3,"epoch":17,
+     "partition":2}
+
+A field that is not known is absent. ``epoch`` and ``partition`` are those that the line is about:
+an error's own; else those of the task, or, of the driver, the epoch that commits next. ``trace`` is
+the traceback of an error.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from engine.progress.report import iso_timestamp
+from engine.redaction.logs import describe_trace, redact
+from engine.sinks.epoch_context import EpochContext
+
+if TYPE_CHECKING:
+    from engine.task.spec import TaskSpec
+
+TEXT, JSON = "text", "json"
+FORMATS: Final = (TEXT, JSON)
+SETTING: Final = "spark.continuous.logFormat"
+"""Of the Spark session: ``json`` lets the tasks log so."""
+_ABOUT: Final = ("epoch", "partition")
+
+
+class JsonFormatter(logging.Formatter):
+    """:param fields: what each line says beside; called for each, on any thread: it takes no lock.
+    Changed when more is known.
+    """
+
+    def __init__(self, fields: Callable[[], Mapping[str, Any]] = dict) -> None:
+        super().__init__()
+        self.fields = fields
+
+    def format(self, record: logging.LogRecord) -> str:
+        error = record.exc_info[1] if record.exc_info else getattr(record, "failure", None)
+        found = {
+            "time": iso_timestamp(round(record.created * 1000)),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **self.fields(),
+        }
+        context = EpochContext.get()
+        if context is not None:
+            found["epoch"] = context.epoch
+        for name in _ABOUT:
+            for teller in (error, record):
+                value = getattr(teller, name, None)
+                if value is not None:
+                    found[name] = value
+        if record.exc_info and error is not None:
+            found["trace"] = describe_trace(error)
+        known = {
+            name: redact(value) if isinstance(value, str) else value
+            for name, value in found.items()
+            if value is not None
+        }
+        return json.dumps(known, default=str)
+
+
+def log_as_json(stream: TextIO, fields: Callable[[], Mapping[str, Any]] = dict) -> JsonFormatter:
+    """Let this process log as JSON from now on, in place of what it did; again: with other fields.
+
+    :returns: what each line is made by.
+    """
+    handler = logging.StreamHandler(stream)
+    formatter = JsonFormatter(fields)
+    handler.setFormatter(formatter)
+    logging.getLogger().handlers[:] = [handler]
+    return formatter
+
+
+def logs_json() -> bool:
+    """Whether this process logs as JSON."""
+    return any(isinstance(each.formatter, JsonFormatter) for each in logging.getLogger().handlers)
+
+
+def log_task_as_json(spec: TaskSpec) -> None:
+    """Let a worker's process, which runs one task at a time, log as JSON."""
+    numbers = spec.numbers
+    fields = {
+        "query": spec.query,
+        "query_id": spec.identity.query_id,
+        "run": spec.run_id,
+        "generation": spec.identity.generation,
+        "partition": numbers[0] if len(numbers) == 1 else None,
+        "task": spec.named,
+    }
+    known = {name: value for name, value in fields.items() if value is not None}
+    log_as_json(sys.stderr, lambda: known)

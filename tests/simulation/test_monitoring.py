@@ -1,0 +1,261 @@
+"""The dashboard and the alert rules in docs/monitoring/ against what a query really tells."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+
+from engine.base.options import ANY_PORT
+from engine.metrics import prometheus
+from engine.metrics.meter import Look, QueryMeter
+from engine.metrics.publishing import LOOPBACK
+from engine.metrics.table import METRICS, Kind
+from engine.metrics.values import STATES
+from engine.progress.counters import EpochCounters
+from engine.progress.histogram import LatencyHistogram
+from engine.progress.report import EpochTimes
+from tests.scraping import Scrape
+from tests.servers.process import free_ports
+from tests.waiting import wait_until
+
+FOLDER = Path(__file__).parents[2] / "docs" / "monitoring"
+OF_PROMETHEUS = {"up"}
+OF_TARGETS = {"instance", "job", "le"}
+WAIT_S = 60
+UNAVAILABLE = 503
+SERVER, TOOL = shutil.which("prometheus"), shutil.which("promtool")
+NOT_THERE = "there is no Prometheus: Debian's package prometheus has it"
+
+
+def dashboard() -> Any:
+    return json.loads((FOLDER / "grafana-dashboard.json").read_text())
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """What each panel and each rule asks, without Grafana's variables."""
+    board = dashboard()
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            yield panel["title"], _filled(target["expr"])
+    for each in board["annotations"]["list"]:
+        yield each["name"], _filled(each["expr"])
+    for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"]:
+        for rule in group["rules"]:
+            yield rule["alert"], rule["expr"]
+
+
+def _filled(expression: str) -> str:
+    return expression.replace("$__rate_interval", "5s").replace("$query", ".*")
+
+
+def selectors(expression: Any) -> Iterator[Any]:
+    """All places where a metric is named."""
+    if isinstance(expression, promql_parser.VectorSelector):
+        yield expression
+    for name in ("lhs", "rhs", "expr", "vector_selector", "args", "param"):
+        found = getattr(expression, name, None)
+        for each in found if isinstance(found, list) else [found]:
+            if isinstance(each, promql_parser.Expr):
+                yield from selectors(each)
+
+
+@pytest.fixture
+def everything() -> Iterator[tuple[QueryMeter, tuple[str, int]]]:
+    """A query that has each metric, and where it is served."""
+    meter = QueryMeter("orders", "STARTING")
+    meter.look = lambda: Look(
+        "RUNNING",
+        "q",
+        "r",
+        3,
+        17,
+        18,
+        1,
+        1_000,
+        2_000,
+        2,
+        2,
+        [{"0": 5, "1": 7}],
+        ["kafka"],
+        "delta",
+    )
+    address = prometheus.serve(meter, LOOPBACK, ANY_PORT)
+    commit(meter, 1_000)
+    yield meter, address
+    meter.close()
+
+
+def commit(meter: QueryMeter, now_ms: int) -> None:
+    """One more epoch."""
+    latency = LatencyHistogram()
+    latency.record(900, 10)
+    counters = EpochCounters(rows_read=10, read_to_written=latency)
+    state = {"operatorName": "counts", "numRowsTotal": 5}
+    state |= {"numRowsDroppedByWatermark": 1, "snapshotBytes": 7}  # type: ignore[dict-item]
+    report = {
+        "sink": {"numOutputRows": 10},
+        "numBadRecords": 1,
+        "stateOperators": [state],
+        "durationMs": {"commitSink": 3, "triggerExecution": 9},
+        "watermarkLagMs": 500,
+        "eventTime": {"max": "2026-01-31T23:59:59.123Z"},
+        "observedMetrics": {"checks": {"rows": 10, "newest": "2026-01-31"}},
+    }
+    meter.committed(
+        report, EpochTimes(now_ms - 200, now_ms - 100, now_ms), [[counters]], [counters]
+    )
+
+
+def test_each_metric_can_be_there(everything: tuple[QueryMeter, tuple[str, int]]) -> None:
+    seen = Scrape(everything[1])
+    for metric in METRICS:
+        suffix = "_count" if metric.kind is Kind.HISTOGRAM else ""
+        assert f"{metric.name}{suffix}" in seen.names
+    assert seen.value("continuous_event_time_max_timestamp_seconds", "orders") == 1769903999.123
+    assert seen.value("continuous_watermark_timestamp_seconds", "orders") == 0.5
+    observed = seen.value("continuous_observed", "orders", observation="checks", metric="rows")
+    assert observed == 10
+    assert seen.value("continuous_partition_lag_offsets", "orders", stream=0, partition="1") == 7
+
+
+@pytest.mark.parametrize(("where", "expression"), list(expressions()))
+def test_what_is_asked_for_is_there(
+    where: str, expression: str, everything: tuple[QueryMeter, tuple[str, int]]
+) -> None:
+    seen = Scrape(everything[1])
+    labels: dict[str, set[str]] = {}
+    for name, pairs in seen.samples:
+        labels.setdefault(name, set()).update(label for label, _ in pairs)
+    found = list(selectors(promql_parser.parse(expression)))
+    assert found
+    known = set(OF_TARGETS)
+    for each in found:
+        if each.name not in OF_PROMETHEUS:
+            assert each.name in labels
+            known |= labels[each.name]
+        for matcher in each.matchers.matchers:
+            assert matcher.name in known
+            if matcher.name == "state":
+                assert set(matcher.value.split("|")) <= set(STATES)
+    grouped = re.findall(r"\b(?:by|on) \(([^)]*)\)", expression)
+    assert {label.strip() for text in grouped for label in text.split(",")} <= known
+
+
+def test_legends_name_labels_that_there_are() -> None:
+    labels = {label for metric in METRICS for label in metric.labels} | {"query", "instance"}
+    used = re.findall(r"\{\{(\w+)\}\}", (FOLDER / "grafana-dashboard.json").read_text())
+    assert set(used) <= labels
+    rules = (FOLDER / "alerts.yaml").read_text()
+    assert set(re.findall(r"\$labels\.(\w+)", rules)) <= labels
+
+
+def test_the_page_has_the_table() -> None:
+    page = (FOLDER.parent / "metrics.md").read_text()
+    _, text = page.split("<!-- the table of engine/metrics/table.py -->")
+    rows = [line for line in text.split("<!-- end of the table -->")[0].splitlines() if line][2:]
+    assert rows == [
+        f"| `{metric.name}` | {metric.kind.value} | {metric.unit} | "
+        f"{', '.join(f'`{label}`' for label in metric.labels)} | {metric.text} |"
+        for metric in METRICS
+    ]
+
+
+@pytest.mark.skipif(TOOL is None, reason=NOT_THERE)
+def test_promtool_finds_nothing(everything: tuple[QueryMeter, tuple[str, int]]) -> None:
+    assert TOOL is not None
+    checks: list[tuple[list[str], str | None]] = [
+        (["check", "config", str(FOLDER / "prometheus.yaml")], None),
+        (["check", "rules", str(FOLDER / "alerts.yaml")], None),
+        (["check", "metrics"], Scrape(everything[1]).text),
+    ]
+    for arguments, given in checks:
+        ran = subprocess.run([TOOL, *arguments], input=given, capture_output=True, text=True)
+        assert (ran.returncode, ran.stderr) == (0, ""), f"{arguments}: {ran.stdout} {ran.stderr}"
+
+
+class Server:
+    """A real Prometheus that scrapes one endpoint every 200 ms."""
+
+    def __init__(self, folder: Path, target: tuple[str, int]) -> None:
+        config = yaml.safe_load((FOLDER / "prometheus.yaml").read_text())
+        config["global"] = {"scrape_interval": "200ms", "evaluation_interval": "200ms"}
+        config["rule_files"] = [str(FOLDER / "alerts.yaml")]
+        (job,) = config["scrape_configs"]
+        job["static_configs"] = [{"targets": ["{}:{}".format(*target)]}]
+        (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
+        self.url = f"http://{LOOPBACK}:{free_ports(1)[0]}"
+        assert SERVER is not None
+        self.log = (folder / "prometheus.log").open("wb")
+        self.process = subprocess.Popen(
+            [
+                *(SERVER, f"--config.file={folder}/prometheus.yaml"),
+                *(f"--storage.tsdb.path={folder}/data", f"--web.listen-address={self.url[7:]}"),
+            ],
+            stdout=self.log,
+            stderr=self.log,
+        )
+
+    def ask(self, path: str, **parameters: str) -> Any:
+        query = urllib.parse.urlencode(parameters)
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=30) as answer:
+            return json.load(answer)["data"]
+
+    def rows(self, expression: str) -> list[Any] | None:
+        """None while it does not answer."""
+        try:
+            found: list[Any] = self.ask("query", query=expression)["result"]
+        except OSError as exc:
+            if isinstance(exc, urllib.error.HTTPError) and exc.code != UNAVAILABLE:
+                raise
+            return None
+        return found
+
+    def close(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(WAIT_S)
+        self.log.close()
+
+
+@pytest.mark.skipif(SERVER is None, reason=NOT_THERE)
+def test_a_real_prometheus_answers_all_of_it(
+    tmp_path: Path, everything: tuple[QueryMeter, tuple[str, int]]
+) -> None:
+    meter, address = everything
+    server = Server(tmp_path, address)
+    try:
+        wait_until(lambda: server.rows("continuous_open_epoch"), "the first scrape", WAIT_S)
+        panels = {title for title, _ in expressions()} & {p["title"] for p in dashboard()["panels"]}
+        for title, expression in expressions():
+
+            def asked(expression: str = expression) -> bool:
+                commit(meter, 2_000)
+                return bool(server.rows(expression))
+
+            if title in panels:  # rules and marks are to find nothing most of the time
+                wait_until(asked, title, WAIT_S)
+            else:
+                assert server.rows(expression) is not None
+
+        def firing() -> set[str] | None:
+            groups = server.ask("rules")["groups"]
+            rules = [rule for group in groups for rule in group["rules"]]
+            assert [rule["lastError"] for rule in rules if rule.get("lastError")] == []
+            return {r["name"] for r in rules if r["state"] == "firing"} or None
+
+        fired = wait_until(firing, "the rule of a failing query", WAIT_S)
+        assert "ContinuousQueryFailing" in fired
+    finally:
+        server.close()

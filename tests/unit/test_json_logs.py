@@ -1,0 +1,72 @@
+"""Lines of JSON that name query, run, generation, epoch and partition, and have no secrets."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine.errors import TransformError
+from engine.logs.json_lines import JsonFormatter, log_as_json, logs_json
+from engine.redaction.logs import log_failure
+from engine.sinks.epoch_context import EpochContext
+
+logger = logging.getLogger("tests.json")
+
+
+@pytest.fixture
+def lines() -> Iterator[Any]:
+    """What is logged inside of the test; the handlers of before are back behind it."""
+    root = logging.getLogger()
+    before, stream = list(root.handlers), io.StringIO()
+    log_as_json(stream, lambda: {"query": "orders", "run": "r", "generation": 3, "epoch": 17})
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    EpochContext.set(None)
+    root.handlers[:] = before
+
+
+def test_a_line_says_what_it_is_of(lines: Any) -> None:
+    logger.warning("two\nlines, %s", "password=hunter2")
+    (told,) = lines()
+    assert told.pop("time").endswith("Z")
+    assert told == {
+        "level": "WARNING",
+        "logger": "tests.json",
+        "message": "two\nlines, password=***",
+        "query": "orders",
+        "run": "r",
+        "generation": 3,
+        "epoch": 17,
+    }
+    assert logs_json()
+
+
+def test_epoch_and_partition_are_those_of_the_error(lines: Any) -> None:
+    try:
+        raise TransformError("token=abc123", epoch=9, partition=2)
+    except TransformError:
+        log_failure(logger, "it failed")
+        logger.exception("again")
+    logger.warning("of another", extra={"epoch": 4, "partition": 1})
+    first, again, other = lines()
+    for told in (first, again):
+        assert (told["epoch"], told["partition"]) == (9, 2)
+    assert "Traceback" in again["trace"]
+    assert (other["epoch"], other["partition"]) == (4, 1)
+    assert "abc123" not in json.dumps([first, again])
+
+
+def test_a_task_says_which_epoch_it_writes(lines: Any) -> None:
+    EpochContext.set(EpochContext("q", "r", 3, 0, 18))
+    logger.warning("x")
+    assert lines()[0]["epoch"] == 18
+
+
+def test_what_is_not_known_is_absent() -> None:
+    record = logging.LogRecord("a", logging.INFO, "", 0, "x", None, None)
+    told = json.loads(JsonFormatter(lambda: {"query": None}).format(record))
+    assert set(told) == {"time", "level", "logger", "message"}
