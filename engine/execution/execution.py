@@ -34,6 +34,7 @@ from engine.execution.launcher import Launcher
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.sharing import TaskSharing
+from engine.execution.summarizing import SummaryKeeper
 from engine.execution.wanted_epochs import WantedEpochs
 from engine.progress.report import (
     EpochTimes,
@@ -79,6 +80,7 @@ class ContinuousExecution:
         self._committed_offsets: tuple[Offset, ...] | None = None
         self._starts: tuple[Offset, ...] = ()
         self.recent_progress: deque[dict[str, Any]] = deque(maxlen=RECENT_PROGRESS_MAX)
+        self._summary = SummaryKeeper(definition.checkpoint, definition.name)
         self._launcher = launcher
         self._clock = clock or SystemClock()
         self._policy = RestartPolicy(definition.options, interval_ms=definition.epoch_interval_ms)
@@ -130,6 +132,7 @@ class ContinuousExecution:
                 ),
                 ending=self._ending,
                 wanted=self._wanted,
+                news=self._summary.news,
             )
             attempt = self._new_attempt()
             try:
@@ -164,6 +167,7 @@ class ContinuousExecution:
             "last_error": None if self.last_error is None else str(self.last_error),
             "next_attempt_at_ms": self.next_attempt_at_ms,
             "failing_since_ms": self.failing_since_ms,
+            "summary": self._summary.look(),
         }
 
     # -- running --------------------------------------------------------------------------------
@@ -252,6 +256,7 @@ class ContinuousExecution:
             if committed_epoch > self.committed_epoch:
                 self._be_well()
             self.committed_epoch = committed_epoch
+            self._summary.recovered(committed_epoch)
             if self._attempt is not None:
                 self._committed_offsets = self._attempt.committed_offsets
                 self._starts = self._attempt.starts
@@ -320,6 +325,7 @@ class ContinuousExecution:
             self._be_well()
             self.recent_progress.append(report)
             self._changed.notify_all()
+        self._summary.committed(report, times.committed_ms, committed.next_watermark_ms)
         now_ms = self._clock.now_ms()
         if now_ms - self._progress_saved_ms >= _PROGRESS_EVERY_MS:
             self._progress_saved_ms = now_ms
