@@ -40,7 +40,7 @@ def emit(overview: QueryOverview) -> None:
         "epoch": status.epoch,
         "lag_seconds": overview.lag_s,
         "watermark_lag": overview.watermark_lag_s,
-        "rows": overview.progress.get("numInputRows"),
+        "rows": overview.summary.rows,
         "rows_rate": overview.rows_per_second,
         "latency_p99": overview.latency_ms.get("p99"),
         "restarts": status.restarts,

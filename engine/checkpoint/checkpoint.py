@@ -179,12 +179,12 @@ class Checkpoint(CheckpointFolder):
         return QueryLook(self._with_holder(status, lease), told)
 
     def look(self) -> QueryLook:
-        """One read where there is a summary, else all reads.
+        """One read where a summary tells enough, else all reads.
 
         :raises CheckpointError: the checkpoint cannot be read.
         """
         found = self.glance()
-        if found is not None:
+        if found is not None and found.is_sure:
             return found
         status = self.status()
         return QueryLook(status, summarize(self, status.epoch))
