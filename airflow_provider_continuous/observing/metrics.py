@@ -11,6 +11,9 @@
 ``continuous.<query>.active``        1 while a run holds the checkpoint, else 0
 ==================================== ===================================================
 
+``continuous.looks_hanging`` is how many looks at checkpoints, of the process that tells, have been
+under way for longer than ten seconds: storage that hangs.
+
 ``<query>`` is the query's name, with an underscore for what metrics cannot have in their names. It
 is a tag as well.
 """
@@ -31,6 +34,11 @@ else:
     from airflow.stats import Stats as stats
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.-]")
+
+
+def emit_hanging(looks: int) -> None:
+    """Set the gauge of the looks of this process that do not come back."""
+    stats.gauge("continuous.looks_hanging", looks)
 
 
 def emit(overview: QueryOverview) -> None:

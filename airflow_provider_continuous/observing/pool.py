@@ -30,6 +30,8 @@ T = TypeVar("T")
 THREADS_MAX = 256
 LOOK_MAX_S = 10.0
 """Who waits for a look is told after so long that the storage hangs."""
+LAST_LOOK_S = 5.0
+"""A look that began at a deadline has so long to come back: what it shows goes before that."""
 _IDLE_S = 10.0
 
 

@@ -13,6 +13,10 @@ from engine.checkpoint.summary import Summary, summarize, summary_of
 from engine.errors import ContinuousError
 
 logger = logging.getLogger(__name__)
+_OF_ANOTHER: dict[str, Any] = dict.fromkeys(
+    ("rows_per_second", "latency_p50_ms", "latency_p99_ms", "latency_max_ms", "commit_ms", "lag")
+)
+"""How fast an earlier run was tells nothing of this one."""
 
 
 class SummaryKeeper:
@@ -57,11 +61,12 @@ class SummaryKeeper:
         if epoch is None:
             return summary
         try:
-            found = replace(summarize(self._checkpoint, epoch), name=self._name)
+            found = summarize(self._checkpoint, epoch)
         except (ContinuousError, OSError) as exc:
             logger.warning("what the checkpoint tells of epoch %d is not known: %s", epoch, exc)
             return None
+        found = replace(found, **_OF_ANOTHER, name=self._name)
         with self._lock:
-            if self._goes_on_from == epoch:
+            if self._goes_on_from == epoch:  # else an epoch was committed meanwhile
                 self._summary, self._goes_on_from = found, None
             return self._summary
