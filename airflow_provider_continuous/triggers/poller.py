@@ -123,7 +123,8 @@ class _Waiter:
 
     def missed(self, error: ContinuousError) -> tuple[Event | None, Exception | None]:
         try:
-            return self.context.run(self.trigger.missed, error), None
+            # A copy: the look that hangs is in the context.
+            return self.context.copy().run(self.trigger.missed, error), None
         except Exception as failure:
             return None, failure
 
