@@ -10,7 +10,7 @@ from airflow.sdk import BaseHook
 
 from airflow_provider_continuous.connections.location import CheckpointLocation
 from airflow_provider_continuous.tasks.arguments import iso_time, seconds
-from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
+from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus, QueryLook
 from engine.checkpoint.copies import CopyReport, copy_checkpoint
 from engine.checkpoint.find import find_checkpoints
 from engine.checkpoint.inspection import LAST_DEFAULT, Inspection, inspect_checkpoint
@@ -72,6 +72,14 @@ class CheckpointHook(BaseHook):
     def status(self) -> CheckpointStatus:
         """Return who runs the query, in which state, and how far it has come."""
         return self.checkpoint.status()
+
+    def glance(self) -> QueryLook | None:
+        """Return nearly the same with one read: as of the run's last heartbeat, without offsets.
+
+        None where nobody keeps a summary, or where it does not tell enough.
+        """
+        found = self.checkpoint.glance()
+        return found if found is not None and found.is_sure else None
 
     def prune(
         self,

@@ -11,6 +11,9 @@
 ``continuous.<query>.active``        1 while a run holds the checkpoint, else 0
 ==================================== ===================================================
 
+``continuous.looks_hanging`` is how many looks at checkpoints, of the process that tells, have been
+under way for longer than ten seconds: storage that hangs.
+
 ``<query>`` is the query's name, with an underscore for what metrics cannot have in their names. It
 is a tag as well.
 """
@@ -33,6 +36,11 @@ else:
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.-]")
 
 
+def emit_hanging(looks: int) -> None:
+    """Set the gauge of the looks of this process that do not come back."""
+    stats.gauge("continuous.looks_hanging", looks)
+
+
 def emit(overview: QueryOverview) -> None:
     """Set the gauges of one query; what is not known is left out."""
     status = overview.status
@@ -40,7 +48,7 @@ def emit(overview: QueryOverview) -> None:
         "epoch": status.epoch,
         "lag_seconds": overview.lag_s,
         "watermark_lag": overview.watermark_lag_s,
-        "rows": overview.progress.get("numInputRows"),
+        "rows": overview.summary.rows,
         "rows_rate": overview.rows_per_second,
         "latency_p99": overview.latency_ms.get("p99"),
         "restarts": status.restarts,

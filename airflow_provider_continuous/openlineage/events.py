@@ -84,9 +84,6 @@ def run_event(overview: QueryOverview, lineage: Lineage) -> Any:
         facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
             message=overview.error, programmingLanguage="python"
         )
-    rows = (overview.progress.get("sink") or {}).get("numOutputRows")
-    if rows is not None and rows < 0:  # a sink of Spark that does not count
-        rows = None
     return RunEvent(
         eventType=_ENDS.get(status.state, RunState.RUNNING),
         eventTime=datetime.now(timezone.utc).isoformat(),
@@ -97,7 +94,7 @@ def run_event(overview: QueryOverview, lineage: Lineage) -> Any:
             facets={"jobType": _job_type()},
         ),
         inputs=_inputs(lineage),
-        outputs=_outputs(lineage, rows),
+        outputs=_outputs(lineage, overview.summary.rows_written),
         producer=_PRODUCER,
     )
 

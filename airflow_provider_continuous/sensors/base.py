@@ -78,7 +78,7 @@ class CheckpointSensor(BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once."""
-        event = self._trigger.observe()
+        event = self._trigger.look_in_time()
         if event is None:
             return PokeReturnValue(is_done=False)
         return PokeReturnValue(is_done=True, xcom_value=self.execute_complete(context, event))

@@ -2,7 +2,8 @@
 
 The same object waits in a triggerer (``run``) and in a worker (``wait``), so a deferred task and
 one that holds its slot decide by the same rule. In a triggerer, all who watch the same checkpoint
-share one poller. Everything the task must know travels in the
+share one poller. A thread of :mod:`~airflow_provider_continuous.observing.pool` looks: a deadline
+holds though storage hangs. Everything the task must know travels in the
 event's payload, and its deadline in the trigger: Airflow does not hand back what a task deferred
 with in every case, and its own deferral timeout bypasses the task.
 """
@@ -14,7 +15,8 @@ import math
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future, wait
 from datetime import datetime
 from functools import cached_property
 from typing import Any, cast
@@ -23,10 +25,13 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.observing.publishing import publish
+from airflow_provider_continuous.observing.places import place_of
+from airflow_provider_continuous.observing.pool import LAST_LOOK_S, LOOK_MAX_S, POOL
+from airflow_provider_continuous.observing.publishing import publish_soon
 from airflow_provider_continuous.triggers.poller import Event, OneLook, wait_for_event
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.summary import Summary
 from engine.errors import ContinuousError
 
 UNREACHABLE_MAX_S = 60.0
@@ -35,6 +40,9 @@ UNREACHABLE_MAX_S = 60.0
 START_MARGIN_S = 60.0
 """A trigger that Airflow has started without the task gives up so long before Airflow would: its
 own timeout fails the task without asking it."""
+
+TELLING_MAX_S = 3.0
+"""A worker, which may end at any moment, waits so long at most for what is told of the query."""
 
 LOST_AFTER_S = 60.0
 """A query that says nothing for so long is over for those who wait for what it does. One whose
@@ -73,6 +81,10 @@ class CheckpointTrigger(BaseTrigger):
         )
         self._unreachable_since: float | None = None
         self._shared: OneLook | None = None
+        self._looks_whole = False
+        self._has_glanced = False
+        self._offsets: tuple[int, Sequence[Any]] | None = None
+        self._under_way: Future[Event | None] | None = None
 
     @property
     @abstractmethod
@@ -82,6 +94,41 @@ class CheckpointTrigger(BaseTrigger):
     @abstractmethod
     def look(self) -> Event | None:
         """Look once; return the event that ends the wait, or None to look again."""
+
+    def status(self) -> CheckpointStatus:
+        """Return how the query is, for :meth:`look`; with one read, where it keeps a summary.
+
+        Then it has no offsets, and is as old as the last heartbeat. What ends the wait is decided
+        by a second look, which reads everything.
+        """
+        if not self._looks_whole:
+            found = self.hook.glance()
+            if found is not None:
+                self._has_glanced = True
+                status: CheckpointStatus = found.status
+                return status
+        whole: CheckpointStatus = self.hook.status()
+        return whole
+
+    def summary(self) -> Summary | None:
+        """Return what the look of one read tells of the last epoch; None: read what is needed."""
+        found = None if self._looks_whole else self.hook.glance()
+        if found is None:
+            return None
+        self._has_glanced = True
+        summary: Summary = found.summary
+        return summary
+
+    def offsets_of(self, status: CheckpointStatus) -> Sequence[Any]:
+        """Return the end offsets of its last committed epoch; they are read once per epoch."""
+        if status.offsets or status.epoch < 0:
+            return status.offsets
+        if self._offsets is None or self._offsets[0] != status.epoch:
+            found = self.hook.offsets(status.epoch)
+            if found is None:  # retention has removed it since: newer ones are there
+                return self.hook.status().offsets
+            self._offsets = status.epoch, found
+        return self._offsets[1]
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments that build this trigger again; subclasses add their own."""
@@ -114,11 +161,30 @@ class CheckpointTrigger(BaseTrigger):
     def wait_for(self, seconds: float) -> Event | None:
         """Wait in this thread, but no longer than this; return the event that ends the wait."""
         never, until = threading.Event(), time.monotonic() + seconds
-        while (event := self.observe()) is None:
+        while (event := self.look_in_time(until - time.monotonic())) is None:
             left_s = until - time.monotonic()
             if left_s <= 0:
                 return None
             never.wait(min(self._pause_s(), left_s))
+        return event
+
+    def look_in_time(self, seconds: float = LOOK_MAX_S) -> Event | None:
+        """Look once, as :meth:`observe`; storage that hangs is storage out of reach.
+
+        :param seconds: wait no longer for it.
+        """
+        place = place_of(self.checkpoint_location)
+        if self._under_way is None:
+            self._under_way = POOL.submit(place, self.observe)
+        patience_s = min(LOOK_MAX_S, max(self.deadline_in_s, LAST_LOOK_S))
+        wait([self._under_way], max(0.0, min(seconds, patience_s)))
+        if not self._under_way.done():
+            return None if seconds < patience_s else self.missed(POOL.hangs(place, patience_s))
+        done, self._under_way = self._under_way, None
+        event = done.result()
+        telling = publish_soon(lambda: self.own_hook.checkpoint, self.checkpoint_location)
+        if telling is not None:
+            wait([telling], TELLING_MAX_S)
         return event
 
     def observe(self, shared: OneLook | None = None) -> Event | None:
@@ -130,10 +196,13 @@ class CheckpointTrigger(BaseTrigger):
         :param shared: a look that others share.
         """
         event: Event | None = None
-        self._shared = shared
+        self._shared = shared or OneLook(lambda: self.own_hook)
+        self._looks_whole = self._has_glanced = False
         try:
             event = self.look()
-            publish(self.hook.checkpoint, self.checkpoint_location)
+            if event is not None and self._has_glanced:
+                self._looks_whole = True
+                event = self.look()
             self._unreachable_since = None
         except ContinuousError as error:
             if is_final(error):
@@ -142,6 +211,19 @@ class CheckpointTrigger(BaseTrigger):
                 self._bear(error)
         finally:
             self._shared = None
+        return self._or_timeout(event)
+
+    def missed(self, error: ContinuousError) -> Event | None:
+        """Bear that a look has not come back: the deadline is an event all the same.
+
+        :param error: is raised once it has lasted for longer than a hiccup.
+        """
+        event = self._or_timeout(None)
+        if event is None:
+            self._bear(error)
+        return event
+
+    def _or_timeout(self, event: Event | None) -> Event | None:
         if event is None and self.deadline is not None and time.time() >= self.deadline:
             event = {"outcome": "timeout"}
         if event is not None:

@@ -46,8 +46,12 @@ class EpochCommittedTrigger(CheckpointTrigger):
     def look(self) -> Event | None:
         """Look once."""
         epoch = whole_number("epoch", self.epoch)
-        status = None if self.wait_for_restart else self.hook.status()
-        committed = self.hook.committed_epoch() if status is None else status.epoch
+        summary = self.summary() if self.wait_for_restart else None
+        status = None if self.wait_for_restart else self.status()
+        if status is not None or summary is not None:
+            committed = (status or summary).epoch  # type: ignore[union-attr]
+        else:
+            committed = self.hook.committed_epoch()
         if committed >= epoch:
             return {"outcome": "committed", **self.hook.describe_epoch(epoch)}
         if status is not None and is_over(status):

@@ -81,7 +81,7 @@ class QueryHealthTrigger(CheckpointTrigger):
 
     def look(self) -> Event | None:
         """Look once."""
-        status = self.hook.status()
+        status = self.status()
         if self.from_epoch is None:
             self.from_epoch = status.epoch
         figures = self._figures(status)
@@ -139,6 +139,9 @@ class QueryHealthTrigger(CheckpointTrigger):
 
     def _commit_age_s(self, status: CheckpointStatus) -> float | None:
         """Seconds since the last commit; before the first one, since the start."""
+        summary = self.summary()
+        if summary is not None and summary.committed_at_ms is not None:
+            return max(0.0, time.time() - summary.committed_at_ms / 1000)
         committed_at = self.hook.describe_epoch(status.epoch)["committed_at"]
         if committed_at is not None:
             return max(0.0, time.time() - datetime.fromisoformat(committed_at).timestamp())
@@ -149,10 +152,13 @@ class QueryHealthTrigger(CheckpointTrigger):
     def _latency_s(self, status: CheckpointStatus) -> float | None:
         if self.latency_max_s is None:
             return None
+        summary = self.summary()
+        if summary is not None and summary.latency_p99_ms is not None:
+            return summary.latency_p99_ms / 1000
         latencies = last_latencies(self.hook, status)
         measured = None if latencies is None else latencies["readToWritten"]
         # None: this run has not reported yet, or its last epoch had no records.
         return None if measured is None else float(measured["p99"]) / 1000
 
     def _lag(self, status: CheckpointStatus) -> int | None:
-        return None if self.lag_max is None else self._ends.lag(status.offsets)
+        return None if self.lag_max is None else self._ends.lag(self.offsets_of(status))

@@ -21,6 +21,7 @@ from airflow_provider_continuous.tasks.killing import (
 )
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event, OneLook
+from engine.errors import ContinuousError
 
 LOG_EVERY_S = 10.0
 """The driver's log is looked at so often: each look shows a limited piece of it."""
@@ -80,6 +81,11 @@ class KillableTrigger(CheckpointTrigger):
             self._log_read_at = now
             self._show_log(ended=event is not None)
         return event
+
+    def missed(self, error: ContinuousError) -> Event | None:
+        """Bear that a look has not come back: it is the storage that is away, not this process."""
+        self._looked_at = time.time()
+        return super().missed(error)
 
     def _show_log(self, ended: bool) -> None:
         lines = [] if self._driver_log is None else self._driver_log.new_lines(ended=ended)

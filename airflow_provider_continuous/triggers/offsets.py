@@ -50,8 +50,8 @@ class OffsetsCommittedTrigger(CheckpointTrigger):
 
     def look(self) -> Event | None:
         """Look once."""
-        status = self.hook.status()
-        if self._are_committed(status.offsets):
+        status = self.status()
+        if self._are_committed(self.offsets_of(status)):
             return {"outcome": "committed", **self.hook.describe_epoch(status.epoch)}
         if not self.wait_for_restart and is_over(status):
             return status_event("ended", status)

@@ -1,8 +1,10 @@
 """One poller per checkpoint, however many triggers of an event loop wait for what it will show.
 
-A poller reads in a thread, once per interval, and lets every waiting trigger look at what it has
-read. It begins with the first waiter and ends with the last one. What a trigger makes of a look, a
-failing one too, stays its own business: its own ``observe`` decides here and in a worker.
+A poller reads in a thread of :mod:`~airflow_provider_continuous.observing.pool`, once per interval,
+and lets every waiting trigger look at what it has read. It begins with the first waiter and ends
+with the last one. What a trigger makes of a look, a failing one too, stays its own business: its
+own ``observe`` decides here and in a worker. A look that does not come back makes nobody miss a
+deadline. Others are told of the query when the events are out, and nobody waits for that.
 """
 
 from __future__ import annotations
@@ -10,12 +12,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
+from airflow_provider_continuous.observing.places import place_of
+from airflow_provider_continuous.observing.pool import LAST_LOOK_S, LOOK_MAX_S, POOL
+from airflow_provider_continuous.observing.publishing import publish_soon
 from engine.errors import ContinuousError
 
 if TYPE_CHECKING:
@@ -29,7 +36,16 @@ LOOK_GAP_S = 0.05
 """Looks are at least so far apart: a thousand tasks that defer at once ask for a few looks."""
 
 _READS = frozenset(
-    {"exists", "status", "committed_epoch", "epochs", "offsets", "describe_epoch", "watermark"}
+    {
+        "exists",
+        "glance",
+        "status",
+        "committed_epoch",
+        "epochs",
+        "offsets",
+        "describe_epoch",
+        "watermark",
+    }
 )
 _Key = tuple[str, str | None, float]
 _POLLERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, CheckpointPoller]] = (
@@ -89,6 +105,9 @@ class Watcher(Protocol):
     def observe(self, shared: OneLook | None = None) -> Event | None:
         """Look once; the event that ends the wait, or None to look again."""
 
+    def missed(self, error: ContinuousError) -> Event | None:
+        """A look has not come back; the event that ends the wait for that, or None."""
+
 
 @dataclass(eq=False)
 class _Waiter:
@@ -101,6 +120,13 @@ class _Waiter:
             return self.context.run(self.trigger.observe, look), None
         except Exception as error:
             return None, error
+
+    def missed(self, error: ContinuousError) -> tuple[Event | None, Exception | None]:
+        try:
+            # A copy: the look that hangs is in the context.
+            return self.context.copy().run(self.trigger.missed, error), None
+        except Exception as failure:
+            return None, failure
 
     def resolve(self, event: Event | None, error: Exception | None) -> None:
         if self.future.done():
@@ -151,9 +177,7 @@ class CheckpointPoller:
             while self._waiters:
                 self._asked.clear()
                 started = time.monotonic()
-                waiters = list(self._waiters)
-                for waiter, outcome in await asyncio.to_thread(_look, waiters):
-                    waiter.resolve(*outcome)
+                await self._look()
                 await asyncio.sleep(LOOK_GAP_S)
                 await self._pause(started)
         except asyncio.CancelledError:  # the loop ends
@@ -166,6 +190,45 @@ class CheckpointPoller:
         finally:
             self._ended()
 
+    async def _look(self) -> None:
+        """Let the waiters look, and tell them when that does not come back."""
+        first = self._waiters[0].trigger
+        location = first.checkpoint_location
+        place = place_of(location)
+        key = ("poll", location, first.storage_conn_id, self._interval_s)
+        look = POOL.submit(place, partial(_look, list(self._waiters)), key)
+        began = told = time.monotonic()
+        came = False
+        while not await self._is_done(look, began, told + LOOK_MAX_S) and self._waiters:
+            came = came or self._asked.is_set()
+            self._asked.clear()
+            now = time.monotonic()
+            hangs = now - told >= LOOK_MAX_S
+            for waiter in list(self._waiters):
+                if hangs or _patience_s(waiter, began) <= 0:
+                    waiter.resolve(*waiter.missed(POOL.hangs(place, round(now - began))))
+            told = now if hangs else told
+        if not look.done():
+            return
+        found = [each for each in look.result() if each[0] in self._waiters]
+        for waiter, outcome in found:
+            waiter.resolve(*outcome)
+        if came or not found:  # it was the look of those who have left meanwhile
+            self._asked.set()
+        publish_soon(lambda: first.own_hook.checkpoint, location)
+
+    async def _is_done(self, look: Future[Any], began: float, until: float) -> bool:
+        """Wait for it until then, or until somebody comes, leaves, or gives up."""
+        patience = [_patience_s(each, began) for each in self._waiters if not each.future.done()]
+        asked = asyncio.ensure_future(self._asked.wait())
+        await asyncio.wait(
+            [asyncio.wrap_future(look), asked],
+            timeout=max(0.0, min([until - time.monotonic(), *patience])),
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        asked.cancel()
+        return look.done()
+
     async def _pause(self, started: float) -> None:
         due_s = started + self._interval_s - time.monotonic()
         waiting = [waiter for waiter in self._waiters if not waiter.future.done()]
@@ -174,6 +237,11 @@ class CheckpointPoller:
         if waiting and due_s > 0:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._asked.wait(), due_s)
+
+
+def _patience_s(waiter: _Waiter, began: float) -> float:
+    """How long somebody waits for a look that began then."""
+    return max(waiter.trigger.deadline_in_s, began + LAST_LOOK_S - time.monotonic())
 
 
 def _look(waiters: list[_Waiter]) -> list[tuple[_Waiter, tuple[Event | None, Exception | None]]]:

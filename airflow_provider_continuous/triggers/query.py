@@ -21,7 +21,7 @@ class QueryRunningTrigger(KillableTrigger):
 
     def look(self) -> Event | None:
         """Look once."""
-        status = self.hook.status()
+        status = self.status()
         if status.state in (QueryState.RUNNING, QueryState.STOPPED):
             return status_event("running", status)
         return status_event("ended", status) if status.state.is_over else None
@@ -55,7 +55,7 @@ class QueryRescaledTrigger(CheckpointTrigger):
 
     def look(self) -> Event | None:
         """Look once."""
-        status = self.hook.status()
+        status = self.status()
         if status.run_id != self.run_id or status.state.is_over:
             return status_event("ended", status)
         is_other = status.generation is not None and status.generation > self.generation
@@ -82,7 +82,7 @@ class QueryEndedTrigger(CheckpointTrigger):
 
     def look(self) -> Event | None:
         """Look once."""
-        status = self.hook.status()
+        status = self.status()
         if status.run_id == self.run_id and not status.state.is_over:
             return None
         return status_event("ended", status)

@@ -53,7 +53,7 @@ class QuerySupervisionTrigger(KillableTrigger):
 
     def look(self) -> Event | None:
         """Look once."""
-        status = self.hook.status()
+        status = self.status()
         if status.state is QueryState.UNKNOWN:
             return {"outcome": "error", "error": "Its checkpoint is gone, or another one."}
         if self.until_epoch is not None and status.epoch >= self.until_epoch:
@@ -120,7 +120,7 @@ class HealthyEpochsTrigger(KillableTrigger):
 
     def look(self) -> Event | None:
         """Look once."""
-        status = self.hook.status()
+        status = self.status()
         if status.run_id != self.run_id:
             return status_event("replaced", status)
         enough = status.epoch >= self.after_epoch + self.epochs
@@ -135,7 +135,7 @@ class HealthyEpochsTrigger(KillableTrigger):
         return SourceEnds(self.sources)
 
     def _is_near(self, status: CheckpointStatus) -> bool:
-        return self.lag_max is None or self._ends.lag(status.offsets) <= self.lag_max
+        return self.lag_max is None or self._ends.lag(self.offsets_of(status)) <= self.lag_max
 
     def _is_fast(self, status: CheckpointStatus) -> bool:
         if self.latency_max_ms is None and self.commit_max_ms is None:

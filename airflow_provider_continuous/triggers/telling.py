@@ -15,12 +15,15 @@ import time
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from airflow.sdk.definitions.asset import AssetNameRef
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider_continuous.compat import AdvanceItem, SharedStreamProducer
+from airflow_provider_continuous.observing.places import place_of
+from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import wait_for_event
 from engine.errors import ConfigError, ContinuousError
@@ -175,7 +178,7 @@ class CheckpointEventTrigger(BaseEventTrigger):
         noted = await store.aget(key)
         async for turn in shared_stream:
             try:
-                told = await asyncio.to_thread(self.read, noted)
+                told = await self._read(noted)
             except ContinuousError as error:
                 self.log.error("Looking again in %g s: %s", RETRY_S, error)
                 turn.not_before = time.time() + RETRY_S
@@ -199,6 +202,10 @@ class CheckpointEventTrigger(BaseEventTrigger):
 
         async for event in self.filter_shared_stream(turns()):
             yield event
+
+    async def _read(self, noted: dict[str, Any] | None) -> Told:
+        place = place_of(self.checkpoint_location)
+        return await POOL.soon(place, partial(self.read, noted), key=(id(self), "events"))
 
     def _store(self) -> Any:
         if self.asset_state_store is None:

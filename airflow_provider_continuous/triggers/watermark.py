@@ -47,13 +47,17 @@ class WatermarkTrigger(CheckpointTrigger):
     def look(self) -> Event | None:
         """Look once."""
         wanted = instant("at", self.at)
-        found = self.hook.watermark()
-        if found is not None and wanted.timestamp() * 1000 <= found[1]:
+        summary = self.summary()
+        if summary is None:
+            found = self.hook.watermark()
+        else:
+            found = summary.epoch, summary.watermark_ms or 0
+        if found is not None and found[0] >= 0 and wanted.timestamp() * 1000 <= found[1]:
             epoch, watermark_ms = found
             point = self.hook.describe_epoch(epoch)
             return {"outcome": "committed", **point, "watermark": iso_time(watermark_ms)}
         if not self.wait_for_restart:
-            status = self.hook.status()
+            status = self.status()
             if is_over(status):
                 return status_event("ended", status)
         return None

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
-from engine.checkpoint.watermark import event_watermark_ms
+from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus, QueryLook
+from engine.checkpoint.summary import Summary
 from engine.redaction.logs import redact
 
 
@@ -20,35 +20,48 @@ class QueryOverview:
     """One look.
 
     :param location: of the checkpoint, as the user writes it.
-    :param progress: the last progress report; empty before the first, and for Spark's own queries.
-    :param committed_at_ms: when the last epoch was committed, None before the first.
-    :param looked_at_ms: the time of the look; both since 1970.
-    :param watermark_ms: event time behind which all is committed, since 1970; None without one.
+    :param status: who runs it, and how; maybe without offsets.
+    :param summary: of its last committed epoch.
+    :param looked_at_ms: the time of the look, since 1970.
     """
 
     location: str
     status: CheckpointStatus
-    progress: Mapping[str, Any] = field(default_factory=dict)
-    committed_at_ms: int | None = None
+    summary: Summary
     looked_at_ms: int = 0
-    watermark_ms: int | None = None
+
+    @property
+    def committed_at_ms(self) -> int | None:
+        """When the last epoch was committed, since 1970; None before the first."""
+        return self.summary.committed_at_ms
+
+    @property
+    def watermark_ms(self) -> int | None:
+        """Event time behind which all is committed, since 1970; None without one."""
+        return self.summary.watermark_ms
 
     @property
     def name(self) -> str:
         """The query's name, else that of the checkpoint's folder."""
-        return str(self.progress.get("name") or self.location.rstrip("/").rpartition("/")[2])
+        return str(self.summary.name or self.location.rstrip("/").rpartition("/")[2])
 
     @property
     def rows_per_second(self) -> float | None:
         """Rows read in the last committed epoch, per second; None unless the query is active."""
-        rate = self.progress.get("inputRowsPerSecond")
+        rate = self.summary.rows_per_second
         return float(rate) if rate is not None and self.status.state.is_active else None
 
     @property
     def latency_ms(self) -> Mapping[str, float]:
-        """``p50``, ``p99`` and ``max``, from read to written, in the last committed epoch."""
-        latency = self.progress.get("latencyMs") or {}
-        return latency.get("readToWritten") or {}
+        """``p50``, ``p99`` and ``max``, from read to written, in the last committed epoch; empty if
+        it is not known."""
+        told = self.summary
+        values = {
+            "p50": told.latency_p50_ms,
+            "p99": told.latency_p99_ms,
+            "max": told.latency_max_ms,
+        }
+        return {name: value for name, value in values.items() if value is not None}
 
     @property
     def lag_s(self) -> float | None:
@@ -87,7 +100,11 @@ class QueryOverview:
             "rows_per_second": self.rows_per_second,
             "latency_p50_ms": self.latency_ms.get("p50"),
             "latency_p99_ms": self.latency_ms.get("p99"),
+            "commit_ms": self.summary.commit_ms,
             "lag_s": self.lag_s,
+            "source_lag": self.summary.lag,
+            "rows": self.summary.rows,
+            "bad_records": self.summary.bad_records,
             "watermark_ms": self.watermark_ms,
             "watermark_lag_s": self.watermark_lag_s,
             "restarts": status.restarts,
@@ -109,16 +126,24 @@ def look_at(checkpoint: Checkpoint, location: str) -> QueryOverview:
     :param location: as the user writes it, for people.
     :raises CheckpointError: the checkpoint cannot be read.
     """
-    status = checkpoint.status()
-    reports = checkpoint.progress.read()
-    return QueryOverview(
-        location,
-        status,
-        reports[-1] if reports else {},
-        checkpoint.committed_at_ms(status.epoch) if status.epoch >= 0 else None,
-        round(time.time() * 1000),
-        event_watermark_ms(checkpoint),
-    )
+    return overview_of(checkpoint.look(), location)
+
+
+def glance_at(checkpoint: Checkpoint, location: str) -> QueryOverview:
+    """Look with one read where there is a summary at all: a query that is LOST is shown as it was
+    heard of last.
+
+    :raises CheckpointError: the checkpoint cannot be read.
+    """
+    return overview_of(checkpoint.glance() or checkpoint.look(), location)
+
+
+def overview_of(look: QueryLook, location: str) -> QueryOverview:
+    """Return what a look shows.
+
+    :param location: as the user writes it, for people.
+    """
+    return QueryOverview(location, look.status, look.summary, round(time.time() * 1000))
 
 
 def spark_ui(status: CheckpointStatus) -> str | None:

@@ -6,7 +6,7 @@
     offsets/<epoch>       where the epoch ends                                 as Spark has it
     commits/<epoch>       the epoch is done                                    as Spark has it
     prepared/<epoch>      the writers' messages, to finish the epoch with
-    control/              lease, generations, requests, fingerprint of the query
+    control/              lease with the summary, generations, requests, fingerprint of the query
     progress/recent       the last progress reports
     pins/<name>           a committed epoch that outlives retention
     rewound/<generation>/ what rewinds have moved out of the logs
@@ -23,11 +23,12 @@ from typing import Any
 
 from engine.base.json_text import JSON
 from engine.checkpoint.folder import CheckpointFolder
-from engine.checkpoint.lease import LeaseRecord, read_holder
+from engine.checkpoint.lease import LeaseRecord, read_holder, read_lease
 from engine.checkpoint.pins import Pin, add_pin, all_pins, get_pin, remove_pin
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import RewindReport, rewind
 from engine.checkpoint.rewindable import RewindableSink
+from engine.checkpoint.summary import Summary, summarize
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,24 @@ class CheckpointStatus:
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return {**asdict(self), "state": self.state.value, "offsets": list(self.offsets)}
+
+
+@dataclass(frozen=True)
+class QueryLook:
+    """What one look at a query shows.
+
+    :param status: of a look of one read without offsets, and as of the last heartbeat.
+    """
+
+    status: CheckpointStatus
+    summary: Summary
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether nobody but its run could tell more: one that died has told nothing of its last
+        moment."""
+        state = self.status.state
+        return state.is_active or state.has_ended
 
 
 class Checkpoint(CheckpointFolder):
@@ -143,8 +162,34 @@ class Checkpoint(CheckpointFolder):
         holder = self.holder()
         epoch, offsets = self._last_committed()
         status = CheckpointStatus(id=self.query_id(), epoch=epoch, offsets=offsets)
-        if holder is None:
-            return status
+        return status if holder is None else self._with_holder(status, holder)
+
+    def glance(self) -> QueryLook | None:
+        """Nearly the same with one read, by the summary that a run keeps up to date; None if there
+        is none. See :mod:`engine.checkpoint.summary` and
+        :func:`engine.checkpoint.lease.read_lease`.
+
+        :raises CheckpointError: the storage cannot be read.
+        """
+        lease = read_lease(self.storage)
+        if lease is None or lease.summary is None:
+            return None
+        told = lease.summary
+        status = CheckpointStatus(id=told.query_id, epoch=told.epoch, offsets=())
+        return QueryLook(self._with_holder(status, lease), told)
+
+    def look(self) -> QueryLook:
+        """One read where a summary tells enough, else all reads.
+
+        :raises CheckpointError: the checkpoint cannot be read.
+        """
+        found = self.glance()
+        if found is not None and found.is_sure:
+            return found
+        status = self.status()
+        return QueryLook(status, summarize(self, status.epoch))
+
+    def _with_holder(self, status: CheckpointStatus, holder: LeaseRecord) -> CheckpointStatus:
         return replace(
             status,
             state=holder.observed_state(self._clock.now_ms()),

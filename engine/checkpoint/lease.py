@@ -34,7 +34,7 @@ is preceded by a look of its own, never by a recent one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -46,6 +46,7 @@ from engine.checkpoint.logs.metadata_log import entry_id
 from engine.checkpoint.process import Process
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.storage.contract import Storage
+from engine.checkpoint.summary import Summary
 from engine.errors import ConcurrentRunError, StaleRunError
 from engine.redaction.logs import redact
 
@@ -67,6 +68,7 @@ class LeaseRecord:
     :param restarts: how often it was restarted in place since it was started; ``last_error`` is why
         the last time, ``next_attempt_at_ms`` when the next attempt begins, if it waits for it,
         ``failing_since_ms`` when the first of its failures was since it has last committed.
+    :param summary: of the last committed epoch, see :mod:`engine.checkpoint.summary`.
     """
 
     run_id: str
@@ -87,6 +89,7 @@ class LeaseRecord:
     last_error: str | None = None
     next_attempt_at_ms: int | None = None
     failing_since_ms: int | None = None
+    summary: Summary | None = None
 
     @property
     def process(self) -> Process:
@@ -126,7 +129,13 @@ class LeaseRecord:
         given = load_object(data)
         known = {field.name: given[field.name] for field in fields(cls) if field.name in given}
         try:
-            return cls(**{**known, "state": QueryState(given["state"])})
+            return cls(
+                **{
+                    **known,
+                    "state": QueryState(given["state"]),
+                    "summary": Summary.from_json(given.get("summary")),
+                }
+            )
         except (TypeError, KeyError) as exc:
             raise ValueError(f"not a lease: {exc}") from exc
 
@@ -137,6 +146,18 @@ def read_holder(storage: Storage) -> LeaseRecord | None:
     :raises CheckpointError: the storage cannot be read.
     """
     return _holder(storage, _generations(storage))
+
+
+def read_lease(storage: Storage) -> LeaseRecord | None:
+    """What stands in ``control/lease``, with one read; None if there is nothing.
+
+    Mostly that is the holder: but a run that has just claimed the checkpoint may not have written
+    it yet, and a fenced one may have written over it, until the holder's next heartbeat. Who acts
+    upon what it sees here asks :func:`read_holder` first.
+
+    :raises CheckpointError: the storage cannot be read.
+    """
+    return _read(storage, _LEASE)
 
 
 def _holder(storage: Storage, generations: list[int]) -> LeaseRecord | None:
@@ -315,11 +336,17 @@ class Lease:
             self._assert_claimed()  # without the lock: a commit does not wait for a slow heartbeat
             self._seen_s = now_s
 
-    def release(self, state: QueryState, error: str | None = None) -> None:
+    def release(
+        self,
+        state: QueryState,
+        error: str | None = None,
+        changes: Mapping[str, Any] | None = None,
+    ) -> None:
         """Say that the run has ended. A second call, and that of a fenced run, changes nothing.
 
         :param state: STOPPED or FAILED.
         :param error: why it failed.
+        :param changes: as for :meth:`heartbeat`.
         :raises CheckpointError: the storage cannot be written.
         """
         assert state.has_ended, f"{state} is not an end"
@@ -327,7 +354,7 @@ class Lease:
             if self._released:
                 return
             try:
-                self._renew({"state": state, "error": error}, durable=True)
+                self._renew({**(changes or {}), "state": state, "error": error}, durable=True)
             except StaleRunError:
                 pass
             finally:

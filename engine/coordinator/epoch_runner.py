@@ -68,13 +68,14 @@ class CommittedEpoch:
 
     :param offsets: the end offset of each stream of the query.
     :param duration_ms: step → milliseconds.
-    :param watermark_ms: during the epoch.
+    :param watermark_ms: during the epoch; ``next_watermark_ms`` behind it.
     """
 
     epoch: int
     offsets: tuple[Offset, ...]
     duration_ms: dict[str, int]
     watermark_ms: int = 0
+    next_watermark_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,13 @@ class EpochRunner:
         self._finish(logged)
         self._logged = []  # not before: what was refused is never left out
         committed = [
-            CommittedEpoch(each.epoch, each.offsets, each.duration_ms, each.watermark_ms)
+            CommittedEpoch(
+                each.epoch,
+                each.offsets,
+                each.duration_ms,
+                each.watermark_ms,
+                each.next_watermark_ms,
+            )
             for each in logged
         ]
         if committed and committed[-1].offsets:

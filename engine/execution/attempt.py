@@ -168,7 +168,7 @@ class Attempt:
             clock=self._clock,
             lost=definition.lost,
         )
-        self._keep(lease)  # a sink may take its time to recover
+        self._keep(lease, checkpoint)  # a sink may take its time to recover
         readers = [stream.reader for stream in definition.streams]
         self._runner = EpochRunner(
             checkpoint,
@@ -180,9 +180,10 @@ class Attempt:
         self._runner.keeps_time = definition.keeps_state or bool(definition.delays_ms)
         return lease
 
-    def _keep(self, lease: Lease) -> None:
-        checkpoint = self._definition.checkpoint
-        self._keeper = LeaseKeeper(lease, checkpoint, self._hear, self._clock, self._rescaling.set)
+    def _keep(self, lease: Lease, checkpoint: Checkpoint) -> None:
+        self._keeper = LeaseKeeper(
+            lease, checkpoint, self._hear, self._clock, self._rescaling.set, self._start.news
+        )
         self._keeper.start(self._start.listener.look)
 
     def _hear(self, event: EndEvent) -> None:
@@ -435,7 +436,7 @@ class Attempt:
         """Go on renewing the lease, also if this attempt could not take the checkpoint: then that
         of the one before."""
         if self._keeper is None and self.lease is not None:
-            self._keep(self.lease)
+            self._keep(self.lease, self._definition.checkpoint)
 
     @property
     def open_epoch(self) -> int | None:
@@ -481,7 +482,7 @@ class Attempt:
         """
         self._stop_keeper()
         if self.lease is not None:
-            self.lease.release(state, error=None if error is None else str(error))
+            self.lease.release(state, str(error) if error else None, self._start.listener.look())
 
     def _stop_keeper(self) -> None:
         if self._keeper is not None:

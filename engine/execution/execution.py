@@ -35,6 +35,7 @@ from engine.execution.measured import count_epoch
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.sharing import TaskSharing
+from engine.execution.summarizing import SummaryKeeper
 from engine.execution.wanted_epochs import WantedEpochs
 from engine.progress.report import EpochTimes, QueryIdentity, Restarts
 from engine.redaction.logs import log_failure
@@ -76,6 +77,7 @@ class ContinuousExecution:
         self._committed_offsets: tuple[Offset, ...] | None = None
         self._starts: tuple[Offset, ...] = ()
         self.recent_progress: deque[dict[str, Any]] = deque(maxlen=RECENT_PROGRESS_MAX)
+        self._summary = SummaryKeeper(definition.checkpoint, definition.name)
         self._launcher = launcher
         self._clock = clock or SystemClock()
         self._policy = RestartPolicy(definition.options, interval_ms=definition.epoch_interval_ms)
@@ -127,6 +129,7 @@ class ContinuousExecution:
                 ),
                 ending=self._ending,
                 wanted=self._wanted,
+                news=self._summary.news,
             )
             attempt = self._new_attempt()
             try:
@@ -161,6 +164,7 @@ class ContinuousExecution:
             "last_error": None if self.last_error is None else str(self.last_error),
             "next_attempt_at_ms": self.next_attempt_at_ms,
             "failing_since_ms": self.failing_since_ms,
+            "summary": self._summary.look(),
         }
 
     # -- running --------------------------------------------------------------------------------
@@ -249,6 +253,7 @@ class ContinuousExecution:
             if committed_epoch > self.committed_epoch:
                 self._be_well()
             self.committed_epoch = committed_epoch
+            self._summary.recovered(committed_epoch)
             if self._attempt is not None:
                 self._committed_offsets = self._attempt.committed_offsets
                 self._starts = self._attempt.starts
@@ -318,6 +323,7 @@ class ContinuousExecution:
             self.recent_progress.append(report)
             self._changed.notify_all()
         count_epoch(self.definition, report, reports, times)
+        self._summary.committed(report, times.committed_ms, committed.next_watermark_ms)
         now_ms = self._clock.now_ms()
         if now_ms - self._progress_saved_ms >= _PROGRESS_EVERY_MS:
             self._progress_saved_ms = now_ms

@@ -18,10 +18,12 @@ logger = logging.getLogger(__name__)
 
 
 class LeaseKeeper:
-    """A thread that renews the lease and looks for requests, once per heartbeat interval.
+    """A thread that renews the lease and looks for requests, once per heartbeat interval, or up to
+    twice as often if there are news.
 
     :param tell: gets DrainAsked, StopAsked, or RunFailed when the lease is lost.
     :param rescale: called when another number of tasks is asked for.
+    :param news: set by others when there is something new to say.
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class LeaseKeeper:
         tell: Callable[[DrainAsked | StopAsked | RunFailed], None],
         clock: Clock,
         rescale: Callable[[], None] = lambda: None,
+        news: threading.Event | None = None,
     ) -> None:
         self._rescale = rescale
         self._lease = lease
@@ -38,6 +41,7 @@ class LeaseKeeper:
         self._tell = tell
         self._clock = clock
         self._stopped = threading.Event()
+        self._news = news or threading.Event()
         self._thread: threading.Thread | None = None
         self._asked: str | None = None
 
@@ -51,6 +55,7 @@ class LeaseKeeper:
     def stop(self) -> None:
         """End the thread; afterwards nobody but the caller writes the lease."""
         self._stopped.set()
+        self._news.set()
         if self._thread is not None:
             self._thread.join()
 
@@ -67,8 +72,14 @@ class LeaseKeeper:
                 return
             except Exception:
                 log_failure(logger, "the lease was not renewed")
-            if self._stopped.wait(interval_s):
+            if self._stopped.wait(interval_s / 2) or self._are_news_the_end(interval_s / 2):
                 return
+
+    def _are_news_the_end(self, seconds: float) -> bool:
+        """Wait for news, but no longer than this."""
+        self._news.wait(seconds)
+        self._news.clear()
+        return self._stopped.is_set()
 
     def _hear(self, present: Collection[str]) -> None:
         kind = self._checkpoint.requests.pending(self._lease.run_id, present)

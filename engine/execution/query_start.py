@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, Protocol
 
 from engine.base.clock import Clock
@@ -34,6 +34,7 @@ class QueryStart:
     :param ending: who wants the end.
     :param wanted: which epochs somebody waits for.
     :param leaving: takes up the tasks that are still there when a run has ended.
+    :param news: set when there is something new to say in the lease.
     :param asking: held while the sources are asked whether their partitions have changed.
     """
 
@@ -46,4 +47,5 @@ class QueryStart:
     ending: EndRequest
     wanted: WantedEpochs
     leaving: LeavingTasks = field(default_factory=LeavingTasks)
+    news: Event = field(default_factory=Event)
     asking: Lock = field(default_factory=Lock)

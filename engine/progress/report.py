@@ -6,7 +6,8 @@ writer has taken it) and ``latencyMs.epochEndToCommitted``, ``numBadRecords``, `
 without one. Where several epochs are committed together, ``durationMs.commitWait`` is how long
 this one was kept waiting for it: ``triggerExecution`` and the rates are without that, and have an
 equal share of ``commitSink``, which is told whole. Where a source knows it, ``latestOffset`` is
-where it ended when it was seen last, and ``lag`` how far the epoch ends before that, by partition.
+where it ended when it was seen last, ``lag`` how far the epoch ends before that, by partition, and
+``lagTotal`` of all partitions together.
 Of an offset they have an :func:`~engine.base.json_text.excerpt`: many reports are kept, and written
 every second; the offset log has the whole of it.
 """
@@ -144,6 +145,7 @@ def epoch_progress(
                 "numInputRows": stream.rows,
                 **rates(stream.rows),
                 "lag": _told(stream.lag),
+                "lagTotal": None if stream.lag is None else sum(_numbers(stream.lag)),
                 "metrics": _behind(list(_numbers(stream.lag))),
             }
             for stream in streams

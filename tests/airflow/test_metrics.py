@@ -61,9 +61,10 @@ def test_who_waits_for_a_query_sets_its_gauges(live: LiveCheckpoint, gauges: Gau
     }
     live.checkpoint.progress.write([report])
 
-    assert EpochCommittedTrigger(live.location, epoch=5).observe() is None
+    assert EpochCommittedTrigger(live.location, epoch=5).look_in_time() is None
 
     assert gauges.pop("continuous.orders_to_lake.lag_seconds") >= 0
+    assert gauges.pop("continuous.looks_hanging") == 0
     assert gauges == {
         "continuous.orders_to_lake.epoch": 1,
         "continuous.orders_to_lake.rows": 50,
@@ -78,7 +79,7 @@ def test_the_watermark_has_a_gauge(live: LiveCheckpoint, gauges: Gauges) -> None
     live.hold()
     assert live.checkpoint.offsets.add(0, OffsetEntry((1,)))
     assert live.checkpoint.commits.add(0, CommitEntry(round(time.time() * 1000) - 90_000))
-    assert EpochCommittedTrigger(live.location, epoch=5).observe() is None
+    assert EpochCommittedTrigger(live.location, epoch=5).look_in_time() is None
     (lag_s,) = [value for name, value in gauges.items() if name.endswith(".watermark_lag")]
     assert lag_s >= 90
     told = look_at(live.checkpoint, live.location).to_dict()
