@@ -10,6 +10,8 @@ from engine.execution.definition import QueryDefinition
 from engine.execution.lag import stream_progress
 from engine.execution.observed import observed_metrics
 from engine.pipeline.stateful import StatefulStep
+from engine.progress.counters import EpochCounters
+from engine.progress.histogram import LatencyHistogram
 from engine.progress.report import (
     EpochTimes,
     QueryIdentity,
@@ -51,16 +53,30 @@ def epoch_report(
         restarts,
         observed_metrics(definition.pipelines, reports),
         [part.counters for parts in reports[len(read) :] for part in parts],
-        [
-            part.counters
-            for pipeline, parts in zip(definition.pipelines, reports, strict=True)
-            for part in parts
-            if pipeline.exchange is None
-        ],
+        _writers(definition, reports),
         _event_time(definition, committed.watermark_ms, reports),
         committed.watermark_ms if definition.delays_ms else None,
         _state_operators(definition, reports),
     )
+
+
+def written_latency(definition: QueryDefinition, reports: Reports) -> LatencyHistogram:
+    """From a batch's return by the reader until the writer has taken it, of all tasks: what
+    ``latencyMs.readToWritten`` of the report summarizes."""
+    latency = LatencyHistogram()
+    for each in _writers(definition, reports):
+        latency.merge(each.read_to_written)
+    return latency
+
+
+def _writers(definition: QueryDefinition, reports: Reports) -> list[EpochCounters]:
+    """Of the tasks whose rows go to the sink."""
+    return [
+        part.counters
+        for pipeline, parts in zip(definition.pipelines, reports, strict=True)
+        for part in parts
+        if pipeline.exchange is None
+    ]
 
 
 def _event_time(definition: QueryDefinition, watermark_ms: int, reports: Reports) -> dict[str, str]:
