@@ -131,7 +131,7 @@ class ContinuousExecution:
             attempt = self._new_attempt()
             try:
                 attempt.recover()
-                self._kept.history.mark("started", f"behind epoch {self.committed_epoch}")
+                self._kept.history.mark("started", _where(self.committed_epoch))
             except BaseException as exc:
                 attempt.release(QueryState.FAILED, _as_continuous_error(exc))
                 raise
@@ -477,6 +477,10 @@ class ContinuousExecution:
     @property
     def _is_inside_commit(self) -> bool:
         return self._attempt is not None and self._attempt.is_this_thread
+
+
+def _where(committed_epoch: int) -> str:
+    return "from the beginning" if committed_epoch < 0 else f"behind epoch {committed_epoch}"
 
 
 def _as_continuous_error(error: BaseException) -> ContinuousError:

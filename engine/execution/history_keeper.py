@@ -60,7 +60,7 @@ class HistoryKeeper:
 
     def mark(self, kind: str, reason: object) -> None:
         """Take up what has happened to the query, see :class:`~engine.history.folding.Mark`."""
-        now_ms, text = self._clock.now_ms(), str(reason)
+        now_ms, text = self._clock.now_ms(), " ".join(str(reason).split())
         if len(text) > _REASON_CHARACTERS:
             text = f"{text[:_REASON_CHARACTERS]}..."
         with self._lock:

@@ -37,6 +37,12 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
+class QueryTable(DataTable[Text]):
+    """The list."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "Charts")]
+
+
 class TopApp(App[None]):
     """See the module.
 
@@ -49,7 +55,6 @@ class TopApp(App[None]):
     #message { height: auto; max-height: 4; padding: 0 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "charts", "Charts", priority=False),
         Binding("d", "end('drain')", "Drain"),
         Binding("s", "end('stop')", "Stop"),
         Binding("q", "quit", "Quit"),
@@ -65,7 +70,7 @@ class TopApp(App[None]):
 
     def compose(self) -> ComposeResult:
         yield Header()
-        yield DataTable(cursor_type="row", zebra_stripes=True)
+        yield QueryTable(cursor_type="row", zebra_stripes=True)
         yield Static("Looking for queries.", id="message", markup=False)
         yield Footer()
 
@@ -133,8 +138,8 @@ class TopApp(App[None]):
     # -- showing --------------------------------------------------------------------------------
 
     @property
-    def _table(self) -> DataTable[Text]:
-        return self.screen_stack[0].query_one(DataTable)
+    def _table(self) -> QueryTable:
+        return self.screen_stack[0].query_one(QueryTable)
 
     @property
     def _selected(self) -> QueryLook | None:

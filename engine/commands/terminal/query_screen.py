@@ -119,13 +119,17 @@ class QueryScreen(Screen[None]):
             text += ": no epoch was committed in it"
         self.query_one("#facts", Static).update(text)
         for name, label in CHARTS:
+            chart = self.query_one(f"#chart-{name}", Sparkline)
+            text_above = self.query_one(f"#label-{name}", Static)
             drawn = columns(read, name, from_ms, until_ms, _COLUMNS)
             known = [each for each in drawn if each is not None]
-            self.query_one(f"#chart-{name}", Sparkline).data = [each or 0.0 for each in drawn]
+            chart.display = text_above.display = bool(known)
+            if not known:  # it has no state, or no source that knows where it ends
+                continue
+            chart.data = [0.0, *(each or 0.0 for each in drawn)]  # from zero up
             unit = read.series[name].unit
-            newest, most = (known[-1], max(known)) if known else (None, None)
-            self.query_one(f"#label-{name}", Static).update(
-                f"{label}: {with_unit(newest, unit)}, at most {with_unit(most, unit)}"
+            text_above.update(
+                f"{label}: {with_unit(known[-1], unit)}, at most {with_unit(max(known), unit)}"
             )
         self.query_one("#marks", Static).update(_marks(read))
 

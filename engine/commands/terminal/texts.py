@@ -37,7 +37,11 @@ def with_unit(value: float | int | None, unit: str) -> str:
     """A value of a series."""
     if value is None:
         return UNKNOWN
-    return format_bytes(int(value)) if unit == "bytes" else f"{short(value)} {unit}"
+    if unit == "bytes":
+        return format_bytes(int(value))
+    if unit == "ms" and value >= 1000:
+        return f"{value / 1000:,.1f} s"
+    return f"{short(value)} {unit}"
 
 
 def columns(
