@@ -22,7 +22,8 @@ class Measures:
     :param commit_ms: from the epochs' end to their commit; ``commit_max_ms`` is the longest one.
     :param lag: how far the committed offsets were behind the ends of the sources, in the unit of
         the offsets; the largest one. Likewise ``watermark_lag_ms``.
-    :param state_rows: how many are remembered; the newest number. Likewise ``state_bytes``.
+    :param state_rows: how many are remembered; the newest number. Likewise ``state_bytes``,
+        the size of the snapshots.
     :param steps_ms: step of the commit → how long it took.
     :param latency: from a batch's return by the reader until the writer has taken it.
     """
