@@ -8,6 +8,7 @@
     prepared/<epoch>      the writers' messages, to finish the epoch with
     control/              lease with the summary, generations, requests, fingerprint of the query
     progress/recent       the last progress reports
+    progress/history      what was measured for a week, at falling resolution
     pins/<name>           a committed epoch that outlives retention
     rewound/<generation>/ what rewinds have moved out of the logs
 

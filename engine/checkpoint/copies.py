@@ -14,8 +14,8 @@ or while the state is copied, ends the copy's history there: an entry is copied 
 that it needs, and retention removes it first.
 
 Left behind: the lease and requests, the fingerprint (the copy's query writes its own, to a sink of
-its own), prepared epochs, progress, pins, and what rewinds have moved. The sink's rows are not
-copied: the copy's query writes what comes after ``to_epoch``.
+its own), prepared epochs, progress, the history, pins, and what rewinds have moved. The sink's rows
+are not copied: the copy's query writes what comes after ``to_epoch``.
 
 A copy that was interrupted is no checkpoint yet; the same call goes on with it.
 """
@@ -71,7 +71,7 @@ class CopyReport:
     files: int
     bytes: int
     left_behind: str = (
-        "the sink's rows, prepared epochs, lease, requests, fingerprint, progress, pins"
+        "the sink's rows, prepared epochs, lease, requests, fingerprint, progress, history, pins"
     )
 
     def to_dict(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from engine.base.clock import Clock, SystemClock
 from engine.base.json_text import JSON, dump, load_object
+from engine.checkpoint.history_file import HistoryFile
 from engine.checkpoint.logs.codec import MessageCodec
 from engine.checkpoint.logs.commit_log import commit_log
 from engine.checkpoint.logs.metadata_log import MetadataLog
@@ -52,6 +53,7 @@ class CheckpointFolder:
         self.prepared_heads = prepared_heads(self.storage)
         self.requests = Requests(self.storage, self._clock)
         self.progress = ProgressFile(self.storage)
+        self.history = HistoryFile(self.storage)
 
     @property
     def url(self) -> str:

@@ -18,8 +18,8 @@ The lease is held all the time, so no run can start, and the steps are these:
 3. move the later entries of the commit log, newest first;
 4. tell the sink: ``writer.rewind(epoch)``;
 5. move the later entries of the offset log and then of the prepared log, newest first;
-6. drop the later progress reports; move the pins of later epochs; write ``control/rewound``, delete
-   ``control/rewind``.
+6. drop the later progress reports, mark the history; move the pins of later epochs; write
+   ``control/rewound``, delete ``control/rewind``.
 
 Snapshots of state stay where they are: the entries of later epochs alone name those that the epoch
 does not need, and those of the runs behind the rewind have other names.
@@ -58,6 +58,7 @@ from engine.errors import (
     ContinuousError,
     SinkUnavailableError,
 )
+from engine.history.folding import Mark
 
 logger = logging.getLogger(__name__)
 
@@ -231,6 +232,8 @@ def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> None
     kept = [report for report in reports if report.get("batchId", -1) <= epoch]
     if kept != reports:
         checkpoint.progress.write(kept)
+    text = f"from epoch {intent.from_epoch} back to the end of epoch {epoch}"
+    checkpoint.history.mark(Mark(lease.record.heartbeat_at_ms, "rewound", text))
     move_later_pins(storage, epoch, f"{ASIDE}/{intent.generation}")
     lease.check()
     storage.replace(DONE, dump(asdict(intent)).encode())

@@ -109,6 +109,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     explain.add_argument("spec", metavar="SPEC", help="its YAML or JSON file; - is standard input")
 
+    top = add("top", "top:top", "all queries, live in the terminal: charts, drain, stop")
+    top.add_argument(
+        "places",
+        metavar="ROOT or CHECKPOINT",
+        nargs="*",
+        help="folders that have checkpoints below, checkpoints, or patterns (the present folder)",
+    )
     on_checkpoint("status", "status:status", "who runs a query, and how far it has come")
     epochs = on_checkpoint("epochs", "status:epochs", "the committed epochs")
     epochs.add_argument("--last", type=_positive, default=20, metavar="N", help="how many (20)")

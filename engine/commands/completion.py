@@ -25,6 +25,7 @@ def complete(parser: argparse.ArgumentParser) -> None:
         "checkpoint": DirectoriesCompleter(),
         "checkpoints": DirectoriesCompleter(),
         "directory": DirectoriesCompleter(),
+        "places": DirectoriesCompleter(),
         "target": DirectoriesCompleter(),
         "epoch": _epochs,
         "to_epoch": _epochs,

@@ -30,7 +30,7 @@ def stop(args: Namespace) -> Result:
 def rescale(args: Namespace) -> Result:
     """Ask the query to go on with another number of tasks; one that does not run begins with it."""
     checkpoint = open_checkpoint(args.checkpoint)
-    before = rescaling.rescale(checkpoint, args.reducers or None, by=_asker("rescale"))
+    before = rescaling.rescale(checkpoint, args.reducers or None, by=asker("rescale"))
     wanted = f"{args.reducers} tasks" if args.reducers else "as many tasks as its option says"
     text = f"Each stage that keeps state will have {wanted}"
     if before.state.is_active:
@@ -40,7 +40,8 @@ def rescale(args: Namespace) -> Result:
     return Result({**before.to_dict(), "reducers": args.reducers or None}, text, DONE)
 
 
-def _asker(command: str) -> str:
+def asker(command: str) -> str:
+    """Who asks, for the query's log."""
     return f"python -m engine {command}, process {os.getpid()} on {socket.gethostname()}"
 
 
@@ -48,7 +49,7 @@ def _end(kind: RequestKind, args: Namespace) -> Result:
     checkpoint = open_checkpoint(args.checkpoint)
     before = checkpoint.status()
     if before.state.is_active:
-        checkpoint.requests.ask(kind, by=_asker(kind), run_id=before.run_id)
+        checkpoint.requests.ask(kind, by=asker(kind), run_id=before.run_id)
         after = _wait_for_end(checkpoint, before, args.timeout, SystemClock())
         text = f"The query is {after.state}, last committed epoch {after.epoch}."
         if _is_run(after, before):

@@ -11,6 +11,7 @@ from engine.execution.lag import stream_progress
 from engine.execution.observed import observed_metrics
 from engine.pipeline.stateful import StatefulStep
 from engine.progress.counters import EpochCounters
+from engine.progress.histogram import LatencyHistogram
 from engine.progress.report import (
     EpochTimes,
     QueryIdentity,
@@ -57,6 +58,15 @@ def epoch_report(
         committed.watermark_ms if definition.delays_ms else None,
         _state_operators(definition, reports),
     )
+
+
+def written_latency(definition: QueryDefinition, reports: Reports) -> LatencyHistogram:
+    """From a batch's return by the reader until the writer has taken it, of all tasks: what
+    ``latencyMs.readToWritten`` of the report summarizes."""
+    latency = LatencyHistogram()
+    for each in writers(definition, reports):
+        latency.merge(each.read_to_written)
+    return latency
 
 
 def writers(definition: QueryDefinition, reports: Reports) -> list[EpochCounters]:

@@ -14,7 +14,6 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from engine.base.clock import Clock, SystemClock
@@ -27,8 +26,9 @@ from engine.errors import ContinuousError, NotEnoughSlotsError, SourceError
 from engine.execution.attempt import Attempt
 from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndRequest
-from engine.execution.epoch_report import epoch_report
+from engine.execution.epoch_report import epoch_report, written_latency
 from engine.execution.health import Stall
+from engine.execution.kept_reports import KeptReports
 from engine.execution.lag import has_reached, lags
 from engine.execution.launcher import Launcher
 from engine.execution.measured import count_epoch
@@ -43,8 +43,6 @@ from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.wire.messages import EpochCommitMessage
 
 logger = logging.getLogger(__name__)
-RECENT_PROGRESS_MAX = 100
-_PROGRESS_EVERY_MS = 1_000
 _PHASES = {
     Phase.STARTING: (QueryState.STARTING, "Waiting for the tasks to start"),
     Phase.WIRING: (QueryState.STARTING, "Waiting for the tasks to reach one another"),
@@ -76,10 +74,10 @@ class ContinuousExecution:
         self.committed_epoch = -1
         self._committed_offsets: tuple[Offset, ...] | None = None
         self._starts: tuple[Offset, ...] = ()
-        self.recent_progress: deque[dict[str, Any]] = deque(maxlen=RECENT_PROGRESS_MAX)
         self._summary = SummaryKeeper(definition.checkpoint, definition.name)
         self._launcher = launcher
         self._clock = clock or SystemClock()
+        self._kept = KeptReports(definition.checkpoint, self._owns_checkpoint, self._clock)
         self._policy = RestartPolicy(definition.options, interval_ms=definition.epoch_interval_ms)
         self.has_run = False
         self._unstalled = self.state, self.message
@@ -89,7 +87,6 @@ class ContinuousExecution:
         self._waiting_from_s: float | None = None
         """Since then this attempt waits for task slots; monotonic."""
         self._tables_read_s = self._clock.monotonic_s()
-        self._progress_saved_ms = 0
         self._dropped_by: ContinuousError | None = None
         """The failure that took back what was open, while nothing is committed since."""
         self._changed = threading.Condition()
@@ -134,6 +131,7 @@ class ContinuousExecution:
             attempt = self._new_attempt()
             try:
                 attempt.recover()
+                self._kept.history.mark("started", _where(self.committed_epoch))
             except BaseException as exc:
                 attempt.release(QueryState.FAILED, _as_continuous_error(exc))
                 raise
@@ -184,6 +182,7 @@ class ContinuousExecution:
                     error = self._undrained
                     break
                 if error is None:
+                    self._kept.history.mark("reconfigured", self.message)
                     self._enter(QueryState.STARTING, "Going on from the last committed epoch")
                 else:
                     delay_s = self._restart_delay_s(error)
@@ -239,6 +238,7 @@ class ContinuousExecution:
         self.failing_since_ms = self.failing_since_ms or now_ms
         self.next_attempt_at_ms = now_ms + round(delay_s * 1000)
         logger.warning("restart %d in %.1f s, after: %s", self.restarts, delay_s, error)
+        self._kept.history.mark("restarted", error)
         self._enter(QueryState.RESTARTING, f"Restart {self.restarts} follows, after: {error}")
         return delay_s
 
@@ -324,13 +324,8 @@ class ContinuousExecution:
             self._changed.notify_all()
         count_epoch(self.definition, report, reports, times)
         self._summary.committed(report, times.committed_ms, committed.next_watermark_ms)
-        now_ms = self._clock.now_ms()
-        if now_ms - self._progress_saved_ms >= _PROGRESS_EVERY_MS:
-            self._progress_saved_ms = now_ms
-            assert self._attempt is not None
-            self._attempt.later(
-                "progress", partial(self._save_progress, list(self.recent_progress))
-            )
+        assert self._attempt is not None
+        self._kept.save_soon(self._attempt.later, written_latency(self.definition, reports))
 
     def on_idle(self) -> None:
         """See :class:`engine.execution.run_listener.RunListener`."""
@@ -348,11 +343,8 @@ class ContinuousExecution:
     def _healthy_s(self, now_s: float) -> float:
         return 0.0 if self._healthy_from_s is None else now_s - self._healthy_from_s
 
-    def _save_progress(self, reports: Sequence[dict[str, Any]]) -> None:
-        try:
-            self.definition.checkpoint.progress.write(reports)
-        except (OSError, ContinuousError) as exc:
-            logger.warning("progress was not saved: %s", exc)
+    def _owns_checkpoint(self) -> bool:
+        return self._attempt is not None and self._attempt.owns_checkpoint()
 
     # -- ending ---------------------------------------------------------------------------------
 
@@ -369,7 +361,7 @@ class ContinuousExecution:
         steps: list[Callable[[], object]] = [
             self._leaving_gone,
             self._stop_sources,
-            lambda: self._save_last_progress(attempt),
+            lambda: self._kept.save_last(error),
             lambda: attempt.release(state, error),
         ]
         if self.definition.meter is not None:
@@ -400,10 +392,6 @@ class ContinuousExecution:
         if self._start is not None:
             self._start.leaving.await_gone()
 
-    def _save_last_progress(self, attempt: Attempt) -> None:
-        if attempt.owns_checkpoint():
-            self._save_progress(list(self.recent_progress))
-
     def _stop_sources(self) -> None:
         for stream in self.definition.streams:
             try:
@@ -412,6 +400,11 @@ class ContinuousExecution:
                 log_failure(logger, "the source %s did not stop cleanly", stream.description)
 
     # -- looking --------------------------------------------------------------------------------
+
+    @property
+    def recent_progress(self) -> deque[dict[str, Any]]:
+        """The last progress reports, oldest first."""
+        return self._kept.recent
 
     @property
     def is_active(self) -> bool:
@@ -496,6 +489,10 @@ class ContinuousExecution:
     @property
     def _is_inside_commit(self) -> bool:
         return self._attempt is not None and self._attempt.is_this_thread
+
+
+def _where(committed_epoch: int) -> str:
+    return "from the beginning" if committed_epoch < 0 else f"behind epoch {committed_epoch}"
 
 
 def _as_continuous_error(error: BaseException) -> ContinuousError:

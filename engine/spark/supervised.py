@@ -15,7 +15,7 @@ import json
 import logging
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engine.base.clock import Clock, SystemClock
@@ -26,6 +26,7 @@ from engine.checkpoint.rewind import finish_rewind
 from engine.coordinator.events import DrainAsked, RunFailed
 from engine.errors import ContinuousError, StaleRunError
 from engine.execution.ending import EndEvent
+from engine.execution.history_keeper import HistoryKeeper
 from engine.execution.lease_keeper import LeaseKeeper
 from engine.sinks.reopen import recorded_sink
 from engine.spark.failure import describe_error
@@ -72,6 +73,9 @@ class SparkExecution:
         self._lock = threading.Lock()
         self._query: StreamingQuery | None = None
         self._asked: EndEvent | None = None
+        self._history = HistoryKeeper(checkpoint.history, self._owns_checkpoint, self._clock)
+        self._in_history = -1
+        """The last epoch that is."""
         self._saved: str | None = None
         """The time of the last progress report that is in the checkpoint."""
         self._terminated = threading.Event()
@@ -108,6 +112,7 @@ class SparkExecution:
         except BaseException as exc:
             self._release(exc)
             raise
+        self._history.mark("started", "by Spark")
         with self._lock:
             self._query = query
             asked = self._asked
@@ -151,12 +156,26 @@ class SparkExecution:
             # A trigger without data reports the batch that it would have begun.
             committed = self.checkpoint.committed_epoch()
             # Under the run that holds the lease: Spark's own id of it is known to nobody else.
-            self.checkpoint.progress.write(
-                [{**r, "runId": self.run_id} for r in reports if r["batchId"] <= committed]
-            )
+            kept = [{**r, "runId": self.run_id} for r in reports if r["batchId"] <= committed]
+            self.checkpoint.progress.write(kept)
             self._saved = last["timestamp"]
+            self._keep_history(kept)
         except (OSError, ValueError, ContinuousError) as exc:
             logger.warning("progress was not saved: %s", exc)
+
+    def _keep_history(self, reports: Sequence[Mapping[str, Any]]) -> None:
+        for report in reports:
+            # A trigger without data has the same number, and adds nothing.
+            if report["batchId"] > self._in_history and "addBatch" in report["durationMs"]:
+                self._in_history = report["batchId"]
+                self._history.add(report)
+
+    def _owns_checkpoint(self) -> bool:
+        try:
+            self._lease.check()
+        except StaleRunError:
+            return False
+        return True
 
     # -- ending ---------------------------------------------------------------------------------
 
@@ -219,6 +238,7 @@ class SparkExecution:
         text = None if error is None else describe_error(error)
         steps: list[Callable[[], object]] = [
             self._tell_the_last,
+            lambda: self._end_history(text),
             lambda: self._lease.release(state, error=text),
         ]
         if self._temporary and error is None:
@@ -230,6 +250,10 @@ class SparkExecution:
                 logger.warning("the query did not end cleanly: %s", describe_error(exc))
         self.error, self.state, self.message = error, state, text or "Stopped"
         self._released.set()
+
+    def _end_history(self, error: str | None) -> None:
+        self._history.mark("stopped" if error is None else "failed", error or "as asked")
+        self._history.close()
 
     def _tell_the_last(self) -> None:
         """What was committed since the last heartbeat."""

@@ -16,6 +16,7 @@ NEEDS_NO_SPARK = (
     "checkpoint",
     "coordinator",
     "expressions",
+    "history",
     "pipeline",
     "progress",
     "task",

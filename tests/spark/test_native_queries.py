@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter
 from engine import write_stream
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
+from engine.checkpoint.query_history import history
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ConcurrentRunError, ConfigError, StaleRunError
 from engine.query.handoff import SparkQuery
@@ -141,6 +142,10 @@ def test_a_bounded_query_ends_by_itself_and_goes_on_next_time(
     assert checkpoint.epochs() == list(range(batches))
     assert [report["batchId"] for report in checkpoint.progress.read()][-1] == batches - 1
     assert generations == [0, 1]
+    told = history(checkpoint)
+    for name, total in (("epochs", batches), ("rows_in", 6)):
+        assert sum(each or 0 for each in told.series[name].values) == total
+    assert [mark.kind for mark in told.marks] == ["started", "stopped"] * 2
     rows = {row.value for row in spark.read.parquet(str(tmp_path / "out")).collect()}
     assert rows == {f"{run}{number}" for run in range(2) for number in range(3)}
 

@@ -1,0 +1,197 @@
+"""``continuous top``: all queries, live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import DataTable, Footer, Header, Static
+
+from engine.base.clock import Clock, SystemClock
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.requests import RequestKind
+from engine.commands.control import asker
+from engine.commands.terminal.confirm import ConfirmScreen
+from engine.commands.terminal.looks import Looks, QueryLook
+from engine.commands.terminal.query_screen import QueryScreen
+from engine.commands.terminal.texts import UNKNOWN, duration, short
+from engine.errors import ContinuousError
+
+REFRESH_S: Final = 1.0
+_LOOK_S: Final = 0.8
+_STYLES: Final = {
+    "RUNNING": "green",
+    "STALLED": "yellow",
+    "RESTARTING": "yellow",
+    "WAITING": "yellow",
+    "FAILED": "red",
+    "LOST": "red",
+    "NO ANSWER": "red",
+    "UNREADABLE": "red",
+}
+_COLUMNS: Final = (
+    "query", "state", "epoch", "committed", "rows/s", "lag", "p99 ms", "restarts", "checkpoint"
+)  # fmt: skip
+
+
+class QueryTable(DataTable[Text]):
+    """The list."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "Charts")]
+
+
+class TopApp(App[None]):
+    """See the module.
+
+    :param places: see :class:`engine.commands.terminal.looks.Looks`.
+    """
+
+    TITLE = "continuous top"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #message { height: auto; max-height: 4; padding: 0 1; color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("d", "end('drain')", "Drain"),
+        Binding("s", "end('stop')", "Stop"),
+        Binding("q", "quit", "Quit"),
+    ]
+
+    def __init__(self, places: Sequence[str], clock: Clock | None = None) -> None:
+        super().__init__()
+        self._clock = clock or SystemClock()
+        self._places = places
+        self._looks = Looks(places, self._clock)
+        self._is_looking = False
+        self.looks_by_location: dict[str, QueryLook] = {}
+
+    def compose(self) -> ComposeResult:
+        yield Header()
+        yield QueryTable(cursor_type="row", zebra_stripes=True)
+        yield Static("Looking for queries.", id="message", markup=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        table = self._table
+        for name in _COLUMNS:
+            table.add_column(name, key=name)
+        table.focus()
+        self.set_interval(REFRESH_S, self.refresh_looks)
+        self.refresh_looks()
+
+    def on_unmount(self) -> None:
+        self._looks.close()
+
+    def refresh_looks(self) -> None:
+        """Look again, unless that is still under way."""
+        if not self._is_looking:
+            self._is_looking = True
+            self.run_worker(self._look, thread=True)
+
+    def ask_to_end(self, kind: str, found: QueryLook | None) -> None:
+        """Ask the person, then the query."""
+        assert kind in ("drain", "stop")
+        wanted: RequestKind = "drain" if kind == "drain" else "stop"
+        if found is None or found.status is None or not found.status.state.is_active:
+            self.notify("No run holds the checkpoint.", severity="warning")
+            return
+
+        def answered(confirmed: bool | None) -> None:
+            if confirmed:
+                self.run_worker(lambda: self._ask(wanted, found), thread=True)
+
+        self.push_screen(ConfirmScreen(wanted, found.name), answered)
+
+    # -- keys -----------------------------------------------------------------------------------
+
+    def action_end(self, kind: str) -> None:
+        self.ask_to_end(kind, self._selected)
+
+    def on_data_table_row_selected(self) -> None:
+        found = self._selected
+        if found is not None:
+            self.push_screen(QueryScreen(found))
+
+    def on_data_table_row_highlighted(self) -> None:
+        self._tell()
+
+    # -- on threads -----------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        found = self._looks.refresh(_LOOK_S)
+        self.call_from_thread(self._show, found)
+
+    def _ask(self, kind: RequestKind, found: QueryLook) -> None:
+        assert found.status is not None
+        try:
+            Checkpoint(found.location).requests.ask(
+                kind, by=asker("top"), run_id=found.status.run_id
+            )
+        except (ContinuousError, OSError) as exc:
+            self.call_from_thread(self.notify, str(exc), severity="error", markup=False)
+            return
+        self.call_from_thread(self.notify, f"{found.name} was asked to {kind}.", markup=False)
+
+    # -- showing --------------------------------------------------------------------------------
+
+    @property
+    def _table(self) -> QueryTable:
+        return self.screen_stack[0].query_one(QueryTable)
+
+    @property
+    def _selected(self) -> QueryLook | None:
+        table = self._table
+        if not table.row_count:
+            return None
+        key = table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
+        return None if key is None else self.looks_by_location.get(key)
+
+    def _show(self, looks: Sequence[QueryLook]) -> None:
+        self._is_looking = False
+        table = self._table
+        self.looks_by_location = {each.location: each for each in looks}
+        for key in [row.value for row in table.rows]:
+            if key is not None and key not in self.looks_by_location:
+                table.remove_row(key)
+        there = {row.value for row in table.rows}
+        now_ms = self._clock.now_ms()
+        for each in looks:
+            cells = _cells(each, now_ms)
+            if each.location not in there:
+                table.add_row(*cells, key=each.location)
+                continue
+            for column, cell in zip(_COLUMNS, cells, strict=True):
+                if table.get_cell(each.location, column) != cell:
+                    table.update_cell(each.location, column, cell, update_width=True)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Below the table: why the query under the cursor is not well, or that there is none."""
+        found = self._selected
+        text = f"There is no checkpoint in {', '.join(self._places)}." if found is None else ""
+        if found is not None:
+            text = found.error or (found.status.message or "" if found.status else "")
+        self.screen_stack[0].query_one("#message", Static).update(text)
+
+
+def _cells(found: QueryLook, now_ms: int) -> list[Text]:
+    status = found.status
+    age_s = None if found.committed_at_ms is None else (now_ms - found.committed_at_ms) / 1000
+    return [
+        Text(found.name),
+        Text(found.state, style=_STYLES.get(found.state, "")),
+        _right(UNKNOWN if status is None or status.epoch < 0 else f"{status.epoch:,}"),
+        _right(UNKNOWN if age_s is None else f"{duration(age_s)} ago"),
+        _right(short(found.rows_per_second)),
+        _right(short(found.lag)),
+        _right(short(found.p99_ms)),
+        _right(UNKNOWN if status is None else str(status.restarts)),
+        Text(found.location),
+    ]
+
+
+def _right(text: str) -> Text:
+    return Text(text, justify="right")

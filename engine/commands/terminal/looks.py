@@ -1,0 +1,173 @@
+"""What ``continuous top`` sees of many queries: each is looked at for itself, so that one that does
+not answer keeps no other waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from engine.base.clock import Clock, SystemClock
+from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
+from engine.checkpoint.find import checkpoints_below, find_checkpoints, is_pattern
+from engine.checkpoint.query_state import QueryState
+from engine.errors import ContinuousError
+from engine.history.measures import measured
+
+AT_ONCE: Final = 16
+"""So many checkpoints are looked at at the same time."""
+FIND_EVERY_S: Final = 10.0
+"""New checkpoints below a root are looked for so often."""
+STALE_S: Final = 5.0
+"""What has not answered for so long says so."""
+
+
+@dataclass(frozen=True)
+class QueryLook:
+    """One query, as its checkpoint tells it.
+
+    :param committed_at_ms: of the last epoch; None: there is none, or it is not told.
+    :param rows_per_second: in; it and the next three are of the last epoch that was reported, None
+        where that does not tell them.
+    :param lag: in the unit of the offsets.
+    :param error: why it cannot be looked at, or why it failed.
+    :param silent_s: how long it has not answered; 0: it does.
+    """
+
+    location: str
+    name: str
+    status: CheckpointStatus | None = None
+    committed_at_ms: int | None = None
+    rows_per_second: float | None = None
+    lag: int | None = None
+    p99_ms: float | None = None
+    error: str | None = None
+    silent_s: float = 0.0
+
+    @property
+    def state(self) -> str:
+        """In one word."""
+        if self.silent_s:
+            return "NO ANSWER"
+        return "UNREADABLE" if self.status is None else str(self.status.state)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        status = self.status
+        return {
+            "location": self.location,
+            "name": self.name,
+            "state": self.state,
+            "epoch": None if status is None else status.epoch,
+            "run_id": None if status is None else status.run_id,
+            "restarts": None if status is None else status.restarts,
+            "committed_at_ms": self.committed_at_ms,
+            "rows_in_per_second": self.rows_per_second,
+            "lag": self.lag,
+            "latency_p99_ms": self.p99_ms,
+            "error": self.error,
+        }
+
+
+def look(location: str) -> QueryLook:
+    """Look at one checkpoint; what goes wrong is told in the result."""
+    name = location.rstrip("/").rpartition("/")[2] or location
+    try:
+        checkpoint = Checkpoint(location)
+        status = checkpoint.status()
+        report = next(reversed(checkpoint.progress.read()), None)
+        committed_at_ms = checkpoint.committed_at_ms(status.epoch) if status.epoch >= 0 else None
+    except (ContinuousError, OSError) as exc:
+        return QueryLook(location, name, error=str(exc))
+    found = QueryLook(location, name, status, committed_at_ms, error=status.error)
+    if report is None:
+        return found
+    found = replace(found, name=report.get("name") or name)
+    try:
+        told = measured(report)
+    except ValueError:  # of another engine
+        return found
+    is_running = status.state.is_active
+    latency = (report.get("latencyMs") or {}).get("readToWritten") or {}
+    return replace(
+        found,
+        rows_per_second=report.get("inputRowsPerSecond") if is_running else None,
+        lag=told.lag,
+        p99_ms=latency.get("p99") if is_running else None,
+        error=status.error
+        or (status.last_error if status.state is QueryState.RESTARTING else None),
+    )
+
+
+class Looks:
+    """The looks at all queries of some places. Used by one thread at a time.
+
+    :param places: checkpoints, patterns of them, or folders that have them below.
+    """
+
+    def __init__(self, places: Sequence[str], clock: Clock | None = None) -> None:
+        self._places = places
+        self._clock = clock or SystemClock()
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="top")
+        self._found_s: float | None = None
+        self._finding: Future[list[QueryLook]] | None = None
+        self._known: dict[str, QueryLook] = {}
+        self._under_way: dict[str, tuple[float, Future[QueryLook]]] = {}
+
+    def refresh(self, wait_s: float) -> list[QueryLook]:
+        """Look at all queries again, for no longer than this; what is known of each by then."""
+        self._find(wait_s)
+        now_s = self._clock.monotonic_s()
+        for location in self._known:
+            if location not in self._under_way:
+                self._under_way[location] = now_s, self._pool.submit(look, location)
+        wait([future for _, future in self._under_way.values()], wait_s)
+        for location, (since_s, future) in list(self._under_way.items()):
+            if future.done():
+                del self._under_way[location]
+                if location in self._known:
+                    self._known[location] = future.result()
+            elif location in self._known:
+                silent_s = self._clock.monotonic_s() - since_s
+                if silent_s >= STALE_S:
+                    self._known[location] = replace(self._known[location], silent_s=silent_s)
+        return list(self._known.values())
+
+    def close(self) -> None:
+        """Wait for nothing."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _find(self, wait_s: float) -> None:
+        now_s = self._clock.monotonic_s()
+        if self._finding is None and (
+            self._found_s is None or now_s - self._found_s >= FIND_EVERY_S
+        ):
+            self._found_s = now_s
+            self._finding = self._pool.submit(_found, self._places)
+        if self._finding is None or not wait([self._finding], wait_s).done:
+            return
+        found, self._finding = self._finding.result(), None
+        self._known = {each.location: self._known.get(each.location, each) for each in found}
+
+
+def _found(places: Sequence[str]) -> list[QueryLook]:
+    """A look at each checkpoint that has nothing of it yet; a place that cannot be listed says
+    why."""
+    found: dict[str, QueryLook] = {}
+    for place in places:
+        try:
+            if is_pattern(place):
+                locations = find_checkpoints(place)
+            else:
+                top = place.rstrip("/") or place
+                locations = [
+                    f"{top}/{below}" if below else top for below in sorted(checkpoints_below(place))
+                ]
+        except ContinuousError as exc:
+            found[place] = QueryLook(place, place, error=str(exc))
+            continue
+        for each in locations:
+            name = each.rstrip("/").rpartition("/")[2]
+            found.setdefault(each, QueryLook(each, name))
+    return list(found.values())

@@ -1,0 +1,157 @@
+"""One query: what it does now, its charts from the history, and its marks."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import Screen
+from textual.widgets import Footer, Sparkline, Static
+
+from engine.base.clock import SystemClock
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.query_history import history
+from engine.commands.result import format_time
+from engine.commands.terminal.looks import QueryLook
+from engine.commands.terminal.texts import columns, duration, short, with_unit
+from engine.errors import ContinuousError
+from engine.history.view import HistoryView
+
+if TYPE_CHECKING:
+    from engine.commands.terminal.app import TopApp
+
+CHARTS: Final = (
+    ("rows_in_per_second", "rows in"),
+    ("rows_out_per_second", "rows out"),
+    ("lag", "lag"),
+    ("latency_p50", "latency p50"),
+    ("latency_p99", "latency p99"),
+    ("epoch_duration", "epoch"),
+    ("commit_duration", "commit"),
+    ("state_rows", "state"),
+    ("bad_records", "bad records"),
+    ("restarts", "restarts"),
+)
+WINDOWS: Final = {
+    "1": (300, "5 min"),
+    "2": (3_600, "1 h"),
+    "3": (43_200, "12 h"),
+    "4": (604_800, "7 d"),
+}
+_COLUMNS: Final = 120
+_MARKS_SHOWN: Final = 8
+_REFRESH_S: Final = 2.0
+
+
+class QueryScreen(Screen[None]):
+    """See the module."""
+
+    app: TopApp
+    CSS = """
+    QueryScreen Sparkline { height: 2; width: 100%; }
+    QueryScreen .label { color: $text-muted; }
+    #facts { padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,backspace", "app.pop_screen", "Back"),
+        *(Binding(key, f"window('{key}')", text) for key, (_, text) in WINDOWS.items()),
+        Binding("d", "end('drain')", "Drain"),
+        Binding("s", "end('stop')", "Stop"),
+        Binding("q", "app.quit", "Quit"),
+    ]
+
+    def __init__(self, found: QueryLook) -> None:
+        super().__init__()
+        self.location = found.location
+        self._window = "1"
+        self._is_reading = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="facts", markup=False)
+        with VerticalScroll():
+            for name, _ in CHARTS:
+                yield Static(id=f"label-{name}", classes="label", markup=False)
+                yield Sparkline([], id=f"chart-{name}", summary_function=max)
+            yield Static(id="marks", markup=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.set_interval(_REFRESH_S, self.reread)
+        self.reread()
+
+    def reread(self) -> None:
+        """Read the history again, unless that is still under way."""
+        if not self._is_reading:
+            self._is_reading = True
+            self.run_worker(self._read, thread=True)
+
+    def action_window(self, key: str) -> None:
+        self._window = key
+        self.reread()
+
+    def action_end(self, kind: str) -> None:
+        self.app.ask_to_end(kind, self.app.looks_by_location.get(self.location))
+
+    def _read(self) -> None:
+        now_ms = SystemClock().now_ms()
+        from_ms = now_ms - WINDOWS[self._window][0] * 1000
+        shown: HistoryView | str
+        try:
+            shown = history(Checkpoint(self.location), from_ms)
+        except (ContinuousError, OSError) as exc:
+            shown = str(exc)
+        self.app.call_from_thread(partial(self._show, shown, from_ms, now_ms))
+
+    def _show(self, read: HistoryView | str, from_ms: int, until_ms: int) -> None:
+        self._is_reading = False
+        if not self.is_mounted:
+            return
+        found = self.app.looks_by_location.get(self.location)
+        facts = self.location if found is None else _facts(found, until_ms)
+        if isinstance(read, str):
+            self.query_one("#facts", Static).update(f"{facts}\n{read}")
+            return
+        text = f"{facts}\nThe last {WINDOWS[self._window][1]}"
+        if not read.starts_ms:
+            text += ": no epoch was committed in it"
+        self.query_one("#facts", Static).update(text)
+        for name, label in CHARTS:
+            chart = self.query_one(f"#chart-{name}", Sparkline)
+            text_above = self.query_one(f"#label-{name}", Static)
+            drawn = columns(read, name, from_ms, until_ms, _COLUMNS)
+            known = [each for each in drawn if each is not None]
+            chart.display = text_above.display = bool(known)
+            if not known:  # it has no state, or no source that knows where it ends
+                continue
+            chart.data = [0.0, *(each or 0.0 for each in drawn)]  # from zero up
+            unit = read.series[name].unit
+            text_above.update(
+                f"{label}: {with_unit(known[-1], unit)}, at most {with_unit(max(known), unit)}"
+            )
+        self.query_one("#marks", Static).update(_marks(read))
+
+
+def _facts(found: QueryLook, now_ms: int) -> str:
+    status = found.status
+    lines = [f"{found.name}  {found.state}  {found.location}"]
+    if status is not None:
+        at_ms = found.committed_at_ms
+        age = duration(None if at_ms is None else (now_ms - at_ms) / 1000)
+        lines.append(
+            f"epoch {status.epoch:,}, committed {age} ago, {short(found.rows_per_second)} rows/s, "
+            f"lag {short(found.lag)}, p99 {short(found.p99_ms)} ms, {status.restarts} restarts"
+        )
+    if found.error:
+        lines.append(found.error)
+    return "\n".join(lines)
+
+
+def _marks(read: HistoryView) -> str:
+    told = [
+        f"{format_time(mark.at_ms)}  {mark.kind:<12} {mark.reason}"
+        for mark in reversed(read.marks[-_MARKS_SHOWN:])
+    ]
+    return "\n".join(["", *told]) if told else ""

@@ -1,0 +1,48 @@
+"""``top``: all queries, live in the terminal; with ``--json`` one look at them, for programs."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from argparse import Namespace
+from typing import Final
+
+from engine.commands.result import DONE, Result
+from engine.commands.terminal.looks import Looks
+from engine.errors import ConfigError
+
+INSTALL: Final = "pip install 'airflow-provider-continuous[top]'"
+_JSON_LOOK_S: Final = 60.0
+
+
+def top(args: Namespace) -> Result:
+    """Show the queries of some places until a key ends it.
+
+    :raises ConfigError: this is no terminal, or a package is missing.
+    """
+    places = args.places or ["."]
+    if args.json:
+        looks = Looks(places)
+        found = looks.refresh(_JSON_LOOK_S)
+        looks.close()
+        return Result({"queries": [each.to_dict() for each in found]}, "", DONE)
+    # It is drawn on standard error.
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        raise ConfigError(
+            "top needs a terminal, and standard input, output or error is none.",
+            hint="For a program or a file: continuous top --json, continuous status CHECKPOINT, or "
+            "continuous epochs CHECKPOINT --follow.",
+        )
+    try:
+        from engine.commands.terminal.app import TopApp
+    except ImportError as exc:
+        raise ConfigError(
+            f"top needs the package textual: {exc}.",
+            hint=f"{INSTALL}. Without it: continuous top --json, or continuous status CHECKPOINT.",
+        ) from exc
+    logging.disable()  # a line of a log would be written across the screen
+    try:
+        TopApp(places).run()
+    finally:
+        logging.disable(logging.NOTSET)
+    return Result({}, "", DONE)

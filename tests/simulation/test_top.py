@@ -1,0 +1,294 @@
+"""``continuous top`` on real checkpoints, beside queries that run on threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import DataTable, Sparkline, Static
+
+from engine.base.clock import SystemClock
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.query_state import QueryState
+from engine.commands.command_line import main
+from engine.commands.terminal import looks
+from engine.commands.terminal.app import TopApp
+from engine.commands.terminal.confirm import ConfirmScreen
+from engine.commands.terminal.looks import Looks, QueryLook
+from engine.commands.terminal.query_screen import QueryScreen
+from engine.errors import CheckpointError
+from engine.query.handle import ContinuousQuery
+from tests.simulation.story import WAIT_S, Story
+
+_ESCAPES = re.compile(rb"\x1b(?:\[[0-9;?:<>=]*[a-zA-Z]|[\]P].*?(?:\x07|\x1b\\)|[=>()][0-9A-Z]?)")
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[tuple[Story, ContinuousQuery]]:
+    """A query that runs, in the folder ``orders`` below the root."""
+    story = Story(tmp_path / "root" / "orders")
+    query = story.start()
+    story.feed.add(10)
+    story.await_rows(query, 20)
+    yield story, query
+    query.stop()
+
+
+def driven(places: list[str], steps: Callable[[Pilot[None]], Coroutine[Any, Any, None]]) -> None:
+    """Do these steps on a screen of 140 columns."""
+
+    async def drive() -> None:
+        async with TopApp(places).run_test(size=(140, 50)) as pilot:
+            await steps(pilot)
+
+    asyncio.run(drive())
+
+
+async def until(pilot: Pilot[None], holds: Callable[[], object], what: str) -> None:
+    clock = SystemClock()
+    deadline_s = clock.monotonic_s() + WAIT_S
+    while not holds():
+        assert clock.monotonic_s() < deadline_s, f"{what}: {shown(pilot)}"
+        await pilot.pause(0.02)
+
+
+def shown(pilot: Pilot[None]) -> list[list[str]]:
+    """The cells of the list."""
+    table = pilot.app.screen_stack[0].query_one(DataTable)
+    return [[str(cell) for cell in table.get_row(key)] for key in table.rows]
+
+
+def label(pilot: Pilot[None], name: str) -> str:
+    return str(pilot.app.screen.query_one(f"#{name}", Static).render())
+
+
+def test_all_queries_below_a_root_are_live(running: tuple[Story, ContinuousQuery]) -> None:
+    story, query = running
+    ended = Checkpoint(str(story.folder.parent / "ended"))
+    ended.create_or_read_query_id("q")
+    ended.storage.create("offsets/0", b"v1\n\n3")
+    ended.storage.create("commits/0", b"v1\n{}")
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: len(shown(pilot)) == 2, "two queries")
+        await until(pilot, lambda: any(row[1] == "RUNNING" for row in shown(pilot)), "it runs")
+        first, second = shown(pilot)
+        assert (first[0], first[1], first[2], first[-1]) == ("ended", "UNKNOWN", "0", ended.url)
+        assert second[0] == "model", "the query's own name"
+        assert second[7] == "0"
+        epoch = query.status["epoch"]
+        await until(
+            pilot, lambda: int(shown(pilot)[1][2].replace(",", "")) > epoch, "the next epochs"
+        )
+
+    driven([str(story.folder.parent)], steps)
+
+
+def test_charts_of_a_query(running: tuple[Story, ContinuousQuery]) -> None:
+    story, _ = running
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: shown(pilot), "the query")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, QueryScreen), "its charts")
+        story.feed.add(10)
+        await until(
+            pilot, lambda: "rows/s, at most" in label(pilot, "label-rows_in_per_second"), "rates"
+        )
+        chart = pilot.app.screen.query_one("#chart-rows_in_per_second", Sparkline)
+        await until(pilot, lambda: chart.data and max(chart.data) > 0, "a line")
+        assert "ms, at most" in label(pilot, "label-latency_p99")
+        assert "started" in label(pilot, "marks")
+        assert "The last 5 min" in label(pilot, "facts")
+        await pilot.press("4")
+        await until(pilot, lambda: "The last 7 d" in label(pilot, "facts"), "a week")
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, QueryScreen), "the list")
+
+    driven([str(story.folder)], steps)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "where"), [("d", "drain", "list"), ("s", "stop", "charts")]
+)
+def test_a_query_ends_only_if_that_is_confirmed(
+    running: tuple[Story, ContinuousQuery], key: str, kind: str, where: str
+) -> None:
+    story, query = running
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: shown(pilot) and shown(pilot)[0][1] == "RUNNING", "it runs")
+        if where == "charts":
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(pilot.app.screen, QueryScreen), "its charts")
+        for answer in ("n", "escape"):
+            await pilot.press(key)
+            await until(pilot, lambda: isinstance(pilot.app.screen, ConfirmScreen), "a question")
+            await pilot.press(answer)
+            await until(pilot, lambda: not isinstance(pilot.app.screen, ConfirmScreen), "no more")
+        assert not (story.folder / f"control/requests/{kind}").exists()
+        assert query.isActive
+        await pilot.press(key)
+        await until(pilot, lambda: isinstance(pilot.app.screen, ConfirmScreen), "a question")
+        await pilot.press("y")
+        await until(pilot, lambda: shown(pilot)[0][1] == "STOPPED", "the end")
+        await pilot.press(key)
+        await pilot.pause()
+        assert not isinstance(pilot.app.screen, ConfirmScreen), "there is nothing to end"
+
+    driven([str(story.folder)], steps)
+    assert story.checkpoint.status().state is QueryState.STOPPED
+    assert not query.isActive
+
+
+def test_one_that_cannot_be_read_darkens_only_itself(
+    running: tuple[Story, ContinuousQuery],
+) -> None:
+    story, _ = running
+    broken = story.folder.parent / "broken"
+    (broken / "control/generations").mkdir(parents=True)
+    (broken / "metadata").write_bytes(b"{")
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await until(
+            pilot,
+            lambda: sorted(row[1] for row in shown(pilot)) == ["RUNNING", "UNREADABLE"],
+            "both of them",
+        )
+        await until(pilot, lambda: "not the metadata" in label(pilot, "message"), "its reason")
+
+    driven([str(story.folder.parent)], steps)
+
+
+def test_a_folder_without_checkpoints_says_so(tmp_path: Path) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "no checkpoint in" in label(pilot, "message"), "a word")
+
+    driven([str(tmp_path)], steps)
+
+
+def test_who_does_not_answer_keeps_no_other_waiting(
+    running: tuple[Story, ContinuousQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story, _ = running
+    let_go, look = threading.Event(), looks.look
+
+    def hang(location: str) -> QueryLook:
+        if location.endswith("slow"):
+            assert let_go.wait(WAIT_S)
+        return look(location)
+
+    monkeypatch.setattr(looks, "look", hang)
+    monkeypatch.setattr(looks, "STALE_S", 0.0)
+    slow = Checkpoint(str(story.folder.parent / "slow"))
+    slow.create_or_read_query_id("q")
+    slow.storage.create("offsets/0", b"v1\n\n3")
+    seen = Looks([str(story.folder.parent)])
+    states: dict[str, str] = {}
+    deadline_s = SystemClock().monotonic_s() + WAIT_S
+    while states != {"model": "RUNNING", "slow": "NO ANSWER"}:
+        assert SystemClock().monotonic_s() < deadline_s, states
+        states = {each.name: each.state for each in seen.refresh(0.05)}
+    let_go.set()
+    seen.close()
+
+
+def test_a_place_that_cannot_be_listed_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(top: str) -> Iterator[str]:
+        raise CheckpointError("Cannot list it.")
+
+    monkeypatch.setattr(looks, "checkpoints_below", fail)
+    (found,) = Looks(["s3://bucket"]).refresh(WAIT_S)
+    assert found.location == "s3://bucket"
+    assert found.state == "UNREADABLE"
+
+
+def test_without_a_terminal_it_says_what_to_use(
+    running: tuple[Story, ContinuousQuery], capsys: pytest.CaptureFixture[str]
+) -> None:
+    story, _ = running
+    assert main(["top", str(story.folder)]) == 2
+    told = capsys.readouterr().err
+    assert "top needs a terminal" in told
+    assert "continuous top --json" in told
+    assert main(["top", "--json", str(story.folder.parent)]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["queries"]
+    assert (found["name"], found["state"], found["restarts"]) == ("model", "RUNNING", 0)
+    assert found["location"] == str(story.folder)
+
+
+def test_without_its_package_it_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for stream in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True, raising=False)
+    for module in [name for name in sys.modules if name.startswith("engine.commands.terminal.app")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "textual.app", None)
+    assert main(["top", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert "top needs the package textual" in told
+    assert "pip install 'airflow-provider-continuous[top]'" in told
+
+
+def test_in_a_real_terminal(running: tuple[Story, ContinuousQuery]) -> None:
+    """A pseudo-terminal: the query, its charts, a drain, and the end, by keys alone."""
+    story, query = running
+    driver, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (40, 140))
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "engine", "top", str(story.folder.parent)],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(Path(__file__).parents[2])},
+        start_new_session=True,
+    )
+    os.close(terminal)
+    clock, screen = SystemClock(), bytearray()
+    deadline_s = clock.monotonic_s() + 2 * WAIT_S
+
+    def read_until(holds: Callable[[], bool], what: str) -> None:
+        while not holds():
+            assert clock.monotonic_s() < deadline_s, f"{what}: {bytes(screen[-3000:])!r}"
+            if select.select([driver], [], [], 0.1)[0]:
+                with contextlib.suppress(OSError):  # it has closed its side
+                    screen.extend(os.read(driver, 65536))
+
+    def sees(text: str) -> Callable[[], bool]:
+        return lambda: text.encode() in _ESCAPES.sub(b"", bytes(screen))
+
+    try:
+        read_until(sees("RUNNING"), "the list")
+        os.write(driver, b"\r")
+        read_until(sees("latency p99:"), "the charts")
+        os.write(driver, b"\x1b")
+        screen.clear()
+        read_until(sees("restarts"), "the list again")
+        os.write(driver, b"d")
+        read_until(sees("drain it"), "the question")
+        os.write(driver, b"y")
+        read_until(lambda: not query.isActive, "the drain")
+        read_until(sees("STOPPED"), "the end of the query")
+        os.write(driver, b"q")
+        read_until(lambda: process.poll() is not None, "the end")
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(driver)
+    assert story.sink.assert_exactly_once(2) == 20
