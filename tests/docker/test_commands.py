@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_continuous.rest import AirflowClient, wait_for
+from local_airflow.rest import AirflowClient, wait_for
 from tests.docker.without_docker import DOCKER, Stack, read_env, services
 from tests.servers import postgresql
 from tests.servers.postgresql import DatabaseOfCommand

@@ -23,8 +23,8 @@ import psutil
 import yaml
 
 from airflow_provider_continuous.deploy.driver_log import tail
-from airflow_provider_continuous.rest import wait_for
 from engine.spark.java import REDUCED_JAVA_HOME, find_java
+from local_airflow.rest import wait_for
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
