@@ -37,9 +37,10 @@ def require_engine(what: str) -> None:
 
     :raises ConfigError: as :func:`needs_engine`.
     """
-    for package in sorted(_BROUGHT):
-        if find_spec(package) is None:
-            raise _missing(what, package)
+    with needs_engine(what):
+        for package in sorted(_BROUGHT):
+            if find_spec(package) is None:
+                raise _missing(what, package)
 
 
 def _missing(what: str, package: str) -> ConfigError:
