@@ -113,19 +113,6 @@ class Cluster:
             )
         return path
 
-    def spark_class(self, python: str | None = None) -> str:
-        """Return the path of Spark's program ``spark-class``, beside spark-submit.
-
-        :raises ConfigError: there is none.
-        """
-        path = Path(self.find_binary(python)).with_name("spark-class")
-        if not path.exists():
-            raise ConfigError(
-                f"There is no {path}, which ends drivers on a standalone cluster.",
-                hint="Install Spark on the worker, for example with pip install pyspark.",
-            )
-        return str(path)
-
     def command(self, application: str, **arguments: Any) -> list[str]:
         """Return the command that the Spark provider would execute.
 

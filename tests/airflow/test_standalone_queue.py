@@ -26,8 +26,14 @@ WAIT_S = 240
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    with SparkCluster(tmp_path_factory.mktemp("spark") / "cluster", cores=1) as cluster:
-        yield cluster
+    """It wants a secret, which all of this machine read in spark-defaults.conf."""
+    folder = tmp_path_factory.mktemp("spark")
+    said = "spark.authenticate true\nspark.authenticate.secret correct-horse-battery\n"
+    (folder / "spark-defaults.conf").write_text(said)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(folder))
+        with SparkCluster(folder / "cluster", cores=1) as cluster:
+            yield cluster
 
 
 @pytest.fixture

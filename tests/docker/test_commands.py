@@ -172,7 +172,8 @@ def test_who_does_not_know_sparks_secret_can_do_nothing(stack: Stack) -> None:
     known = stack.environment("airflow-scheduler")
     stranger = {name: value for name, value in known.items() if name != "SPARK_CONF_DIR"}
     master = stack.here("spark://spark-master:7077", "airflow-scheduler")
-    command = ["spark-class", "org.apache.spark.deploy.Client", "kill", master, "driver-none"]
+    client = ["--master", "local", "--class", "org.apache.spark.deploy.Client", "spark-internal"]
+    command = ["spark-submit", *client, "kill", master, "driver-none"]
     told, refused = (
         subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
         for environment in (known, stranger)
