@@ -13,6 +13,19 @@ from typing import Any
 _NAME = "Continuous queries"
 _PACKAGE = "airflow_provider_continuous"
 
+_GUIDES = (
+    "kafka-to-delta",
+    "airflow/deploy-modes",
+    "airflow/life-cycle",
+    "airflow/connections",
+    "airflow/checkpoints",
+    "airflow/sensors",
+    "airflow/triggers",
+    "airflow/tables",
+    "airflow/native-queries",
+    "airflow/docker",
+)
+
 _CONFIGURATION = {
     "description": "Continuous queries: what is shown of them, and where their logs go.",
     "options": {
@@ -95,7 +108,9 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": _NAME,
                 "external-doc-url": "https://spark.apache.org/docs/latest/streaming/index.html",
-                "tags": ["apache"],
+                "how-to-guide": [f"/docs/{guide}.md" for guide in _GUIDES],
+                "logo": "/integration-logos/continuous.svg",
+                "tags": ["software"],
             }
         ],
         "operators": [_modules("operators.query", "operators.checkpoint", "operators.table")],

@@ -1,8 +1,7 @@
 """What has to be done once before Airflow starts: migrate the database, write the login.
 
-The password comes in the environment, ``ADMIN_PASSWORD``, and goes into the file that Airflow's
-simple auth manager reads, ``AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE``, for its owner's
-eyes only.
+``prepare.py PASSWORD_FILE``: the password goes into the file that Airflow's simple auth manager
+reads, ``AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE``, for its owner's eyes only.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 USER = "admin"
 
 
-def main() -> int:
+def main(password_file: str) -> int:
     """Migrate, then write the login; the exit code is that of the migration."""
     migrated = subprocess.run(["airflow", "db", "migrate"]).returncode
     if migrated != 0:
@@ -24,9 +23,9 @@ def main() -> int:
     path = Path(os.environ["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"])
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        json.dump({USER: os.environ["ADMIN_PASSWORD"]}, file)
+        json.dump({USER: Path(password_file).read_text()}, file)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1]))

@@ -7,11 +7,11 @@ command -v docker >/dev/null || {
     echo "up: docker is missing. Without it: make up" >&2
     exit 1
 }
-./make_env.sh .env
+./make_secrets.sh secrets
 if [ $# -gt 0 ]; then
     exec docker compose "$@"
 fi
-docker compose build airflow-init # the image of all but the database
+docker compose build airflow-init # the image of Airflow and Spark
 docker compose up --detach --wait
 echo "Airflow:  http://127.0.0.1:8080   Spark:  http://127.0.0.1:8090"
-echo "Login:    admin; the password is ADMIN_PASSWORD in $PWD/.env"
+echo "Login:    admin; the password is in $PWD/secrets/admin_password"

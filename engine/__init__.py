@@ -59,4 +59,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'engine' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    from engine.base.extras import needs_engine
+
+    with needs_engine(f"engine.{name}"):
+        return getattr(import_module(_HOMES[name]), name)

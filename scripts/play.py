@@ -15,10 +15,10 @@ from typing import Any
 
 import psutil
 
-from airflow_provider_continuous.rest import AirflowApiError, AirflowClient, wait_for
-from airflow_provider_continuous.standalone import AirflowProcesses, StandaloneError
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.commands.result import format_pairs, format_table
+from local_airflow.processes import AirflowProcesses, StandaloneError
+from local_airflow.rest import AirflowApiError, AirflowClient, wait_for
 
 ROOT = Path(__file__).parents[1]
 ROWS_PER_SECOND = 9_000

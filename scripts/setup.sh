@@ -25,7 +25,7 @@ is_java_17() {
 }
 
 python=$(find_python) || exit 1
-extras="--extra airflow"
+extras="--extra airflow --extra engine --extra spark-submit"
 is_java_17 "${JAVA_HOME:+$JAVA_HOME/bin/}java" || is_java_17 java || extras="$extras --extra java"
 
 stamp=.venv/.setup-stamp

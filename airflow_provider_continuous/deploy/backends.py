@@ -82,7 +82,7 @@ def _manager(cluster: Cluster, options: SubmitOptions, settings: ConnectionSetti
     return StandaloneMaster(
         cluster.master,
         options.master_web,
-        lambda: cluster.spark_class(python),
+        lambda: cluster.find_binary(python),
         lambda: cluster.environment_with(
             query_environment(other_python=python is not None), {}, python
         ),

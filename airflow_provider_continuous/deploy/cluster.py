@@ -35,6 +35,8 @@ _FOR_SPARK = (
     "KUBE",
     "CONTINUOUS_",
 )
+_INSTALL = "pip install 'airflow-provider-continuous[spark-submit]'"
+_PRIVATE = ("_connection", "_build_spark_submit_command")
 
 
 @dataclass(frozen=True)
@@ -111,19 +113,6 @@ class Cluster:
             )
         return path
 
-    def spark_class(self, python: str | None = None) -> str:
-        """Return the path of Spark's program ``spark-class``, beside spark-submit.
-
-        :raises ConfigError: there is none.
-        """
-        path = Path(self.find_binary(python)).with_name("spark-class")
-        if not path.exists():
-            raise ConfigError(
-                f"There is no {path}, which ends drivers on a standalone cluster.",
-                hint="Install Spark on the worker, for example with pip install pyspark.",
-            )
-        return str(path)
-
     def command(self, application: str, **arguments: Any) -> list[str]:
         """Return the command that the Spark provider would execute.
 
@@ -180,16 +169,19 @@ class Cluster:
 
 
 def _hook(conn_id: str, **arguments: Any) -> Any:
-    """The Spark provider's hook, whose way from a connection to a command line is used as it is."""
+    """The Spark provider's hook, whose way from a connection to a command line is used as it is.
+
+    Two names of it are private, so a version without them is refused.
+    """
     try:
         from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     except ImportError as error:
         raise ConfigError(
             f"The deploy mode spark-submit needs Airflow's Spark provider: {error}.",
-            hint="pip install apache-airflow-providers-apache-spark",
+            hint=_INSTALL,
         ) from error
     try:
-        return SparkSubmitHook(conn_id=conn_id, **arguments)
+        hook = SparkSubmitHook(conn_id=conn_id, **arguments)
     except (NameError, RuntimeError) as error:
         raise ConfigError(
             f"The Spark provider cannot use Kubernetes, which the connection {conn_id!r} names.",
@@ -197,6 +189,12 @@ def _hook(conn_id: str, **arguments: Any) -> Any:
         ) from error
     except ValueError as error:
         raise ConfigError(f"The connection {conn_id!r} cannot be used: {error}") from error
+    if missing := [name for name in _PRIVATE if not hasattr(hook, name)]:
+        raise ConfigError(
+            f"Airflow's Spark provider has changed: its hook has no {', '.join(missing)}.",
+            hint=_INSTALL,
+        )
+    return hook
 
 
 def _manager(master: str) -> str:

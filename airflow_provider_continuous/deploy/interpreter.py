@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Mapping
 
 from engine import __version__
+from engine.base.extras import INSTALL
 from engine.errors import ConfigError
 from engine.redaction.logs import redact
 
@@ -19,7 +20,7 @@ _SHOW = "import importlib.util, engine; importlib.util.find_spec('pyspark.sql');
     "print(engine.__version__)"
 )
 _HINT = (
-    f"Install airflow-provider-continuous {__version__} into its environment, or name another: the "
+    f"In its environment: {INSTALL.replace(']', f']=={__version__}')}. Or name another: the "
     "field python of the connection, or [continuous] python."
 )
 

@@ -34,6 +34,7 @@ from airflow_provider_continuous.deploy.submission import (
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.reconcile import OnChanged, Verdict, reconcile
+from engine.base.extras import require_engine
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_state import QueryState
@@ -275,6 +276,8 @@ class ContinuousQueryHook(BaseHook):
         )
         if submission.python is not None:
             check_interpreter(submission.python, submission.environment())
+        elif self.settings.deploy_mode == "local":
+            require_engine("A query in the deploy mode local")
         return submission
 
     def _log_dir(self, checkpoint_url: str) -> Path:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from engine import __version__
+from engine.base.extras import needs_engine
 from engine.commands.live import ERASE_LINE
 from engine.commands.result import FAILED, WRONG_USE, Result
 from engine.errors import ConfigError
@@ -60,10 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _execute(args: argparse.Namespace) -> Result:
     module, _, function = args.execute.partition(":")
-    command: Callable[[argparse.Namespace], Result] = getattr(
-        import_module(f"engine.commands.{module}"), function
-    )
-    return command(args)
+    with needs_engine(f"The command {args.command}"):
+        command: Callable[[argparse.Namespace], Result] = getattr(
+            import_module(f"engine.commands.{module}"), function
+        )
+        return command(args)
 
 
 def _configure_logging(debug: bool) -> None:

@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
+from engine.base.extras import needs_engine
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.opening import prove_create_if_absent
 from engine.commands.result import DONE, FAILED, Result
@@ -62,7 +63,9 @@ def _examine(location: str | None) -> Iterator[Finding]:
 
 def _guarded(check: str, run: Callable[[], Finding]) -> Iterator[Finding]:
     try:
-        yield run()
+        with needs_engine(f"The check {check}"):
+            found = run()
+        yield found
     except ContinuousError as error:
         yield Finding(check, "failed", error.message, error.hint or "")
     except Exception as error:

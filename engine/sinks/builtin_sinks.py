@@ -11,6 +11,7 @@ from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.base.extras import needs_engine
 from engine.base.output_modes import ALL_MODES, APPEND, COMPLETE, UPDATE
 from engine.errors import ConfigError
 
@@ -152,6 +153,10 @@ def sink_class(name: str) -> type[DataSource]:
 
 
 def load(place: str) -> Any:
-    """What is at ``module:name``."""
+    """What is at ``module:name``.
+
+    :raises ConfigError: it needs what is not installed.
+    """
     module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+    with needs_engine(f"The sink {module.removeprefix('engine.sinks.').partition('.')[0]}"):
+        return getattr(import_module(module), name)

@@ -12,6 +12,7 @@ import hashlib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from engine.base.extras import INSTALL
 from engine.errors import ConfigError
 
 _HASHED_SIZE_MAX = 4 << 20
@@ -31,7 +32,7 @@ def changed_files() -> list[str]:
     if record is None:
         raise ConfigError(
             "pyspark is not installed as a package, so its files cannot be checked.",
-            hint="Install it: pip install pyspark.",
+            hint=INSTALL,
         )
     # Not Distribution.files: since Python 3.12 it leaves out what is missing.
     return sorted(

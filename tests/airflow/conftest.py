@@ -24,8 +24,8 @@ from airflow_provider_continuous.compat import RELEASE  # noqa: E402
 from airflow_provider_continuous.deploy import submission  # noqa: E402
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery  # noqa: E402
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook  # noqa: E402
-from airflow_provider_continuous.rest import AirflowClient  # noqa: E402
-from airflow_provider_continuous.standalone import AirflowProcesses  # noqa: E402
+from local_airflow.processes import AirflowProcesses  # noqa: E402
+from local_airflow.rest import AirflowClient  # noqa: E402
 from tests.airflow.installed import python_path  # noqa: E402
 from tests.airflow.live_checkpoint import LiveCheckpoint  # noqa: E402
 from tests.airflow.pages import Page  # noqa: E402

@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pyspark
 
-from airflow_provider_continuous.rest import wait_for
 from engine.spark.session import prepare_environment
+from local_airflow.rest import wait_for
 
 _DEPLOY = "org.apache.spark.deploy"
 _STOP_S = 20.0

@@ -19,10 +19,10 @@ from airflow_provider_continuous.deploy.notes import Notes
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
-from airflow_provider_continuous.rest import wait_for
 from airflow_provider_continuous.tasks.killing import TaskIdentity
 from engine.checkpoint.process import Process
 from engine.checkpoint.storage.opening import open_storage
+from local_airflow.rest import wait_for
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
@@ -21,9 +22,11 @@ from airflow_provider_continuous.get_provider_info import get_provider_info
 INFO = get_provider_info()
 NEW = {"airflow_provider_continuous.triggers.events"} if RELEASE < (3, 3) else set()
 """What this Airflow cannot import; it is a hint in its documentation only."""
+ROOT = Path(__file__).parents[2]
+KINDS = ("operators", "sensors", "hooks", "triggers")
 MODULES = [
     name
-    for kind in ("operators", "sensors", "hooks", "triggers")
+    for kind in KINDS
     for entry in INFO[kind]
     for name in entry["python-modules"]
     if name not in NEW
@@ -36,6 +39,20 @@ def test_it_is_valid_for_airflow() -> None:
     jsonschema.validate(INFO, schema)
 
     assert INFO["package-name"] == "airflow-provider-continuous"
+
+
+def test_it_is_documented_as_providers_are() -> None:
+    """Source: ``airflow/provider.yaml.schema.json``, of Airflow's own providers."""
+    rules = json.loads((files("airflow") / "provider.yaml.schema.json").read_text())
+    rules = rules["properties"]["integrations"]["items"]
+    (integration,) = INFO["integrations"]
+    jsonschema.validate(integration, rules)
+    assert integration["external-doc-url"].startswith("https://")
+    places = [*integration["how-to-guide"], f"/docs{integration['logo']}"]
+    assert [each for each in places if not (ROOT / each.removeprefix("/")).is_file()] == []
+    said = {entry["integration-name"] for kind in KINDS for entry in INFO[kind]}
+    assert said == {integration["integration-name"]}
+    assert (ROOT / "CHANGELOG.md").is_file()
 
 
 def test_the_entry_point_leads_to_it() -> None:

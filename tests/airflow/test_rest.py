@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from airflow_provider_continuous.rest import AirflowApiError, AirflowClient
+from local_airflow.rest import AirflowApiError, AirflowClient
 
 
 class Server(ThreadingHTTPServer):

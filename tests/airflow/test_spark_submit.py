@@ -439,3 +439,12 @@ def test_a_look_is_limited(tmp_path: Path) -> None:
     assert lines == ["the end"]
     assert "bytes left out" in told
     assert log.position == path.stat().st_size
+
+
+def test_a_spark_provider_that_has_changed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+    connection(monkeypatch, "a_cluster", conn_type="spark", **HOSTS["standalone"], extra={})
+    monkeypatch.delattr(SparkSubmitHook, "_build_spark_submit_command")
+    with pytest.raises(ConfigError, match=r"no _build_spark_submit_command.*\[spark-submit\]"):
+        Cluster.find("a_cluster", SubmitOptions.read({}))

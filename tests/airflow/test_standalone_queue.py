@@ -17,7 +17,7 @@ from airflow_provider_continuous.deploy.managers.contract import ask
 from airflow_provider_continuous.deploy.notes import Notes
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.rest import wait_for
+from local_airflow.rest import wait_for
 from tests.airflow.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.spark
@@ -26,8 +26,14 @@ WAIT_S = 240
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    with SparkCluster(tmp_path_factory.mktemp("spark") / "cluster", cores=1) as cluster:
-        yield cluster
+    """It wants a secret, which all of this machine read in spark-defaults.conf."""
+    folder = tmp_path_factory.mktemp("spark")
+    said = "spark.authenticate true\nspark.authenticate.secret correct-horse-battery\n"
+    (folder / "spark-defaults.conf").write_text(said)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(folder))
+        with SparkCluster(folder / "cluster", cores=1) as cluster:
+            yield cluster
 
 
 @pytest.fixture

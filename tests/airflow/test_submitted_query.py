@@ -18,9 +18,9 @@ import pytest
 from airflow_provider_continuous.deploy.contract import Handle
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery, is_run_of
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.rest import wait_for
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
+from local_airflow.rest import wait_for
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 STAND_IN = Path(__file__).with_name("stand_in.py")

@@ -10,8 +10,8 @@ from functools import partial
 
 import psutil
 
-from airflow_provider_continuous.rest import AirflowApiError, wait_for
 from engine.errors import ContinuousError
+from local_airflow.rest import AirflowApiError, wait_for
 from tests.airflow_faults.query import AFTER_GATE, Query
 from tests.airflow_faults.result import Outcome
 from tests.airflow_faults.world import Run, World

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import psutil
 
-from airflow_provider_continuous.rest import wait_for
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.query_state import QueryState
+from local_airflow.rest import wait_for
 from tests.airflow.stand_in import BEFORE_GATE
 
 WAIT_S = 300.0

@@ -11,8 +11,8 @@ from typing import Any
 
 import psutil
 
-from airflow_provider_continuous.rest import AirflowClient, wait_for
-from airflow_provider_continuous.standalone import AirflowProcesses
+from local_airflow.processes import AirflowProcesses
+from local_airflow.rest import AirflowClient, wait_for
 from tests.airflow_faults.query import WAIT_S
 
 _HERE = Path(__file__).parent

@@ -3,10 +3,11 @@
 What differs from a container is put in place of the words of the file, and nothing else:
 
 - each service's name becomes a loopback address of its own, so that every port stays as it is;
-- each of the image's folders becomes one below a temporary folder;
-- ``${NAME}`` becomes the value in the file that docker/make_env.sh has made, as in Docker.
+- each folder of a container becomes one of that service alone, unless it mounts a volume there:
+  that is one folder for all who mount it. A secret is there for a service that asks for it.
 
-The environment is that of the image (its ENV lines), not that of the test.
+The environment is that of the image (its ENV lines), not that of the test. Images that are not ours
+do not run, but for PostgreSQL.
 """
 
 from __future__ import annotations
@@ -23,73 +24,84 @@ import psutil
 import yaml
 
 from airflow_provider_continuous.deploy.driver_log import tail
-from airflow_provider_continuous.rest import wait_for
 from engine.spark.java import REDUCED_JAVA_HOME, find_java
+from local_airflow.rest import wait_for
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
 HEALTHY_S = 120.0
 END_S = 15.0
+FOLDERS = ("/data", "/opt/airflow", "/opt/spark-work", "/run/secrets")
+"""What a service has of its own, unless a volume is there."""
 
 
-def services() -> dict[str, Any]:
-    """The services of compose.yaml, its aliases resolved."""
-    found: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())["services"]
+def compose() -> dict[str, Any]:
+    """What compose.yaml says, its aliases resolved."""
+    found: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())
     return found
 
 
-def read_env(path: Path) -> dict[str, str]:
-    """What a file of ``NAME=value`` lines says."""
-    lines = path.read_text().splitlines()
-    return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+def services() -> dict[str, Any]:
+    """Its services."""
+    found: dict[str, Any] = compose()["services"]
+    return found
+
+
+def runs_here(service: Mapping[str, Any]) -> bool:
+    """Whether the service's image is ours, or PostgreSQL's."""
+    return is_database(service) or service["image"].startswith("airflow-provider-continuous:")
+
+
+def is_database(service: Mapping[str, Any]) -> bool:
+    """Whether its image is PostgreSQL's."""
+    return bool(service["image"].startswith("postgres:"))
 
 
 class Stack:
     """The services, started in the order of what they depend on.
 
     :param root: an empty folder that everybody may read.
-    :param env: the values of ``${NAME}``.
+    :param secrets: the folder that docker/make_secrets.sh has made.
     :param changes: environment variables that differ from those of compose.yaml.
-    :param start_database: starts a service's command in a PostgreSQL of its own, or None without.
+    :param start_database: starts the command of a service of PostgreSQL, with its environment; None
+        without.
     """
 
     def __init__(
         self,
         root: Path,
-        env: Mapping[str, str],
+        secrets: Path,
         changes: Mapping[str, str],
-        start_database: Callable[[list[str]], subprocess.Popen[bytes]] | None,
+        start_database: Callable[[list[str], Mapping[str, str]], subprocess.Popen[bytes]] | None,
     ) -> None:
-        self.services = services()
+        self.services = {name: each for name, each in services().items() if runs_here(each)}
         self.logs = root / "processes"
         self.running: dict[str, subprocess.Popen[bytes]] = {}
-        self._env = env
+        self._root = root
         self._changes = changes
         self._start_database = start_database
         block = f"127.{os.getpid() // 250 % 250 + 1}.{os.getpid() % 250 + 1}"
         self.hosts = {name: f"{block}.{n}" for n, name in enumerate(self.services, start=1)}
-        self._folders = {
-            "/opt/continuous": DOCKER,
-            "/opt/airflow/dags": ROOT / "dags",
-            "/opt/airflow": root / "airflow",
-            "/opt/spark-work": root / "spark-work",
-            "/data": root / "data",
-        }
-        for folder in ("airflow/logs", "airflow/login", "spark-work", "data", "processes"):
-            (root / folder).mkdir(parents=True)
+        self._folders = {name: self._mounted(name) for name in self.services}
+        self.logs.mkdir()
+        for name in self.services:
+            self._give_secrets(name, secrets)
 
     def command(self, service: str) -> list[str]:
         """What the service runs."""
-        return [self.here(word) for word in self.services[service]["command"]]
+        return [self.here(word, service) for word in self.services[service]["command"]]
 
-    def here(self, text: str) -> str:
-        """A text of compose.yaml with the addresses, folders and values of this test."""
-        text = re.sub(r"\$\{(\w+)[^}]*\}", lambda found: self._env[found[1]], text)
+    def here(self, text: str, service: str) -> str:
+        """A text of compose.yaml with the addresses and folders of this test."""
         for name, address in self.hosts.items():
             text = re.sub(rf"\b{name}\b", address, text)
-        for folder, path in self._folders.items():
+        for folder, path in self._folders[service].items():
             text = re.sub(rf"(?<![\w/]){folder}\b", str(path), text)
         return text
+
+    def place(self, folder: str, service: str) -> Path:
+        """Where a service's folder is here."""
+        return Path(self.here(folder, service))
 
     def environment(self, service: str) -> dict[str, str]:
         """The environment of the service's processes: the image's, then the service's."""
@@ -100,14 +112,13 @@ class Stack:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "JAVA_HOME": str(REDUCED_JAVA_HOME),
             "CONTINUOUS_JAVA": str(java),
-            "AIRFLOW_HOME": self.here("/opt/airflow"),
+            "AIRFLOW_HOME": self.here("/opt/airflow", service),
             "PYTHONUNBUFFERED": "1",
             # In the image the packages are installed; here they may be those of a checkout.
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            "HOME": self.here("/opt/airflow"),
+            "HOME": self.here("/opt/airflow", service),
         }
-        said = self.services[service].get("environment", {})
-        return image | {name: self.here(value) for name, value in said.items()} | self._changes
+        return image | self._said(service) | self._changes
 
     def start(self) -> None:
         """Start every service once what it depends on is as it should be."""
@@ -126,10 +137,10 @@ class Stack:
         self.check()
         program, *words = self.services[service]["healthcheck"]["test"]
         assert program == "CMD"
-        if service == "airflow-database" and self._start_database is None:
+        if is_database(self.services[service]) and self._start_database is None:
             return True
         checked = subprocess.run(
-            [self.here(word) for word in words],
+            [self.here(word, service) for word in words],
             env=self.environment(service),
             capture_output=True,
             text=True,
@@ -180,9 +191,9 @@ class Stack:
 
     def _start(self, service: str) -> None:
         command = self.command(service)
-        if service == "airflow-database":
+        if is_database(self.services[service]):
             if self._start_database is not None:
-                self.running[service] = self._start_database(command)
+                self.running[service] = self._start_database(command, self._said(service))
             return
         with (self.logs / f"{service}.log").open("ab") as log:
             self.running[service] = subprocess.Popen(
@@ -191,6 +202,28 @@ class Stack:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=self.environment(service),
-                cwd=self.here("/opt/airflow"),
+                cwd=self.here("/opt/airflow", service),
                 start_new_session=True,
             )
+
+    def _said(self, service: str) -> dict[str, str]:
+        said = self.services[service].get("environment", {})
+        return {name: self.here(value, service) for name, value in said.items()}
+
+    def _mounted(self, service: str) -> dict[str, Path]:
+        """The folders of a container, the deepest first, and what is there here."""
+        own = self._root / "services" / service
+        found = {folder: own / folder.strip("/").replace("/", "-") for folder in FOLDERS}
+        found["/opt/continuous"] = DOCKER
+        for volume in self.services[service].get("volumes", []):
+            source, folder, *_ = volume.split(":")
+            here = DOCKER if source.startswith(".") else self._root / "volumes"
+            found[folder] = (here / source).resolve()
+        for path in found.values():
+            path.mkdir(parents=True, exist_ok=True)
+        return dict(sorted(found.items(), reverse=True))
+
+    def _give_secrets(self, service: str, secrets: Path) -> None:
+        for name in self.services[service].get("secrets", []):
+            content = self.here((secrets / name).read_text(), service)
+            self.place(f"/run/secrets/{name}", service).write_text(content)

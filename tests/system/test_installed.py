@@ -6,21 +6,25 @@ skipped, and say so.
 
 from __future__ import annotations
 
+import email
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.rest import wait_for
 from engine.checkpoint.query_state import QueryState
 from engine.spark.java import find_java, use_java
+from local_airflow.rest import wait_for
 from tests.first_query import first_query, without_activation
 
 pytestmark = pytest.mark.system
@@ -81,7 +85,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def plain(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment that holds the package and what it needs."""
-    return install(tmp_path_factory.mktemp("plain"), str(wheel))
+    return install(tmp_path_factory.mktemp("plain"), f"{wheel}[engine]")
 
 
 def install(folder: Path, *packages: str) -> Path:
@@ -95,7 +99,7 @@ def install(folder: Path, *packages: str) -> Path:
     return python
 
 
-def ran(command: Sequence[str | Path], folder: Path) -> str:
+def ran(command: Sequence[str | Path], folder: Path, **variables: str) -> str:
     """Standard output of a program that ends well, in an environment that is not activated."""
     java = find_java()
     assert java is not None
@@ -103,13 +107,65 @@ def ran(command: Sequence[str | Path], folder: Path) -> str:
     ended = subprocess.run(
         list(map(str, command)),
         cwd=folder,
-        env=without_activation(),
+        env={**without_activation(), **variables},
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
     return ended.stdout
+
+
+def seen_without_an_engine(python: Path, folder: Path, *more: str) -> None:
+    """Let the program tests/system/light_door.py look at a checkpoint, and judge what it saw."""
+    shutil.copytree(REPOSITORY / "tests/golden/checkpoints/engine-v1", folder / "all" / "query")
+    program = [python, REPOSITORY / "tests/system/light_door.py", folder / "all", "query", *more]
+    told = json.loads(ran(program, folder, AIRFLOW_HOME=str(folder)).splitlines()[-1])
+    extra = "pip install 'airflow-provider-continuous[engine]'"
+    assert told["modules"] > 100
+    assert told["sensor"] is True
+    assert told["trigger"]["outcome"] == "committed"
+    assert told["page"] == [200] * 4
+    assert (told["status"]["code"], told["status"]["epoch"]) == (0, 2)
+    assert [each["epoch"] for each in told["epochs"]["epochs"]] == [1, 2]
+    assert told["run"]["code"] == 2
+    for refused in (told["run"]["error"], told["started"], told["engine"], *advice(told["doctor"])):
+        assert extra in refused
+    assert told["loaded"] == []
+
+
+def advice(told: dict[str, Any]) -> list[str]:
+    """Of the doctor, about Spark: one at least."""
+    found = [each["advice"] for each in told["findings"] if each["check"] == "spark"]
+    assert found
+    return found
+
+
+def test_who_only_looks_needs_no_engine(tmp_path: Path) -> None:
+    seen_without_an_engine(Path(sys.executable), tmp_path, "--blocked")
+
+
+@pytest.mark.sampled(1 / 3)
+def test_the_wheel_without_an_engine_serves_who_only_looks(wheel: Path, tmp_path: Path) -> None:
+    python = install(tmp_path, f"{wheel}[airflow]")
+    seen_without_an_engine(python, tmp_path)
+
+
+def test_the_wheel_has_the_two_packages_and_says_what_it_is(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (about,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        said = email.message_from_bytes(archive.read(about))
+    top = {name.partition("/")[0] for name in names}
+    assert top == {"engine", "airflow_provider_continuous", about.partition("/")[0]}
+    assert {"engine/py.typed", "airflow_provider_continuous/py.typed"} <= set(names)
+    assert [name for name in names if name.endswith("licenses/LICENSE")]
+    assert said["License-Expression"] == "Apache-2.0"
+    needed = [each for each in said.get_all("Requires-Dist", []) if "extra ==" not in each]
+    assert {re.split(r"[<>=!~ ]", each)[0] for each in needed} == {
+        "fsspec", "msgspec", "pyyaml", "tzdata",
+    }  # fmt: skip
+    assert {"airflow", "engine", "spark-submit"} <= set(said.get_all("Provides-Extra", []))
 
 
 def test_the_first_query_runs_and_one_with_a_function(plain: Path, tmp_path: Path) -> None:
@@ -129,7 +185,7 @@ def test_the_oldest_pyspark_runs_a_query_and_one_with_a_function(
     wheel: Path, tmp_path: Path
 ) -> None:
     """PySpark 4.1 hands over Python functions in another way."""
-    python = install(tmp_path, str(wheel), "pyspark==4.1.*")
+    python = install(tmp_path, f"{wheel}[engine]", "pyspark==4.1.*")
     program = tmp_path / "first.py"
     told = 'import pyspark\nprint("PySpark", pyspark.__version__)\n'
     program.write_text(first_query(tmp_path) + WITH_A_FUNCTION + told)
@@ -137,9 +193,9 @@ def test_the_oldest_pyspark_runs_a_query_and_one_with_a_function(
 
 
 @pytest.mark.sampled(1 / 3)
-def test_the_doctor_finds_the_airflow_extra_well(wheel: Path, tmp_path: Path) -> None:
+def test_the_doctor_finds_the_extra_of_spark_submit_well(wheel: Path, tmp_path: Path) -> None:
     """It has pyspark and pyspark-client, which write the same files."""
-    python = install(tmp_path, f"{wheel}[airflow]")
+    python = install(tmp_path, f"{wheel}[airflow,engine,spark-submit]")
     told = json.loads(ran([python, "-c", DOCTOR_WITHOUT_ARCHIVE], tmp_path))
     assert {each["check"]: each["state"] for each in told["findings"]} == {
         "java": "ok", "pyspark": "ok", "python": "ok", "spark": "ok", "class archive": "left out",

@@ -1,5 +1,6 @@
 """Spark's standalone master: a driver's id is in spark-submit's output, its state on the master's
-web page, as JSON, and it is killed as Spark's documentation says, by ``spark-class``.
+web page, as JSON, and it is killed by Spark's client of the master. ``spark-submit`` runs that, for
+it reads spark-defaults.conf: there is the secret of a cluster with ``spark.authenticate``.
 
 ``spark-submit --status`` and ``--kill`` do the same where the master's REST server is on, which is
 off by default, and each look would start a Java machine. The master tells no names of drivers that
@@ -19,6 +20,7 @@ from airflow_provider_continuous.deploy.managers.contract import Manager, Manage
 
 WEB_PORT = 8080
 """Of a master's web page, unless it is set."""
+_CLIENT = ("--master", "local", "--class", "org.apache.spark.deploy.Client", "spark-internal")
 _ID = re.compile(r"\bdriver-\d{14}-\d{4,}\b")
 _STATES = {
     "SUBMITTED": DriverState.STARTING,
@@ -36,7 +38,7 @@ class StandaloneMaster(Manager):
 
     :param master: ``spark://a:7077,b:7077``.
     :param web: the addresses of their web pages, with commas; None: port 8080 of each.
-    :param spark_class: returns Spark's program of this name; called for a kill alone.
+    :param spark_submit: returns the path of this program; called for a kill alone.
     :param environment: returns the whole environment of that program.
     """
 
@@ -44,10 +46,10 @@ class StandaloneMaster(Manager):
         self,
         master: str,
         web: str | None,
-        spark_class: Callable[[], str],
+        spark_submit: Callable[[], str],
         environment: Callable[[], Mapping[str, str]],
     ) -> None:
-        self._master, self._spark_class, self._environment = master, spark_class, environment
+        self._master, self._spark_submit, self._environment = master, spark_submit, environment
         self._pages = [page.strip().rstrip("/") for page in (web or "").split(",") if page.strip()]
         self._pages = self._pages or [_page_of(each) for each in master.split(",")]
 
@@ -80,8 +82,7 @@ class StandaloneMaster(Manager):
         """Start Spark's program for it, which outlives this process."""
         if not _ID.fullmatch(driver_id):
             return False
-        client = "org.apache.spark.deploy.Client"
-        command = [self._spark_class(), client, "kill", self._master, driver_id]
+        command = [self._spark_submit(), *_CLIENT, "kill", self._master, driver_id]
         processes.launch(command, Path(f"{handle.log}.kill"), self._environment())
         return True
 

@@ -12,6 +12,7 @@ from airflow_provider_continuous.connections.document import connected_sink
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import used_checkpoint
 from airflow_provider_continuous.tasks.arguments import seconds, whole_number
+from engine.base.extras import needs_engine
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -85,12 +86,12 @@ class MaintainTableOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Maintain the table, and return the report."""
-        from engine.commands.maintain import describe
-        from engine.sinks.lakes.maintenance import maintain
-        from engine.sinks.lakes.upkeep import Orders
-        from engine.sinks.maintain import pinned_epochs, recorded_table, table_of
+        with final_errors(), needs_engine("To look after a table"):
+            from engine.commands.maintain import describe
+            from engine.sinks.lakes.maintenance import maintain
+            from engine.sinks.lakes.upkeep import Orders
+            from engine.sinks.maintain import pinned_epochs, recorded_table, table_of
 
-        with final_errors():
             given = self.checkpoint_location or ()
             locations = [given] if isinstance(given, str) else given
             checkpoints = [

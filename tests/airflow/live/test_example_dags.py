@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider_continuous.rest import AirflowClient, wait_for
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
+from local_airflow.rest import AirflowClient, wait_for
 from tests.airflow.live.dag_run import RUN_S, DagRun
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.spark_cluster import SparkCluster

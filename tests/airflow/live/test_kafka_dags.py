@@ -19,14 +19,14 @@ pytest.importorskip("confluent_kafka", reason="needs the extra kafka")
 pytest.importorskip("deltalake", reason="needs the extra delta")
 
 from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
-from airflow_provider_continuous.rest import wait_for
 from airflow_provider_continuous.sensors.health import QueryHealthSensor
 from airflow_provider_continuous.sensors.offsets import OffsetsCommittedSensor
-from airflow_provider_continuous.standalone import AirflowProcesses
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.errors import SourceError
+from local_airflow.processes import AirflowProcesses
+from local_airflow.rest import wait_for
 from tests.airflow.live.dag_run import RUN_S, DagRun
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.pages import Page

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider_continuous.rest import AirflowClient, wait_for
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
+from local_airflow.rest import AirflowClient, wait_for
 from tests.airflow.live.dag_run import RUN_S, DagRun
 
 pytestmark = pytest.mark.airflow

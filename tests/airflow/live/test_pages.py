@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from airflow_provider_continuous.rest import AirflowClient
 from engine.checkpoint.query_state import QueryState
+from local_airflow.rest import AirflowClient
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 pytestmark = pytest.mark.airflow

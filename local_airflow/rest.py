@@ -147,8 +147,17 @@ class AirflowClient:
                 parts.append(f"---- {task['task_id']}\n{log}")
         return "\n".join(parts)
 
+    def page(self, path: str) -> Any:
+        """Return the JSON of a page of a plugin."""
+        return self._call("GET", path, below="").json()
+
     def _call(
-        self, method: str, path: str, accept: tuple[int, ...] = (200, 201), **arguments: Any
+        self,
+        method: str,
+        path: str,
+        accept: tuple[int, ...] = (200, 201),
+        below: str = "/api/v2",
+        **arguments: Any,
     ) -> httpx.Response:
         for _ in range(2):
             if self._token is None:
@@ -157,7 +166,7 @@ class AirflowClient:
                     raise AirflowApiError(f"The login failed: {answer.status_code} {answer.text}")
                 self._token = answer.json()["access_token"]
             headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
-            answer = self._ask(method, f"/api/v2{path}", headers=headers, **arguments)
+            answer = self._ask(method, f"{below}{path}", headers=headers, **arguments)
             if answer.status_code != 401:
                 break
             self._token = None  # expired

@@ -1,21 +1,17 @@
-"""A local Airflow of four processes, for demos, development and tests.
+"""A local Airflow of four processes.
 
-``python -m airflow_provider_continuous.standalone up`` runs one until Ctrl-C, and prints its
-address and login. Embedded defaults: SQLite, LocalExecutor, everything bound to 127.0.0.1.
+Embedded defaults: SQLite, LocalExecutor, everything bound to 127.0.0.1.
 """
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +20,7 @@ from types import TracebackType
 import psutil
 
 from airflow_provider_continuous.deploy.driver_log import tail
-from airflow_provider_continuous.rest import AirflowApiError, AirflowClient, wait_for
+from local_airflow.rest import AirflowClient, wait_for
 
 COMPONENTS = {
     "api-server": ["api-server"],
@@ -278,34 +274,3 @@ def _session(process: psutil.Process) -> int:
         return os.getsid(process.pid)
     except ProcessLookupError:
         return -1
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run a local Airflow until Ctrl-C or SIGTERM."""
-    parser = argparse.ArgumentParser(prog="airflow_provider_continuous.standalone")
-    up = parser.add_subparsers(required=True).add_parser("up", help="run a local Airflow")
-    up.add_argument("--home", type=Path, default=Path(".up/airflow"), help="Airflow's home")
-    up.add_argument("--dags", type=Path, default=Path("dags"), help="the folder of the DAGs")
-    up.add_argument("--port", type=int, default=8080, help="of the web address; 0: a free one")
-    chosen = parser.parse_args(arguments)
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    airflow = AirflowProcesses(chosen.home, chosen.dags, chosen.port, paused=True)
-    print(f"Starting Airflow, logs in {airflow.logs} ...", flush=True)
-    try:
-        airflow.start().close()
-        print(f"Airflow:  {airflow.address}\nLogin:    {USER} / {airflow.password}")
-        print("Ctrl-C ends it.", flush=True)
-        while not ended.wait(1.0):
-            airflow.check()
-    except (StandaloneError, AirflowApiError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    finally:
-        airflow.stop()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
