@@ -14,9 +14,9 @@ if "AIRFLOW_HOME" not in os.environ:  # before anything imports airflow
     os.environ["AIRFLOW_HOME"] = _HOME.name
     os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 
-from tests.cluster.nodes import python_of_nodes  # noqa: E402
-from tests.servers.hadoop import Hadoop, running_hadoop  # noqa: E402
-from tests.servers.process import NoServerError  # noqa: E402
+from tests.cluster.nodes import python_of_nodes
+from tests.servers.hadoop import Hadoop, running_hadoop
+from tests.servers.process import NoServerError
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,7 +21,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
 from engine.spark.java import use_java
-from tests.servers.jars import NoJarsError, jars, java
+from tests.servers.jars import jars, java
 from tests.waiting import wait_until
 
 BESIDE = (
@@ -168,6 +166,17 @@ class Hadoop:
             f"== {path.relative_to(self.folder)}\n{path.read_text(errors='replace')[-6000:]}"
             for path in sorted(self.folder.rglob("container_*/std*"))
         )
+
+    @contextmanager
+    def safe_mode(self) -> Iterator[None]:
+        """The NameNode lets nothing be written until the end of the block."""
+        assert self._gateway is not None
+        actions = self._gateway.jvm.org.apache.hadoop.fs.SafeModeAction
+        self._dfs.getFileSystem().setSafeMode(actions.ENTER)
+        try:
+            yield
+        finally:
+            self._dfs.getFileSystem().setSafeMode(actions.LEAVE)
 
     def _write_conf(self, known: Any) -> None:
         """Only what a client needs, as on a gateway host of a cluster."""
