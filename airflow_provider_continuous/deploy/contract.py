@@ -26,6 +26,9 @@ from engine.checkpoint.process import Process
 if TYPE_CHECKING:
     from airflow_provider_continuous.deploy.submission import Submission
 
+UNSEEN_MAX_S = 300.0
+"""A submission by another machine, of which no driver is known, may come to run for so long."""
+
 
 class DriverState(Enum):
     """Where a submission has come to."""

@@ -6,12 +6,14 @@ cluster, whose manager is asked about it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
 from airflow_provider_continuous.deploy import processes
 from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.contract import (
+    UNSEEN_MAX_S,
     Backend,
     DriverState,
     DriverStatus,
@@ -97,16 +99,21 @@ class ClusterMode(SparkSubmit):
         """Ask the manager; before it knows the driver, look how the submission goes."""
         submits = processes.status(handle)
         known = handle.driver_id is not None and self._manager.id_is_proof
-        if submits.exit_code and not known:
-            return submits
         if submits.state in (DriverState.RUNNING, DriverState.STARTING) and not known:
             return DriverStatus(DriverState.STARTING, f"{submits.detail} submits it")
         if handle.driver_id is None:
             never = submits.state is DriverState.ENDED and handle.pid is None
-            return submits if never else DriverStatus(DriverState.UNKNOWN, "it has no id yet")
+            if never or submits.exit_code:
+                return submits
+            return DriverStatus(DriverState.UNKNOWN, "it has no id yet")
         told = self._manager.status(handle.driver_id)
-        may_come = submits.state is DriverState.UNKNOWN and not known
-        if told.state is DriverState.ENDED and may_come:
+        lives = told.state in (DriverState.STARTING, DriverState.RUNNING)
+        if known or lives:
+            return told
+        if submits.exit_code:
+            return submits
+        may_come = time.time() - handle.submitted_at <= UNSEEN_MAX_S
+        if told.state is DriverState.ENDED and submits.state is DriverState.UNKNOWN and may_come:
             return DriverStatus(DriverState.UNKNOWN, f"{told.detail}, {submits.detail}")
         return told
 

@@ -42,6 +42,7 @@ class OnYarn:
                     "deploy-mode": "spark-submit",
                     "spark-conn-id": "yarn",
                     "log-dir": str(folder / "logs"),
+                    "environment": {"SPARK_LOCAL_IP": "127.0.0.1"},
                     "conf": {
                         "spark.pyspark.python": str(python),
                         "spark.pyspark.driver.python": str(python),

@@ -32,6 +32,8 @@ class Yarn(Manager):
     :param address: of its web page; None: nothing can be asked.
     """
 
+    id_is_proof = False  # spark-submit tells it before it uploads what the application needs
+
     def __init__(self, address: str | None) -> None:
         self._apps = f"{address.rstrip('/')}/ws/v1/cluster/apps" if address else None
 
