@@ -11,7 +11,10 @@ import pytest
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.opening import open_storage, prove_create_if_absent
+from engine.commands.command_line import main
 from engine.errors import CheckpointError
+from tests.cluster.guide import commands
+from tests.cluster.on_yarn import GUIDE
 from tests.servers.hadoop import Hadoop
 
 RACES = 50
@@ -84,6 +87,13 @@ def test_a_name_node_in_safe_mode_is_told(hadoop: Hadoop, storage: Storage) -> N
     with hadoop.safe_mode(), pytest.raises(CheckpointError, match="safe mode"):
         storage.create("offsets/0", b"x")
     assert storage.create("offsets/0", b"x")
+
+
+def test_the_guides_command_finds_it_good(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (command,) = commands(GUIDE)
+    assert command[:2] == ["continuous", "doctor"]
+    main([*command[1:-1], url])
+    assert f"{open_storage(url).url} keeps create-if-absent" in capsys.readouterr().out
 
 
 def test_a_checkpoint_without_a_query(url: str) -> None:
