@@ -97,21 +97,19 @@ class ClusterMode(SparkSubmit):
 
     def status(self, handle: Handle) -> DriverStatus:
         """Ask the manager; before it knows the driver, look how the submission goes."""
+        if handle.driver_id is not None:
+            told = self._manager.status(handle.driver_id)
+            sure = told.seen and told.state is not DriverState.UNKNOWN
+            if sure or self._manager.id_is_proof:
+                return told
         submits = processes.status(handle)
-        known = handle.driver_id is not None and self._manager.id_is_proof
-        if submits.state in (DriverState.RUNNING, DriverState.STARTING) and not known:
+        if submits.state in (DriverState.RUNNING, DriverState.STARTING):
             return DriverStatus(DriverState.STARTING, f"{submits.detail} submits it")
-        if handle.driver_id is None:
-            never = submits.state is DriverState.ENDED and handle.pid is None
-            if never or submits.exit_code:
-                return submits
-            return DriverStatus(DriverState.UNKNOWN, "it has no id yet")
-        told = self._manager.status(handle.driver_id)
-        lives = told.state in (DriverState.STARTING, DriverState.RUNNING)
-        if known or lives:
-            return told
         if submits.exit_code:
             return submits
+        if handle.driver_id is None:
+            never = submits.state is DriverState.ENDED and handle.pid is None
+            return submits if never else DriverStatus(DriverState.UNKNOWN, "it has no id yet")
         may_come = time.time() - handle.submitted_at <= UNSEEN_MAX_S
         if told.state is DriverState.ENDED and submits.state is DriverState.UNKNOWN and may_come:
             return DriverStatus(DriverState.UNKNOWN, f"{told.detail}, {submits.detail}")

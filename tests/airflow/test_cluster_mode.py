@@ -95,3 +95,16 @@ def test_of_another_machines_submission_nothing_is_presumed_for_a_time(
         handle, host="another", driver_id=APPLICATION, submitted_at=time.time() - age_s
     )
     assert mode(server).status(elsewhere).state is expected
+
+
+def test_an_application_that_was_killed_is_over_whoever_still_submits(
+    server: StandIn, tmp_path: Path
+) -> None:
+    """Its submitter had no time to note the process."""
+    server.answers[APP] = {"app": {"state": "KILLED", "finalStatus": "KILLED"}}
+    here = Process.current()
+    handle = Handle(
+        "yarn", "continuous-abc", 3, host=here.host, submitter=(here.pid, here.started),
+        driver_id=APPLICATION,
+    )  # fmt: skip
+    assert mode(server).status(handle).state is DriverState.ENDED

@@ -62,7 +62,8 @@ class Yarn(Manager):
             app = ask(f"{self._apps}/{driver_id}").get("app") or {}
         except ManagerError as error:
             if error.status == 404:
-                return DriverStatus(DriverState.ENDED, f"YARN does not know {driver_id}")
+                why = f"YARN does not know {driver_id}"
+                return DriverStatus(DriverState.ENDED, why, seen=False)
             return DriverStatus(DriverState.UNKNOWN, f"{driver_id}: {error}")
         state = str(app.get("state"))
         return DriverStatus(
