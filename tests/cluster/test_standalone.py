@@ -34,7 +34,8 @@ def query(
 ) -> Iterator[OneQuery]:
     """In client mode: the driver is a process of its own, beside the cluster."""
     here = {NODE_PYTHON: str(node_python), "spark://master:7077": cluster.master}
-    follow("Spark standalone", monkeypatch, here, {"spark.cores.max": "1"})
+    here |= {'"total_executor_cores": 2': '"total_executor_cores": 1'}  # one executor to be killed
+    follow("Spark standalone", monkeypatch, here)
     query = OneQuery(ContinuousQueryHook(), str(tmp_path / "checkpoint"), tmp_path / "out")
     yield query
     query.end()
