@@ -6,7 +6,7 @@ SHELL := /bin/sh
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-whole test-unit test-spark test-matrix test-spark-matrix parity parity-changed parity-state invent faults airflow-faults check demo demo-kafka servers up docker-up bench clean
+.PHONY: help install test test-whole test-cluster test-unit test-spark test-matrix test-spark-matrix parity parity-changed parity-state invent faults airflow-faults check demo demo-kafka servers up docker-up bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -20,8 +20,11 @@ test: install ## the tests, in three processes; of the dearest families a share,
 test-whole: install ## every test
 	$(PYTHON_IN_VENV) -m pytest -n 3 --no-loadscope-reorder
 
+test-cluster: install ## queries on real clusters: YARN with HDFS, Spark standalone; some twenty minutes
+	$(PYTHON_IN_VENV) -m pytest -m cluster tests/cluster
+
 test-unit: install ## the tests that need no Spark and no Airflow processes
-	$(PYTHON_IN_VENV) -m pytest -m "not spark and not airflow and not system"
+	$(PYTHON_IN_VENV) -m pytest -m "not spark and not airflow and not system and not cluster"
 
 test-spark: install ## the tests on a real Spark
 	$(PYTHON_IN_VENV) -m pytest -m spark

@@ -26,6 +26,9 @@ from engine.checkpoint.process import Process
 if TYPE_CHECKING:
     from airflow_provider_continuous.deploy.submission import Submission
 
+UNSEEN_MAX_S = 300.0
+"""A submission by another machine, of which no driver is known, may come to run for so long."""
+
 
 class DriverState(Enum):
     """Where a submission has come to."""
@@ -46,11 +49,13 @@ class DriverStatus:
 
     :param detail: the backend's own word, for people: ``SUBMITTED``, ``exit code 1``.
     :param exit_code: of a process on this machine that has ended, if it is known.
+    :param seen: false if the cluster knows no such driver: it may never have, or not yet.
     """
 
     state: DriverState
     detail: str
     exit_code: int | None = None
+    seen: bool = True
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from typing import Any
 
 from airflow_provider_continuous.deploy.backends import backend_of, backend_that_knows
 from airflow_provider_continuous.deploy.contract import (
+    UNSEEN_MAX_S,
     DriverState,
     DriverStatus,
     Handle,
@@ -36,8 +37,6 @@ from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.process import Process
 from engine.errors import CheckpointError, ContinuousError
 
-UNSEEN_MAX_S = 300.0
-"""A submission by another machine, of which no driver is known, may come to run for so long."""
 _POLL_S = 0.2
 
 

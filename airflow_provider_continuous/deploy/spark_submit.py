@@ -6,12 +6,14 @@ cluster, whose manager is asked about it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
 from airflow_provider_continuous.deploy import processes
 from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.contract import (
+    UNSEEN_MAX_S,
     Backend,
     DriverState,
     DriverStatus,
@@ -95,18 +97,21 @@ class ClusterMode(SparkSubmit):
 
     def status(self, handle: Handle) -> DriverStatus:
         """Ask the manager; before it knows the driver, look how the submission goes."""
+        if handle.driver_id is not None:
+            told = self._manager.status(handle.driver_id)
+            sure = told.seen and told.state is not DriverState.UNKNOWN
+            if sure or self._manager.id_is_proof:
+                return told
         submits = processes.status(handle)
-        known = handle.driver_id is not None and self._manager.id_is_proof
-        if submits.exit_code and not known:
-            return submits
-        if submits.state in (DriverState.RUNNING, DriverState.STARTING) and not known:
+        if submits.state in (DriverState.RUNNING, DriverState.STARTING):
             return DriverStatus(DriverState.STARTING, f"{submits.detail} submits it")
+        if submits.exit_code:
+            return submits
         if handle.driver_id is None:
             never = submits.state is DriverState.ENDED and handle.pid is None
             return submits if never else DriverStatus(DriverState.UNKNOWN, "it has no id yet")
-        told = self._manager.status(handle.driver_id)
-        may_come = submits.state is DriverState.UNKNOWN and not known
-        if told.state is DriverState.ENDED and may_come:
+        may_come = time.time() - handle.submitted_at <= UNSEEN_MAX_S
+        if told.state is DriverState.ENDED and submits.state is DriverState.UNKNOWN and may_come:
             return DriverStatus(DriverState.UNKNOWN, f"{told.detail}, {submits.detail}")
         return told
 

@@ -1,4 +1,4 @@
-"""A real standalone cluster on loopback: one master, one worker, in processes of their own."""
+"""A real standalone cluster on loopback: a master and its workers, in processes of their own."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ class SparkCluster:
     """A context manager; everything it has started, executors too, is gone at its end.
 
     :param folder: for logs, and the work folders of drivers and executors.
-    :param cores: of the worker.
+    :param cores: of each worker.
+    :param workers: how many.
     :ivar master: the cluster's URL, ``spark://127.0.0.1:PORT``.
     :ivar web: the address of the master's web page.
     """
 
-    def __init__(self, folder: Path, cores: int = 2) -> None:
-        self._folder, self._cores = folder, cores
+    def __init__(self, folder: Path, cores: int = 2, workers: int = 1) -> None:
+        self._folder, self._cores, self._count = folder, cores, workers
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._master: subprocess.Popen[bytes] | None = None
+        self._workers: list[subprocess.Popen[bytes]] = []
         self.master = self.web = ""
 
     def __enter__(self) -> SparkCluster:
         self._folder.mkdir(parents=True)
         try:
-            log = self._start("master.Master", "--host", "127.0.0.1", "--port", "0")
-            self.master = self._read(log, r"Starting Spark master at (spark://\S+)")
-            self.web = self._read(log, r"MasterWebUI.* started at (http://\S+)")
-            cores = ["--cores", str(self._cores), "--memory", "2g", "--host", "127.0.0.1"]
-            log = self._start("worker.Worker", *cores, "--work-dir", str(self.work), self.master)
-            self._read(log, r"(Successfully registered with master)")
+            self.start_master()
+            for _ in range(self._count):
+                self.start_worker()
         except BaseException:
             self._stop()
             raise
@@ -61,11 +61,54 @@ class SparkCluster:
         """A folder per driver and per application, with their logs."""
         return self._folder / "work"
 
+    def start_master(self) -> None:
+        """Start a master; again after :meth:`kill_master`, at the address of before, with what that
+        one knew."""
+        host, _, port = self.master.removeprefix("spark://").partition(":")
+        _, _, web = self.web.rpartition(":")
+        arguments = [
+            "--host",
+            host or "127.0.0.1",
+            "--port",
+            port or "0",
+            "--webui-port",
+            web or "0",
+        ]
+        self._master, log = self._start("master.Master", *arguments)
+        self.master = self._read(log, r"Starting Spark master at (spark://\S+)")
+        self.web = self._read(log, r"MasterWebUI.* started at (http://\S+)")
+
+    def start_worker(self) -> None:
+        """Start one more worker."""
+        size = ["--cores", str(self._cores), "--memory", "2g", "--host", "127.0.0.1"]
+        arguments = ["--webui-port", "0", *size, "--work-dir", str(self.work), self.master]
+        worker, log = self._start("worker.Worker", *arguments)
+        self._workers.append(worker)
+        self._read(log, r"(Successfully registered with master)")
+
+    def kill_master(self) -> None:
+        """As a crash would."""
+        assert self._master is not None
+        self._master.kill()
+        self._master.wait()
+
+    def kill_worker_of(self, process: psutil.Process) -> None:
+        """As a crash would: the worker that has started this process."""
+        parents = {parent.pid for parent in process.parents()}
+        (worker,) = (each for each in self._workers if each.pid in parents)
+        self._workers.remove(worker)
+        worker.kill()
+        worker.wait()
+
     def children(self) -> list[psutil.Process]:
         """Return the drivers and executors that run now. Spark's script that starts a worker may
         leave it a shell that has ended, and which a JVM does not bury."""
-        worker = psutil.Process(self._processes[1].pid)
-        return [each for each in worker.children(recursive=True) if _runs(each)]
+        family = [
+            each
+            for worker in self._workers
+            for each in psutil.Process(worker.pid).children(recursive=True)
+        ]
+        return [each for each in family if _runs(each)]
 
     def applications(self) -> int:
         """Return how many applications have had an executor so far."""
@@ -75,18 +118,22 @@ class SparkCluster:
         """Return what the drivers on the cluster have written."""
         return "\n".join(path.read_text() for path in self.work.glob("driver-*/std*"))
 
-    def _start(self, name: str, *arguments: str) -> Path:
+    def _start(self, name: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
         prepare_environment()
         home = Path(pyspark.__file__).parent
-        log = self._folder / f"{name}.log"
+        log = self._folder / f"{len(self._processes)}-{name}.log"
+        recovery = {"recoveryMode": "FILESYSTEM", "recoveryDirectory": self._folder / "recovery"}
         environment = {
             **os.environ,
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": " ".join(
+                f"-Dspark.deploy.{key}={value}" for key, value in recovery.items()
+            ),
         }
         with log.open("wb") as output:
-            command = [str(home / "bin" / "spark-class"), f"{_DEPLOY}.{name}", "--webui-port", "0"]
+            command = [str(home / "bin" / "spark-class"), f"{_DEPLOY}.{name}"]
             started = subprocess.Popen(
                 [*command, *arguments],
                 stdin=subprocess.DEVNULL,
@@ -95,7 +142,7 @@ class SparkCluster:
                 env=environment,
             )
         self._processes.append(started)
-        return log
+        return started, log
 
     def _read(self, log: Path, pattern: str) -> str:
         def told() -> Any:

@@ -55,7 +55,8 @@ class Kubernetes(Manager):
             )
         except Exception as error:  # of a package that need not be installed
             if getattr(error, "status", None) == 404:
-                return DriverStatus(DriverState.ENDED, f"there is no pod {driver_id}")
+                why = f"there is no pod {driver_id}"
+                return DriverStatus(DriverState.ENDED, why, seen=False)
             return DriverStatus(DriverState.UNKNOWN, f"pod {driver_id}: {type(error).__name__}")
         phase = str(pod.status.phase)
         state = _PHASES.get(phase, DriverState.UNKNOWN)

@@ -32,6 +32,8 @@ class Yarn(Manager):
     :param address: of its web page; None: nothing can be asked.
     """
 
+    id_is_proof = False  # spark-submit tells it before it uploads what the application needs
+
     def __init__(self, address: str | None) -> None:
         self._apps = f"{address.rstrip('/')}/ws/v1/cluster/apps" if address else None
 
@@ -60,7 +62,8 @@ class Yarn(Manager):
             app = ask(f"{self._apps}/{driver_id}").get("app") or {}
         except ManagerError as error:
             if error.status == 404:
-                return DriverStatus(DriverState.ENDED, f"YARN does not know {driver_id}")
+                why = f"YARN does not know {driver_id}"
+                return DriverStatus(DriverState.ENDED, why, seen=False)
             return DriverStatus(DriverState.UNKNOWN, f"{driver_id}: {error}")
         state = str(app.get("state"))
         return DriverStatus(

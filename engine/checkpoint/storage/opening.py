@@ -18,8 +18,10 @@ _RACERS = 4
 def open_storage(url: str, storage_options: Mapping[str, Any] | None = None) -> Storage:
     """Open a folder by path or URL; it need not exist.
 
-    :param url: a local path, ``file:///...``, or any URL that fsspec knows: ``s3://bucket/path``.
-    :param storage_options: handed to fsspec: credentials, endpoint.
+    :param url: a local path, ``file:///...``, ``hdfs://...``, or any URL that fsspec knows:
+        ``s3://bucket/path``.
+    :param storage_options: handed to fsspec: credentials, endpoint; those of HDFS are in
+        :mod:`engine.checkpoint.storage.hdfs_storage`.
     :raises ConfigError: the URL cannot be used.
     """
     text = str(url).strip()
@@ -38,6 +40,10 @@ def open_storage(url: str, storage_options: Mapping[str, Any] | None = None) -> 
         if path.startswith("//"):
             path = path[2:].removeprefix("localhost")
         return LocalStorage(path)
+    if parts.scheme in ("hdfs", "webhdfs"):
+        from engine.checkpoint.storage.hdfs_storage import HdfsStorage
+
+        return HdfsStorage(text, storage_options)
     from engine.checkpoint.storage.fsspec_storage import FsspecStorage
 
     return FsspecStorage.open(text, storage_options)

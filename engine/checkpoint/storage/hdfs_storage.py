@@ -1,0 +1,167 @@
+"""A checkpoint on HDFS.
+
+A file is created in these steps, so that it appears whole or not at all, and once:
+
+1. write ``.<name>.<uuid>.tmp`` beside it; the DataNodes have it when the call returns;
+2. rename it: the NameNode refuses a name that is taken.
+
+A crash leaves at most a temporary file: no log lists it, and retention removes it. If an answer is
+lost, the writer does not know whether its file is there: it stops, and the next start looks.
+
+HDFS keeps its checksums itself: there are no twins.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from engine.checkpoint.storage.contract import FileInfo, Storage
+from engine.checkpoint.storage.hadoop_conf import find_place, hadoop_conf
+from engine.checkpoint.storage.webhdfs import RemoteError, WebHdfs
+from engine.errors import CheckpointError, ConfigError
+
+TIMEOUT_S = 30.0
+_OPTIONS = ("user", "timeout")
+_TOGETHER_MAX = 8
+_HINTS = {
+    "AccessControlException": "Give this user write access, or name another: the storage option "
+    "user, or HADOOP_USER_NAME.",
+    "SafeModeException": "The NameNode is in safe mode: start the query again when it has left it.",
+    "HTTP 401": "It asks for Kerberos, which checkpoints do not speak.",
+}
+
+
+class HdfsStorage(Storage):
+    """See the module.
+
+    :param url: as :func:`engine.checkpoint.storage.hadoop_conf.find_place` takes it.
+    :param storage_options: ``user``, by default HADOOP_USER_NAME or that of this process, and
+        ``timeout``, in seconds.
+    :raises ConfigError: the URL or an option cannot be used.
+    """
+
+    def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        options = dict(storage_options or {})
+        for key in options:
+            if key not in _OPTIONS:
+                raise ConfigError(
+                    f"{url} has no storage option {key!r}.", hint="It has user and timeout."
+                )
+        place = find_place(url, hadoop_conf())
+        user = options.get("user") or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        self.url, self._root, self._addresses = place.url, place.path.rstrip("/"), place.addresses
+        self._client = WebHdfs(
+            place.addresses, str(user), _seconds(options.get("timeout", TIMEOUT_S))
+        )
+
+    def read(self, name: str) -> bytes:
+        with self._errors("read", name):
+            return self._client.open(self._full(name))
+
+    def create(self, name: str, data: bytes) -> bool:
+        return self._write("create", name, data, overwrite=False)
+
+    def replace(self, name: str, data: bytes, *, durable: bool = True) -> None:
+        self._write("replace", name, data, overwrite=True)
+
+    def delete(self, name: str) -> None:
+        with self._errors("delete", name):
+            self._client.delete(self._full(name))
+
+    def list(self, folder: str) -> list[FileInfo]:
+        return [_info(entry) for entry in self._entries(folder) if entry["type"] == "FILE"]
+
+    def files_below(self, folder: str) -> Sequence[str]:
+        names = []
+        for entry in self._entries(folder):
+            name = str(entry["pathSuffix"])
+            if entry["type"] == "FILE":
+                names.append(name)
+            else:
+                below = self.files_below(f"{folder}/{name}" if folder else name)
+                names += [f"{name}/{each}" for each in below]
+        return names
+
+    def info(self, name: str) -> FileInfo:
+        with self._errors("read", name):
+            found = self._client.status(self._full(name))
+        if found["type"] != "FILE":
+            raise FileNotFoundError(f"{self.path(name)} is not a file")
+        return _info({**found, "pathSuffix": name.rpartition("/")[2]})
+
+    def together(self, *looks: Callable[[], Any]) -> Sequence[Any]:
+        with ThreadPoolExecutor(_TOGETHER_MAX) as pool:
+            return [future.result() for future in [pool.submit(look) for look in looks]]
+
+    @property
+    def identity(self) -> dict[str, str]:
+        return {"protocol": "hdfs", "endpoint": ",".join(self._addresses)}
+
+    @property
+    def has_twins(self) -> bool:
+        return False
+
+    def delete_all(self) -> None:
+        with self._errors("delete", ""):
+            self._client.delete(self._full(""), recursive=True)
+
+    def _write(self, verb: str, name: str, data: bytes, *, overwrite: bool) -> bool:
+        folder, slash, base = self._full(name).rpartition("/")
+        temporary = f"{folder}{slash}.{base}.{uuid.uuid4()}.tmp"
+        written = False
+        with self._errors(verb, name):
+            try:
+                self._client.write(temporary, data)
+                written = self._client.rename(temporary, self._full(name), overwrite=overwrite)
+            finally:
+                if not written:
+                    with suppress(RemoteError, OSError):
+                        self._client.delete(temporary)
+        return written
+
+    def _entries(self, folder: str) -> Sequence[Mapping[str, Any]]:
+        with self._errors("list", folder):
+            try:
+                found = self._client.list(self._full(folder))
+            except FileNotFoundError:
+                return []
+        # Of a file, its own status without a name.
+        return [entry for entry in found if entry["pathSuffix"]]
+
+    def _full(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root or "/"
+
+    @contextmanager
+    def _errors(self, verb: str, name: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (RemoteError, OSError) as error:
+            kind = error.kind if isinstance(error, RemoteError) else ""
+            raise CheckpointError(
+                f"Cannot {verb} {self.path(name)}: {error}.",
+                hint=_HINTS.get(kind, f"Does {', '.join(self._addresses)} answer, and WebHDFS?"),
+            ) from error
+
+
+def _seconds(given: Any) -> float:
+    try:
+        seconds = float(given)
+    except (TypeError, ValueError):
+        seconds = 0.0
+    if seconds <= 0:
+        raise ConfigError(f"The storage option timeout is {given!r}.", hint="Give seconds, over 0.")
+    return seconds
+
+
+def _info(entry: Mapping[str, Any]) -> FileInfo:
+    return FileInfo(
+        str(entry["pathSuffix"]), int(entry["length"]), entry["modificationTime"] / 1000
+    )

@@ -1,0 +1,87 @@
+"""One query on a cluster, from its start to what is in its sink."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from airflow_provider_continuous.deploy.submitted import SubmittedQuery
+from airflow_provider_continuous.hooks.query import ContinuousQueryHook
+from airflow_provider_continuous.rest import wait_for
+from engine.checkpoint.checkpoint import CheckpointStatus
+from engine.checkpoint.query_state import QueryState
+from tests.sink_files import committed
+
+WAIT_S = 300.0
+
+
+class OneQuery:
+    """It counts from 0, 20 numbers a second.
+
+    :param hook: with the connections that lead to the cluster.
+    :ivar location: of its checkpoint.
+    :param out: the sink's folder.
+    """
+
+    def __init__(self, hook: ContinuousQueryHook, location: str, out: Path) -> None:
+        self.hook, self.location, self.out = hook, location, out
+        self.document: dict[str, Any] = {
+            "name": "numbers on a cluster",
+            "source": {"format": "rate", "options": {"rowsPerSecond": 20, "numPartitions": 1}},
+            "sql": "SELECT value, timestamp FROM source",
+            "sink": {"format": "parquet", "options": {"path": str(out)}},
+            "trigger": {"continuous": "500 milliseconds"},
+            "checkpoint_location": location,
+        }
+        self._submitted: SubmittedQuery | None = None
+
+    def start(self) -> tuple[SubmittedQuery, CheckpointStatus]:
+        """Submit it, and wait until it runs."""
+        submitted = self._submitted = self.hook.submit(self.hook.specification(self.document))
+        try:
+            return submitted, self.hook.wait_until_started(submitted, WAIT_S)
+        except BaseException:
+            print(submitted.log_path.read_text()[-20_000:])
+            raise
+
+    def end(self) -> None:
+        """End what still runs of it, when a test has failed."""
+        if self._submitted is not None and self.hook.find(self.location) is not None:
+            print(self._submitted.log_path.read_text()[-20_000:])
+            self._submitted.end()
+
+    def await_epochs(self, more: int) -> int:
+        """Wait for so many more; return the last one's number."""
+        begun = self.hook.status(self.location).epoch
+
+        def committed() -> bool:
+            status = self.hook.status(self.location)
+            assert not status.state.is_over, status.error
+            return status.epoch >= begun + more
+
+        wait_for(committed, WAIT_S, f"{more} epochs behind {begun}", 0.1)
+        return self.hook.status(self.location).epoch
+
+    def drain(self) -> None:
+        """Ask it to drain, and see that it does."""
+        self.hook.drain(self.location, by="a test")
+        wait_for(lambda: self.hook.find(self.location) is None, WAIT_S, "the end of the query", 0.1)
+        ended = self.hook.status(self.location)
+        assert (ended.state, ended.error) == (QueryState.STOPPED, None)
+
+    def assert_each_once(self) -> list[int]:
+        """Return the numbers in the sink: all from 0, each once."""
+        numbers = sorted(committed(self.out, "value"))
+        assert numbers == list(range(len(numbers)))
+        assert numbers
+        return numbers
+
+
+def command_line(process: psutil.Process) -> list[str]:
+    """Its words; of one that has ended, none."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []

@@ -1,0 +1,114 @@
+"""Queries on a real YARN, their checkpoints on a real HDFS, submitted by the provider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_continuous.deploy import processes
+from airflow_provider_continuous.deploy.contract import DriverState
+from airflow_provider_continuous.deploy.notes import Notes
+from airflow_provider_continuous.rest import wait_for
+from tests.cluster.on_yarn import OnYarn
+from tests.cluster.one_query import WAIT_S
+from tests.servers.hadoop import Hadoop
+
+EXECUTOR = "org.apache.spark.executor.YarnCoarseGrainedExecutorBackend"
+DRIVER = "org.apache.spark.deploy.yarn.ApplicationMaster"
+both_modes = pytest.mark.parametrize("mode", ["client", "cluster"])
+Make = Callable[[str], OnYarn]
+
+
+@pytest.fixture
+def on_yarn(
+    hadoop: Hadoop, node_python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Make]:
+    """Makes a query of a mode."""
+    made: list[OnYarn] = []
+
+    def make(mode: str) -> OnYarn:
+        made.append(OnYarn(hadoop, node_python, tmp_path, mode, monkeypatch))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.end()
+
+
+@both_modes
+def test_a_query_drains_and_goes_on(on_yarn: Make, mode: str) -> None:
+    query = on_yarn(mode)
+    submitted, status = query.start()
+    assert submitted.runs(status)
+    assert submitted.look().state is DriverState.RUNNING
+    assert status.application in query.applications()
+    query.await_epochs(2)
+    query.drain()
+    wait_for(lambda: submitted.look().state is DriverState.ENDED, WAIT_S, "its end as told", 0.2)
+    first = query.assert_each_once()
+
+    submitted, status = query.start()
+    query.await_epochs(2)
+    query.drain()
+    wait_for(lambda: submitted.look().state is DriverState.ENDED, WAIT_S, "its end as told", 0.2)
+    assert len(query.assert_each_once()) > len(first)
+    assert set(query.applications().values()) <= {"FINISHED"}
+
+
+def test_a_worker_that_died_left_one_application_and_a_kill_leaves_none(
+    on_yarn: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = on_yarn("cluster")
+    before = set(query.applications())
+    with monkeypatch.context() as dying:
+        dying.setattr(Notes, "write", lambda *_: None)
+        first = query.hook.submit(query.hook.specification(query.document))
+    assert first.process.wait(WAIT_S) == 0, first.log_path.read_text()
+    first.log_path.unlink()  # what it has printed is known nowhere else
+    monkeypatch.setattr(processes, "child", lambda _: None)  # who comes later is another process
+
+    submitted, status = query.start()  # found by its note, and on YARN by its tag
+    (application,) = set(query.applications()) - before
+    assert (submitted.handle.driver_id, status.application) == (application, application)
+    query.await_epochs(2)
+    assert submitted.kill()
+    wait_for(lambda: submitted.look().state is DriverState.ENDED, WAIT_S, "its end as told", 0.2)
+    assert query.applications()[application] == "KILLED"
+    assert query.hook.on_its_way(query.location) is None
+
+    query.start()
+    query.await_epochs(2)
+    query.drain()
+    query.assert_each_once()
+
+
+@both_modes
+def test_an_executor_is_killed(on_yarn: Make, mode: str) -> None:
+    query = on_yarn(mode)
+    _, status = query.start()
+    query.await_epochs(2)
+    (executor,) = query.processes(EXECUTOR, status.application)
+    executor.kill()
+    query.await_epochs(3)
+    assert query.hook.status(query.location).run_id == status.run_id
+    query.drain()
+    query.assert_each_once()
+
+
+def test_the_driver_is_killed_and_yarn_starts_it_again(on_yarn: Make) -> None:
+    query = on_yarn("cluster")
+    _, status = query.start()
+    query.await_epochs(2)
+    (driver,) = query.processes(DRIVER, status.application)
+    driver.kill()
+
+    def goes_on() -> bool:
+        return query.hook.status(query.location).run_id != status.run_id
+
+    wait_for(goes_on, WAIT_S, "the second attempt of the application", 0.2)
+    query.await_epochs(2)
+    assert query.hook.status(query.location).application == status.application
+    query.drain()
+    query.assert_each_once()

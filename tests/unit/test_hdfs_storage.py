@@ -1,0 +1,163 @@
+"""Checkpoints on HDFS: where its NameNodes are, and what is said when they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from engine.checkpoint.storage.contract import Storage
+from engine.checkpoint.storage.hadoop_conf import find_place, hadoop_conf
+from engine.checkpoint.storage.hdfs_storage import HdfsStorage
+from engine.checkpoint.storage.opening import open_storage, prove_create_if_absent
+from engine.errors import CheckpointError, ConfigError
+from tests.servers.process import free_ports
+from tests.unit.web_hdfs import WebHdfsServer, web_hdfs
+
+CONF = {
+    "fs.defaultFS": "hdfs://namenode:8020",
+    "dfs.namenode.http-address": "0.0.0.0:50070",
+    "dfs.ha.namenodes.lake": "nn1, nn2",
+    "dfs.namenode.http-address.lake.nn1": "first:9870",
+    "dfs.namenode.http-address.lake.nn2": "second:9870",
+}
+
+
+@pytest.fixture
+def server() -> Iterator[WebHdfsServer]:
+    with web_hdfs() as server:
+        yield server
+
+
+@pytest.fixture
+def storage(server: WebHdfsServer) -> Storage:
+    return open_storage(f"webhdfs://{server.address}/checkpoints/one")
+
+
+@pytest.mark.parametrize(
+    ("url", "conf", "whole", "addresses"),
+    [
+        ("hdfs://nn:8020/a/b/", {}, "hdfs://nn:8020/a/b", ["nn:9870"]),
+        ("hdfs://nn/a", {}, "hdfs://nn/a", ["nn:9870"]),
+        ("hdfs:///a", CONF, "hdfs://namenode:8020/a", ["namenode:50070"]),
+        ("hdfs://namenode:8020/a", CONF, "hdfs://namenode:8020/a", ["namenode:50070"]),
+        ("hdfs://other:8020/a", CONF, "hdfs://other:8020/a", ["other:9870"]),
+        ("hdfs://lake/a", CONF, "hdfs://lake/a", ["first:9870", "second:9870"]),
+        ("webhdfs://nn:50070/a", CONF, "webhdfs://nn:50070/a", ["nn:50070"]),
+        ("webhdfs://nn/a", {}, "webhdfs://nn/a", ["nn:9870"]),
+    ],
+)
+def test_the_name_nodes_of_a_url(
+    url: str, conf: Mapping[str, str], whole: str, addresses: list[str]
+) -> None:
+    place = find_place(url, conf)
+    assert (place.url, list(place.addresses)) == (whole, addresses)
+
+
+@pytest.mark.parametrize(
+    ("url", "conf", "reason"),
+    [
+        ("hdfs:///a", {}, "names no NameNode"),
+        ("webhdfs:///a", CONF, "names no NameNode"),
+        ("hdfs://me@nn/a", {}, "names a user"),
+        ("hdfs://nn/a", {"hadoop.security.authentication": "kerberos"}, "Kerberos"),
+        ("hdfs://nn/a", {"dfs.http.policy": "HTTPS_ONLY"}, "HTTPS_ONLY"),
+    ],
+)
+def test_what_is_not_spoken_to(url: str, conf: Mapping[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        find_place(url, conf)
+
+
+@pytest.mark.parametrize("where", ["variable", "container"])
+def test_settings_are_those_of_hadoops_clients(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert hadoop_conf() == {}
+    folder = tmp_path / ("conf" if where == "variable" else "__spark_conf__/__hadoop_conf__")
+    folder.mkdir(parents=True)
+    setting = "<property><name>{}</name><value> {} </value></property>"
+    core, hdfs = setting.format("fs.defaultFS", "hdfs://nn"), setting.format("x", "1")
+    (folder / "core-site.xml").write_text(f"<configuration>{core}</configuration>")
+    (folder / "hdfs-site.xml").write_text(f"<configuration>{hdfs}</configuration>")
+    if where == "variable":
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(folder))
+    assert hadoop_conf() == {"fs.defaultFS": "hdfs://nn", "x": "1"}
+    (folder / "hdfs-site.xml").write_text("<configuration>")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        hadoop_conf()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [({"usr": "me"}, "no storage option 'usr'"), ({"timeout": "soon"}, "is 'soon'"),
+     ({"timeout": 0}, "is 0")],
+)  # fmt: skip
+def test_options_that_mean_nothing_are_refused(options: Mapping[str, object], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        open_storage("hdfs://nn/a", options)
+
+
+def test_the_user_is_an_option_or_hadoops_variable(
+    server: WebHdfsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "etl")
+    url = f"webhdfs://{server.address}/one"
+    open_storage(url).create("a", b"")
+    open_storage(url, {"user": "me"}).create("b", b"")
+    assert server.users == {"etl", "me"}
+
+
+def test_create_if_absent_holds_and_nothing_is_left(
+    storage: Storage, server: WebHdfsServer
+) -> None:
+    prove_create_if_absent(storage)
+    assert server.files == {}
+
+
+def test_the_active_name_node_is_asked(server: WebHdfsServer, storage: Storage) -> None:
+    with web_hdfs() as standby:
+        standby.refuses = "StandbyException"
+        (gone,) = free_ports(1)
+        assert isinstance(storage, HdfsStorage)
+        storage._client._addresses = [f"127.0.0.1:{gone}", standby.address, server.address]
+        assert storage.create("offsets/0", b"x")
+        standby.users.clear()
+        assert storage.read("offsets/0") == b"x"
+        assert standby.users == set()  # it is known by now who is active
+    server.refuses = "StandbyException"
+    with pytest.raises(CheckpointError, match="StandbyException"):
+        storage.read("offsets/0")
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"), [("AccessControlException", "write access"), ("SafeModeException", "safe")]
+)
+def test_a_refusal_says_what_to_do(
+    storage: Storage, server: WebHdfsServer, kind: str, hint: str
+) -> None:
+    server.refuses = kind
+    with pytest.raises(CheckpointError, match=kind) as refused:
+        storage.create("offsets/0", b"x")
+    assert hint in str(refused.value)
+
+
+def test_a_server_that_does_not_replace_is_named(storage: Storage, server: WebHdfsServer) -> None:
+    server.replaces = False
+    assert storage.create("metadata", b"1")
+    assert not storage.create("metadata", b"2")
+    with pytest.raises(CheckpointError, match="HttpFS"):
+        storage.replace("metadata", b"2")
+    assert storage.read("metadata") == b"1"
+    assert [file.name for file in storage.list("")] == ["metadata"]
+
+
+def test_nobody_there(storage: Storage, server: WebHdfsServer) -> None:
+    server.server_close()
+    (gone,) = free_ports(1)
+    with pytest.raises(CheckpointError, match=r"refused.*\n?.*WebHDFS"):
+        open_storage(f"webhdfs://127.0.0.1:{gone}/a").read("x")
