@@ -1,0 +1,84 @@
+"""`make docs`: the site builds without a warning, links and their anchors included, and what it
+shows comes from nowhere else."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.site.documents import DOCS, ROOT
+
+pytest.importorskip("mkdocs", reason="the dependency group docs is not installed: make install")
+pytest.importorskip("mkdocstrings", reason="the dependency group docs is not installed")
+
+LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "object": "data"}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site") / "built"
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}  # of the theme, about its successor
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert built.returncode == 0, built.stderr
+    assert built.stderr == ""
+    return folder
+
+
+class Loading(HTMLParser):
+    """What a browser loads with a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        address = given.get("href") if tag == "link" else given.get(LOADS.get(tag, ""))
+        if address and given.get("rel") not in ("canonical", "next", "prev"):
+            self.loaded.append(address)
+
+
+def pages(site: Path) -> Iterator[Path]:
+    return site.rglob("*.html")
+
+
+def test_every_page_is_there(site: Path) -> None:
+    for page in DOCS.rglob("*.md"):
+        name = page.relative_to(DOCS).with_suffix(".html")
+        assert (site / name.with_name(name.name.replace("README", "index"))).exists(), page
+
+
+def test_nothing_comes_from_elsewhere(site: Path) -> None:
+    for page in pages(site):
+        loading = Loading()
+        loading.feed(page.read_text(encoding="utf-8"))
+        assert loading.loaded
+        assert [each for each in loading.loaded if re.match(r"(https?:)?//", each)] == [], page
+
+
+def test_no_diagram_asks_the_theme_for_a_program_from_elsewhere(site: Path) -> None:
+    for page in pages(site):
+        assert 'class="mermaid"' not in page.read_text(encoding="utf-8"), page
+
+
+def test_links_of_the_first_page_lead_somewhere(site: Path) -> None:
+    """README.md of the repository is no page of the site: its links to pages are looked up here."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for path, _, anchor in re.findall(r"\]\(docs/([^)#]+)\.md(#([^)]+))?\)", readme):
+        page = site / (re.sub(r"README$", "index", path) + ".html")
+        assert not anchor or f'id="{anchor}"' in page.read_text(encoding="utf-8"), (path, anchor)
+        assert page.exists(), path
