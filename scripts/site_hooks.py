@@ -20,6 +20,7 @@ log = logging.getLogger("mkdocs.hooks")
 
 ROOT = Path(__file__).parents[1]
 PROJECT = {  # of the repository → on the site
+    "README.md": "overview.md",
     "ARCHITECTURE.md": "project/architecture.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "CHANGELOG.md": "project/changelog.md",

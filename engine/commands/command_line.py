@@ -17,7 +17,7 @@ from importlib import import_module
 from engine import __version__
 from engine.commands.live import ERASE_LINE
 from engine.commands.result import FAILED, WRONG_USE, Result
-from engine.errors import ConfigError
+from engine.errors import ConfigError, ContinuousError
 from engine.redaction.logs import RedactingFormatter, describe_trace
 from engine.redaction.texts import encodable
 from engine.spark.failure import describe_error
@@ -45,11 +45,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.debug:
             print(describe_trace(result.error), file=sys.stderr)
         print(f"continuous {args.command}: {describe_error(result.error)}", file=sys.stderr)
+        _name_in_the_catalogue(result.error)
     if args.json:
         print(json.dumps(result.data), flush=True)
     elif result.text:
         print(encodable(result.text), flush=True)
     return result.exit_code
+
+
+def _name_in_the_catalogue(error: BaseException) -> None:
+    """Of wrong use everything is said already; errors of others tell their class by themselves."""
+    if isinstance(error, ContinuousError) and not isinstance(error, ConfigError):
+        name = type(error).__name__
+        print(f"({name}: what to do is in the error catalogue, docs/errors.md)", file=sys.stderr)
 
 
 def _execute(args: argparse.Namespace) -> Result:

@@ -73,12 +73,3 @@ def test_nothing_comes_from_elsewhere(site: Path) -> None:
 def test_no_diagram_asks_the_theme_for_a_program_from_elsewhere(site: Path) -> None:
     for page in pages(site):
         assert 'class="mermaid"' not in page.read_text(encoding="utf-8"), page
-
-
-def test_links_of_the_first_page_lead_somewhere(site: Path) -> None:
-    """README.md of the repository is no page of the site: its links to pages are looked up here."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for path, _, anchor in re.findall(r"\]\(docs/([^)#]+)\.md(#([^)]+))?\)", readme):
-        page = site / (re.sub(r"README$", "index", path) + ".html")
-        assert not anchor or f'id="{anchor}"' in page.read_text(encoding="utf-8"), (path, anchor)
-        assert page.exists(), path
