@@ -18,9 +18,13 @@ _LITERAL = re.compile(r"(\S?)::(?=\n\s*\n)")
 
 def as_markdown(text: str) -> str:
     """A docstring, in Markdown where it was reST."""
-    text = _TABLE.sub(lambda table: f"```text\n{table[0].rstrip()}\n```\n", text)
-    text = _ROLE.sub(lambda role: f"`{_last(role[1])}`", text)
+    text = _ROLE.sub(lambda role: f"``{_last(role[1])}``", text)
+    text = _TABLE.sub(_as_it_is, text)
     return _LITERAL.sub(lambda colons: f"{colons[1]}:" if colons[1] else "", text)
+
+
+def _as_it_is(table: re.Match[str]) -> str:
+    return "```text\n" + table[0].rstrip().replace("``", "") + "\n```\n"
 
 
 def _last(name: str) -> str:

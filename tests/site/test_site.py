@@ -73,3 +73,17 @@ def test_nothing_comes_from_elsewhere(site: Path) -> None:
 def test_no_diagram_asks_the_theme_for_a_program_from_elsewhere(site: Path) -> None:
     for page in pages(site):
         assert 'class="mermaid"' not in page.read_text(encoding="utf-8"), page
+
+
+def test_docstrings_are_read_as_markdown() -> None:
+    pytest.importorskip("griffe")
+    from scripts.site_docstrings import as_markdown
+
+    assert as_markdown("See :class:`~engine.errors.ConfigError` in :mod:`engine.errors`.") == (
+        "See ``ConfigError`` in ``engine.errors``."
+    )
+    assert as_markdown("Like this::\n\n    {}\n") == "Like this:\n\n    {}\n"
+    table = "Has:\n\n====  =====\n``a``  of :meth:`b`\n====  =====\n\nMore."
+    assert as_markdown(table) == (
+        "Has:\n\n```text\n====  =====\na  of b\n====  =====\n```\n\nMore."
+    )
