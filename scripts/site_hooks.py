@@ -1,5 +1,7 @@
 """What mkdocs.yml cannot say: pages from outside docs/, and links to files that are no page.
 
+The page of all commands is made here as well, of their parser.
+
 Pages are read in the repository, too, where a link to a program or to ARCHITECTURE.md is right. On
 the site the former becomes the path of the file in the repository, the latter a link to its page.
 """
@@ -16,6 +18,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
+from scripts import site_cli
+
 log = logging.getLogger("mkdocs.hooks")
 
 ROOT = Path(__file__).parents[1]
@@ -25,15 +29,17 @@ PROJECT = {  # of the repository → on the site
     "CONTRIBUTING.md": "project/contributing.md",
     "CHANGELOG.md": "project/changelog.md",
 }
+COMMANDS = "reference/cli.md"
 _SOURCES = {site: source for source, site in PROJECT.items()}
 _LINK = re.compile(r"\[(?P<text>[^\]\[]*)\]\((?P<target>[^)#\s:]+)(?P<anchor>#[^)\s]*)?\)")
 _CODE = re.compile(r"(^ *```.*?^ *```$|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the project's own pages."""
+    """Add the project's own pages, and that of the commands."""
     for source, site in PROJECT.items():
         files.append(File.generated(config, site, content=(ROOT / source).read_text("utf-8")))
+    files.append(File.generated(config, COMMANDS, content=site_cli.page()))
     return files
 
 
