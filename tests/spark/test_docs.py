@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(
     ("page", "programs_min"),
-    [("state", 5), ("replay", 1), ("quick-start", 1), ("your-own-connector", 3)],
+    [("state", 5), ("replay", 1), ("quick-start", 1), ("your-own-connector", 3), ("from-spark", 1)],
 )
 def test_the_programs_of_a_page(page: str, programs_min: int, tmp_path: Path) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text()
