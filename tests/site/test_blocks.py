@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from engine.commands.command_line import _parser
+from engine.errors import ConfigError
+from engine.query.spec import load_spec
 from tests.site.documents import DOCUMENTS, ROOT, Block, blocks, commands
 
 
@@ -39,6 +41,29 @@ def test_documents_parse() -> None:
     for block in of_language("yaml", "yml"):
         for document in yaml.safe_load_all(block.text):
             assert document is not None, block.where
+
+
+def specifications() -> list[Block]:
+    """Documents that are a whole query."""
+    return [
+        block
+        for block in of_language("yaml", "yml")
+        if isinstance(found := yaml.safe_load(block.text), dict)
+        and ({"source", "sink"} <= set(found) or "query" in found)
+    ]
+
+
+@pytest.mark.parametrize("block", specifications(), ids=lambda block: block.where)
+def test_specifications_are_valid(block: Block) -> None:
+    """But for what is not here: connections of Airflow, and modules of the reader's own."""
+    variables = dict.fromkeys(re.findall(r"\$\{(\w+)\}", block.text), "text")
+    try:
+        load_spec(yaml.safe_load(block.text), variables)
+    except ConfigError as error:
+        _, *problems = error.message.splitlines()
+        of_the_reader = re.compile("is a connection of Airflow|there is no module")
+        assert [each for each in problems if not of_the_reader.search(each)] == []
+        assert problems
 
 
 def subcommands() -> dict[str, argparse.ArgumentParser]:
