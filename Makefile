@@ -6,7 +6,7 @@ SHELL := /bin/sh
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-whole test-cluster test-unit test-spark test-matrix test-spark-matrix parity parity-changed parity-state invent faults airflow-faults check demo demo-kafka servers up docker-up bench clean
+.PHONY: help install test test-whole test-cluster test-unit test-spark test-matrix test-spark-matrix parity parity-changed parity-state invent faults airflow-faults check demo demo-kafka servers up docker-up bench docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -78,6 +78,10 @@ docker-up: ## Airflow on PostgreSQL beside a Spark cluster, in containers
 
 bench: install ## benchmarks beside Spark's own modes; writes docs/performance.md
 	$(PYTHON_IN_VENV) -m bench --publish
+
+docs: install ## the documentation as a site: build/site/index.html, whose links and blocks are checked
+	NO_MKDOCS_2_WARNING=1 $(PYTHON_IN_VENV) -m mkdocs build --strict --quiet
+	$(PYTHON_IN_VENV) -m pytest -q tests/site
 
 clean: ## remove everything that was made here, .venv too
 	rm -rf .venv .uv .matrix .demo .demo-kafka .up build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \

@@ -18,7 +18,7 @@ from engine import __version__
 from engine.base.extras import needs_engine
 from engine.commands.live import ERASE_LINE
 from engine.commands.result import FAILED, WRONG_USE, Result
-from engine.errors import ConfigError
+from engine.errors import ConfigError, ContinuousError
 from engine.logs.json_lines import FORMATS, logs_json
 from engine.redaction.logs import RedactingFormatter, describe_trace
 from engine.redaction.texts import encodable
@@ -52,11 +52,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             logger.error(told, extra={"failure": result.error})
         else:
             print(told, file=sys.stderr)
+            _name_in_the_catalogue(result.error)
     if args.json:
         print(json.dumps(result.data), flush=True)
     elif result.text:
         print(encodable(result.text), flush=True)
     return result.exit_code
+
+
+def _name_in_the_catalogue(error: BaseException) -> None:
+    """Of wrong use everything is said already; errors of others tell their class by themselves."""
+    if isinstance(error, ContinuousError) and not isinstance(error, ConfigError):
+        name = type(error).__name__
+        print(f"({name}: what to do is in the error catalogue, docs/errors.md)", file=sys.stderr)
 
 
 def _execute(args: argparse.Namespace) -> Result:

@@ -6,7 +6,10 @@ from typing import Final
 
 _PLACE: Final = "names a place in a Spark batch, which a continuous query does not have"
 _STATE: Final = "is made of several rows: it belongs into groupBy(...).agg(...)"
-_PYTHON: Final = "is a Python function: use built-in functions, or write it into foreach"
+_PYTHON: Final = (
+    "is a Python function in a place where none can be called, such as a lambda: compute its column"
+    " before, in a select of its own"
+)
 _SCALA: Final = (
     "is a function of Java or Scala, as sampleBy() has one, and expressions run in Python: use"
     " built-in functions, such as rand(seed) < CASE ... END"

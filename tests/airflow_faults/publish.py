@@ -25,6 +25,11 @@ so that what is tested is Airflow and the provider. Afterwards there must be
 - no orphan: no process that neither Airflow's processes nor the query answer for
 - the right state of the task, and its result must name the run that really runs
 
+`failed` is not a failure of the scenario: in some the task is marked failed by somebody, or what
+it starts is killed, and it has to fail. A query whose task is marked failed ends if the task is one
+that ends it (`on_kill_action`), and then `0` queries afterwards is what was promised. The last
+column says whether all was kept.
+
 `python -m tests.airflow_faults --only TEXT` plays single scenarios. Two triggerers need
 PostgreSQL's row locks; the development dependencies bring a server and its drivers. Where there are
 none, that scenario says so and is left out.

@@ -110,8 +110,8 @@ def _coverage(measured: Mapping[str, Any]) -> Iterator[str]:
     )
     absent = {name: functions[name] for name in functions if name not in run}
     for_good = [name for name, of_class in absent.items() if of_class in REFUSED]
-    yield f"\nRefused for good: {_listed(for_good)}."
-    yield f"\nNot yet: {_listed(sorted(set(absent) - set(for_good)))}."
+    yield f"\nRefused, with the reason below: {_listed(for_good)}."
+    yield f"\nNot there: {_listed(sorted(set(absent) - set(for_good)))}."
 
 
 def _listed(names: list[str]) -> str:
@@ -119,7 +119,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _refusals() -> Iterator[str]:
-    yield "\n## Refused for good\n"
+    yield "\n## Refused\n"
     yield "| Catalyst | why |"
     yield "|---|---|"
     for reason in dict.fromkeys(reason for _, reason in sorted(REFUSED.items())):
