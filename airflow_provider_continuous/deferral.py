@@ -26,8 +26,8 @@ def by_default() -> bool:
 
     ``False`` in ``airflow.cfg`` says nothing: Airflow writes that there by itself.
     """
-    _, source = conf.as_dict(display_source=True)["operators"]["default_deferrable"]
-    unsaid = source in ("default", "airflow.cfg")
+    option = conf.as_dict(display_source=True)["operators"]["default_deferrable"]
+    unsaid = option[1] in ("default", "airflow.cfg")
     return unsaid or conf.getboolean("operators", "default_deferrable")
 
 

@@ -282,3 +282,5 @@ def test_nothing_to_upgrade(
 def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="on_rollback is 'skip'"):
         UpgradeContinuousQueryOperator(task_id="up", spec={}, on_rollback="skip")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="has no on_changed"):
+        UpgradeContinuousQueryOperator(task_id="up", spec={}, on_changed="adopt")

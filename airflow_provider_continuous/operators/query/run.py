@@ -48,7 +48,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
     Returns ``{query_id, run_id, checkpoint_location, epoch, state, reason, restarts}``; ``reason``
     is ``time``, ``epoch`` or ``ended``.
 
-    All parameters but ``wait_for`` and ``on_running`` of
+    All parameters but ``wait_for``, ``on_running`` and what belongs to that of
     :class:`~airflow_provider_continuous.operators.query.start.StartContinuousQueryOperator`, and
 
     :param run_for: a timedelta or seconds, counted from the first attempt of this task.

@@ -56,7 +56,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
 
     Parameters are those of
     :class:`~airflow_provider_continuous.operators.query.start.StartContinuousQueryOperator`
-    without ``on_running`` and ``wait_for``, and
+    without ``on_changed``, ``wait_for``, ``on_running`` and what belongs to that, and
 
     :param rollback_spec: the old specification, a dict or a file as ``spec`` (templated).
     :param watch_epochs: how many epochs of the new version have to commit, 1 or more (templated).
@@ -99,6 +99,8 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         on_rollback: OnRollback = "fail",
         **kwargs: Any,
     ) -> None:
+        if "on_changed" in kwargs:
+            raise ValueError(f"{kwargs.get('task_id')}: an upgrade has no on_changed.")
         super().__init__(**kwargs)
         if on_rollback not in get_args(OnRollback):
             raise ValueError(
