@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from dataclasses import dataclass, field
+from concurrent.futures import CancelledError, Future, wait
+from dataclasses import dataclass, field, replace
 from functools import partial
+from queue import Empty, SimpleQueue
 
 from airflow_provider_continuous.connections.location import CheckpointLocation
 from airflow_provider_continuous.observing.places import place_of
@@ -151,7 +152,8 @@ class _Search:
         self._until_s, self._last, self._folders_max = until_s, last, folders_max
         self._asked: dict[Future[_Found], str] = {}
         self._folders = 0
-        self._found = Listing(looked_at_s=time.time())
+        self._done: SimpleQueue[Future[_Found]] = SimpleQueue()
+        self._found = Listing()
 
     def ask(self, location: str, look: Callable[[], _Found]) -> None:
         """Begin to look at a folder."""
@@ -161,19 +163,21 @@ class _Search:
             )
             return
         self._folders += 1
-        self._asked[POOL.submit(place_of(location), look, ("list", location))] = location
+        future = POOL.submit(place_of(location), look, ("list", location))
+        self._asked[future] = location
+        future.add_done_callback(self._done.put)
 
     def finish(self) -> Listing:
         """Wait for all, follow what they find; return what there is by then."""
         while self._asked:
-            left_s = max(0.0, self._until_s - time.monotonic())
-            done = wait(self._asked, left_s, FIRST_COMPLETED).done
-            if not done:
+            try:
+                look = self._done.get(timeout=max(0.0, self._until_s - time.monotonic()))
+            except Empty:
                 self._give_up()
                 break
-            for look in done:
+            if look in self._asked:  # else it was asked for twice
                 self._take(self._asked.pop(look), look)
-        return self._found
+        return replace(self._found, looked_at_s=time.time())
 
     def _take(self, location: str, look: Future[_Found]) -> None:
         try:
