@@ -15,8 +15,6 @@ from airflow.sdk.execution_time.xcom import XCom
 
 from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.observing.places import place_of
-from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.view.overview import spark_ui
 from engine.errors import ContinuousError
 
@@ -61,7 +59,7 @@ class SparkUiLink(BaseOperatorLink):
             return ""
         try:
             hook = CheckpointHook(location, getattr(operator, "storage_conn_id", None))
-            status = POOL.within(place_of(location), lambda: hook.checkpoint.look().status)
+            status = hook.checkpoint.look().status
         except ContinuousError:
             return ""  # the task itself tells what is wrong with its checkpoint
         return spark_ui(status) or ""
