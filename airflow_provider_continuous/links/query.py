@@ -58,7 +58,8 @@ class SparkUiLink(BaseOperatorLink):
         if location is None:
             return ""
         try:
-            status = CheckpointHook(location, getattr(operator, "storage_conn_id", None)).status()
+            hook = CheckpointHook(location, getattr(operator, "storage_conn_id", None))
+            status = hook.checkpoint.look().status
         except ContinuousError:
             return ""  # the task itself tells what is wrong with its checkpoint
         return spark_ui(status) or ""

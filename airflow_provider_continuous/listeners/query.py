@@ -28,6 +28,8 @@ def on_task_instance_failed(
     from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
     from airflow_provider_continuous.links.query import location_of
     from airflow_provider_continuous.notifications.query import describe
+    from airflow_provider_continuous.observing.places import place_of
+    from airflow_provider_continuous.observing.pool import POOL
     from airflow_provider_continuous.view.overview import look_at
     from engine.redaction.logs import redact
 
@@ -35,6 +37,9 @@ def on_task_instance_failed(
         location = location_of(task)
         if location is not None:
             hook = CheckpointHook(location, getattr(task, "storage_conn_id", None))
-            logger.info("%s", describe(look_at(hook.checkpoint, location)))
+            overview = POOL.within(
+                place_of(location), lambda: look_at(hook.checkpoint, str(location))
+            )
+            logger.info("%s", describe(overview))
     except Exception as failure:
         logger.warning("How the query is cannot be told: %s", redact(str(failure)))

@@ -11,6 +11,8 @@ from airflow.sdk import BaseHook, BaseNotifier
 
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.links.query import location_of, query_page
+from airflow_provider_continuous.observing.places import place_of
+from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.view.overview import QueryOverview, look_at
 from engine.errors import ConfigError, ContinuousError
 
@@ -88,7 +90,8 @@ class ContinuousQueryNotifier(BaseNotifier):
         hook = CheckpointHook(location, self.storage_conn_id)
         if self.ask is not None:
             hook.checkpoint.requests.ask(self.ask, by=f"Airflow callback of {_caller(context)}")
-        overview = look_at(hook.checkpoint, location)
+        place = place_of(location)
+        overview = POOL.within(place, lambda: look_at(hook.checkpoint, location))
         text = "\n".join(filter(None, (self.message, describe(overview), query_page(location))))
         self.log.info("%s", text)
         status = overview.to_dict()

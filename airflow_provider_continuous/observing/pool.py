@@ -82,7 +82,7 @@ class LookPool:
         with self._changed:
             if key is not None:
                 known = self._by_key.get(key)
-                if known is not None:
+                if known is not None and not known.cancelled():
                     return known
                 self._by_key[key] = look.future
             self._waiting.setdefault(place, deque()).append(look)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
+from airflow_provider_continuous.observing.listing import LISTING
+from airflow_provider_continuous.observing.places import place_of
+from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.view.overview import look_at
 from airflow_provider_continuous.view.roots import Root, checkpoint_below
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
-from engine.errors import ContinuousError
-from engine.redaction.logs import redact
 
 EPOCHS_SHOWN = 50
 _TROUBLE_FIRST = (
@@ -46,31 +48,19 @@ def shown_roots() -> list[Root]:
 
 
 def all_queries(roots: list[Root]) -> dict[str, Any]:
-    """Look at every query once; those in trouble come first.
+    """Return what a look at every query has shown, now or a moment ago; those in trouble first.
 
     :return: ``{roots, queries, problems}``; a problem is a root or a checkpoint that cannot be
         read, ``{location, error}``.
     """
-    found: dict[str, dict[str, Any]] = {}
-    problems = []
-    for root in roots:
-        try:
-            for location in root.checkpoints():
-                try:
-                    found[location] = look_at(
-                        checkpoint_below([root], location), location
-                    ).to_dict()
-                except ContinuousError as error:
-                    problems.append({"location": location, "error": redact(str(error))})
-        except FileNotFoundError:
-            continue  # no query has been there yet
-        except ContinuousError as error:
-            problems.append({"location": root.location, "error": redact(str(error))})
-    queries = sorted(found.values(), key=lambda query: (_rank(query["state"]), query["name"]))
+    found = LISTING.below(roots)
+    queries = [overview.to_dict() for overview in found.queries.values()]
     return {
         "roots": [root.location for root in roots],
-        "queries": queries,
-        "problems": problems,
+        "queries": sorted(queries, key=lambda query: (_rank(query["state"]), query["name"])),
+        "problems": [
+            {"location": location, "error": error} for location, error in found.errors.items()
+        ],
     }
 
 
@@ -78,8 +68,12 @@ def query_details(roots: list[Root], location: str) -> dict[str, Any]:
     """Look at one query, with its last epochs, newest first, and its pins.
 
     :raises NotBelowRootsError: it is none that people may see.
-    :raises CheckpointError: it cannot be read.
+    :raises CheckpointError: it cannot be read, or does not answer.
     """
+    return POOL.within(place_of(location), partial(_details, roots, location))
+
+
+def _details(roots: list[Root], location: str) -> dict[str, Any]:
     checkpoint = checkpoint_below(roots, location)
     reports = {report.get("batchId"): report for report in checkpoint.progress.read()}
     kept = checkpoint.epochs()

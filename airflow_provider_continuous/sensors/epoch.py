@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.observing.places import place_of
+from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.sensors.base import CheckpointSensor
 from airflow_provider_continuous.tasks.arguments import whole_number
 from airflow_provider_continuous.tasks.memory import TaskMemory
@@ -91,7 +93,7 @@ class EpochCommittedSensor(CheckpointSensor):
         memory = TaskMemory(context)
         now = memory.recall("epoch_at_first_look")
         if now is None:
-            now = hook.committed_epoch()
+            now = POOL.within(place_of(self.checkpoint_location), hook.committed_epoch)
             memory.remember("epoch_at_first_look", now)
         return int(now) + count
 

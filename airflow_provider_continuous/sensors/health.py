@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import PokeReturnValue
 
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.observing.places import place_of
+from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.sensors.base import CheckpointSensor
 from airflow_provider_continuous.tasks.arguments import seconds
 from airflow_provider_continuous.tasks.memory import TaskMemory
@@ -102,7 +104,8 @@ class QueryHealthSensor(CheckpointSensor):
         first = memory.recall("health_at_first_look")
         if first is None:
             hook = CheckpointHook(self.checkpoint_location, self.storage_conn_id)
-            first = {"epoch": hook.committed_epoch(), "at": time.time()}
+            epoch = POOL.within(place_of(self.checkpoint_location), hook.committed_epoch)
+            first = {"epoch": epoch, "at": time.time()}
             memory.remember("health_at_first_look", first)
         return self._trigger_from(
             first["epoch"],

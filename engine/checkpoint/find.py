@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
@@ -65,28 +66,78 @@ def checkpoints_below(top: str, storage_options: Mapping[str, Any] | None = None
     :raises ConfigError: fsspec does not know the scheme, or lacks the package for it.
     :raises CheckpointError: the storage cannot be listed.
     """
-    fs, path = _opened(top, storage_options)
-    waiting, looked_into = deque([(path, 0)]), 0
+    folder = Folder.open(top, storage_options)
+    waiting, looked_into = deque([folder]), 0
     while waiting and looked_into < FOLDERS_MAX:
-        folder, depth = waiting.popleft()
+        folder = waiting.popleft()
         looked_into += 1
+        below = folder.below()
+        if below is None:
+            yield folder.relative  # what is inside of it is its own
+        elif folder.depth < DEPTH_MAX:
+            waiting.extend(below)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder in which checkpoints are looked for.
+
+    :param top: where the search began, as it was asked for; ``relative`` is the way from there, and
+        ``depth`` how many folders that are.
+    """
+
+    fs: Any
+    path: str
+    top: str
+    relative: str
+    depth: int
+    storage_options: Mapping[str, Any] | None
+
+    @classmethod
+    def open(cls, top: str, storage_options: Mapping[str, Any] | None = None) -> Folder:
+        """The folder where a search begins.
+
+        :raises ConfigError: fsspec does not know the scheme, or lacks the package for it.
+        """
+        fs, path = _opened(top, storage_options)
+        return cls(fs, path, top, "", 0, storage_options)
+
+    @property
+    def name(self) -> str:
+        """Of the folder, in the one above."""
+        return self.relative.rpartition("/")[2]
+
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint that may be in it."""
+        return Checkpoint(f"{self.top.rstrip('/')}/{self.relative}", self.storage_options)
+
+    def below(self) -> list[Folder] | None:
+        """The folders in it; None: it is a checkpoint. Told by the names in it, with one listing.
+
+        :raises CheckpointError: the storage cannot be listed.
+        """
         try:
-            listing = fs.ls(folder, detail=True)
+            listing = self.fs.ls(self.path, detail=True)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
-            continue  # removed since it was listed, or none of our business
+            return []  # removed since it was listed, or none of our business
         except Exception as exc:
-            raise _cannot_list(top, exc) from exc
-        names = {str(entry["name"]).rstrip("/").rpartition("/")[2] for entry in listing}
-        if ("metadata" in names and names.intersection((*_LOGS, "control"))) or names.issuperset(
-            _LOGS
-        ):
-            yield folder[len(path) :].strip("/")  # what is inside of it is its own
-        elif depth < DEPTH_MAX:
-            waiting.extend(
-                (str(entry["name"]).rstrip("/"), depth + 1)
-                for entry in listing
-                if entry["type"] == "directory"
+            raise _cannot_list(self.top, exc) from exc
+        kinds = {
+            str(entry["name"]).rstrip("/").rpartition("/")[2]: entry["type"] for entry in listing
+        }
+        names = kinds.keys()
+        if ("metadata" in names and names & {*_LOGS, "control"}) or names >= set(_LOGS):
+            return None
+        return [
+            replace(
+                self,
+                path=f"{self.path.rstrip('/')}/{name}",
+                relative=f"{self.relative}/{name}".strip("/"),
+                depth=self.depth + 1,
             )
+            for name, kind in kinds.items()
+            if kind == "directory"
+        ]
 
 
 def _opened(location: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:

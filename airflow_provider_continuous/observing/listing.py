@@ -1,0 +1,211 @@
+"""Summaries of all queries below some roots: in parallel, within a deadline, kept for a moment.
+
+A query costs one read: the object that has its summary also shows that its folder is a checkpoint.
+Where there is none the folder is listed, which finds checkpoints without a summary and folders of
+folders. What hangs, or cannot be read, is an error of its own, and what was seen of it last is
+shown with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import CancelledError, Future, wait
+from dataclasses import dataclass, field, replace
+from functools import partial
+from queue import Empty, SimpleQueue
+
+from airflow_provider_continuous.connections.location import CheckpointLocation
+from airflow_provider_continuous.observing.places import place_of
+from airflow_provider_continuous.observing.pool import POOL
+from airflow_provider_continuous.view.overview import QueryOverview, glance_at, overview_of
+from airflow_provider_continuous.view.roots import Root
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.find import DEPTH_MAX, FOLDERS_MAX, Folder
+from engine.errors import CheckpointError, ContinuousError
+from engine.redaction.logs import redact
+
+FRESH_S = 2.0
+"""A look at all queries is shown for so long before there is another one."""
+LISTED_WITHIN_S = 5.0
+"""What has not answered by then is told as an error."""
+REFRESHED_WITHIN_S = 1.0
+"""Who asks for a list that was there before gets the earlier one if the new one takes longer."""
+_SILENT = "It has not answered in time."
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What was found.
+
+    :param queries: by location.
+    :param errors: by location: of a query, or of a folder that cannot be listed. A query can be in
+        both: then this is why it is shown as it was seen earlier.
+    :param looked_at_s: when, in seconds since 1970.
+    """
+
+    queries: dict[str, QueryOverview] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+    looked_at_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a look at one folder shows: a query, or folders to look into."""
+
+    query: QueryOverview | None = None
+    folders: tuple[tuple[str, Callable[[], _Found]], ...] = ()
+
+
+class QueryListing:
+    """Lists queries for all who ask in this process. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, ...], Listing] = {}
+
+    def below(self, roots: Iterable[Root], within_s: float = LISTED_WITHIN_S) -> Listing:
+        """Return the queries below roots, as they are now or were :data:`FRESH_S` ago; while some
+        of them do not answer, as they were seen last.
+
+        :param within_s: the first list of these roots takes no longer; later ones
+            :data:`REFRESHED_WITHIN_S`.
+        """
+        roots = list(roots)
+        key = tuple(root.location for root in roots)
+        last = self._last.get(key)
+        if last is not None and time.time() - last.looked_at_s < FRESH_S:
+            return last
+        # Who comes while somebody looks waits for the same look.
+        look = POOL.submit("listing", partial(self._look, key, roots), ("listing", key))
+        wait([look], within_s if last is None else min(within_s, REFRESHED_WITHIN_S))
+        found = self._last.get(key)
+        return found or Listing(errors=dict.fromkeys(key, _SILENT))
+
+    def _look(self, key: tuple[str, ...], roots: list[Root]) -> None:
+        until_s = time.monotonic() + LISTED_WITHIN_S
+        last = self._last.get(key, Listing())
+        search = _Search(until_s, last, FOLDERS_MAX * len(roots))
+        for root in roots:
+            search.ask(root.location, partial(_open, root))
+        self._last[key] = search.finish()
+
+
+LISTING = QueryListing()
+"""That of this process."""
+
+
+def overviews(locations: Iterable[str], within_s: float = LISTED_WITHIN_S) -> Listing:
+    """Look at these queries, in parallel, with one read each where there is a summary.
+
+    :param locations: as users write them.
+    :param within_s: what has not answered by then is an error of its own.
+    """
+    locations = list(locations)
+    search = _Search(time.monotonic() + within_s, Listing(), len(locations))
+    for location in locations:
+        search.ask(location, partial(_glance, location))
+    return search.finish()
+
+
+def _glance(location: str) -> _Found:
+    parsed = CheckpointLocation.parse(location)
+    checkpoint = Checkpoint(parsed.url, storage_options=parsed.storage_options())
+    return _Found(glance_at(checkpoint, location))
+
+
+def _open(root: Root) -> _Found:
+    parsed = CheckpointLocation.parse(root.location)
+    try:
+        options = parsed.storage_options()
+    except Exception as error:  # of whichever provider has the connection
+        raise CheckpointError(f"{root.location} cannot be opened: {error}") from error
+    top = Folder.open(parsed.url, options)
+    return _visit(root, root.location.rstrip("/"), top)
+
+
+def _visit(root: Root, location: str, folder: Folder) -> _Found:
+    """Read the summary; without one, list the folder."""
+    if not root.holds(location):
+        return _Found()
+    checkpoint = folder.checkpoint()
+    glance = checkpoint.glance()
+    if glance is not None:
+        return _Found(overview_of(glance, location))
+    below = folder.below()
+    if below is None:
+        return _Found(overview_of(checkpoint.look(), location))
+    if folder.depth >= DEPTH_MAX:
+        return _Found()
+    within = [(f"{location}/{each.name}", each) for each in below]
+    return _Found(folders=tuple((at, partial(_visit, root, at, each)) for at, each in within))
+
+
+class _Search:
+    """Looks that are under way, and what they have found.
+
+    :param until_s: no look is waited for any longer, monotonic.
+    :param last: what is shown of those that do not answer.
+    :param folders_max: so many are looked into.
+    """
+
+    def __init__(self, until_s: float, last: Listing, folders_max: int) -> None:
+        self._until_s, self._last, self._folders_max = until_s, last, folders_max
+        self._asked: dict[Future[_Found], str] = {}
+        self._folders = 0
+        self._done: SimpleQueue[Future[_Found]] = SimpleQueue()
+        self._found = Listing()
+
+    def ask(self, location: str, look: Callable[[], _Found]) -> None:
+        """Begin to look at a folder."""
+        if self._folders >= self._folders_max:
+            self._found.errors[location] = (
+                f"More than {self._folders_max} folders are not looked into."
+            )
+            return
+        self._folders += 1
+        future = POOL.submit(place_of(location), look, ("list", location))
+        self._asked[future] = location
+        future.add_done_callback(self._done.put)
+
+    def finish(self) -> Listing:
+        """Wait for all, follow what they find; return what there is by then."""
+        while self._asked:
+            try:
+                look = self._done.get(timeout=max(0.0, self._until_s - time.monotonic()))
+            except Empty:
+                self._give_up()
+                break
+            if look in self._asked:  # else it was asked for twice
+                self._take(self._asked.pop(look), look)
+        return replace(self._found, looked_at_s=time.time())
+
+    def _take(self, location: str, look: Future[_Found]) -> None:
+        try:
+            found = look.result()
+        except FileNotFoundError:
+            return  # no query has been there yet
+        except CancelledError:  # by another search, which had no time left
+            self._fail(location, _SILENT)
+        except ContinuousError as error:
+            self._fail(location, redact(str(error)))
+        except Exception as error:  # one that is broken darkens nobody else
+            self._fail(location, redact(f"{type(error).__name__}: {error}"))
+        else:
+            if found.query is not None:
+                self._found.queries[location] = found.query
+            for below, look_there in found.folders:
+                self.ask(below, look_there)
+
+    def _give_up(self) -> None:
+        for look, location in self._asked.items():
+            if not look.running():
+                look.cancel()
+            self._fail(location, _SILENT)
+            for known, overview in self._last.queries.items():
+                if known.startswith(f"{location}/"):
+                    self._found.queries.setdefault(known, overview)
+
+    def _fail(self, location: str, error: str) -> None:
+        self._found.errors[location] = error
+        if location in self._last.queries:
+            self._found.queries[location] = self._last.queries[location]

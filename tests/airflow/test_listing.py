@@ -1,0 +1,170 @@
+"""The list of all queries: one read each, kept for a moment; who hangs keeps nobody waiting."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+
+from airflow_provider_continuous.observing import listing
+from airflow_provider_continuous.observing.listing import QueryListing, overviews
+from airflow_provider_continuous.view.overview import glance_at
+from airflow_provider_continuous.view.roots import Root
+from bench.listing import write_queries
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.storage.local_storage import LocalStorage
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+QUERIES = 1_000
+WAIT_S = 30
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("streams")
+    write_queries(made, QUERIES)
+    return made
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every call of a storage, and every listing of a folder."""
+    seen: list[str] = []
+    for kind, names in (
+        (LocalStorage, ("read", "list", "info", "files_below", "exists")),
+        (LocalFileSystem, ("ls",)),
+    ):
+        for name in names:
+            whole = getattr(kind, name)
+
+            def counted(*args: Any, name: str = name, whole: Any = whole, **named: Any) -> Any:
+                seen.append(name)
+                return whole(*args, **named)
+
+            monkeypatch.setattr(kind, name, counted)
+    return seen
+
+
+def test_a_thousand_queries_are_one_read_each(
+    folder: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "FRESH_S", 600.0)
+    monkeypatch.setattr(listing, "LISTED_WITHIN_S", WAIT_S)
+    made = QueryListing()
+    found = made.below([Root(str(folder))], WAIT_S)
+    assert found.errors == {}
+    assert len(found.queries) == QUERIES
+    shown = found.queries[f"{folder}/query-0007"]
+    assert (shown.name, shown.status.epoch, shown.rows_per_second) == ("query-7", 7, 50.0)
+    # That of the root: it may be a checkpoint itself, and is listed.
+    assert (calls.count("read"), calls.count("ls"), len(calls)) == (QUERIES + 1, 1, QUERIES + 2)
+    assert made.below([Root(str(folder))], WAIT_S) is found, "for a moment nobody looks again"
+    assert len(calls) == QUERIES + 2
+
+
+def test_it_is_looked_again_when_the_moment_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "FRESH_S", 0.0)
+    monkeypatch.setattr(listing, "REFRESHED_WITHIN_S", WAIT_S)
+    made, live = QueryListing(), LiveCheckpoint(tmp_path / "orders")
+    live.hold()
+    assert made.below([Root(str(tmp_path))]).queries[live.location].status.epoch == -1
+    live.commit(0)
+    assert made.below([Root(str(tmp_path))]).queries[live.location].status.epoch == 0
+
+
+def test_checkpoints_without_a_summary_are_found_in_folders_of_folders(tmp_path: Path) -> None:
+    write_queries(tmp_path, 2)
+    spark = tmp_path / "team" / "spark"
+    for log in ("offsets", "commits"):
+        (spark / log).mkdir(parents=True)
+    LiveCheckpoint(tmp_path / "team" / "old").hold()
+    (tmp_path / "no-query").mkdir()
+    found = QueryListing().below([Root(str(tmp_path)), Root(str(tmp_path / "not-there"))], WAIT_S)
+    assert {Path(each).name: query.status.state for each, query in found.queries.items()} == {
+        "query-0000": QueryState.RUNNING,
+        "query-0001": QueryState.RUNNING,
+        "spark": QueryState.UNKNOWN,
+        "old": QueryState.RUNNING,
+    }
+    assert found.errors == {}
+
+
+def test_a_link_out_of_the_root_leads_nowhere(tmp_path: Path) -> None:
+    write_queries(tmp_path / "hidden", 1)
+    (tmp_path / "shown").mkdir()
+    (tmp_path / "shown" / "link").symlink_to(tmp_path / "hidden" / "query-0000")
+    assert QueryListing().below([Root(str(tmp_path / "shown"))], WAIT_S).queries == {}
+
+
+@pytest.fixture
+def hung(tmp_path: Path) -> Iterator[Path]:
+    """A lease that hangs whoever opens it."""
+    control = tmp_path / "hung" / "control"
+    control.mkdir(parents=True)
+    os.mkfifo(control / "lease")
+    yield control.parent
+    fifo = (control / "lease").rename(control / "fifo")
+    os.close(os.open(fifo, os.O_RDWR | os.O_NONBLOCK))
+
+
+def test_one_that_hangs_or_is_broken_is_an_error_of_its_own(
+    tmp_path: Path, hung: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_queries(tmp_path, 3)
+    broken = LiveCheckpoint(tmp_path / "broken")
+    broken.commit(0)
+    Path(broken.location, "metadata").write_text("no JSON")
+    monkeypatch.setattr(listing, "LISTED_WITHIN_S", 1.0)
+    found = QueryListing().below([Root(str(tmp_path))], WAIT_S)
+    assert len(found.queries) == 3
+    assert found.errors.keys() == {str(hung), broken.location}
+    assert found.errors[str(hung)] == "It has not answered in time."
+    assert "is not the metadata of a query" in found.errors[broken.location]
+    shown = overviews([f"{tmp_path}/query-0001", str(hung)], within_s=0.5)
+    assert (list(shown.queries), list(shown.errors)) == ([f"{tmp_path}/query-0001"], [str(hung)])
+
+
+def test_what_does_not_answer_is_shown_as_it_was_seen_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_queries(tmp_path, 2)
+    made, answer = QueryListing(), threading.Event()
+    monkeypatch.setattr(listing, "FRESH_S", 0.0)
+    monkeypatch.setattr(listing, "REFRESHED_WITHIN_S", WAIT_S)
+    first = made.below([Root(str(tmp_path))], WAIT_S)
+    whole = Checkpoint.glance
+
+    def hangs(checkpoint: Checkpoint) -> Any:
+        if checkpoint.url.endswith("query-0001"):
+            answer.wait(WAIT_S)
+        return whole(checkpoint)
+
+    monkeypatch.setattr(Checkpoint, "glance", hangs)
+    monkeypatch.setattr(listing, "LISTED_WITHIN_S", 0.5)
+    try:
+        again = made.below([Root(str(tmp_path))])
+    finally:
+        answer.set()
+    late = f"{tmp_path}/query-0001"
+    assert again.queries.keys() == first.queries.keys()
+    assert again.queries[late] is first.queries[late]
+    assert again.errors == {late: "It has not answered in time."}
+
+
+def test_a_query_that_is_lost_is_one_read_as_well(tmp_path: Path, calls: list[str]) -> None:
+    write_queries(tmp_path, 1)
+    lease = tmp_path / "query-0000" / "control" / "lease"
+    lease.write_text(lease.read_text().replace('"pid":', '"process_started":"x","pid":'))
+    checkpoint = Checkpoint(str(tmp_path / "query-0000"))
+    calls.clear()
+    shown = glance_at(checkpoint, "orders")
+    assert shown.status.state in (QueryState.LOST, QueryState.RUNNING)
+    assert calls == ["read"]
