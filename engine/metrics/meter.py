@@ -48,7 +48,7 @@ class Look:
 
 
 class QueryMeter:
-    """What is measured is added by the thread that commits, a few microseconds for each epoch;
+    """What is measured is added by the thread that commits, some microseconds per task and epoch;
     nothing is computed before somebody reads.
 
     :param name: of the query: the label of all its metrics.
