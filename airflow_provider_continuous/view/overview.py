@@ -6,10 +6,11 @@ The page, the command line, the notifier, the listener and the metrics all tell 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.base.json_text import load
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.watermark import event_watermark_ms
 from engine.redaction.logs import redact
@@ -51,6 +52,14 @@ class QueryOverview:
         return latency.get("readToWritten") or {}
 
     @property
+    def records_behind(self) -> int | None:
+        """How far the last committed epoch ends before the ends of its sources, all partitions
+        together, in what their offsets count. None unless all of them know their ends, and tell."""
+        told = [source.get("lag") for source in self.progress.get("sources") or []]
+        counts = [count_behind(lag) for lag in told]
+        return sum(each or 0 for each in counts) if counts and None not in counts else None
+
+    @property
     def lag_s(self) -> float | None:
         """Seconds since the last commit: what was read before it is in the sink. None without a
         commit."""
@@ -88,6 +97,7 @@ class QueryOverview:
             "latency_p50_ms": self.latency_ms.get("p50"),
             "latency_p99_ms": self.latency_ms.get("p99"),
             "lag_s": self.lag_s,
+            "records_behind": self.records_behind,
             "watermark_ms": self.watermark_ms,
             "watermark_lag_s": self.watermark_lag_s,
             "restarts": status.restarts,
@@ -119,6 +129,23 @@ def look_at(checkpoint: Checkpoint, location: str) -> QueryOverview:
         round(time.time() * 1000),
         event_watermark_ms(checkpoint),
     )
+
+
+def count_behind(lag: str | None) -> int | None:
+    """Add up what a progress report tells as a source's lag; None if it tells no numbers."""
+    try:
+        found = list(_numbers(load(lag))) if lag else []
+    except ValueError:  # cut, for it was long
+        return None
+    return sum(found) if found else None
+
+
+def _numbers(lag: Any) -> Iterator[int]:
+    if isinstance(lag, dict):
+        for each in lag.values():
+            yield from _numbers(each)
+    elif isinstance(lag, int):
+        yield lag
 
 
 def spark_ui(status: CheckpointStatus) -> str | None:

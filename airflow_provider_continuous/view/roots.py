@@ -21,7 +21,14 @@ from engine.errors import CheckpointError, ConfigError
 
 
 class NotBelowRootsError(ConfigError):
-    """The location is below none of the roots."""
+    """The location is below none of the roots, and no task has told of it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "There is no such checkpoint that a task has started, or below the configured roots.",
+            hint="Roots are the option checkpoint_roots in the section [continuous], and the "
+            "checkpoint root of each connection of type continuous.",
+        )
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class Root:
     def holds(self, location: str) -> bool:
         """Tell whether a location is this root or lies below it."""
         try:
-            inner, outer = _resolved(location), _resolved(self.location)
+            inner, outer = resolved(location), resolved(self.location)
         except ConfigError:
             return False
         path, top = inner[1].rstrip("/") + "/", outer[1].rstrip("/") + "/"
@@ -58,6 +65,19 @@ class Root:
                 yield found
 
 
+def open_location(location: str) -> Checkpoint:
+    """Open a checkpoint, without asking whether there is one.
+
+    :raises CheckpointError: its connection cannot be used.
+    """
+    parsed = CheckpointLocation.parse(location)
+    try:
+        options = parsed.storage_options()
+    except Exception as error:  # of whichever provider has the connection
+        raise CheckpointError(f"{location} cannot be opened: {error}") from error
+    return Checkpoint(parsed.url, storage_options=options)
+
+
 def checkpoint_below(roots: list[Root], location: str) -> Checkpoint:
     """Open a checkpoint for somebody who has named it.
 
@@ -65,19 +85,18 @@ def checkpoint_below(roots: list[Root], location: str) -> Checkpoint:
         learn which.
     """
     if any(root.holds(location) for root in roots):
-        parsed = CheckpointLocation.parse(location)
-        checkpoint = Checkpoint(parsed.url, storage_options=parsed.storage_options())
+        checkpoint = open_location(location)
         if checkpoint.exists():
             return checkpoint
-    raise NotBelowRootsError(
-        "There is no such checkpoint below the configured roots.",
-        hint="Roots are the option checkpoint_roots in the section [continuous], and the "
-        "checkpoint root of each connection of type continuous.",
-    )
+    raise NotBelowRootsError()
 
 
-def _resolved(location: str) -> tuple[tuple[str | None, str, str], str]:
-    """Connection, scheme and host; and the path without dots and links.
+Place = tuple[tuple[str | None, str, str], str]
+"""Connection, scheme and host; and the path without dots and links."""
+
+
+def resolved(location: str) -> Place:
+    """Return where a location is, however it is written.
 
     :raises ConfigError: it is no location, or climbs out of an object store's folder.
     """

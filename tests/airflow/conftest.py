@@ -56,6 +56,8 @@ def context() -> Any:
         task=SimpleNamespace(outlets=[]),
         get_first_reschedule_date=lambda _: None,
     )
+    task_instance.pushed = {}
+    task_instance.xcom_push = task_instance.pushed.__setitem__
     return {"ti": task_instance, "run_id": "a_run", "task_state_store": FakeStore()}
 
 
@@ -130,6 +132,8 @@ def airflow_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airf
     shutil.copy(Path(__file__).with_name("stand_in.py"), root)
     changes = {
         "PYTHONPATH": python_path(root / "installed"),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,viewer:viewer",
+        "AIRFLOW__CONTINUOUS__PAGE_REFRESH": "1",
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",  # nobody changes them
     }
     processes = AirflowProcesses(root / "home", root / "dags", environment=changes)

@@ -32,6 +32,7 @@ from airflow_provider_continuous.tasks.killing import (
     check_action,
 )
 from airflow_provider_continuous.tasks.memory import TaskMemory
+from airflow_provider_continuous.tasks.query_note import tell_query
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
@@ -173,6 +174,7 @@ class QueryStartingOperator(QueryLineage, BaseOperator):
         From here on ``on_kill`` knows the run.
         """
         location = str(document["checkpoint_location"])
+        tell_query(context, location, self.storage_conn_id)
         running = hook.find(location)
         if running is None or self._makes_room(
             running, hook, location, deadline, context, on_running
