@@ -32,7 +32,7 @@ def query_details(query: KnownQuery, *, with_records: bool) -> dict[str, Any]:
     by_epoch = {report.get("batchId"): report for report in reports}
     kept = checkpoint.epochs()
     epochs = [_epoch(checkpoint, epoch, by_epoch.get(epoch, {})) for epoch in kept[-EPOCHS_SHOWN:]]
-    told = {"letters": None, "log": None}
+    told: dict[str, Any] = {"letters": None, "log": None}
     if with_records:
         told = {"letters": newest_letters(last), "log": log_tail(checkpoint)}
     return {

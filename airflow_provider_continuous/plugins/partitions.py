@@ -17,7 +17,7 @@ def partitions_of(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     Only of offsets that are a number for each number of a partition, as Kafka's: what others count
     is their own affair. ``rows`` is how far the offset has come, so with gaps there were fewer.
     """
-    found = []
+    found: list[dict[str, Any]] = []
     seconds = float(report.get("batchDuration") or 0) / 1000
     for number, source in enumerate(report.get("sources") or []):
         starts, ends, known, lag = (

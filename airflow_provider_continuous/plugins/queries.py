@@ -63,7 +63,8 @@ def all_queries(
         read, ``{location, error}``.
     """
     known = find_known(roots, owners)
-    queries, problems = [], list(known.problems)
+    queries: list[dict[str, Any]] = []
+    problems: list[dict[str, Any]] = [*known.problems]
     for query in seen(known.queries):
         try:
             checkpoint = query.open()
@@ -71,8 +72,8 @@ def all_queries(
                 continue  # its start has failed, or it was deleted
             found = look_at(checkpoint, query.location).to_dict()
         except Exception as error:  # one that is broken hides nothing else
-            problem = {"location": query.location, "error": redact(str(error))}
-            problems.append({**problem, "owners": _told(query)})
+            told = {"location": query.location, "error": redact(str(error))}
+            problems.append({**told, "owners": _told(query)})
             continue
         queries.append({**found, "owners": _told(query)})
     queries.sort(key=lambda query: (rank(query["state"]), query["name"]))

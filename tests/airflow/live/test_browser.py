@@ -289,13 +289,13 @@ def test_an_epoch_is_pinned_and_old_ones_are_pruned_after_a_look(
     dialog.get_by_role("button", name="No").click()
     assert len(query.checkpoint.epochs()) == 10
     shown.get_by_role("button", name="Look what would go").click()
-    dialog.get_by_role("button", name="Yes").click()
+    dialog.get_by_role("button", name="Prune").click()
     expect(shown.locator("#done")).to_contain_text("were removed")
     assert query.checkpoint.epochs() == [6, 7, 8, 9]
     assert [pin.name for pin in query.checkpoint.pins()] == ["mine"]
 
     shown.get_by_role("button", name="Drain").click()
-    dialog.get_by_role("button", name="Yes").click()
+    dialog.get_by_role("button", name="Drain").click()
     expect(shown.locator("#done")).to_contain_text("asked to drain")
     assert query.checkpoint.requests.pending("run-1") == "drain"
 
