@@ -6,7 +6,7 @@
   const count = (value) => value == null ? "–" : Math.abs(value) >= 10 || Number.isInteger(value)
     ? Math.round(value).toLocaleString("en") : value.toFixed(1);
   const short = (value) => value == null ? "" : new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
-  const ms = (value) => value == null ? "–" : value >= 10_000 ? `${(value / 1000).toFixed(1)} s` : `${value && value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
+  const ms = (value) => value == null ? "–" : value >= 120_000 ? `${short(value / 60_000)} min` : value >= 10_000 ? `${(value / 1000).toFixed(1)} s` : `${value && value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
   const seconds = (value) => value == null ? "–" : value >= 120 ? `${(value / 60).toFixed(1)} min` : `${value.toFixed(1)} s`;
   const bytes = (value) => value == null ? "–" : `${short(value)}B`;
 
@@ -61,7 +61,7 @@
       cursor: { sync: { key: "page" }, points: { size: 5 }, drag: { x: true, y: false } },
       legend: { show: true, live: true },
       scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-      axes: [{ ...axis, space: 90, values: "{HH}:{mm}:{ss}" }, { ...axis, size: 52, values: (_, ticks) => ticks.map((each) => tell === count ? short(each) : tell(each)) }],
+      axes: [{ ...axis, space: 90, size: 30, values: "{HH}:{mm}:{ss}" }, { ...axis, size: 52, values: (_, ticks) => ticks.map((each) => tell === count ? short(each) : tell(each)) }],
       series: [
         { label: "at", value: "{HH}:{mm}:{ss} UTC" },
         ...lines.map(([label], index) => ({
